@@ -1,0 +1,5 @@
+"""Automatic differentiation."""
+
+from weft.autograd.engine import backward, grad
+
+__all__ = ["backward", "grad"]

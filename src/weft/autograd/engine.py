@@ -1,0 +1,603 @@
+"""Backward: walk the graph from the roots, newest node first, and move gradients along.
+
+In a plain backward the gradients are bare arrays and nothing is recorded. With
+``create_graph`` they are tensors, and the same rules, run on tensors, record themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors, quiet
+from weft.core.dispatch import JVP_ENGINE, Op, Packed
+from weft.core.modes import MODES
+from weft.core.node import FREED, AccumulateGrad, GraphNode, Node, Output, output_of
+from weft.core.tensor import LATE, Tensor, wrap
+
+ndarray = np.ndarray
+by_age = attrgetter("seq")
+_accumulating = threading.Lock()
+
+
+def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
+    """Sum a gradient over the dimensions along which its input was repeated."""
+    lead = len(g.shape) - len(shape)
+    dims = tuple(range(lead)) + tuple(
+        i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
+    )
+    if isinstance(g, Tensor):
+        g = g.sum(dims, keepdim=True) if dims else g
+        return g.reshape(shape)
+    if g.dtype in dt.HALF:
+        return np.add.reduce(g, dims, dtype=dt.F32, keepdims=True).astype(g.dtype).reshape(shape)
+    return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
+
+
+def cast(g: Any, wanted: np.dtype) -> Any:
+    """A gradient in its input's type; the real part where the input is real."""
+    if isinstance(g, Tensor):
+        if g._a.dtype == wanted:
+            return g
+        if g._a.dtype.kind == "c" and wanted.kind != "c":
+            g = g.real
+        return g.to(dt.of_numpy(wanted))
+    if g.dtype.kind == "c" and wanted.kind != "c":
+        g = g.real
+    return g.astype(wanted, copy=False)
+
+
+def edges_of(node: Any) -> Any:
+    """The nodes that a node's gradients go to."""
+    if node.__class__ is Output:
+        return (node.node,)
+    inputs = node.inputs
+    plan = node.plan
+    if plan.op.joint is not None:
+        return [e for e in inputs if isinstance(e, GraphNode)]
+    return [inputs[i] for i in plan.targets]
+
+
+class _Run:
+    """One backward pass."""
+
+    def __init__(self, keep: bool, create: bool, targets: set[GraphNode] | None, sink: bool):
+        self.keep, self.create = keep, create
+        self.sink = sink  # whether leaves' .grad is filled
+        self.targets = targets
+        self.captured: dict[GraphNode, Any] = {}
+        self.grads: dict[GraphNode, Any] = {}
+        self.owned: set[GraphNode] = set()
+        self.pending: dict[AccumulateGrad, int] = {}
+        self.watch = MODES.now.anomaly
+
+    def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
+        """All nodes behind the roots that matter, newest first."""
+        seen: set[GraphNode] = set(roots)
+        stack: list[Any] = [r for r in seen if r.seq >= 0]
+        order = list(stack)
+        push, keep = stack.append, order.append
+        while stack:
+            for edge in edges_of(stack.pop()):
+                if edge.seq >= 0 and edge not in seen:
+                    seen.add(edge)
+                    push(edge)
+                    keep(edge)
+        order.sort(key=by_age, reverse=True)
+        if self.targets is not None:
+            order = self._towards_targets(order)
+        pending = self.pending
+        for node in order:
+            for edge in edges_of(node):
+                if edge.seq < 0:
+                    pending[edge] = pending.get(edge, 0) + 1
+        return order
+
+    def _towards_targets(self, order: list[Any]) -> list[Any]:
+        useful: set[GraphNode] = set(self.targets or ())
+        for node in reversed(order):
+            if node not in useful:
+                for edge in edges_of(node):
+                    if edge in useful:
+                        useful.add(node)
+                        break
+        self.useful = useful
+        return [n for n in order if n in useful]
+
+    def add(self, edge: GraphNode, g: Any) -> None:
+        grads = self.grads
+        held = grads.get(edge)
+        if held is None:
+            grads[edge] = g
+        elif edge in self.owned:
+            np.add(held, g, out=held)
+        else:
+            total = held + g
+            grads[edge] = total
+            if total.__class__ is ndarray and total.dtype == held.dtype:
+                self.owned.add(edge)
+
+    def arrive(self, leaf: AccumulateGrad) -> None:
+        """A leaf has received all it will get."""
+        g = self.grads.pop(leaf, None)
+        self.owned.discard(leaf)
+        if g is None:
+            return
+        if leaf.extras is not None and leaf.extras.pre:
+            g = self.call_hooks(leaf, (g,))[0]
+            if g is None:
+                return
+        if self.targets is not None and leaf in self.targets:
+            self.captured[leaf] = g
+        if self.sink and (self.targets is None or leaf in self.targets):
+            self.accumulate(leaf, g)
+
+    def accumulate(self, leaf: AccumulateGrad, g: Any) -> None:
+        tensor = leaf.ref()
+        if tensor is None:
+            return
+        with _accumulating:
+            held = tensor.grad
+            if isinstance(g, Tensor):
+                tensor.grad = g if held is None else held + g
+            elif held is None:
+                tensor.grad = wrap(own(g))
+            elif held._node is not None:
+                tensor.grad = held + wrap(np.asarray(g))
+            else:
+                np.add(held._a, g, out=held._a)
+                held._vc[0] += 1
+        if leaf.post_accumulate:
+            for hook in tuple(leaf.post_accumulate.values()):
+                hook(tensor)
+
+    def call_hooks(self, node: GraphNode, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run the hooks on a node's incoming gradients; they see tensors."""
+        given = tuple(as_tensor(g) for g in grads)
+        for hook in tuple(node.extras.pre.values()):  # type: ignore[union-attr]
+            replaced = hook(given)
+            if replaced is not None:
+                given = replaced if isinstance(replaced, tuple) else (replaced,)
+        if self.create:
+            return given
+        return tuple(None if g is None else g._a for g in given)
+
+    def notice(self, node: GraphNode, g: Any) -> Any:
+        """Hooks, kept gradients and captures of a node with rare things attached."""
+        extras = node.extras
+        if extras is not None:
+            if extras.pre:
+                many = isinstance(g, list)
+                g = self.call_hooks(node, tuple(g) if many else (g,))
+                g = list(g) if many else g[0]
+            for held in extras.retained:
+                tensor = held()
+                if tensor is not None:
+                    kept = g if isinstance(g, Tensor) else wrap(np.array(g))
+                    tensor.grad = kept if tensor.grad is None else tensor.grad + kept
+        if self.targets is not None and node in self.targets:
+            self.captured[node] = g
+        return g
+
+    def run(self, roots: Sequence[tuple[GraphNode, Any]]) -> None:
+        order = self.collect([node for node, _ in roots])
+        for node, g in roots:
+            self.add(node, g)
+        grads, targets, step = self.grads, self.targets, self.step
+        for i, node in enumerate(order):
+            order[i] = None  # the graph behind may die as soon as it has been used
+            g = grads.pop(node, None)
+            if g is not None and (node.extras is not None or targets is not None):
+                g = self.notice(node, g)
+            if g is None:
+                for edge in edges_of(node):
+                    if edge.__class__ is AccumulateGrad:
+                        self.settle(edge)
+            elif node.__class__ is Output:
+                self.gather(node, g)
+            else:
+                step(node, g)
+        for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
+            self.arrive(leaf)  # type: ignore[arg-type]
+
+    def gather(self, output: Output, g: Any) -> None:
+        """A gradient for one of several outputs waits until their node's turn."""
+        slots = self.grads.get(output.node)
+        if slots is None:
+            slots = self.grads[output.node] = [None] * len(output.node.shape)
+        held = slots[output.index]
+        slots[output.index] = g if held is None else held + g
+
+    def settle(self, leaf: AccumulateGrad) -> None:
+        """One of a leaf's users is done; when all are, the leaf's gradient is complete."""
+        left = self.pending[leaf] = self.pending[leaf] - 1
+        if not left:
+            self.arrive(leaf)
+
+    def step(self, node: Node, g: Any) -> None:
+        """Move a gradient through one node."""
+        plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
+        if guard is not None:
+            total = guard[0]
+            for cell in guard[1:]:
+                total -= cell[0]
+            if total:
+                raise overwritten(node)
+        if saved is FREED:
+            raise used_up(node)
+        if g.__class__ is list:
+            g = fill_missing(node, g)
+        if self.create:
+            saved = as_history(node, saved)
+        elif saved and guard is None:
+            saved = unpacked(saved)
+        needs = None
+        if plan.op.joint is not None:
+            useful = None if self.targets is None else self.useful
+            needs = tuple(
+                isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs
+            )
+        try:
+            results = plan.vjp(g, saved, node.attrs, needs)
+        except (ValueError, IndexError) as error:
+            raise RuntimeError(
+                f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
+            ) from error
+        if saved and not self.keep:
+            node.saved, node.guard = FREED, None
+        if self.watch or node.extras is not None:
+            self.inspect(node, g, results)
+        grads, useful = self.grads, None if self.targets is None else self.useful
+        saved = g = None
+        for i, gi in zip(plan.targets, results, strict=True):
+            edge = inputs[i]
+            if gi is not None and (useful is None or edge in useful) and (
+                needs is None or needs[i]
+            ):
+                shape = edge.shape
+                if shape is not None:
+                    if gi.shape != shape:
+                        gi = unbroadcast(gi, shape)
+                    if gi.dtype is not edge.dtype:
+                        gi = cast(gi, edge.dtype)
+                if edge in grads:
+                    self.add(edge, gi)
+                else:
+                    grads[edge] = gi
+            if edge.__class__ is AccumulateGrad:
+                # Nothing here may still hold the gradient when its leaf takes it over.
+                gi = None
+                left = self.pending[edge] = self.pending[edge] - 1
+                if not left:
+                    if results.__class__ is tuple and len(results) == 1:
+                        results = None
+                    self.arrive(edge)
+
+    def inspect(self, node: Node, g: Any, results: Any) -> None:
+        if self.watch:
+            check_anomaly(node, results)
+        if node.extras is not None and node.extras.post:
+            self.post_hooks(node, g, results)
+
+    def post_hooks(self, node: Node, g: Any, results: Any) -> None:
+        grads = [None] * len(node.inputs)
+        for i, gi in zip(node.plan.targets, results, strict=True):
+            grads[i] = None if gi is None else as_tensor(gi)
+        outputs = tuple(as_tensor(x) for x in (g if isinstance(g, (list, tuple)) else (g,)))
+        for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
+            replaced = hook(tuple(grads), outputs)
+            if replaced is None:
+                continue
+            for i, gi in enumerate(replaced):
+                edge = node.inputs[i]
+                if gi is not None and isinstance(edge, GraphNode):
+                    self.grads[edge] = gi if self.create else gi._a
+                    self.owned.discard(edge)
+
+
+def own(g: Any) -> np.ndarray:
+    """An array that nobody else holds: the gradient itself if it is ours, else a copy."""
+    if g.__class__ is ndarray and g.base is None and g.flags.c_contiguous:
+        # Held by the caller's frames and by this one; more holders mean that it is shared.
+        if sys.getrefcount(g) <= 5:
+            return g
+    return np.array(g, order="C")
+
+
+def as_tensor(g: Any) -> Any:
+    return g if g is None or isinstance(g, Tensor) else wrap(np.asarray(g))
+
+
+def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
+    """Zeros for outputs that got no gradient; None stays for those that can have none."""
+    filled = []
+    for k, g in enumerate(grads):
+        if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
+            g = np.zeros(node.shape[k], node.dtype[k])
+            if any(isinstance(x, Tensor) for x in grads):
+                g = wrap(g)
+        filled.append(g)
+    return tuple(filled)
+
+
+def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Saved values, with those that hooks hold asked back."""
+    if not any(isinstance(v, Packed) for v in saved):
+        return saved
+    return tuple(v.unpack(v.value)._a if isinstance(v, Packed) else v for v in saved)
+
+
+def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Saved values as tensors in their place in the graph, for a differentiable backward."""
+    op, values = node.op, []
+    for slot, value in zip(node.plan.slots, saved, strict=False):
+        if isinstance(value, Packed):
+            value = value.unpack(value.value)._a
+        if isinstance(value, ndarray):
+            if slot in op.names:
+                edge = node.inputs[op.names.index(slot)]
+                value = wrap(value, edge if isinstance(edge, GraphNode) else None)
+            elif slot in op.outputs:
+                k = op.outputs.index(slot)
+                if op.multiple:
+                    place = None if k in op.constant_outputs else output_of(node, k)
+                else:
+                    place = node
+                value = wrap(value, place)  # type: ignore[arg-type]
+        values.append(value)
+    return tuple(values)
+
+
+# --- errors ----------------------------------------------------------------------------
+
+
+def overwritten(node: Node) -> RuntimeError:
+    """What was saved, what overwrote it, and where both stand."""
+    assert node.guard is not None
+    total = node.guard[0]
+    changes = []
+    for cell in node.guard[1:]:
+        total -= cell[0]
+        changes += [change for change in cell[1:]]
+    last = changes[-1] if changes else None
+    who = "an op that weft did not see"
+    if last is not None:
+        who = f"{last[1]}_ at {errors.describe_position(last[2], last[3])}"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: {node.op.name} ({node.name()}) saved a value at {node.source}, and it was "
+        f"overwritten by {who} ({-total} version(s) later). Use the out-of-place form there, or "
+        "clone() the tensor before changing it."
+    )
+
+
+def used_up(node: Node) -> RuntimeError:
+    return RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        f"after they have already been freed): the values that {node.op.name} saved at "
+        f"{node.source} are gone. Specify retain_graph=True if you need to backward through the "
+        "graph a second time."
+    )
+
+
+def check_anomaly(node: Node, results: Any) -> None:
+    for i, g in zip(node.plan.targets, results, strict=True):
+        array = g._a if isinstance(g, Tensor) else g
+        if MODES.now.anomaly_check_nan and array is not None and np.isnan(array).any():
+            trace = node.extras.trace if node.extras is not None else None
+            where = f"\nIt was recorded here:\n{trace}" if trace else ""
+            raise RuntimeError(
+                f"Function '{node.name()}' returned nan values in its {i}th output; the op is "
+                f"{node.op.name}, recorded at {node.source}{where}"
+            )
+
+
+# --- entry points ----------------------------------------------------------------------
+
+
+def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"expected Tensor as root {k} of backward, got {type(tensor).__name__}")
+    if not tensor.requires_grad:
+        raise RuntimeError(
+            f"element {k} of tensors does not require grad and does not have a grad_fn: none of "
+            "the tensors it was computed from has requires_grad=True, or it was computed inside "
+            f"no_grad() or detached\n  at {errors.here()}"
+        )
+    shape = tensor._a.shape
+    if gradient is None:
+        if tensor._a.size != 1:
+            raise RuntimeError(
+                "grad can be implicitly created only for scalar outputs; this one has shape "
+                f"{list(shape)}. Reduce it first (loss.mean()), or give backward(gradient=...)\n"
+                f"  at {errors.here()}"
+            )
+        if tensor._a.dtype.kind == "c":
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
+            )
+        return tensor._node, wrap(np.ones(shape, tensor._a.dtype))
+    if not isinstance(gradient, Tensor):
+        raise TypeError(
+            f"gradients can be either Tensors or None, but got {type(gradient).__name__}\n"
+            f"  at {errors.here()}"
+        )
+    if gradient._a.shape != shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{k}] has a shape of "
+            f"{gradient.shape} and output[{k}] has a shape of {tensor.shape}\n"
+            f"  at {errors.here()}"
+        )
+    return tensor._node, gradient
+
+
+def _sequence(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Tensor) or value is None:
+        return (value,)
+    return tuple(value)
+
+
+def run(
+    tensors: Any, gradients: Any, keep: bool | None, create: bool, inputs: Any, sink: bool
+) -> _Run:
+    """Run backward from several roots at once."""
+    tensors, gradients = _sequence(tensors), _sequence(gradients)
+    if len(gradients) != len(tensors):
+        gradients = gradients + (None,) * (len(tensors) - len(gradients))
+    targets = None
+    if inputs is not None:
+        targets = {t._node for t in inputs if t._node is not None}
+    roots = [_root(t, g, k) for k, (t, g) in enumerate(zip(tensors, gradients, strict=True))]
+    if create:
+        seeded = [(node, g) for node, g in roots]
+    else:
+        seeded = [(node, g._a) for node, g in roots]
+    del roots
+    work = _Run(create if keep is None else keep, create, targets, sink)
+    enabled, MODES.now.grad = MODES.now.grad, create
+    MODES.now.update()
+    token = quiet.enter()
+    try:
+        work.run(seeded)
+    finally:
+        quiet.leave(token)
+        MODES.now.grad = enabled
+        MODES.now.update()
+    return work
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Sum the gradients of ``tensors`` into the ``.grad`` of the leaves behind them."""
+    wanted = None if inputs is None else _sequence(inputs)
+    if wanted is not None and not wanted:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    work = run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
+    for tensor in wanted or ():
+        node = tensor._node
+        if not isinstance(node, AccumulateGrad) and node in work.captured:
+            g = as_tensor(work.captured[node])
+            tensor.grad = g if tensor.grad is None else tensor.grad + g
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, as a tuple.
+
+    >>> import weft
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> weft.autograd.grad(x ** 2, x)
+    (tensor(6.),)
+    """
+    wanted = _sequence(inputs)
+    for k, tensor in enumerate(wanted):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"grad: input {k} is a {type(tensor).__name__}, not a Tensor")
+        if not tensor.requires_grad:
+            raise RuntimeError(
+                f"One of the differentiated Tensors does not require grad: input {k} of grad(). "
+                f"Call requires_grad_() on it before using it\n  at {errors.here()}"
+            )
+    if is_grads_batched:
+        return _batched(outputs, wanted, grad_outputs, create_graph, allow_unused)
+    work = run(outputs, grad_outputs, retain_graph, create_graph, wanted, sink=False)
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    results = []
+    for k, tensor in enumerate(wanted):
+        g = work.captured.get(tensor._node)
+        if g is None and not allow_unused:
+            raise RuntimeError(
+                f"One of the differentiated Tensors appears to not have been used in the graph "
+                f"(input {k} of grad()). Set allow_unused=True if this is the desired behavior.\n"
+                f"  at {errors.here()}"
+            )
+        if g is None and materialize_grads:
+            g = np.zeros_like(tensor._a)
+        if g is not None and not isinstance(g, Tensor):
+            g = wrap(np.array(g))
+        results.append(g)
+    return tuple(results)
+
+
+def _batched(
+    outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
+) -> tuple[Any, ...]:
+    """One backward for each row of ``grad_outputs``."""
+    rows = _sequence(grad_outputs)
+    count = next(g.shape[0] for g in rows if g is not None)
+    parts = [
+        grad(
+            outputs, inputs, tuple(None if g is None else g[i] for g in rows),
+            retain_graph=True, create_graph=create_graph, allow_unused=allow_unused,
+        )
+        for i in range(count)
+    ]
+    return tuple(
+        None if column[0] is None else column[0].stack_with(column[1:])
+        for column in zip(*parts, strict=True)
+    )
+
+
+LATE.backward = backward
+
+
+def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) -> list[Any]:
+    """jvp(t) as the derivative of v -> vjp(v), which is linear, in the direction t."""
+    enabled, MODES.now.grad = MODES.now.grad, True
+    MODES.now.update()
+    try:
+        inputs = []
+        for x, t in zip(primals, tangents, strict=True):
+            if t is None or not isinstance(x, Tensor):
+                inputs.append(x.detach() if isinstance(x, Tensor) else x)
+            else:
+                inputs.append(x if x.requires_grad else x.detach().requires_grad_())
+        out = op(*inputs, **attrs)
+        results = list(out) if op.multiple else [out]
+        live = [r for r in results if r._node is not None]
+        probes = [wrap(np.zeros_like(r._a)).requires_grad_() for r in live]
+        moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
+        back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
+        pairs = [
+            (b, t) for b, (_, t) in zip(back, moved, strict=True)
+            if b is not None and b._node is not None
+        ]
+        if not pairs:
+            found: list[Any] = [None] * len(probes)
+        else:
+            found = list(grad(
+                [b for b, _ in pairs], probes, [t for _, t in pairs],
+                create_graph=True, allow_unused=True,
+            ))
+    finally:
+        MODES.now.grad = enabled
+        MODES.now.update()
+    if not enabled:
+        found = [None if f is None else f.detach() for f in found]
+    by_result = dict(zip(map(id, live), found, strict=True))
+    return [by_result.get(id(r)) for r in results]
+
+
+JVP_ENGINE.append(_transposed_jvp)

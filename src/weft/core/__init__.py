@@ -1,0 +1,1 @@
+"""The engine: dtypes, devices, tensors, graph nodes, and the dispatch of ops."""

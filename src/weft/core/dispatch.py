@@ -1,0 +1,817 @@
+"""Running an op: promotion, the kernel, views, and the node that records what was done."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors, quiet
+from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
+from weft.core.node import AccumulateGrad, GraphNode, Node, next_sequence, output_of
+from weft.core.plan import Plan, parameters
+from weft.core.tensor import LATE, Parameter, Tensor, refresh, wrap
+
+ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
+F32, F64, I64 = dt.F32, dt.F64, dt.I64
+SET, RESET, SILENT = quiet.SET, quiet.RESET, quiet.SILENT
+getframe, ROOT = sys._getframe, errors.ROOT
+ref = weakref.ref
+NO_ATTRS: dict[str, Any] = {}
+
+REGISTRY: dict[str, Op] = {}
+
+
+class Op:
+    """All that the engine knows of an op. Made by the builders in ``weft.ops.build``.
+
+    Calling an op on tensors runs and records it; calling it on bare arrays just computes,
+    so that one derivative rule serves both plain and differentiable backward passes.
+    """
+
+    conj: Callable = staticmethod(np.conj)  # replaced by the op of that name
+
+    def __init__(
+        self,
+        name: str,
+        reference: Callable,
+        *,
+        names: tuple[str, ...],
+        rules: tuple[Callable | None, ...] | None = None,
+        joint: Callable | None = None,
+        jvp: Callable | tuple[Callable | None, ...] | str | None = None,
+        diagonal: bool = False,
+        promote: str | None = None,
+        promote_args: tuple[int, ...] | None = None,
+        outputs: tuple[str, ...] = ("y",),
+        constant_outputs: Iterable[int] = (),
+        multiple: bool = False,
+        view: bool = False,
+        variadic: bool = False,
+        grad_name: str | None = None,
+        variant: Callable[[dict[str, Any]], int] | None = None,
+        shape: Callable | None = None,
+        samples: Callable | None = None,
+        torch_name: str | None = None,
+        tolerance: float = 1.0,
+    ) -> None:
+        if name in REGISTRY:
+            raise ValueError(f"op {name!r} is registered twice")
+        self.name, self.reference, self.names = name, reference, names
+        self.rules, self.joint, self.jvp, self.diagonal = rules, joint, jvp, diagonal
+        self.differentiable = rules is not None or joint is not None
+        self.promote, self.promote_args = promote, promote_args
+        self.outputs, self.constant_outputs = outputs, frozenset(constant_outputs)
+        self.multiple = multiple or len(outputs) > 1
+        self.view, self.variadic, self.variant = view, variadic, variant
+        self.shape, self.samples = shape, samples
+        self.torch_name, self.tolerance = torch_name or name, tolerance
+        camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+        base = grad_name or f"{camel}Backward"
+        self.node_types = [_node_type(base, number) for number in (0, 1, 2)]
+        self.plans: dict[Any, Plan] = {}
+        REGISTRY[name] = self
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        for x in args:
+            if isinstance(x, Tensor):
+                return apply(self, args, attrs)
+        return self.compute(args, attrs)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
+        """The op on bare arrays and numbers, in the types that promotion asks for."""
+        if self.promote is None:
+            return self.reference(*args, **attrs)
+        args, final = promoted(self, args)
+        out = self.reference(*args, **attrs)
+        if final is None:
+            return out
+        if self.multiple:
+            return tuple(_back(o, final) for o in out)
+        return _back(out, final)
+
+    def plan(self, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool) -> Plan:
+        """The plan for a pattern of inputs, made once."""
+        key = conj if self.variadic else (needs, tensors, conj)
+        found = self.plans.get(key)
+        if found is None:
+            found = self.plans[key] = Plan(self, needs, tensors, conj)
+        return found
+
+
+def _node_type(base: str, number: int) -> type[Node]:
+    name = base if base in ("CopySlices",) else f"{base}{number}"
+    return type(name, (Node,), {"__slots__": (), "__module__": "weft.graph"})
+
+
+def _back(out: Any, final: np.dtype) -> Any:
+    # Comparisons and indices keep their own type; only the widened values go back.
+    return out.astype(final) if out.dtype == F32 else out
+
+
+def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
+    """Arguments in the common type; for half types also the type to go back to."""
+    chosen = range(len(args)) if op.promote_args is None else op.promote_args
+    common = None
+    for i in chosen:
+        x = args[i] if i < len(args) else None
+        if x.__class__ is not ndarray or (common is not None and x.dtype is not common):
+            common = None
+            break
+        common = x.dtype
+    if common is None:
+        common = dt.result_dtype(args[i] for i in chosen if i < len(args))
+    if op.promote == "float" and dt.category(common) < dt.dtype.FLOAT:
+        common = dt.get_default_dtype().np
+    final = None
+    if common in dt.HALF:
+        common, final = F32, common
+    args = list(args)
+    for i in chosen:
+        if i < len(args) and args[i] is not None:
+            x = args[i]
+            if x.__class__ is not ndarray:
+                args[i] = asarray(x).astype(common)
+            elif x.dtype is not common:
+                args[i] = x.astype(common)
+    return args, final
+
+
+def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    """Run an op on tensors and record it: the general way through dispatch."""
+    mode = MODES.now.mode
+    if mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
+        level = _dual_level(args)
+        if level is not None:
+            return _apply_dual(op, args, attrs, level)
+    arrays = [x._a if isinstance(x, Tensor) else x for x in args]
+    out = guarded(op, arrays, attrs)
+    outs = out if op.multiple else (out,)
+    results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in outs]
+    if op.view:
+        _link_views(op, args, attrs, results)
+    if mode is not OFF and op.differentiable:
+        record(op, args, arrays, attrs, results)
+    if mode is SPECIAL:
+        for recorder in MODES.now.recorders:
+            recorder.saw(op, args, attrs, results)
+    return tuple(results) if op.multiple else results[0]
+
+
+def guarded(op: Op, arrays: Any, attrs: dict[str, Any]) -> Any:
+    """Compute quietly; an error names the op, its inputs and the user's line."""
+    token = SET(SILENT)
+    try:
+        return op.compute(arrays, attrs)
+    except (RuntimeError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as e:
+        raise errors.explain(e, op.name, arrays, attrs) from None
+    finally:
+        RESET(token)
+
+
+def edge_of(x: Tensor) -> GraphNode | None:
+    """The node that a gradient for ``x`` goes to, brought up to date for views."""
+    if x._base is not None and x._stamp != x._vc[0]:
+        refresh(x)
+    return x._node
+
+
+def record(
+    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: list[Tensor]
+) -> Node | None:
+    """Give the results a node, if a gradient can flow through them."""
+    inputs: list[Any] = []
+    needs = []
+    for x in args:
+        if isinstance(x, Tensor):
+            edge = edge_of(x)
+            needs.append(edge is not None)
+            inputs.append(ref(x) if edge is None else edge)
+        else:
+            needs.append(False)
+            inputs.append(x)
+    if True not in needs:
+        return None
+    wanted = [
+        r for k, r in enumerate(results)
+        if k not in op.constant_outputs and r._a.dtype.kind in "fcV"
+    ]
+    if not wanted:
+        return None
+    tensors = tuple(isinstance(x, Tensor) for x in args)
+    conj = any(r._a.dtype.kind == "c" for r in results)
+    plan = op.plan(tuple(needs), tensors, conj)
+    cells = [x._vc if isinstance(x, Tensor) else None for x in args]
+    saved, guard = plan.pack(
+        arrays, [r._a for r in results], cells, [r._vc for r in results]
+    )
+    frame = errors.user_frame(getframe(2))
+    code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    first = results[0]._a
+    node_type = op.node_types[op.variant(attrs) if op.variant else 0]
+    node = node_type(
+        plan, tuple(inputs), saved, guard, attrs, first.shape, first.dtype,
+        next_sequence(), code, instruction, MODES.now.scope,
+    )
+    if MODES.now.mode is SPECIAL:
+        _special(node, results)
+    if op.multiple:
+        node.shape = tuple(r._a.shape for r in results)
+        node.dtype = tuple(r._a.dtype for r in results)
+        for k, r in enumerate(results):
+            if k not in op.constant_outputs and r._a.dtype.kind in "fcV":
+                r._node = output_of(node, k)
+    else:
+        results[0]._node = node
+    return node
+
+
+class Packed:
+    """A saved value that a saved-tensor hook holds in its own form."""
+
+    __slots__ = ("unpack", "value")
+
+    def __init__(self, value: Any, unpack: Callable) -> None:
+        self.value, self.unpack = value, unpack
+
+
+def _special(node: Node, results: list[Tensor]) -> None:
+    if MODES.now.anomaly:
+        import traceback
+
+        node._extras().trace = "".join(traceback.format_stack(errors.user_frame(getframe(2))))
+    if MODES.now.saved_hooks and node.saved:
+        pack, unpack = MODES.now.saved_hooks[-1]
+        op, values = node.op, []
+        for slot, value in zip(node.plan.slots, node.saved, strict=True):
+            if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
+                tensor = wrap(value)
+                if slot in op.names:
+                    edge = node.inputs[op.names.index(slot)]
+                    tensor._node = edge if isinstance(edge, GraphNode) else None
+                hooks, MODES.now.saved_hooks = MODES.now.saved_hooks, ()
+                MODES.now.update()
+                try:
+                    values.append(Packed(pack(tensor), unpack))
+                finally:
+                    MODES.now.saved_hooks = hooks
+                    MODES.now.update()
+            else:
+                values.append(value)
+        node.saved, node.guard = tuple(values), None
+
+
+# --- views -----------------------------------------------------------------------------
+
+
+def _link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+    source = args[0]
+    owner = source._a if source._a.base is None else source._a.base
+    for k, result in enumerate(results):
+        held = result._a.base
+        if held is not None and (held is owner or held is source._a):
+            make_view(result, source, op, args[1:], attrs, k)
+
+
+def make_view(
+    result: Tensor, source: Tensor, op: Op, rest: Any, attrs: dict[str, Any], k: int
+) -> None:
+    """Tie a result to the tensor whose memory it shares."""
+    cell = source._vc
+    result._vc = cell
+    base = source._base
+    result._base = source if base is None else base
+    result._stamp = cell[0]
+    result._view = (op, rest, attrs, k, source._view, MODES.now.grad)
+    if not MODES.now.grad and source._node is not None:
+        # PyTorch's rule: a view made in no_grad is a leaf that needs a gradient of its own.
+        result._node = AccumulateGrad(result)
+
+
+def follow(x: Any, chain: tuple[Any, ...]) -> Any:
+    """Apply the view ops that lead from a base to one of its views."""
+    links = []
+    link: Any = chain
+    while link is not None:
+        links.append(link)
+        link = link[4]
+    for op, rest, attrs, k, _, _ in reversed(links):
+        x = op(x, *rest, **attrs)
+        if op.multiple:
+            x = x[k]
+    return x
+
+
+def refresh_view(x: Tensor) -> None:
+    """Give a view the node it would have if it were made now from its changed base."""
+    base, chain = x._base, x._view
+    x._stamp = x._vc[0]
+    if base is None or chain is None or base._node is None:
+        return
+    if isinstance(x._node, AccumulateGrad):
+        if not chain[5] and not isinstance(base._node, AccumulateGrad):
+            raise RuntimeError(
+                "A view was created in no_grad mode and its base or another view of its base has "
+                "been modified inplace with grad mode enabled. Move both the view and the "
+                f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
+            )
+        return
+    enabled, MODES.now.grad = MODES.now.grad, True
+    MODES.now.update()
+    try:
+        x._node = follow(wrap(base._a, base._node), chain)._node
+    finally:
+        MODES.now.grad = enabled
+        MODES.now.update()
+
+
+LATE.refresh = refresh_view
+
+
+# --- forward mode ----------------------------------------------------------------------
+
+
+def tangents_of(x: Any) -> dict[int, Tensor] | None:
+    extra = x._x if isinstance(x, Tensor) else None
+    return None if extra is None else extra.get("tangents")
+
+
+def _dual_level(args: Any) -> int | None:
+    levels = [max(found) for found in map(tangents_of, args) if found]
+    return max(levels) if levels else None
+
+
+def without_tangent(x: Any, level: int) -> Any:
+    """The same tensor, with its tangent at one level left out."""
+    found = tangents_of(x)
+    if not found or level not in found:
+        return x
+    primal = x.alias_of()
+    rest = {k: t for k, t in found.items() if k != level}
+    if rest:
+        primal._x = {"tangents": rest}
+    return primal
+
+
+def set_tangent(x: Tensor, level: int, tangent: Tensor) -> None:
+    x._x = dict(x._x or {})
+    x._x["tangents"] = {**(x._x.get("tangents") or {}), level: tangent}
+
+
+def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
+    tangents = [(tangents_of(x) or {}).get(level) for x in args]
+    primals = tuple(without_tangent(x, level) for x in args)
+    out = apply(op, primals, attrs)
+    outs = out if op.multiple else (out,)
+    moved = jvp(op, primals, tangents, outs, attrs)
+    for result, tangent in zip(outs, moved, strict=True):
+        if tangent is not None and result._a.dtype.kind in "fcV":
+            set_tangent(result, level, tangent)
+    return out
+
+
+def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -> list[Any]:
+    """Tangents of the outputs from those of the inputs, by the op's own rule."""
+    if op.jvp == "linear":
+        out = _linear_jvp(op, primals, tangents, attrs)
+        moved = list(out) if op.multiple else [out]
+    elif callable(op.jvp) and "tangents" in parameters(op.jvp):
+        out = _call_rule(op.jvp, op, primals, outs, attrs, tangents=tangents)
+        moved = list(out) if op.multiple else [out]
+    elif op.jvp is not None or op.diagonal:
+        rules = op.rules if op.diagonal else op.jvp
+        rules = rules if isinstance(rules, tuple) else (rules,)
+        total = None
+        for rule, tangent in zip(rules, tangents, strict=False):
+            if rule is None or tangent is None:
+                continue
+            part = _call_rule(rule, op, primals, outs, attrs, linear=tangent)
+            total = part if total is None else _add(total, part)
+        moved = list(total) if op.multiple and total is not None else [total]
+        if op.multiple and total is None:
+            moved = [None] * len(outs)
+    else:
+        moved = _jvp_by_transposition(op, primals, tangents, outs, attrs)
+    shaped = []
+    for result, tangent in zip(outs, moved, strict=True):
+        if tangent is not None and not isinstance(tangent, Tensor):
+            tangent = wrap(asarray(tangent))
+        if tangent is not None and tangent._a.shape != result._a.shape:
+            tangent = tangent.expand(result._a.shape)
+        if tangent is not None and tangent._a.dtype != result._a.dtype:
+            tangent = tangent.to(dt.of_numpy(result._a.dtype))
+        shaped.append(tangent)
+    return shaped
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, tuple):
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+    return a + b
+
+
+def _call_rule(
+    rule: Callable, op: Op, primals: Any, outs: Any, attrs: dict[str, Any],
+    linear: Any = None, tangents: Any = None,
+) -> Any:
+    values = []
+    for name in parameters(rule):
+        base = name.removesuffix("_shape").removesuffix("_dtype")
+        if name in ("g", "t"):
+            values.append(linear)
+        elif name == "tangents":
+            values.append(tangents)
+        elif name == "inputs":
+            values.append(primals)
+        elif name == "rest":
+            values.append(primals[len(op.names):])
+        elif name == "shapes":
+            values.append(tuple(p._a.shape for p in primals))
+        elif name in op.names:
+            values.append(primals[op.names.index(name)])
+        elif name in op.outputs:
+            values.append(outs[op.outputs.index(name)])
+        elif base != name and base in op.names:
+            x = primals[op.names.index(base)]
+            array = x._a if isinstance(x, Tensor) else asarray(x)
+            values.append(array.shape if name.endswith("_shape") else array.dtype)
+        else:
+            values.append(attrs[name])
+    return rule(*values)
+
+
+def _linear_jvp(op: Op, primals: Any, tangents: Any, attrs: dict[str, Any]) -> Any:
+    # Linear in each tensor input: put a tangent in the place of one input at a time.
+    if op.variadic:
+        filled = [
+            t if t is not None else wrap(np.zeros_like(p._a))
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        return op(*filled, **attrs)
+    total = None
+    for i, tangent in enumerate(tangents):
+        if tangent is not None:
+            part = op(*primals[:i], tangent, *primals[i + 1 :], **attrs)
+            total = part if total is None else _add(total, part)
+    return total
+
+
+def _jvp_by_transposition(
+    op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]
+) -> list[Any]:
+    """The jvp as the transpose of the vjp, which is linear in the gradient given to it."""
+    engine = JVP_ENGINE[0]
+    return engine(op, primals, tangents, outs, attrs)
+
+
+# autograd sits above this module and puts its function here.
+JVP_ENGINE: list[Callable] = []
+
+
+# --- in place --------------------------------------------------------------------------
+
+
+def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tensor:
+    """Run an op and write its result over its first input."""
+    target = args[0]
+    tracking = MODES.now.grad and op.differentiable
+    if tracking:
+        edges = [edge_of(x) for x in args if isinstance(x, Tensor)]
+        tracking = any(e is not None for e in edges)
+        check_writable(target, tracking, op.name)
+    elif MODES.now.grad:
+        check_writable(target, False, op.name)
+    check_overlap(target, op.name)
+    tangent, level = None, None
+    if MODES.now.mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
+        level = _dual_level(args)
+        if level is not None:
+            tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
+            args = tuple(without_tangent(x, level) if x is not target else x for x in args)
+    arrays = [x._a if isinstance(x, Tensor) else x for x in args]
+    result = guarded(op, arrays, attrs)
+    write(target, result, op.name, args)
+    if tracking:
+        _record_inplace(op, args, arrays, attrs, target)
+    if level is not None:
+        set_tangent(target, level, tangent if tangent is not None else wrap(np.zeros_like(target._a)))
+    return target
+
+
+def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
+    """Copy a finished result into a tensor: all checks come before the first byte."""
+    result = asarray(result)
+    if result.shape != target._a.shape:
+        raise RuntimeError(
+            f"{name}_: output with shape {list(target._a.shape)} doesn't match the broadcast "
+            f"shape {list(result.shape)}. An in-place op can't grow its tensor; use the "
+            f"out-of-place form\n  at {errors.here()}"
+        )
+    source, wanted = dt.of_numpy(result.dtype), dt.of_numpy(target._a.dtype)
+    if not dt.can_cast(source, wanted):
+        raise RuntimeError(
+            f"{name}_: result type {source.name.capitalize()} can't be cast to the desired "
+            f"output type {wanted.name.capitalize()}; convert the tensor with "
+            f".to({source!r}) first\n  at {errors.here()}"
+        )
+    np.copyto(target._a, result, casting="unsafe")
+    bump(target, name)
+
+
+def bump(target: Tensor, name: str) -> None:
+    """Note that a tensor's memory changed, by which op and on which line."""
+    cell = target._vc
+    frame = errors.user_frame(getframe(1))
+    where = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    cell[0] += 1
+    cell.append((cell[0], name, *where))
+    if len(cell) > 9:
+        del cell[1]
+
+
+def check_writable(target: Tensor, tracking: bool, name: str) -> None:
+    """PyTorch's rules on which tensors may be changed in place while recording."""
+    view = target._view
+    if view is not None and target._base is not None:
+        base = target._base
+        if base._node is not None or tracking:
+            if not view[5]:
+                raise RuntimeError(
+                    f"{name}_: A view was created in no_grad mode and is being modified inplace "
+                    "with grad mode enabled. Given that this use case is ambiguous and "
+                    "error-prone, it is forbidden. Move both the view and the in-place op "
+                    f"inside no_grad, or both outside\n  at {errors.here()}"
+                )
+            if isinstance(base._node, AccumulateGrad):
+                raise RuntimeError(
+                    f"{name}_: a view of a leaf Variable that requires grad is being used in an "
+                    "in-place operation. Wrap it in torch.no_grad() if it should not be "
+                    f"recorded, or clone() the leaf first\n  at {errors.here()}"
+                )
+            if view[0].multiple:
+                raise RuntimeError(
+                    f"{name}_: Output {view[3]} of {view[0].node_types[0].__name__} is a view and "
+                    "is being modified inplace. This view is the output of a function that "
+                    "returns multiple views. Such functions do not allow the output views to be "
+                    f"modified inplace. Use the out-of-place form\n  at {errors.here()}"
+                )
+    if isinstance(target._node, AccumulateGrad) and (
+        target._base is None or not isinstance(target._base._node, AccumulateGrad)
+    ):
+        raise RuntimeError(
+            f"{name}_: a leaf Variable that requires grad is being used in an in-place "
+            "operation. Wrap it in torch.no_grad() if it should not be recorded, or use the "
+            f"out-of-place form\n  at {errors.here()}"
+        )
+
+
+def check_overlap(target: Tensor, name: str) -> None:
+    array = target._a
+    if not array.flags.writeable or 0 in array.strides:
+        if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+            raise RuntimeError(
+                f"{name}_: unsupported operation: more than one element of the written-to "
+                "tensor refers to a single memory location. Please clone() the tensor before "
+                f"performing the operation\n  at {errors.here()}"
+            )
+
+
+def _record_inplace(
+    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], target: Tensor
+) -> None:
+    # Record into a stand-in that has the memory and the version of the target, so that
+    # saved inputs carry the version before the change and saved outputs the one after.
+    result = wrap(target._a)
+    result._vc = target._vc
+    old = list(args)
+    before = wrap(target._a, target._node)
+    before._vc = [target._vc[0] - 1]
+    guard_cell = target._vc
+    old[0] = before
+    node = record(op, old, arrays, attrs, [result])
+    if node is None:
+        return
+    if node.guard is not None and any(cell is before._vc for cell in node.guard[1:]):
+        node.guard = (
+            node.guard[0],
+            *(guard_cell if cell is before._vc else cell for cell in node.guard[1:]),
+        )
+    set_history(target, node)
+
+
+def set_history(target: Tensor, node: GraphNode) -> None:
+    """Make ``node`` the maker of a tensor that was changed in place, and of its base."""
+    retained = _take_retained(target)
+    base = target._base
+    if base is None or target._view is None:
+        target._node = node
+    else:
+        changed = wrap(target._a, node)
+        whole = wrap(base._a, base._node)
+        result = wrap(base._a)
+        result._vc = [0]
+        copy_slices = REGISTRY["copy_slices"]
+        attrs = {"chain": target._view}
+        record(copy_slices, (whole, changed), (base._a, target._a), attrs, [result])
+        base_retained = _take_retained(base)
+        base._node = result._node
+        _give_retained(base, base_retained)
+        refresh(target)
+    target._stamp = target._vc[0]
+    _give_retained(target, retained)
+
+
+def _take_retained(target: Tensor) -> bool:
+    node = target._node
+    if node is None or node.extras is None or isinstance(node, AccumulateGrad):
+        return False
+    mine = [r for r in node.extras.retained if r() is target]
+    node.extras.retained = [r for r in node.extras.retained if r() is not target]
+    return bool(mine)
+
+
+def _give_retained(target: Tensor, wanted: bool) -> None:
+    if wanted and target._node is not None:
+        target._node._extras().retained.append(ref(target))
+
+
+# --- the short way ---------------------------------------------------------------------
+
+# The code that called an op last; a loop asks once whether it is the user's own.
+_last_caller: list[Any] = [None]
+
+
+def caller(frame: Any) -> Any:
+    """The user's frame at or below a frame, remembered for the next op on the same line."""
+    while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+        frame = frame.f_back
+    if frame is None:
+        return NO_FRAME
+    _last_caller[0] = frame.f_code
+    return frame
+
+
+class NO_FRAME:
+    """Stands for the caller of an op that no Python code of the user called."""
+
+    f_code = None
+    f_lasti = 0
+
+
+ONE = ((True,), (True,), False)
+BOTH = ((True, True), (True, True), False)
+LEFT = ((True, False), (True, True), False)
+RIGHT = ((False, True), (True, True), False)
+NUMBER = ((True, False), (True, False), False)
+
+
+def fast_unary(op: Op) -> Callable:
+    """``op(x)`` for the common case: a plain tensor of float32 or float64."""
+    reference, plans, node_type = op.reference, op.plans, op.node_types[0]
+    differentiable = op.differentiable
+
+    def unary(input: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return PUT_INTO[0](out, unary, (input,), op.name)
+        now = MODES.now
+        mode = now.mode
+        kind = input.__class__
+        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+            x = input._a
+            d = x.dtype
+            if d is F32 or d is F64:
+                try:
+                    y = reference(x)
+                except Exception:
+                    return apply(op, (input,), NO_ATTRS)
+                if y.__class__ is not ndarray:
+                    y = asarray(y)
+                t = new(Tensor)
+                t._a = y
+                t._vc = cell = [0]
+                t.grad = t._base = t._view = t._x = t._node = None
+                if mode is PLAIN and differentiable:
+                    if input._base is not None and input._stamp != input._vc[0]:
+                        refresh(input)
+                    edge = input._node
+                    if edge is not None:
+                        plan = plans.get(ONE) or op.plan(*ONE)
+                        if plan.slots:
+                            saved, guard = plan.pack((x,), (y,), (input._vc,), (cell,))
+                        else:
+                            saved, guard = (), None
+                        frame = getframe(1)
+                        if frame.f_code is not _last_caller[0]:
+                            frame = caller(frame)
+                        t._node = node_type(
+                            plan, (edge,), saved, guard, NO_ATTRS, y.shape, y.dtype,
+                            next_sequence(), frame.f_code, frame.f_lasti, now.scope,
+                        )
+                return t
+        if not isinstance(input, Tensor):
+            return not_a_tensor(op, input)
+        return apply(op, (input,), NO_ATTRS)
+
+    unary.__name__ = unary.__qualname__ = op.name
+    return unary
+
+
+def fast_binary(op: Op) -> Callable:
+    """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
+    reference, plans, node_type = op.reference, op.plans, op.node_types[0]
+    differentiable = op.differentiable
+    integers = op.promote != "float"
+
+    def binary(input: Any, other: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return PUT_INTO[0](out, binary, (input, other), op.name)
+        now = MODES.now
+        mode = now.mode
+        kind = input.__class__
+        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+            x = input._a
+            d = x.dtype
+            kind = other.__class__
+            if kind is Tensor or kind is Parameter:
+                y = other._a
+                usual = y.dtype is d and (d is F32 or d is F64 or (integers and d is I64))
+                tensor = True
+            elif kind is float or kind is int:
+                y = other
+                usual = d is F32 or d is F64
+                tensor = False
+            else:
+                usual = False
+            if usual:
+                try:
+                    z = reference(x, y)
+                except Exception:
+                    return apply(op, (input, other), NO_ATTRS)
+                if z.__class__ is not ndarray:
+                    z = asarray(z)
+                t = new(Tensor)
+                t._a = z
+                t._vc = cell = [0]
+                t.grad = t._base = t._view = t._x = t._node = None
+                if mode is PLAIN and differentiable:
+                    if input._base is not None and input._stamp != input._vc[0]:
+                        refresh(input)
+                    left = input._node
+                    cells: Any = None
+                    if tensor:
+                        if other._base is not None and other._stamp != other._vc[0]:
+                            refresh(other)
+                        right = other._node
+                        if left is not None:
+                            if right is not None:
+                                key, edges = BOTH, (left, right)
+                            else:
+                                key, edges = LEFT, (left, ref(other))
+                        elif right is not None:
+                            key, edges = RIGHT, (ref(input), right)
+                        else:
+                            return t
+                    elif left is None:
+                        return t
+                    else:
+                        key, edges, cells = NUMBER, (left, other), (input._vc, None)
+                    plan = plans.get(key) or op.plan(*key)
+                    if plan.slots:
+                        if cells is None:
+                            cells = (input._vc, other._vc)
+                        saved, guard = plan.pack((x, y), (z,), cells, (cell,))
+                    else:
+                        saved, guard = (), None
+                    frame = getframe(1)
+                    if frame.f_code is not _last_caller[0]:
+                        frame = caller(frame)
+                    t._node = node_type(
+                        plan, edges, saved, guard, NO_ATTRS, z.shape, d,
+                        next_sequence(), frame.f_code, frame.f_lasti, now.scope,
+                    )
+                return t
+        if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+            return not_a_tensor(op, input)
+        return apply(op, (input, other), NO_ATTRS)
+
+    binary.__name__ = binary.__qualname__ = op.name
+    return binary
+
+
+# The function that handles ``out=``; the layer above puts it here.
+PUT_INTO: list[Callable] = []
+
+
+def not_a_tensor(op: Op, value: Any) -> Any:
+    """Refuse, by name, what is no tensor where a function wants one."""
+    raise TypeError(
+        f"{op.name}(): argument 'input' must be Tensor, not {type(value).__name__}. "
+        f"Make one with torch.tensor(...)\n  at {errors.here()}"
+    )

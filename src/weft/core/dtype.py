@@ -1,0 +1,258 @@
+"""Data types, their limits, and PyTorch's rules for mixing them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class dtype:
+    """The type of a tensor's elements, such as ``weft.float32``."""
+
+    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np")
+
+    # Categories decide promotion: a value widens a tensor only if its category is higher.
+    BOOL, INTEGER, FLOAT, COMPLEX = range(4)
+
+    def __init__(self, name: str, numpy_type: Any, category: int) -> None:
+        self.name = name
+        self.np = np.dtype(numpy_type)
+        self.category = category
+        self.itemsize = self.np.itemsize
+        self.is_complex = category == self.COMPLEX
+        self.is_floating_point = category == self.FLOAT
+        self.is_signed = category >= self.FLOAT or self.np.kind == "i"
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (_by_name, (self.name,))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def to_complex(self) -> dtype:
+        """The complex type whose parts have this precision."""
+        return complex128 if self.name in ("float64", "complex128") else complex64
+
+    def to_real(self) -> dtype:
+        """The real type of this type's parts."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+
+def _by_name(name: str) -> dtype:
+    return BY_NAME[name]
+
+
+bool_ = dtype("bool", np.bool_, dtype.BOOL)
+uint8 = dtype("uint8", np.uint8, dtype.INTEGER)
+uint16 = dtype("uint16", np.uint16, dtype.INTEGER)
+uint32 = dtype("uint32", np.uint32, dtype.INTEGER)
+uint64 = dtype("uint64", np.uint64, dtype.INTEGER)
+int8 = dtype("int8", np.int8, dtype.INTEGER)
+int16 = dtype("int16", np.int16, dtype.INTEGER)
+int32 = dtype("int32", np.int32, dtype.INTEGER)
+int64 = dtype("int64", np.int64, dtype.INTEGER)
+float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, dtype.FLOAT)
+float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, dtype.FLOAT)
+float16 = dtype("float16", np.float16, dtype.FLOAT)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, dtype.FLOAT)
+float32 = dtype("float32", np.float32, dtype.FLOAT)
+float64 = dtype("float64", np.float64, dtype.FLOAT)
+complex64 = dtype("complex64", np.complex64, dtype.COMPLEX)
+complex128 = dtype("complex128", np.complex128, dtype.COMPLEX)
+
+ALL = (
+    *(bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64),
+    *(float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, complex64, complex128),
+)
+BY_NAME = {d.name: d for d in ALL}
+ALIASES = {
+    **{"float": float32, "double": float64, "half": float16, "cfloat": complex64},
+    **{"cdouble": complex128, "short": int16, "int": int32, "long": int64},
+}
+OF_NUMPY = {d.np: d for d in ALL}
+HALF = frozenset(d.np for d in (float16, bfloat16, float8_e4m3fn, float8_e5m2))
+
+# NumPy's dtype objects, under names of their own for the engine's identity tests.
+F32, F64, I64, BOOL = float32.np, float64.np, int64.np, bool_.np
+C64, C128, F16, BF16 = complex64.np, complex128.np, float16.np, bfloat16.np
+
+_default = float32
+
+
+def get_default_dtype() -> dtype:
+    """The floating type that new tensors get from Python numbers."""
+    return _default
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the floating type that new tensors get from Python numbers."""
+    global _default
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(
+            f"set_default_dtype takes a floating dtype such as torch.float64, not {d!r}"
+        )
+    _default = d
+
+
+def of_numpy(d: np.dtype) -> dtype:
+    """The weft dtype of a NumPy one; a TypeError names what has no counterpart."""
+    found = OF_NUMPY.get(d)
+    if found is None:
+        found = OF_NUMPY.get(d.newbyteorder("="))
+    if found is None:
+        raise TypeError(
+            f"can't convert np.ndarray of type {d}. The only supported types are: "
+            + ", ".join(x.name for x in ALL)
+        )
+    return found
+
+
+def as_numpy(d: dtype | type | np.dtype) -> np.dtype:
+    """The NumPy dtype of what a user may give as a dtype."""
+    if isinstance(d, dtype):
+        return d.np
+    if d is float:
+        return F64
+    if d is int:
+        return I64
+    if d is bool:
+        return BOOL
+    if d is complex:
+        return C128
+    raise TypeError(f"dtype must be a torch.dtype such as torch.float32, not {d!r}")
+
+
+def category(d: np.dtype) -> int:
+    return OF_NUMPY[d].category
+
+
+@cache
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The type of the result of mixing two tensors of equal rank class."""
+    if a == b:
+        return a
+    low, high = sorted((OF_NUMPY[a], OF_NUMPY[b]), key=lambda d: (d.category, d.itemsize))
+    if low.category == dtype.BOOL:
+        return high.np
+    if high.category == dtype.COMPLEX:
+        double = F64 in (a, b) or C128 in (a, b)
+        return C128 if double else C64
+    if high.category == dtype.FLOAT:
+        if low.category == dtype.INTEGER or low.itemsize < high.itemsize:
+            return high.np
+        return F32  # float16 with bfloat16: neither holds the other
+    return np.promote_types(a, b) if low.name != "uint64" and high.name != "uint64" else I64
+
+
+def scalar_dtype(value: Any) -> np.dtype:
+    """The type a Python number has as a tensor of its own."""
+    kind = type(value)
+    if kind is bool or kind is np.bool_:
+        return BOOL
+    if isinstance(value, np.generic):
+        return value.dtype
+    if isinstance(value, int):
+        return I64
+    if isinstance(value, float):
+        return _default.np
+    if isinstance(value, complex):
+        return _default.to_complex().np
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def result_dtype(values: Any) -> np.dtype:
+    """PyTorch's promotion over arrays and Python numbers.
+
+    Arrays with dimensions decide; zero-dim arrays, then numbers, widen the result only
+    when they are of a higher category (int to float, float to complex).
+    """
+    dimensioned = zero_dim = number = None
+    for value in values:
+        if isinstance(value, np.ndarray):
+            if value.ndim:
+                found = value.dtype
+                dimensioned = found if dimensioned is None else promote(dimensioned, found)
+            else:
+                zero_dim = value.dtype if zero_dim is None else promote(zero_dim, value.dtype)
+        elif value is not None:
+            found = scalar_dtype(value)
+            if isinstance(value, np.generic):
+                found = number_default(category(found))
+            number = found if number is None else promote(number, found)
+    result = dimensioned
+    for lower in (zero_dim, number):
+        if lower is None:
+            continue
+        if result is None:
+            result = lower
+        elif category(lower) > category(result):
+            # A complex number keeps the tensor's precision.
+            result = promote(result, lower) if category(lower) == dtype.COMPLEX else lower
+            if category(lower) == dtype.COMPLEX and lower is number:
+                result = _complex_of(dimensioned if dimensioned is not None else zero_dim, lower)
+    if result is None:
+        raise TypeError("no tensor and no number to take a dtype from")
+    return result
+
+
+def _complex_of(tensor_type: np.dtype | None, number: np.dtype) -> np.dtype:
+    if tensor_type is None or category(tensor_type) < dtype.FLOAT:
+        return number
+    return OF_NUMPY[tensor_type].to_complex().np
+
+
+def number_default(kind: int) -> np.dtype:
+    """The type of a bare number of a category."""
+    if kind == dtype.BOOL:
+        return BOOL
+    if kind == dtype.INTEGER:
+        return I64
+    return _default.np if kind == dtype.FLOAT else _default.to_complex().np
+
+
+def can_cast(source: dtype, target: dtype) -> bool:
+    """Whether PyTorch lets a result of one type be written into a tensor of the other."""
+    if source.category > target.category:
+        return False
+    return not (source.category != dtype.BOOL and target.category == dtype.BOOL)
+
+
+class finfo:
+    """Limits of a floating type: ``eps``, ``max``, ``min``, ``tiny``, ``bits``."""
+
+    def __init__(self, type: dtype | None = None) -> None:
+        d = type or _default
+        if d.category < dtype.FLOAT:
+            raise TypeError(f"torch.finfo() takes a floating dtype, not {d!r}; use torch.iinfo")
+        info = ml_dtypes.finfo(d.to_real().np)
+        self.bits = d.to_real().itemsize * 8
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+        self.dtype = d.to_real().name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.tiny:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer type: ``max``, ``min``, ``bits``."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.category != dtype.INTEGER:
+            raise TypeError(f"torch.iinfo() takes an integer dtype, not {type!r}; use torch.finfo")
+        info = np.iinfo(type.np)
+        self.bits, self.max, self.min, self.dtype = info.bits, info.max, info.min, type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:d}, max={self.max:d}, dtype={self.dtype})"

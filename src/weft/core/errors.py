@@ -1,0 +1,96 @@
+"""Errors that name the op, the inputs, the user's own line, and the way out."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is not weft's own."""
+    while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+        frame = frame.f_back
+    return frame
+
+
+def position(code: CodeType | None, instruction: int) -> tuple[str, int] | None:
+    """File and line of an instruction; worked out only when somebody asks."""
+    if code is None:
+        return None
+    line = None
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return code.co_filename, line if line is not None else code.co_firstlineno
+
+
+def describe_position(code: CodeType | None, instruction: int) -> str:
+    """``file.py:12: loss = (a - b).sum()`` for people."""
+    found = position(code, instruction)
+    if found is None:
+        return "<unknown line>"
+    name, line = found
+    text = linecache.getline(name, line).strip()
+    shown = os.path.relpath(name) if os.path.isabs(name) and os.path.exists(name) else name
+    shown = name if shown.startswith("..") else shown
+    return f"{shown}:{line}" + (f": {text}" if text else "")
+
+
+def here() -> str:
+    """The user's line that is running now."""
+    frame = user_frame(sys._getframe(1))
+    return "<unknown line>" if frame is None else describe_position(frame.f_code, frame.f_lasti)
+
+
+def describe(value: Any) -> str:
+    """``float32[2, 3]`` for arrays and tensors, the value itself for numbers."""
+    array = value if isinstance(value, np.ndarray) else getattr(value, "_a", None)
+    if array is not None:
+        return f"{array.dtype}{list(array.shape)}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(describe(v) for v in value) + "]"
+    text = repr(value)
+    return text if len(text) < 40 else text[:37] + "..."
+
+
+def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -> BaseException:
+    """The same kind of error, with the op, its inputs and the user's line added."""
+    message = str(error.args[0]) if error.args else str(error)
+    kind = type(error)
+    if kind in (ValueError, np.linalg.LinAlgError, OverflowError) or kind.__module__ == "numpy":
+        kind = RuntimeError
+    if kind.__name__ == "AxisError" or isinstance(error, IndexError):
+        kind = IndexError
+    if "could not be broadcast" in message or "shape mismatch" in message:
+        message = _broadcast_message(args) or message
+    lines = [f"{name}: {message}"]
+    settings = "".join(f", {k}={describe(v)}" for k, v in attrs.items() if v is not None)
+    lines.append(f"  inputs: {', '.join(describe(a) for a in args)}{settings}")
+    lines.append(f"  at {here()}")
+    try:
+        return kind("\n".join(lines))
+    except TypeError:
+        return RuntimeError("\n".join(lines))
+
+
+def _broadcast_message(args: Any) -> str | None:
+    shapes = [a.shape for a in args if isinstance(a, np.ndarray)]
+    for first, second in zip(shapes, shapes[1:], strict=False):
+        rank = max(len(first), len(second))
+        left = (1,) * (rank - len(first)) + first
+        right = (1,) * (rank - len(second)) + second
+        for dim, (m, n) in enumerate(zip(left, right, strict=True)):
+            if m != n and m != 1 and n != 1:
+                return (
+                    f"The size of tensor a ({m}) must match the size of tensor b ({n}) at "
+                    f"non-singleton dimension {dim}; shapes {list(first)} and {list(second)} "
+                    "do not broadcast. Reshape one with unsqueeze() or expand()"
+                )
+    return None

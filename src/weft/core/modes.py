@@ -1,0 +1,204 @@
+"""What is switched on in this thread: recording, hooks, forward-mode levels, the module path."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+# The one number that every op reads. Only PLAIN and OFF may take the short way through
+# dispatch; anything unusual (dual numbers, saved-tensor hooks, a recorder) means SPECIAL.
+OFF, PLAIN, SPECIAL = 0, 1, 2
+
+
+class State:
+    """The switches of one thread."""
+
+    __slots__ = (
+        *("anomaly", "anomaly_check_nan", "dual_level", "grad", "inference", "mode"),
+        *("recorders", "saved_hooks", "scope"),
+    )
+
+    def __init__(self) -> None:
+        self.mode = PLAIN
+        self.grad = True
+        self.inference = False
+        self.anomaly = False
+        self.anomaly_check_nan = True
+        self.dual_level = -1
+        self.saved_hooks: tuple[Any, ...] = ()
+        self.recorders: tuple[Any, ...] = ()
+        self.scope = ""
+
+    def update(self) -> None:
+        """Recompute ``mode`` after one of the switches moved."""
+        if self.dual_level >= 0 or self.saved_hooks or self.recorders or self.anomaly:
+            self.mode = SPECIAL
+        else:
+            self.mode = PLAIN if self.grad else OFF
+
+
+class _Modes(threading.local):
+    """``MODES.now`` is this thread's state; reading it once is all that an op can afford."""
+
+    def __init__(self) -> None:
+        self.now = State()
+
+
+MODES = _Modes()
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are being recorded for backward in this thread."""
+    return MODES.now.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on in this thread."""
+    return MODES.now.inference
+
+
+class _Switch:
+    """A context manager that also works as a decorator, also on generators."""
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def _exit(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        self._enter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._exit()
+
+    def _again(self) -> _Switch:
+        return type(self)()
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isclass(function):
+            function.__init__ = self(function.__init__)  # type: ignore[misc]
+            return function
+        if inspect.isgeneratorfunction(function):
+            return self._wrap_generator(function)
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self._again():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def _wrap_generator(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            send, value = generator.send, None
+            while True:
+                # The switch is off while the consumer runs, on while the generator runs.
+                with self._again():
+                    try:
+                        item = send(value)
+                    except StopIteration as stop:
+                        return stop.value
+                try:
+                    value = yield item
+                    send = generator.send
+                except GeneratorExit:
+                    generator.close()
+                    raise
+                except BaseException as error:
+                    send, value = generator.throw, error
+
+        return wrapped
+
+
+class set_grad_enabled(_Switch):
+    """Switch recording on or off, at once or for a block."""
+
+    def __init__(self, mode: bool) -> None:
+        self.enabled = bool(mode)
+        self.previous = MODES.now.grad
+        MODES.now.grad = self.enabled
+        MODES.now.update()
+
+    def _again(self) -> _Switch:
+        return set_grad_enabled(self.enabled)
+
+    def _enter(self) -> None:
+        MODES.now.grad = self.enabled
+        MODES.now.update()
+
+    def _exit(self) -> None:
+        MODES.now.grad = self.previous
+        MODES.now.update()
+
+    def __call__(self, function: Callable) -> Callable:
+        # Used as a decorator, the switch must not have acted when the decorator was built.
+        self._exit()
+        return super().__call__(function)
+
+
+class _GradSwitch(_Switch):
+    enabled = True
+
+    def __new__(cls, function: Callable | None = None) -> Any:
+        if function is not None:
+            return cls()(function)
+        return super().__new__(cls)
+
+    def _enter(self) -> None:
+        self.previous = MODES.now.grad
+        MODES.now.grad = self.enabled
+        MODES.now.update()
+
+    def _exit(self) -> None:
+        MODES.now.grad = self.previous
+        MODES.now.update()
+
+
+class no_grad(_GradSwitch):
+    """Don't record ops in this block: nothing made in it needs a gradient.
+
+    >>> import weft
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> with weft.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    enabled = False
+
+
+class enable_grad(_GradSwitch):
+    """Record ops in this block, also inside ``no_grad``."""
+
+
+class inference_mode(_Switch):
+    """Like ``no_grad``; tensors made inside can't be used for gradients later."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if callable(mode):
+            return cls()(mode)
+        return super().__new__(cls)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.enabled = mode
+
+    def _again(self) -> _Switch:
+        return inference_mode(self.enabled)
+
+    def _enter(self) -> None:
+        self.previous = MODES.now.grad, MODES.now.inference
+        MODES.now.inference = self.enabled
+        MODES.now.grad = not self.enabled
+        MODES.now.update()
+
+    def _exit(self) -> None:
+        MODES.now.grad, MODES.now.inference = self.previous
+        MODES.now.update()

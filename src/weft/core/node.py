@@ -1,0 +1,237 @@
+"""The graph: one node for each recorded op, and the leaves where gradients arrive."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.core import errors
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op, Plan
+    from weft.core.tensor import Tensor
+
+# Creation order is a topological order: a node is always made after its inputs.
+next_sequence = itertools.count(1).__next__
+
+
+class _Freed(tuple):
+    """Stands in for saved values that backward has used up."""
+
+
+FREED = _Freed()
+
+
+class RemovableHandle:
+    """Removes a hook when asked to, or at the end of a ``with`` block."""
+
+    _next = itertools.count().__next__
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.id = RemovableHandle._next()
+
+    def remove(self) -> None:
+        """Take the hook off; doing so twice is harmless."""
+        hooks = self.hooks_dict_ref()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class Extras:
+    """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
+
+    __slots__ = ("metadata", "outputs", "post", "pre", "retained", "trace")
+
+    def __init__(self) -> None:
+        self.pre: OrderedDict[int, Callable] = OrderedDict()
+        self.post: OrderedDict[int, Callable] = OrderedDict()
+        self.retained: list[weakref.ref[Tensor]] = []
+        self.metadata: dict[Any, Any] = {}
+        self.trace: str | None = None
+        self.outputs: dict[int, weakref.ref[Output]] = {}
+
+
+
+class GraphNode:
+    """What all kinds of node share."""
+
+    __slots__ = ("extras", "__weakref__")
+    extras: Extras | None
+
+    def _extras(self) -> Extras:
+        if self.extras is None:
+            self.extras = Extras()
+        return self.extras
+
+    def name(self) -> str:
+        """The name PyTorch would print, such as ``MulBackward0``."""
+        return type(self).__name__
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for the user's own notes on this node."""
+        return self._extras().metadata
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` before this node's backward; it may return new ones."""
+        return add_hook(self._extras().pre, lambda grads: hook(grads))
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` after this node's backward."""
+        return add_hook(self._extras().post, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at 0x{id(self):x}>"
+
+
+def add_hook(hooks: dict[int, Any], hook: Callable) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+class Node(GraphNode):
+    """One recorded op: what it was, what it read, what backward needs, and where it stood.
+
+    ``inputs`` holds one entry for each input: the node that made it (or its leaf) where a
+    gradient flows, else the constant itself: a number, or a weak reference to a tensor.
+    """
+
+    __slots__ = (
+        *("attrs", "code", "dtype", "guard", "inputs", "instruction", "plan", "saved"),
+        *("scope", "seq", "shape"),
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        inputs: tuple[Any, ...],
+        saved: tuple[Any, ...],
+        guard: tuple[Any, ...] | None,
+        attrs: dict[str, Any],
+        shape: Any,
+        dtype: Any,
+        seq: int,
+        code: CodeType | None,
+        instruction: int,
+        scope: str,
+    ) -> None:
+        self.plan = plan
+        self.inputs = inputs
+        self.saved = saved
+        self.guard = guard
+        self.attrs = attrs
+        self.shape = shape
+        self.dtype = dtype
+        self.seq = seq
+        self.code = code
+        self.instruction = instruction
+        self.scope = scope
+        self.extras = None
+
+    @property
+    def op(self) -> Op:
+        """The op that this node is a use of."""
+        return self.plan.op
+
+    @property
+    def source(self) -> str:
+        """The user's line that made this node."""
+        return errors.describe_position(self.code, self.instruction)
+
+    @property
+    def next_functions(self) -> tuple[tuple[GraphNode | None, int], ...]:
+        """The nodes that gradients go to, with the number of their output, as in PyTorch."""
+        return tuple(_as_edge(i) for i in self.inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return saved_value(self, name.removeprefix("_saved_"))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def saved_value(node: Node, name: str) -> Any:
+    """A value kept for backward, by the name of the op's argument (or ``result``)."""
+    wanted = {"self": node.op.names[0] if node.op.names else "", "result": "y"}.get(name, name)
+    for slot, value in zip(node.plan.slots, node.saved, strict=False):
+        if slot == wanted:
+            return value
+    if wanted in node.attrs:
+        return node.attrs[wanted]
+    raise AttributeError(f"{node.name()} has no saved value {name!r}")
+
+
+def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
+    if isinstance(entry, Output):
+        return entry.node, entry.index
+    return (entry, 0) if isinstance(entry, GraphNode) else (None, 0)
+
+
+class Output(GraphNode):
+    """One result of a node that has several."""
+
+    __slots__ = ("dtype", "index", "node", "seq", "shape")
+
+    def __init__(self, node: Node, index: int, shape: Any, dtype: Any) -> None:
+        self.node = node
+        self.index = index
+        self.shape = shape
+        self.dtype = dtype
+        self.seq = next_sequence()
+        self.extras = None
+
+    @property
+    def inputs(self) -> tuple[Node]:
+        return (self.node,)
+
+
+def output_of(node: Node, index: int) -> Output:
+    """The one object that stands for an output of a node with several."""
+    held = node._extras().outputs.get(index)
+    found = None if held is None else held()
+    if found is None:
+        found = Output(node, index, node.shape[index], node.dtype[index])
+        node._extras().outputs[index] = weakref.ref(found)
+    return found
+
+
+class AccumulateGrad(GraphNode):
+    """A leaf that wants its gradient. It does not keep its tensor alive."""
+
+    __slots__ = ("post_accumulate", "ref")
+    seq = -1
+    inputs = ()
+    next_functions = ()
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.ref = weakref.ref(tensor)
+        self.extras = None
+        self.post_accumulate: OrderedDict[int, Callable] | None = None
+
+    @property
+    def variable(self) -> Tensor | None:
+        """The leaf tensor, while it lives."""
+        return self.ref()
+
+    @property
+    def shape(self) -> Any:
+        tensor = self.ref()
+        return None if tensor is None else tensor._a.shape
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        tensor = self.ref()
+        return None if tensor is None else tensor._a.dtype

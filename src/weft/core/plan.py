@@ -1,0 +1,128 @@
+"""Which values a use of an op keeps for backward, and how its derivative rules get them.
+
+A rule is an ordinary function; the names of its parameters say what it needs:
+``g`` (or ``t``) the gradient or tangent, an input's name its value, ``y`` (or an output's
+name) a result, ``<input>_shape`` and ``<input>_dtype`` what they say, anything else an
+attribute of the op; ``rest`` is the tuple of inputs beyond those with names, ``shapes`` those of
+all inputs. Only what some needed rule names is kept alive.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op
+
+LINEAR_ARGUMENTS = ("g", "t")
+
+
+def parameters(rule: Callable) -> tuple[str, ...]:
+    """The names of a rule's parameters."""
+    return tuple(inspect.signature(rule).parameters)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    return getattr(value, "shape", ())
+
+
+def dtype_of(value: Any) -> Any:
+    return getattr(value, "dtype", None)
+
+
+class Plan:
+    """What one use of an op saves and calls, for one pattern of inputs that need gradients.
+
+    ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives
+    the saved values with a guard: the sum of the cells' versions, then the cells. Versions
+    only grow, so an equal sum means that no saved value has been overwritten.
+    ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``.
+    """
+
+    __slots__ = ("names", "op", "pack", "slots", "targets", "vjp")
+
+    def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
+        self.op = op
+        if op.joint is not None:
+            self.targets = range(len(needs))
+            rules = {0: op.joint}
+        else:
+            # An input without a rule gets no gradient; that is for ops to say, not an error.
+            wanted = [i for i, rule in enumerate(op.rules) if rule is not None and needs[i]]
+            self.targets = tuple(wanted)
+            rules = {i: op.rules[i] for i in wanted}
+        self.slots = self._slots(rules)
+        self.pack = self._make_pack(tensors)
+        self.vjp = self._make_vjp(rules, conj)
+
+    def _slots(self, rules: dict[int, Callable]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for rule in rules.values():
+            for name in parameters(rule):
+                if name not in LINEAR_ARGUMENTS and name != "needs" and self._is_saved(name):
+                    found[name] = None
+        return tuple(found)
+
+    def _is_saved(self, name: str) -> bool:
+        op = self.op
+        base = name.removesuffix("_shape").removesuffix("_dtype")
+        return name in op.names or name in op.outputs or base in op.names or name in ("shapes", "rest")
+
+    def _make_pack(self, tensors: tuple[bool, ...]) -> Callable:
+        op, values, cells = self.op, [], []
+        for name in self.slots:
+            if name in op.names:
+                i = op.names.index(name)
+                values.append(f"x[{i}]")
+                if i < len(tensors) and tensors[i]:
+                    cells.append(f"v[{i}]")
+            elif name in op.outputs:
+                k = op.outputs.index(name)
+                values.append(f"y[{k}]")
+                cells.append(f"w[{k}]")
+            elif name == "shapes":
+                values.append("tuple(a.shape for a in x)")
+            elif name == "rest":
+                first = len(op.names)
+                values.append(f"tuple(x[{first}:])")
+                cells += [f"v[{i}]" for i, is_tensor in enumerate(tensors) if is_tensor and i >= first]
+            else:
+                kind = name.rpartition("_")[2]
+                i = op.names.index(name.removesuffix("_shape").removesuffix("_dtype"))
+                values.append(f"{kind}_of(x[{i}])")
+        saved = f"({', '.join(values)},)" if values else "()"
+        total = " + ".join(f"{c}[0]" for c in cells)
+        guard = f"({total}, {', '.join(cells)})" if cells else "None"
+        return eval(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
+
+    def _make_vjp(self, rules: dict[int, Callable], conj: bool) -> Callable:
+        scope: dict[str, Any] = dict(_HELPERS)
+        calls = []
+        for i, rule in rules.items():
+            scope[f"rule{i}"] = rule
+            arguments = [self._argument(name) for name in parameters(rule)]
+            if conj and self.op.diagonal:
+                # A diagonal map's adjoint is itself between two conjugations.
+                arguments[0] = "conj(g)"
+                scope["conj"] = self.op.conj
+                calls.append(f"conj(rule{i}({', '.join(arguments)}))")
+            else:
+                calls.append(f"rule{i}({', '.join(arguments)})")
+        if self.op.joint is not None:
+            return eval(f"lambda g, s, at, needs: {calls[0]}", scope)
+        body = f"({', '.join(calls)},)" if calls else "()"
+        return eval(f"lambda g, s, at, needs: {body}", scope)
+
+    def _argument(self, name: str) -> str:
+        if name in LINEAR_ARGUMENTS:
+            return "g"
+        if name == "needs":
+            return "needs"
+        if name in self.slots:
+            return f"s[{self.slots.index(name)}]"
+        return f"at[{name!r}]"
+
+
+_HELPERS: dict[str, Any] = {"shape_of": shape_of, "dtype_of": dtype_of, "tuple": tuple}

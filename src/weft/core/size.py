@@ -1,0 +1,45 @@
+"""``torch.Size``: a tuple of ints that says what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+class Size(tuple):
+    """The shape of a tensor.
+
+    >>> Size([2, 3]).numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[int] = ()) -> Size:
+        return super().__new__(cls, sizes)
+
+    def numel(self) -> int:
+        """How many elements a tensor of this shape has."""
+        return math.prod(self)
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Size:  # type: ignore[override]
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, other: Any) -> Size:  # type: ignore[override]
+        return Size(tuple.__mul__(self, other))
+
+    __rmul__ = __mul__  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Size, (tuple(self),))

@@ -1,0 +1,585 @@
+"""The tensor: an array, a version cell, and a place in the graph."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core import errors, printing
+from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
+from weft.core.size import Size
+
+new = object.__new__
+
+
+class _Late:
+    """Functions that higher layers put here, since core imports none of them."""
+
+    refresh: Callable
+    backward: Callable
+    construct: Callable
+    missing: Callable
+
+
+LATE = _Late
+
+
+def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
+    """A tensor around an array, without copying or checking."""
+    t = new(Tensor)
+    t._a = array
+    t._node = node
+    t._vc = [0]
+    t.grad = t._base = t._view = t._x = None
+    return t
+
+
+def refresh(x: Tensor) -> None:
+    """Bring a view's place in the graph up to date after its memory was changed."""
+    LATE.refresh(x)
+
+
+class _TensorMeta(type):
+    """Lets ``isinstance(x, torch.FloatTensor)`` and friends live beside the class."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return LATE.missing(f"Tensor.{name}")
+
+
+class Tensor(metaclass=_TensorMeta):
+    """An array with elements of one dtype, which remembers how it was made.
+
+    >>> import weft
+    >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    # _a     the array
+    # _node  the node that made this tensor, a leaf's AccumulateGrad, or None
+    # _vc    the version cell, shared by all tensors on the same memory: [version, *changes]
+    # _base, _view, _stamp  for views: whose memory, by which ops, node as of which version
+    # _x     rare things: tangents, names, hooks of a tensor without a node
+    __slots__ = (
+        *("__dict__", "__weakref__", "_a", "_base", "_node", "_stamp", "_vc", "_view", "_x"),
+        "grad",
+    )
+    _a: np.ndarray
+    _base: Tensor | None
+    _node: Any
+    _stamp: int
+    _vc: list[Any]
+    _view: tuple[Any, ...] | None
+    _x: dict[str, Any] | None
+    grad: Tensor | None
+
+    # Arrays on the left of an operator leave the work to the tensor on its right.
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        t = new(cls)
+        made = LATE.construct(*args, **kwargs)
+        t._a, t._node, t._vc = made._a, None, made._vc
+        t.grad = t._base = t._view = t._x = None
+        return t
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def alias_of(self) -> Tensor:
+        """The same memory and the same place in the graph, as another object."""
+        t = wrap(self._a, self._node)
+        t._vc, t._base, t._view = self._vc, self._base, self._view
+        if t._base is not None:
+            t._stamp = self._stamp
+        return t
+
+    # --- what it is ---
+
+    @property
+    def shape(self) -> Size:
+        """The length of each dimension."""
+        return Size(self._a.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the length of one dimension."""
+        if dim is None:
+            return Size(self._a.shape)
+        rank = max(self._a.ndim, 1)
+        if not -rank <= dim < rank or not self._a.ndim:
+            raise IndexError(
+                f"size: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+                f"but got {dim}); the shape is {list(self._a.shape)}\n  at {errors.here()}"
+            )
+        return self._a.shape[dim]
+
+    @property
+    def dtype(self) -> dt.dtype:
+        """The type of the elements."""
+        return dt.OF_NUMPY[self._a.dtype]
+
+    @property
+    def device(self) -> dev.device:
+        """Where the tensor lives."""
+        return dev.CPU
+
+    @property
+    def layout(self) -> str:
+        """How elements are laid out; always dense here."""
+        return LAYOUT
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._a.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._a.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._a.size
+
+    nelement = numel
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._a.itemsize
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self._a.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._a.nbytes
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between neighbours, in elements."""
+        size = self._a.itemsize
+        strides = tuple(s // size for s in self._a.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """Where the first element stands in the storage, in elements."""
+        owner = storage_array(self._a)
+        start = self._a.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return start // self._a.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._a.__array_interface__["data"][0] if self._a.size else 0
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements follow one another in memory in row-major order."""
+        if memory_format is not None and memory_format.name == "channels_last":
+            return self._a.ndim == 4 and self._a.transpose(0, 2, 3, 1).flags.c_contiguous
+        return self._a.flags.c_contiguous
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating one."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is a complex one."""
+        return self._a.dtype.kind == "c"
+
+    def is_signed(self) -> bool:
+        """Whether the dtype can hold negative values."""
+        return self.dtype.is_signed
+
+    # The kinds of tensor that weft does not have; code that asks gets an honest no.
+    is_cuda = is_meta = is_sparse = is_sparse_csr = is_quantized = is_mkldnn = False
+    is_nested = is_mps = is_xpu = is_ipu = is_xla = is_mtia = is_vulkan = is_maia = False
+    names = property(lambda self: (None,) * self._a.ndim)
+
+    def is_inference(self) -> bool:
+        """Whether it was made in inference mode (not tracked: always False)."""
+        return False
+
+    def is_conj(self) -> bool:
+        """Conjugation is done at once here, so there is no pending one."""
+        return False
+
+    is_neg = is_shared = is_pinned = is_conj
+
+    def get_device(self) -> int:
+        """The number of the device; -1 for the CPU."""
+        return -1
+
+    @property
+    def _version(self) -> int:
+        return self._vc[0]
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    # --- gradients ---
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is wanted for this tensor."""
+        if self._base is not None and self._stamp != self._vc[0]:
+            refresh(self)
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.requires_grad_(wanted)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Say whether a gradient is wanted; only leaves may change their mind."""
+        node = self._node
+        if requires_grad:
+            if node is None:
+                if self._a.dtype.kind not in "fcV":
+                    raise RuntimeError(
+                        "requires_grad_: only Tensors of floating point and complex dtype can "
+                        f"require gradients, not {self.dtype}; convert it with .float() first\n"
+                        f"  at {errors.here()}"
+                    )
+                self._node = AccumulateGrad(self)
+        elif node is not None:
+            if not isinstance(node, AccumulateGrad):
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to "
+                    "use a computed variable in a subgraph that doesn't require differentiation "
+                    f"use var_no_grad = var.detach().\n  at {errors.here()}"
+                )
+            self._node = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded op made this tensor."""
+        return self._node is None or isinstance(self._node, AccumulateGrad)
+
+    @property
+    def grad_fn(self) -> GraphNode | None:
+        """The node that made this tensor, or None for leaves."""
+        if self._base is not None and self._stamp != self._vc[0]:
+            refresh(self)
+        node = self._node
+        if isinstance(node, Output):
+            return node.node
+        return None if isinstance(node, AccumulateGrad) else node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its node this tensor is."""
+        return self._node.index if isinstance(self._node, Output) else 0
+
+    @property
+    def _grad(self) -> Tensor | None:
+        return self.grad
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Compute the gradient of this tensor with respect to the leaves behind it."""
+        LATE.backward((self,), (gradient,), retain_graph, create_graph, inputs)
+
+    def detach(self) -> Tensor:
+        """The same values, cut off from the graph; memory is shared."""
+        t = wrap(self._a)
+        t._vc = self._vc
+        return t
+
+    def detach_(self) -> Tensor:
+        """Cut this very tensor off from the graph."""
+        if self._base is not None:
+            raise RuntimeError(
+                f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
+            )
+        self._node = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same values and memory, unseen by autograd."""
+        return wrap(self._a)
+
+    @data.setter
+    def data(self, other: Tensor) -> None:
+        if not isinstance(other, Tensor):
+            raise TypeError(
+                f"Variable data has to be a tensor, but got {type(other).__name__}\n"
+                f"  at {errors.here()}"
+            )
+        self._a = other._a
+
+    def retain_grad(self) -> None:
+        """Keep ``.grad`` for this tensor although it is not a leaf."""
+        node = self._node
+        if node is None:
+            raise RuntimeError(
+                "can't retain_grad on Tensor that has requires_grad=False\n"
+                f"  at {errors.here()}"
+            )
+        if not isinstance(node, AccumulateGrad) and not self.retains_grad:
+            node._extras().retained.append(weakref.ref(self))
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a non-leaf keeps its ``.grad``."""
+        node = self._node
+        if node is None or isinstance(node, AccumulateGrad) or node.extras is None:
+            return False
+        return any(r() is self for r in node.extras.retained)
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad)`` when this tensor's gradient is known; it may return another."""
+        if not self.requires_grad:
+            raise RuntimeError(
+                "cannot register a hook on a tensor that doesn't require gradient\n"
+                f"  at {errors.here()}"
+            )
+
+        def on_output(grads: tuple[Any, ...]) -> Any:
+            replaced = hook(grads[0])
+            return None if replaced is None else (replaced,)
+
+        return add_hook(self._node._extras().pre, on_output)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(tensor)`` after ``.grad`` of this leaf has been updated."""
+        node = self._node
+        if not isinstance(node, AccumulateGrad):
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors or on "
+                f"tensors that don't require grad\n  at {errors.here()}"
+            )
+        if node.post_accumulate is None:
+            node.post_accumulate = OrderedDict()
+        return add_hook(node.post_accumulate, hook)
+
+    # --- values for Python and NumPy ---
+
+    def item(self) -> Any:
+        """The one value of a one-element tensor, as a Python number."""
+        if self._a.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {self._a.size} elements cannot be converted to Scalar "
+                f"(shape {list(self._a.shape)}); use tolist(), or index one element\n"
+                f"  at {errors.here()}"
+            )
+        value = self._a.item()
+        return value if self._a.dtype.kind != "V" else float(value)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return (self._a.astype(np.float32) if self._a.dtype.kind == "V" else self._a).tolist()
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The values as a NumPy array on the same memory."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                f"instead.\n  at {errors.here()}"
+            )
+        return self._a
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError(
+                "Can't export tensors that require gradient, use tensor.detach()"
+            )
+        return self._a.__dlpack__(**{k: v for k, v in options.items() if k != "stream"})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._a)
+
+    def __bool__(self) -> bool:
+        if self._a.size != 1:
+            kind = "no values" if not self._a.size else "more than one value"
+            raise RuntimeError(
+                f"Boolean value of Tensor with {kind} is ambiguous (shape "
+                f"{list(self._a.shape)}); use .any() or .all()\n  at {errors.here()}"
+            )
+        return bool(self._a.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._a.dtype.kind not in "iub" or self._a.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self._a.item())
+
+    def __len__(self) -> int:
+        if not self._a.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._a.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._a.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any().item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *self.__dict__})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        return LATE.missing(f"Tensor.{name}")
+
+    # --- printing ---
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        node = self._node
+        grad_fn = None if node is None or isinstance(node, AccumulateGrad) else self.grad_fn
+        with_dtype = self.dtype
+        return printing.format_tensor(
+            self._a,
+            dtype_name=with_dtype.name,
+            default_dtype_name=dt.get_default_dtype().name,
+            requires_grad=node is not None,
+            grad_fn_name=None if grad_fn is None else grad_fn.name(),
+        )
+
+    def __format__(self, spec: str) -> str:
+        if not self._a.ndim and type(self) is Tensor:
+            return printing.format_scalar(self.item(), spec)
+        return object.__format__(self, spec)
+
+    # --- copies ---
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment. Use tensor.detach().clone() or tensor.clone()\n"
+                f"  at {errors.here()}"
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        memory = memo.setdefault("weft storages", {})  # type: ignore[call-overload]
+        array = copy_sharing(self._a, memory)
+        twin = new(type(self))
+        twin._a, twin._node, twin._vc = array, None, [0]
+        twin.grad = twin._base = twin._view = twin._x = None
+        memo[id(self)] = twin
+        if self._node is not None:
+            twin._node = AccumulateGrad(twin)
+        if self.grad is not None:
+            twin.grad = copy.deepcopy(self.grad, memo)
+        if self.__dict__:
+            twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "only leaf tensors can be pickled: this one has a history. Use .detach() first\n"
+                f"  at {errors.here()}"
+            )
+        state = self.__dict__ or None
+        return (_rebuild, (type(self), np.ascontiguousarray(self._a).reshape(self._a.shape),
+                           self._node is not None), state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+class Parameter(Tensor):
+    """A tensor that a module owns and an optimizer changes."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+        source = wrap(np.empty(0, dt.get_default_dtype().np)) if data is None else data
+        t = new(cls)
+        t._a, t._node, t._vc = source._a, None, source._vc
+        t.grad = t._base = t._view = t._x = None
+        if requires_grad:
+            t.requires_grad_()
+        return t
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        super().__init__()
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+
+def _rebuild(cls: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
+    t = new(cls)
+    t._a, t._node, t._vc = array, None, [0]
+    t.grad = t._base = t._view = t._x = None
+    if requires_grad:
+        t._node = AccumulateGrad(t)
+    return t
+
+
+class Layout:
+    """How a tensor's elements are laid out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+LAYOUT = Layout("strided")
+
+
+def storage_array(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray:
+    """A copy that shares memory with copies of arrays that shared memory with this one."""
+    owner = storage_array(array)
+    twin = memory.get(id(owner))
+    if twin is None:
+        twin = memory[id(owner)] = owner.copy(order="K")
+        memory[id(twin)] = owner  # keeps the owner's id from being reused
+    if owner is array:
+        return twin
+    if not (twin.flags.c_contiguous and owner.flags.c_contiguous):
+        return array.copy(order="K")
+    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    return np.ndarray(array.shape, array.dtype, twin, offset, array.strides)
+

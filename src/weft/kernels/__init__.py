@@ -1,0 +1,1 @@
+"""NumPy reference kernels: arrays in, arrays out."""

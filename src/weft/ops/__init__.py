@@ -1,0 +1,1 @@
+"""Every op, one block each."""

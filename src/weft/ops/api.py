@@ -1,0 +1,189 @@
+"""How functions get their public names: ``torch.f``, ``Tensor.f``, ``Tensor.f_``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import (
+    PUT_INTO,
+    Op,
+    apply_inplace,
+    bump,
+    check_overlap,
+    check_writable,
+    edge_of,
+    set_history,
+    write,
+)
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor, wrap
+
+# What ``import weft as torch`` offers beside classes and submodules.
+FUNCTIONS: dict[str, Callable] = {}
+
+
+def top(function: Callable | None = None, *, name: str | None = None, out: bool = False) -> Any:
+    """Decorator: offer a function as ``torch.<name>``; ``out=True`` adds an ``out`` argument."""
+    if function is None:
+        return lambda f: top(f, name=name, out=out)
+    public = with_out(function) if out else function
+    FUNCTIONS[name or function.__name__] = public
+    return public
+
+
+def method(function: Callable | None = None, *, name: str | None = None) -> Any:
+    """Decorator: offer a function as ``Tensor.<name>``."""
+    if function is None:
+        return lambda f: method(f, name=name)
+    setattr(Tensor, name or function.__name__, function)
+    return function
+
+
+def both(function: Callable | None = None, *, name: str | None = None, out: bool = False) -> Any:
+    """Decorator: offer a function as ``torch.<name>`` and as ``Tensor.<name>``."""
+    if function is None:
+        return lambda f: both(f, name=name, out=out)
+    public = top(function, name=name, out=out)
+    method(function, name=name or function.__name__)
+    return public
+
+
+def alias(existing: str, *names: str) -> None:
+    """Give a public function, its method and its in-place method further names."""
+    for name in names:
+        if existing in FUNCTIONS:
+            FUNCTIONS[name] = FUNCTIONS[existing]
+        for suffix in ("", "_"):
+            if existing + suffix in Tensor.__dict__:
+                setattr(Tensor, name + suffix, Tensor.__dict__[existing + suffix])
+
+
+def with_out(function: Callable) -> Callable:
+    """Add an ``out`` argument, which receives the result (or results)."""
+
+    @functools.wraps(function)
+    def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return function(*args, **kwargs)
+        with _no_history():
+            result = function(*args, **kwargs)
+        return into(out, result, function.__name__)
+
+    return public
+
+
+class _no_history:
+    def __enter__(self) -> None:
+        self.enabled, MODES.now.grad = MODES.now.grad, False
+        MODES.now.update()
+
+    def __exit__(self, *exc: object) -> None:
+        MODES.now.grad = self.enabled
+        MODES.now.update()
+
+
+def into(out: Any, result: Any, name: str) -> Any:
+    """Put a result where ``out=`` says, resizing it as PyTorch does."""
+    if isinstance(out, (tuple, list)):
+        for target, value in zip(out, result, strict=True):
+            into(target, value, name)
+        return out
+    if out.requires_grad and MODES.now.grad:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic "
+            f"differentiation, but one of the arguments requires grad.\n  at {errors.here()}"
+        )
+    if out._a.shape != result._a.shape:
+        out._a = np.empty(result._a.shape, out._a.dtype)
+    write(out, result._a, name)
+    return out
+
+
+def _put_into(out: Any, function: Callable, args: tuple[Any, ...], name: str) -> Any:
+    with _no_history():
+        result = function(*args)
+    return into(out, result, name)
+
+
+PUT_INTO.append(_put_into)
+
+
+def inplace(name: str, function: Callable | Op) -> None:
+    """Offer ``Tensor.<name>``, which puts the function's result into its tensor."""
+    if isinstance(function, Op):
+        op = function
+
+        def change(self: Tensor, *args: Any, **attrs: Any) -> Tensor:
+            return apply_inplace(op, (self, *args), attrs)
+
+    else:
+
+        def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            return change_by(self, name[:-1], function, args, kwargs)
+
+    change.__name__ = change.__qualname__ = name
+    setattr(Tensor, name, change)
+
+
+def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
+    """In place by way of an out-of-place function: compute, check, write, then record."""
+    if MODES.now.grad:
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        check_writable(self, any(edge_of(t) is not None for t in (self, *tensors)), name)
+    check_overlap(self, name)
+    result = function(self, *args, **kwargs)
+    if result._a.dtype != self._a.dtype and result._node is not None:
+        if not dt.can_cast(result.dtype, self.dtype):
+            write(self, result._a, name)  # raises, with the reason
+        result = result.to(self.dtype)
+    write(self, result._a, name)
+    if result._node is not None:
+        set_history(self, result._node)
+    elif MODES.now.grad and self._node is not None:
+        # The new value depends on nothing that needs a gradient.
+        self._node = None
+    return self
+
+
+def as_tensor_like(value: Any, other: Tensor) -> Tensor:
+    """A tensor from a tensor or a number, in the other's dtype if it is a number."""
+    if isinstance(value, Tensor):
+        return value
+    return wrap(np.asarray(value, dtype=other._a.dtype))
+
+
+def dims(dim: Any, rank: int) -> tuple[int, ...]:
+    """A dim argument (None, an int, several) as a tuple of non-negative ints."""
+    if dim is None:
+        return tuple(range(rank))
+    given = (dim,) if isinstance(dim, (int, np.integer)) or hasattr(dim, "_a") else tuple(dim)
+    found = tuple(wrap_dim(d, rank) for d in given)
+    if len(set(found)) != len(found):
+        repeated = next(d for d in found if found.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    return found
+
+
+def wrap_dim(dim: Any, rank: int) -> int:
+    """A dim counted from the front; IndexError when it is out of range."""
+    size = max(rank, 1)
+    dim = int(dim)
+    if not -size <= dim < size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], "
+            f"but got {dim})\n  at {errors.here()}"
+        )
+    return dim + size if dim < 0 else dim
+
+
+def shape_argument(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    return tuple(int(s) for s in sizes)

@@ -1,0 +1,558 @@
+"""Arithmetic and the operators of Python: the ops that the rest is built from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors, quiet
+from weft.core.dispatch import Op, apply, apply_inplace, fast_binary
+from weft.core.modes import MODES, OFF
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.build import Sample, constant, elementwise, general
+
+
+def _no_bool_subtract(name: str) -> Any:
+    def check(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype == bool:
+            raise RuntimeError(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+                "`^` or `logical_xor()` operator instead."
+            )
+        return np.subtract(a, b)
+
+    return check
+
+
+add_op = elementwise("add", np.add, lambda t: t, lambda t: t, public=False)
+sub_op = elementwise(
+    "sub", _no_bool_subtract("sub"), lambda t: t, lambda t: -t, public=False
+)
+mul_op = elementwise("mul", np.multiply, lambda t, b: t * b, lambda t, a: t * a, public=False)
+div_op = elementwise(
+    "div",
+    np.true_divide,
+    lambda t, b: t / b,
+    lambda t, a, b: -t * ((a / b) / b),
+    promote="float",
+    domain=((-2.0, 2.0), (0.5, 2.0)),
+    public=False,
+)
+
+_add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div_op))
+
+
+@api.both(out=True)
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input + alpha * other``."""
+    return _add(input, other if alpha == 1 else _mul(as_operand(other, input), alpha))
+
+
+@api.both(out=True)
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input - alpha * other``."""
+    return _sub(input, other if alpha == 1 else _mul(as_operand(other, input), alpha))
+
+
+@api.both(out=True)
+def mul(input: Any, other: Any) -> Tensor:
+    """``input * other``."""
+    return _mul(input, other)
+
+
+@api.both
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * input``."""
+    scaled = input if alpha == 1 else _mul(input, alpha)
+    return apply(sub_op, (other, scaled), {})
+
+
+def as_operand(value: Any, like: Any) -> Tensor:
+    """A tensor for a number that is to be scaled first."""
+    if isinstance(value, Tensor):
+        return value
+    return wrap(np.asarray(value, dtype=dt.scalar_dtype(value)))
+
+
+@api.both(out=True)
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``input / other``; rounded to ``'floor'`` or ``'trunc'`` if asked."""
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode == "trunc":
+        return trunc_divide_op(*_operands(input, other))
+    raise RuntimeError(
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        f"'{rounding_mode}'\n  at {errors.here()}"
+    )
+
+
+def _operands(a: Any, b: Any) -> tuple[Any, Any]:
+    return (a, b) if isinstance(a, Tensor) or isinstance(b, Tensor) else (as_operand(a, b), b)
+
+
+def _integer_guard(function: Any) -> Any:
+    def guarded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.kind in "iu" and not np.all(b):
+            raise RuntimeError("ZeroDivisionError: integer division by zero")
+        return function(a, b)
+
+    return guarded
+
+
+def _floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind != "f":
+        return np.floor_divide(a, b)
+    out = np.floor_divide(a, b)
+    return np.where(b == 0, a / b, out)  # NumPy gives NaN where C gives an infinity
+
+
+def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind == "f":
+        return np.trunc(a / b)
+    quotient = np.floor_divide(a, b)
+    return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
+
+
+def _zero(t: Any) -> Any:
+    return t * 0.0
+
+
+floor_divide_op = elementwise(
+    "floor_divide", _integer_guard(_floor_divide), _zero, _zero,
+    domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
+)
+trunc_divide_op = elementwise(
+    "trunc_divide", _integer_guard(_trunc_divide), _zero, _zero,
+    domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
+)
+
+
+@api.both(out=True)
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """``floor(input / other)``."""
+    return floor_divide_op(*_operands(input, other))
+
+
+def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind == "f":
+        out = np.fmod(a, b)
+        return np.where((out != 0) & ((out < 0) != (b < 0)), out + b, out)
+    return np.remainder(a, b)
+
+
+remainder_op = elementwise(
+    "remainder",
+    _integer_guard(_remainder),
+    lambda t: t,
+    lambda t, a, b: -t * floor_divide_op(a, b),
+    domain=((-2.0, 2.0), (0.5, 0.7)),
+    public=False,
+)
+fmod_op = elementwise(
+    "fmod",
+    _integer_guard(np.fmod),
+    lambda t: t,
+    lambda t, a, b: -t * trunc_divide_op(a, b),
+    domain=((-2.0, 2.0), (0.5, 0.7)),
+    public=False,
+)
+
+
+@api.both(out=True)
+def remainder(input: Any, other: Any) -> Tensor:
+    """The remainder with the sign of the divisor, as Python's ``%``."""
+    return remainder_op(*_operands(input, other))
+
+
+@api.both(out=True)
+def fmod(input: Any, other: Any) -> Tensor:
+    """The remainder with the sign of the dividend, as C's ``fmod``."""
+    return fmod_op(*_operands(input, other))
+
+
+def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind in "iu" and a.dtype == b.dtype:
+        return _integer_pow(a, b)
+    if a.dtype.kind == "b":
+        return np.where(b, a, True)
+    return np.power(a, b)
+
+
+def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if not np.any(b < 0):
+        return np.power(a, b)
+    # In integers 1/x is 0 but for 1 and -1.
+    out = np.power(a, np.maximum(b, 0))
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
+    return np.where(b < 0, inverse, out).astype(a.dtype)
+
+
+def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
+    if isinstance(b, (int, float)):
+        if b == 0:
+            return t * 0.0
+        if b == 2:
+            return t * (2.0 * a)
+        return t * (b * a ** (b - 1))
+    return t * where_op(b == 0, 0.0, b * a ** (b - 1))
+
+
+def _pow_rule_exponent(t: Any, a: Any, b: Any, y: Any) -> Any:
+    from weft.ops.pointwise import log_op
+
+    return t * where_op((a == 0) & (b >= 0) if not _complex(a, b) else (a == 0), 0.0, y * log_op(a))
+
+
+def _complex(*values: Any) -> bool:
+    return any(getattr(getattr(v, "_a", v), "dtype", dt.F32).kind == "c" for v in values)
+
+
+where_op = general(
+    "where",
+    lambda condition, a, b: np.where(condition, a, b),
+    None,
+    lambda g, condition: where_op(condition, g, 0.0),
+    lambda g, condition: where_op(condition, 0.0, g),
+    names=("condition", "a", "b"),
+    jvp=(
+        None,
+        lambda t, condition: where_op(condition, t, 0.0),
+        lambda t, condition: where_op(condition, 0.0, t),
+    ),
+    promote="same",
+    promote_args=(1, 2),
+    samples=lambda m: [Sample((m.mask(2, 3), m.real(2, 3), m.real(3)))],
+)
+
+pow_op = elementwise(
+    "pow", _pow, _pow_rule_base, _pow_rule_exponent, domain=((0.5, 2.0), (-1.0, 3.0)), public=False
+)
+_fast_pow = fast_binary(pow_op)
+
+
+@api.both(out=True)
+def pow(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent``."""
+    if isinstance(input, Tensor) and isinstance(exponent, int) and exponent < 0:
+        if input._a.dtype.kind in "iu":
+            raise RuntimeError(
+                f"pow: Integers to negative integer powers are not allowed.\n  at {errors.here()}"
+            )
+    if isinstance(input, Tensor):
+        return _fast_pow(input, exponent)
+    return apply(pow_op, (input, exponent), {})
+
+
+def _no_bool(function: Any, name: str) -> Any:
+    def checked(x: np.ndarray) -> np.ndarray:
+        if x.dtype == bool:
+            raise RuntimeError(
+                f"{name}, the `-` operator, on a bool tensor is not supported. If you are trying "
+                "to invert a mask, use the `~` or `logical_not()` operator instead."
+            )
+        return function(x)
+
+    return checked
+
+
+neg_op = elementwise("neg", _no_bool(np.negative, "Negative"), lambda t: -t)
+api.alias("neg", "negative")
+api.both(lambda input: input if input._a.dtype != bool else neg_op(input), name="positive")
+
+conj_op = general(
+    "conj",
+    np.conj,
+    lambda g: conj_op(g),
+    jvp=(lambda t: conj_op(t),),
+    grad_name="ConjBackward",
+    samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),)), Sample((m.real(2),))],
+)
+Op.conj = conj_op  # type: ignore[assignment]
+
+
+@api.both
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; real tensors as they are."""
+    return conj_op(input) if input.is_complex() else input
+
+
+api.alias("conj", "resolve_conj", "resolve_neg")
+api.both(lambda input: conj_op(input), name="conj_physical", out=True)
+api.inplace("conj_physical_", lambda input: conj_op(input))
+
+# --- in place --------------------------------------------------------------------------
+
+
+def _in_place(name: str, op: Op, ufunc: Any) -> Any:
+    """In-place arithmetic; outside recording one pass over the memory, no temporary."""
+    slow_name = name + "_"
+
+    def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+        if alpha != 1:
+            other = _mul(as_operand(other, self), alpha)
+        x = self._a
+        y = other._a if isinstance(other, Tensor) else other
+        d = x.dtype
+        simple = d is dt.F32 or d is dt.F64
+        if simple and MODES.now.mode is OFF and (
+            (y.dtype is d and (y.shape == x.shape or _fits(y.shape, x.shape)))
+            if isinstance(y, np.ndarray) else y.__class__ in (int, float)
+        ):
+            if 0 not in x.strides or x.size < 2:
+                token = quiet.enter()
+                try:
+                    ufunc(x, y, out=x)
+                finally:
+                    quiet.leave(token)
+                cell = self._vc
+                cell[0] += 1
+                del cell[1:]
+                return self
+        return apply_inplace(op, (self, other), {})
+
+    change.__name__ = change.__qualname__ = slow_name
+    setattr(Tensor, slow_name, change)
+    return change
+
+
+def _fits(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    """Whether the one shape broadcasts into the other without growing it."""
+    if len(small) > len(large):
+        return False
+    return all(s in (1, n) for s, n in zip(small[::-1], large[::-1], strict=False))
+
+
+_iadd = _in_place("add", add_op, np.add)
+_isub = _in_place("sub", sub_op, np.subtract)
+_imul = _in_place("mul", mul_op, np.multiply)
+_idiv = _in_place("div", div_op, np.true_divide)
+for _name, _op in (
+    ("floor_divide_", floor_divide_op), ("remainder_", remainder_op), ("fmod_", fmod_op),
+    ("pow_", pow_op),
+):
+    api.inplace(_name, _op)
+
+
+@api.method
+def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """Divide in place."""
+    if rounding_mode is None:
+        return _idiv(self, other)
+    return api.change_by(self, "div", div, (other,), {"rounding_mode": rounding_mode})
+
+
+api.alias("sub", "subtract")
+api.alias("mul", "multiply")
+api.alias("div", "divide", "true_divide")
+
+
+@api.both(out=True)
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    product = tensor1 * tensor2
+    return input + (product if value == 1 else product * value)
+
+
+@api.both(out=True)
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    if tensor1._a.dtype.kind in "iub" and tensor2._a.dtype.kind in "iub":
+        raise RuntimeError(
+            "addcdiv: Integer division with addcdiv is no longer supported; convert an input to "
+            f"a floating dtype\n  at {errors.here()}"
+        )
+    quotient = tensor1 / tensor2
+    return input + (quotient if value == 1 else quotient * value)
+
+
+api.inplace("addcmul_", addcmul)
+api.inplace("addcdiv_", addcdiv)
+
+
+@api.both(out=True)
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``input + weight * (end - input)``."""
+    if not isinstance(weight, Tensor):
+        if abs(weight) < 0.5:
+            return input + weight * (end - input)
+        return end - (end - input) * (1 - weight)
+    near = input + weight * (end - input)
+    far = end - (end - input) * (1 - weight)
+    return where_op(weight.abs() < 0.5, near, far)
+
+
+api.inplace("lerp_", lerp)
+
+# --- comparisons -----------------------------------------------------------------------
+
+
+def _compare(name: str, ufunc: Any, *aliases: str) -> Any:
+    op = constant(name, ufunc, names=("a", "b"), promote="compare")
+    fast = fast_binary(op)
+    api.both(fast, name=name)
+    api.inplace(name + "_", lambda a, b: fast(a, b).to(a.dtype))
+    for other in aliases:
+        api.alias(name, other)
+    return fast
+
+
+eq = _compare("eq", np.equal)
+ne = _compare("ne", np.not_equal, "not_equal")
+lt = _compare("lt", np.less, "less")
+le = _compare("le", np.less_equal, "less_equal")
+gt = _compare("gt", np.greater, "greater")
+ge = _compare("ge", np.greater_equal, "greater_equal")
+
+# --- logic and bits --------------------------------------------------------------------
+
+
+def _logical(name: str, ufunc: Any) -> None:
+    unary = ufunc is np.logical_not
+    op = constant(
+        name, ufunc, names=("x",) if unary else ("a", "b"), promote="compare"
+    )
+    api.both(lambda *inputs: op(*inputs), name=name, out=True)
+    api.inplace(name + "_", lambda a, *rest: op(a, *rest).to(a.dtype))
+
+
+for _name, _ufunc in (
+    ("logical_and", np.logical_and), ("logical_or", np.logical_or),
+    ("logical_xor", np.logical_xor), ("logical_not", np.logical_not),
+):
+    _logical(_name, _ufunc)
+
+
+def _bits(name: str, ufunc: Any, count: int) -> Any:
+    def checked(*arrays: np.ndarray) -> np.ndarray:
+        if arrays[0].dtype.kind not in "iub":
+            raise RuntimeError(f'"{name}_cpu" not implemented for \'{arrays[0].dtype}\'')
+        return ufunc(*arrays)
+
+    op = constant(name, checked, names=("a", "b")[:count], promote="same")
+
+    def function(*inputs: Any) -> Tensor:
+        return op(*inputs)
+
+    function.__name__ = name
+    api.both(function, name=name, out=True)
+    api.inplace(name + "_", op)
+    return function
+
+
+bitwise_and = _bits("bitwise_and", np.bitwise_and, 2)
+bitwise_or = _bits("bitwise_or", np.bitwise_or, 2)
+bitwise_xor = _bits("bitwise_xor", np.bitwise_xor, 2)
+bitwise_not = _bits("bitwise_not", np.invert, 1)
+bitwise_left_shift = _bits("bitwise_left_shift", np.left_shift, 2)
+bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2)
+
+
+@api.top(out=True)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """Elements of one or the other by a condition; with one argument, where it is true."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if condition._a.dtype not in (np.bool_, np.uint8):
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype}\n  at {errors.here()}"
+        )
+    return where_op(condition, input, other)
+
+
+@api.method(name="where")
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """This tensor where the condition holds, else the other."""
+    return where(condition, self, other)
+
+
+# --- Python's operators ----------------------------------------------------------------
+
+
+def _strict(function: Any) -> Any:
+    """An operator that steps aside for objects it does not know."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float, complex, np.number, np.bool_)):
+            return function(self, other)
+        return NotImplemented
+
+    return operator
+
+
+def _operator(name: str, function: Any, reverse: Any = None, change: Any = None) -> None:
+    setattr(Tensor, f"__{name}__", function)
+    if reverse is not None:
+        setattr(Tensor, f"__r{name}__", reverse)
+    if change is not None:
+        setattr(Tensor, f"__i{name}__", change)
+
+
+def _in(name: str) -> Any:
+    def change(self: Tensor, other: Any) -> Tensor:
+        return getattr(self, name)(other)
+
+    return change
+
+
+_operator("add", _add, _add, _iadd)
+_operator("sub", _sub, lambda self, other: apply(sub_op, (other, self), {}), _isub)
+_operator("mul", _mul, _mul, _imul)
+_operator("truediv", _div, lambda self, other: apply(div_op, (other, self), {}), _idiv)
+_operator(
+    "floordiv", _strict(floor_divide),
+    lambda self, other: floor_divide_op(other, self), _in("floor_divide_"),
+)
+_operator(
+    "mod", _strict(remainder), lambda self, other: remainder_op(other, self), _in("remainder_")
+)
+_operator("pow", pow, lambda self, other: apply(pow_op, (other, self), {}), _in("pow_"))
+_operator(
+    "and", _strict(bitwise_and), lambda self, other: bitwise_and(self, other), _in("bitwise_and_")
+)
+_operator(
+    "or", _strict(bitwise_or), lambda self, other: bitwise_or(self, other), _in("bitwise_or_")
+)
+_operator(
+    "xor", _strict(bitwise_xor), lambda self, other: bitwise_xor(self, other), _in("bitwise_xor_")
+)
+_operator(
+    "lshift", bitwise_left_shift, lambda self, other: _shift(bitwise_left_shift, other, self),
+    _in("bitwise_left_shift_"),
+)
+_operator(
+    "rshift", bitwise_right_shift, lambda self, other: _shift(bitwise_right_shift, other, self),
+    _in("bitwise_right_shift_"),
+)
+
+
+def _shift(function: Any, left: Any, right: Tensor) -> Tensor:
+    return function(as_operand(left, right), right)
+
+
+_neg = Tensor.neg
+Tensor.__neg__ = lambda self: _neg(self)
+Tensor.__pos__ = lambda self: self
+Tensor.__invert__ = lambda self: bitwise_not(self)
+Tensor.__abs__ = lambda self: self.abs()
+
+
+def _compare_operator(function: Any, otherwise: Any) -> Any:
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float, complex, np.number, np.bool_)):
+            return function(self, other)
+        return otherwise
+
+    return operator
+
+
+Tensor.__eq__ = _compare_operator(eq, NotImplemented)  # type: ignore[method-assign,assignment]
+Tensor.__ne__ = _compare_operator(ne, NotImplemented)  # type: ignore[method-assign,assignment]
+for _name, _function in (("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
+    setattr(Tensor, f"__{_name}__", _compare_operator(_function, NotImplemented))

@@ -1,0 +1,149 @@
+"""Builders of ops, chosen by the structure of the Jacobian so that nothing is written twice.
+
+``elementwise``   diagonal: one rule ``t -> t * derivative`` gives both vjp and jvp
+``linear``        linear in every tensor input: a vjp; the jvp is the op itself
+``general``       a vjp; the jvp as given, or by transposing the vjp
+``constant``      no derivative: comparisons, indices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.core import dispatch
+from weft.core.dispatch import Op
+from weft.ops import api
+
+
+@dataclass
+class Sample:
+    """One use of a raw op for its generated tests: array inputs and attributes."""
+
+    args: tuple[Any, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+class Make:
+    """Makes sample inputs; always float64, from a fixed seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def real(self, *shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
+        """Uniform values, no two of them equal."""
+        return self.rng.uniform(low, high, shape)
+
+    def integers(self, *shape: int, low: int = 0, high: int = 10) -> np.ndarray:
+        """int64 values in [low, high)."""
+        return self.rng.integers(low, high, shape)
+
+    def mask(self, *shape: int) -> np.ndarray:
+        """Booleans."""
+        return self.rng.random(shape) < 0.5
+
+
+def elementwise(
+    name: str,
+    reference: Callable,
+    *rules: Callable | None,
+    promote: str = "same",
+    domain: tuple[float, float] | tuple[tuple[float, float], ...] = (-2.0, 2.0),
+    public: bool = True,
+    in_place: bool = True,
+    **more: Any,
+) -> Op:
+    """An op that works element by element, with broadcasting.
+
+    Each rule takes the tangent ``t`` first and gives ``t`` times the partial derivative; its
+    other parameters name what it needs: ``x`` (or ``a``, ``b``, ``c``), ``y`` for the result.
+    With ``public``, ``torch.<name>``, ``Tensor.<name>`` and ``Tensor.<name>_`` are offered.
+    """
+    count = max(len(rules), 1)
+    names = more.pop("names", ("x",) if count == 1 else ("a", "b", "c")[:count])
+    op = Op(
+        name, reference, names=names, rules=rules, diagonal=True, promote=promote,
+        samples=more.pop("samples", None) or _elementwise_samples(len(names), domain), **more,
+    )
+    if public:
+        publish(op, in_place=in_place)
+    return op
+
+
+def publish(op: Op, *, in_place: bool = True, name: str | None = None) -> Callable:
+    """Offer an elementwise op of one or two inputs as function, method and in-place method."""
+    name = name or op.name
+    fast = dispatch.fast_unary(op) if len(op.names) == 1 else dispatch.fast_binary(op)
+    api.both(fast, name=name)
+    if in_place:
+        api.inplace(name + "_", op)
+    return fast
+
+
+def _elementwise_samples(count: int, domain: Any) -> Callable[[Make], Iterator[Sample]]:
+    ranges = domain if isinstance(domain[0], tuple) else (domain,) * count
+    shapes: tuple[tuple[tuple[int, ...], ...], ...] = (
+        (((), (3,), (2, 3), (0, 2)) if count == 1 else ())  # type: ignore[assignment]
+    )
+    if count == 1:
+        combinations = [(s,) for s in shapes]
+    else:
+        tails = ((), (3,), (2, 1, 3), (4, 1), (0, 1))
+        combinations = [
+            tuple(tails[(i + k) % len(tails)] if (i + k) % 5 != 4 else (0, 1) for k in range(count))
+            for i in range(3)
+        ]
+        combinations = [c for c in combinations if (0, 1) not in c]
+        combinations += [((2, 3),) * count, ((0, 3),) * count, ((4, 1), (3,), (1, 3))[:count]]
+
+    def samples(make: Make) -> Iterator[Sample]:
+        for shapes in combinations:
+            yield Sample(
+                tuple(
+                    make.real(*s, low=low, high=high)
+                    for s, (low, high) in zip(shapes, ranges, strict=True)
+                )
+            )
+
+    return samples
+
+
+def linear(
+    name: str,
+    reference: Callable,
+    *rules: Callable | None,
+    joint: Callable | None = None,
+    names: tuple[str, ...] = ("x",),
+    samples: Callable,
+    **more: Any,
+) -> Op:
+    """An op that is linear in each of its differentiable inputs; rules are its transposes."""
+    return Op(
+        name, reference, names=names, rules=rules or None, joint=joint, jvp="linear",
+        samples=samples, **more,
+    )
+
+
+def general(
+    name: str,
+    reference: Callable,
+    *rules: Callable | None,
+    joint: Callable | None = None,
+    names: tuple[str, ...] = ("x",),
+    samples: Callable,
+    **more: Any,
+) -> Op:
+    """An op with a vjp for each input (or one ``joint`` vjp) and, where given, a jvp."""
+    return Op(
+        name, reference, names=names, rules=rules or None, joint=joint, samples=samples, **more
+    )
+
+
+def constant(
+    name: str, reference: Callable, *, names: tuple[str, ...] = ("x",), **more: Any
+) -> Op:
+    """An op whose result carries no gradient."""
+    return Op(name, reference, names=names, **more)

@@ -1,0 +1,266 @@
+"""Copies and conversions: clone, to, contiguous, copy_, fill_."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import apply_inplace, bump, check_overlap
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.build import Sample, general, linear
+
+
+class memory_format:
+    """A name for an order of dimensions in memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+def in_format(x: np.ndarray, format: Any) -> np.ndarray:
+    """A copy of an array with its dimensions in the given order in memory."""
+    if format is channels_last or format is channels_last_3d:
+        moved = np.moveaxis(x, 1, -1)
+        return np.moveaxis(np.array(moved, order="C"), -1, 1)
+    return np.array(x, order="K" if format in (None, preserve_format) else "C")
+
+
+clone_op = linear(
+    "clone",
+    lambda x, memory_format=None: in_format(x, memory_format),
+    lambda g: g,
+    samples=lambda m: [Sample((m.real(2, 3).T,))],
+)
+
+
+@api.both
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with memory of its own."""
+    return clone_op(input, memory_format=memory_format)
+
+
+@api.method
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """This tensor in row-major order: itself, or a copy."""
+    if self.is_contiguous(memory_format=memory_format):
+        return self
+    return clone_op(self, memory_format=memory_format)
+
+
+def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        if dtype.kind == "b":
+            return x != 0
+        x = x.real
+    if dtype.kind in "iu" and x.dtype.kind in "fV":
+        # Through int64, as C does it: a float beyond a small type's range wraps around.
+        return x.astype(np.float64).astype(np.int64).astype(dtype)
+    return x.astype(dtype)
+
+
+to_op = linear(
+    "to_copy",
+    _cast,
+    lambda g, x_dtype: to_op(g, dtype=x_dtype),
+    samples=lambda m: [Sample((m.real(2, 3),), {"dtype": dt.F64})],
+)
+
+
+def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> Tensor:
+    """The tensor in another dtype; itself if nothing changes and no copy is asked for."""
+    if x._a.dtype == d:
+        return clone_op(x, memory_format=format) if copy else x
+    return to_op(x, dtype=d)
+
+
+@api.method
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``."""
+    d, where, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
+    flags = []
+    for value in args:
+        if isinstance(value, Tensor):
+            d = value.dtype
+        elif isinstance(value, dt.dtype) or value in (float, int, bool, complex):
+            d = value
+        elif isinstance(value, (str, dev.device)) or (type(value) is int and where is None):
+            where = value
+        elif isinstance(value, bool):
+            flags.append(value)
+        elif value is not None:
+            raise TypeError(
+                f"to() received an invalid argument {value!r}; it takes a dtype, a device or a "
+                f"tensor\n  at {errors.here()}"
+            )
+    if len(flags) > 1:
+        copy = flags[1]
+    if "other" in kwargs:
+        d = kwargs["other"].dtype
+    dev.present(where)
+    format = kwargs.get("memory_format")
+    if format is not None and format is not preserve_format and d is None:
+        return contiguous(self, format)
+    return convert(self, self._a.dtype if d is None else dt.as_numpy(d), copy, format)
+
+
+@api.method
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """This tensor on the CPU, where it is."""
+    return self
+
+
+@api.method
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """Always an error: there is no such device here."""
+    dev.present("cuda" if device is None else device)
+    return self
+
+
+@api.method
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """Nothing to pin without a GPU; the tensor itself, as if pinned."""
+    return self
+
+
+@api.method
+def share_memory_(self: Tensor) -> Tensor:
+    """The tensor itself; worker processes get copies."""
+    return self
+
+
+@api.method
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type, or the tensor in another type."""
+    if dtype is None:
+        return f"torch.{TYPE_NAMES[self.dtype.name]}Tensor"
+    if isinstance(dtype, str):
+        short = dtype.removeprefix("torch.").removesuffix("Tensor")
+        found = {v: k for k, v in TYPE_NAMES.items()}.get(short)
+        if found is None:
+            raise ValueError(f"invalid type: '{dtype}'\n  at {errors.here()}")
+        return convert(self, dt.BY_NAME[found].np)
+    if isinstance(dtype, dt.dtype):
+        return convert(self, dtype.np)
+    return convert(self, dtype.dtype.np)
+
+
+@api.method
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor in the other's dtype."""
+    return convert(self, other._a.dtype)
+
+
+TYPE_NAMES = {
+    **{"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"},
+    **{"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"},
+    **{"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"},
+    **{"uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"},
+    **{"float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2"},
+}
+
+
+def _conversion(name: str, target: dt.dtype) -> None:
+    def convert_to(self: Tensor, memory_format: Any = None) -> Tensor:
+        return convert(self, target.np)
+
+    convert_to.__name__ = name
+    convert_to.__doc__ = f"This tensor as {target.name}."
+    api.method(convert_to)
+
+
+for _name, _target in (
+    ("float", dt.float32), ("double", dt.float64), ("half", dt.float16),
+    ("bfloat16", dt.bfloat16), ("byte", dt.uint8), ("char", dt.int8), ("short", dt.int16),
+    ("int", dt.int32), ("long", dt.int64), ("bool", dt.bool_), ("cfloat", dt.complex64),
+    ("cdouble", dt.complex128),
+):
+    _conversion(_name, _target)
+
+# --- writing into a tensor -------------------------------------------------------------
+
+
+def _copied(x: np.ndarray, src: np.ndarray) -> np.ndarray:
+    if src.shape != x.shape:
+        try:
+            src = np.broadcast_to(src, x.shape)
+        except ValueError:
+            raise RuntimeError(
+                f"The size of tensor a {list(x.shape)} must match the size of tensor b "
+                f"{list(src.shape)}: it can't be broadcast into it"
+            ) from None
+    return src if src.dtype == x.dtype else _cast(src, x.dtype)
+
+
+copy_op = general(
+    "copy",
+    _copied,
+    lambda g: g * 0.0,
+    lambda g: g,
+    names=("x", "src"),
+    grad_name="CopyBackwards",
+    jvp=(lambda t: t * 0.0, lambda t, x_shape: t.expand(x_shape)),
+    samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
+)
+
+
+@api.method
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Overwrite this tensor with another's values."""
+    if not isinstance(src, Tensor):
+        src = wrap(np.asarray(src))
+    return apply_inplace(copy_op, (self, src), {})
+
+
+fill_op = general(
+    "fill",
+    lambda x, value: np.broadcast_to(_cast(np.asarray(value), x.dtype), x.shape),
+    lambda g: g * 0.0,
+    lambda g: g,
+    names=("x", "value"),
+    jvp=(lambda t: t * 0.0, lambda t, x_shape: t.expand(x_shape)),
+    samples=lambda m: [Sample((m.real(2, 3), m.real()))],
+)
+
+
+@api.method
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Overwrite every element with one value."""
+    if isinstance(value, Tensor) and value.ndim:
+        raise RuntimeError(
+            "fill_ only supports 0-dimension value tensor but got tensor with "
+            f"{value.ndim} dimensions.\n  at {errors.here()}"
+        )
+    return apply_inplace(fill_op, (self, value), {})
+
+
+@api.top
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor of the same shape with one value everywhere."""
+    return fill_op(input, value)
+
+
+@api.method
+def zero_(self: Tensor) -> Tensor:
+    """Overwrite every element with zero."""
+    if not MODES.now.grad or self._node is None:
+        check_overlap(self, "zero")
+        if self._base is None or not MODES.now.grad:
+            self._a.fill(0)
+            bump(self, "zero")
+            return self
+    return apply_inplace(fill_op, (self, 0), {})
