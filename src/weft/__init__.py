@@ -26,6 +26,8 @@ __version__ = "0.1.0"
 
 _load.everything()
 
+from weft import fft, linalg, nn, special  # noqa: E402
+
 
 def _missing(name: str) -> NoReturn:
     raise AttributeError(

@@ -26,6 +26,8 @@ from weft.core.tensor import Tensor, wrap
 
 # What ``import weft as torch`` offers beside classes and submodules.
 FUNCTIONS: dict[str, Callable] = {}
+# What submodules such as ``torch.linalg`` and ``torch.nn.functional`` offer.
+NAMESPACES: dict[str, dict[str, Callable]] = {}
 
 
 def top(function: Callable | None = None, *, name: str | None = None, out: bool = False) -> Any:
@@ -51,6 +53,17 @@ def both(function: Callable | None = None, *, name: str | None = None, out: bool
         return lambda f: both(f, name=name, out=out)
     public = top(function, name=name, out=out)
     method(function, name=name or function.__name__)
+    return public
+
+
+def under(
+    namespace: str, function: Callable | None = None, *, name: str | None = None, out: bool = False
+) -> Any:
+    """Decorator: offer a function as ``torch.<namespace>.<name>``."""
+    if function is None:
+        return lambda f: under(namespace, f, name=name, out=out)
+    public = with_out(function) if out else function
+    NAMESPACES.setdefault(namespace, {})[name or function.__name__] = public
     return public
 
 
@@ -187,3 +200,12 @@ def shape_argument(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     return tuple(int(s) for s in sizes)
+
+
+def missing(namespace: str, name: str) -> Any:
+    """What a submodule answers when asked for a name that weft lacks."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(
+        f"weft does not have torch.{namespace}.{name} yet. See ROADMAP.md for what is planned"
+    )

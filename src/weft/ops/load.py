@@ -7,7 +7,9 @@ import importlib
 # In order of dependence; a block may only use ops of files before its own at import time.
 FILES = (
     *("arithmetic", "pointwise", "views", "casting", "indexing", "reductions", "matmul"),
-    *("creation",),
+    *("creation", "special", "arranging", "gather", "cumulative", "sorting", "linalg", "fft"),
+    *("random", "activations", "normalization", "convolution", "pooling", "resampling"),
+    *("embedding", "losses"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Rearranging elements: flips, rolls, repeats, padding, triangles, grids."""

@@ -1,0 +1,1 @@
+"""Embeddings, attention and distances."""

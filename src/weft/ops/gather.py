@@ -1,0 +1,1 @@
+"""Gather and scatter: reading and writing by index along a dimension."""

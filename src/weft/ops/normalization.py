@@ -1,0 +1,1 @@
+"""Batch, layer, group and instance normalisation, softmax, dropout."""

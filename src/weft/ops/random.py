@@ -1,0 +1,1 @@
+"""Random numbers that follow PyTorch's stream."""

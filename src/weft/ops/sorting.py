@@ -1,0 +1,1 @@
+"""Sorting, searching, unique values, quantiles, histograms."""

@@ -1,0 +1,1 @@
+"""Special functions: gamma, error, Bessel and their kin."""
