@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import JVP_ENGINE, Op, Packed
+from weft.core.dispatch import JVP_ENGINE, PACKED, Op, Packed
 from weft.core.modes import MODES
-from weft.core.node import FREED, AccumulateGrad, GraphNode, Node, Output, output_of
+from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output, output_of
 from weft.core.tensor import LATE, Tensor, wrap
 
 ndarray = np.ndarray
@@ -57,9 +57,10 @@ def edges_of(node: Any) -> Any:
     """The nodes that a node's gradients go to."""
     if node.__class__ is Output:
         return (node.node,)
-    inputs = node.inputs
-    plan = node.plan
-    if plan.op.joint is not None:
+    inputs, plan = node.inputs, node.plan
+    if plan.single >= 0:
+        return (inputs[plan.single],)
+    if plan.joint:
         return [e for e in inputs if isinstance(e, GraphNode)]
     return [inputs[i] for i in plan.targets]
 
@@ -71,6 +72,8 @@ class _Run:
         self.keep, self.create = keep, create
         self.sink = sink  # whether leaves' .grad is filled
         self.targets = targets
+        self.useful: set[GraphNode] | None = None
+        self.through: set[GraphNode] = set()  # useful nodes that lead on to another
         self.captured: dict[GraphNode, Any] = {}
         self.grads: dict[GraphNode, Any] = {}
         self.owned: set[GraphNode] = set()
@@ -79,36 +82,36 @@ class _Run:
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
         """All nodes behind the roots that matter, newest first."""
-        seen: set[GraphNode] = set(roots)
-        stack: list[Any] = [r for r in seen if r.seq >= 0]
+        seen: set[Any] = set(roots)
+        stack: list[Any] = [r for r in seen if r.__class__ is not AccumulateGrad]
         order = list(stack)
-        push, keep = stack.append, order.append
+        pending = self.pending
+        push, pop, keep, add = stack.append, stack.pop, order.append, seen.add
         while stack:
-            for edge in edges_of(stack.pop()):
-                if edge.seq >= 0 and edge not in seen:
-                    seen.add(edge)
+            for edge in edges_of(pop()):
+                if edge.__class__ is AccumulateGrad:
+                    pending[edge] = pending.get(edge, 0) + 1
+                elif edge not in seen:
+                    add(edge)
                     push(edge)
                     keep(edge)
         order.sort(key=by_age, reverse=True)
-        if self.targets is not None:
-            order = self._towards_targets(order)
-        pending = self.pending
-        for node in order:
-            for edge in edges_of(node):
-                if edge.seq < 0:
-                    pending[edge] = pending.get(edge, 0) + 1
-        return order
+        return order if self.targets is None else self._towards_targets(order)
 
     def _towards_targets(self, order: list[Any]) -> list[Any]:
         useful: set[GraphNode] = set(self.targets or ())
         for node in reversed(order):
-            if node not in useful:
-                for edge in edges_of(node):
-                    if edge in useful:
-                        useful.add(node)
-                        break
+            if any(edge in useful for edge in edges_of(node)):
+                useful.add(node)
+                self.through.add(node)
         self.useful = useful
-        return [n for n in order if n in useful]
+        order = [n for n in order if n in useful]
+        self.pending.clear()
+        for node in order:
+            for edge in edges_of(node):
+                if edge.__class__ is AccumulateGrad:
+                    self.pending[edge] = self.pending.get(edge, 0) + 1
+        return order
 
     def add(self, edge: GraphNode, g: Any) -> None:
         grads = self.grads
@@ -189,22 +192,74 @@ class _Run:
         order = self.collect([node for node, _ in roots])
         for node, g in roots:
             self.add(node, g)
-        grads, targets, step = self.grads, self.targets, self.step
-        for i, node in enumerate(order):
-            order[i] = None  # the graph behind may die as soon as it has been used
-            g = grads.pop(node, None)
-            if g is not None and (node.extras is not None or targets is not None):
-                g = self.notice(node, g)
+        grads, keep, pop = self.grads, self.keep, self.grads.pop
+        plain = not self.create and self.targets is None and not self.watch
+        order.reverse()
+        take = order.pop
+        while order:
+            node = take()  # the graph behind may die as soon as it has been used
+            g = pop(node, None)
             if g is None:
-                for edge in edges_of(node):
-                    if edge.__class__ is AccumulateGrad:
-                        self.settle(edge)
+                self.pass_over(node)
+                continue
+            # The common case, inlined: one gradient through an ordinary node.
+            if plain and node.extras is None and node.__class__ is not Output:
+                plan = node.plan
+                guard = node.guard
+                saved = node.saved
+                if (
+                    plan.single >= 0
+                    and (guard is None or (len(guard) == 2 and guard[0] == guard[1][0]))
+                    and saved is not FREED
+                    and g.__class__ is not list
+                ):
+                    gi = plan.vjp_single(g, saved, node.attrs)
+                    if plan.holds and not keep:
+                        node.saved, node.guard = FREED, None
+                    if gi is None:
+                        self.pass_over(node)
+                        continue
+                    edge = node.inputs[plan.single]
+                    if edge.__class__ is not AccumulateGrad:
+                        if gi.shape != edge.shape:
+                            gi = unbroadcast(gi, edge.shape)
+                        if gi.dtype is not edge.dtype:
+                            gi = cast(gi, edge.dtype)
+                        if edge in grads:
+                            self.add(edge, gi)
+                        else:
+                            grads[edge] = gi
+                        continue
+                    g = saved = None
+                    self.deliver(edge, gi)
+                    gi = None
+                    self.settle(edge)
+                    continue
+            g = self.notice(node, g)
+            if g is None or (self.targets is not None and node not in self.through):
+                self.pass_over(node)
             elif node.__class__ is Output:
                 self.gather(node, g)
             else:
-                step(node, g)
+                self.step(node, g)
         for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
             self.arrive(leaf)  # type: ignore[arg-type]
+
+    def pass_over(self, node: Any) -> None:
+        """A node that no gradient reached; its leaves need not wait for it."""
+        for edge in edges_of(node):
+            if edge.__class__ is AccumulateGrad:
+                self.settle(edge)
+
+    def deliver(self, edge: GraphNode, g: Any) -> None:
+        """Bring a gradient to its input's shape and type, and add it there."""
+        shape = edge.shape  # type: ignore[attr-defined]
+        if shape is not None:
+            if g.shape != shape:
+                g = unbroadcast(g, shape)
+            if g.dtype is not edge.dtype:  # type: ignore[attr-defined]
+                g = cast(g, edge.dtype)  # type: ignore[attr-defined]
+        self.add(edge, g)
 
     def gather(self, output: Output, g: Any) -> None:
         """A gradient for one of several outputs waits until their node's turn."""
@@ -216,14 +271,15 @@ class _Run:
 
     def settle(self, leaf: AccumulateGrad) -> None:
         """One of a leaf's users is done; when all are, the leaf's gradient is complete."""
-        left = self.pending[leaf] = self.pending[leaf] - 1
+        left = self.pending.get(leaf, 1) - 1
+        self.pending[leaf] = left
         if not left:
             self.arrive(leaf)
 
     def step(self, node: Node, g: Any) -> None:
-        """Move a gradient through one node."""
+        """Move a gradient through one node: the general case."""
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
-        if guard is not None:
+        if guard:
             total = guard[0]
             for cell in guard[1:]:
                 total -= cell[0]
@@ -235,11 +291,11 @@ class _Run:
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
-        elif saved and guard is None:
+        elif guard is PACKED:
             saved = unpacked(saved)
+        useful = self.useful
         needs = None
-        if plan.op.joint is not None:
-            useful = None if self.targets is None else self.useful
+        if plan.joint:
             needs = tuple(
                 isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs
             )
@@ -249,56 +305,38 @@ class _Run:
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
-        if saved and not self.keep:
+        if plan.holds and not self.keep:
             node.saved, node.guard = FREED, None
-        if self.watch or node.extras is not None:
-            self.inspect(node, g, results)
-        grads, useful = self.grads, None if self.targets is None else self.useful
-        saved = g = None
-        for i, gi in zip(plan.targets, results, strict=True):
-            edge = inputs[i]
-            if gi is not None and (useful is None or edge in useful) and (
-                needs is None or needs[i]
-            ):
-                shape = edge.shape
-                if shape is not None:
-                    if gi.shape != shape:
-                        gi = unbroadcast(gi, shape)
-                    if gi.dtype is not edge.dtype:
-                        gi = cast(gi, edge.dtype)
-                if edge in grads:
-                    self.add(edge, gi)
-                else:
-                    grads[edge] = gi
-            if edge.__class__ is AccumulateGrad:
-                # Nothing here may still hold the gradient when its leaf takes it over.
-                gi = None
-                left = self.pending[edge] = self.pending[edge] - 1
-                if not left:
-                    if results.__class__ is tuple and len(results) == 1:
-                        results = None
-                    self.arrive(edge)
-
-    def inspect(self, node: Node, g: Any, results: Any) -> None:
         if self.watch:
             check_anomaly(node, results)
         if node.extras is not None and node.extras.post:
-            self.post_hooks(node, g, results)
+            results = self.post_hooks(node, g, results)
+        saved = g = None
+        results = list(results)
+        for k, i in enumerate(plan.targets):
+            gi, results[k] = results[k], None
+            edge = inputs[i]
+            if needs is not None and not isinstance(edge, GraphNode):
+                continue
+            if gi is not None and (useful is None or edge in useful):
+                self.deliver(edge, gi)
+            if edge.__class__ is AccumulateGrad:
+                gi = None  # nothing here may hold the gradient that a leaf takes over
+                self.settle(edge)
 
-    def post_hooks(self, node: Node, g: Any, results: Any) -> None:
-        grads = [None] * len(node.inputs)
-        for i, gi in zip(node.plan.targets, results, strict=True):
-            grads[i] = None if gi is None else as_tensor(gi)
+    def post_hooks(self, node: Node, g: Any, results: Any) -> Any:
+        """Run the hooks that see a node's gradients on both sides, and may replace them."""
+        targets = tuple(node.plan.targets)
+        grads: list[Any] = [None] * len(node.inputs)
+        for i, gi in zip(targets, results, strict=True):
+            grads[i] = as_tensor(gi)
         outputs = tuple(as_tensor(x) for x in (g if isinstance(g, (list, tuple)) else (g,)))
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
-            if replaced is None:
-                continue
-            for i, gi in enumerate(replaced):
-                edge = node.inputs[i]
-                if gi is not None and isinstance(edge, GraphNode):
-                    self.grads[edge] = gi if self.create else gi._a
-                    self.owned.discard(edge)
+            if replaced is not None:
+                grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
+        chosen = [grads[i] for i in targets]
+        return chosen if self.create else [None if x is None else x._a for x in chosen]
 
 
 def own(g: Any) -> np.ndarray:
@@ -526,7 +564,7 @@ def grad(
         allow_unused = materialize_grads
     results = []
     for k, tensor in enumerate(wanted):
-        g = work.captured.get(tensor._node)
+        g = None if tensor._node is NOWHERE else work.captured.get(tensor._node)
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"One of the differentiated Tensors appears to not have been used in the graph "

@@ -12,9 +12,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
-from weft.core.node import AccumulateGrad, GraphNode, Node, next_sequence, output_of
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, Node, next_sequence, output_of
 from weft.core.plan import Plan, parameters
-from weft.core.tensor import LATE, Parameter, Tensor, refresh, wrap
+from weft.core.tensor import LATE, Parameter, Tensor, refresh, shares, wrap
 
 ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
@@ -57,6 +57,7 @@ class Op:
         shape: Callable | None = None,
         samples: Callable | None = None,
         torch_name: str | None = None,
+        into_overlap: bool = False,
         tolerance: float = 1.0,
     ) -> None:
         if name in REGISTRY:
@@ -69,6 +70,7 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.shape, self.samples = shape, samples
+        self.into_overlap = into_overlap  # may write where elements share memory
         self.torch_name, self.tolerance = torch_name or name, tolerance
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         base = grad_name or f"{camel}Backward"
@@ -77,9 +79,14 @@ class Op:
         REGISTRY[name] = self
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        scalars = False
         for x in args:
             if isinstance(x, Tensor):
                 return apply(self, args, attrs)
+            scalars = scalars or isinstance(x, np.generic)
+        if scalars:
+            # NumPy turns zero-dim results into scalars; here they are arrays, with a type to keep.
+            args = tuple(asarray(x) if isinstance(x, np.generic) else x for x in args)
         return self.compute(args, attrs)
 
     def __repr__(self) -> str:
@@ -89,6 +96,10 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if self.promote is None:
             return self.reference(*args, **attrs)
+        if len(args) == 1 and args[0].__class__ is ndarray:
+            d = args[0].dtype
+            if d is F32 or d is F64:
+                return self.reference(args[0], **attrs)
         args, final = promoted(self, args)
         out = self.reference(*args, **attrs)
         if final is None:
@@ -97,12 +108,17 @@ class Op:
             return tuple(_back(o, final) for o in out)
         return _back(out, final)
 
-    def plan(self, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool) -> Plan:
-        """The plan for a pattern of inputs, made once."""
-        key = conj if self.variadic else (needs, tensors, conj)
+    def plan_for(self, needs: int, tensors: int, count: int, conj: bool) -> Plan:
+        """The plan for a pattern of inputs given as bits, made once."""
+        # The count is part of the key: patterns of different lengths share plans otherwise.
+        key = (count, conj) if self.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
         found = self.plans.get(key)
         if found is None:
-            found = self.plans[key] = Plan(self, needs, tensors, conj)
+            bits = [1 << i for i in range(count)]
+            found = self.plans[key] = Plan(
+                self, tuple(bool(needs & b) for b in bits),
+                tuple(bool(tensors & b) for b in bits), conj,
+            )
         return found
 
 
@@ -146,8 +162,48 @@ def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
 
 def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     """Run an op on tensors and record it: the general way through dispatch."""
-    mode = MODES.now.mode
-    if mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
+    now = MODES.now
+    mode = now.mode
+    if mode is SPECIAL:
+        return _apply_special(op, args, attrs)
+    arrays = []
+    needs, bit = 0, 1
+    for x in args:
+        if isinstance(x, Tensor):
+            arrays.append(x._a)
+            if mode is PLAIN:
+                if x._base is not None and x._stamp != x._vc[0]:
+                    refresh(x)
+                if x._node is not None:
+                    needs |= bit
+        else:
+            arrays.append(x)
+        bit <<= 1
+    out = guarded(op, arrays, attrs)
+    if op.multiple:
+        results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
+        if op.view:
+            link_views(op, args, attrs, results)
+        if needs and op.differentiable:
+            record(op, args, arrays, attrs, results)
+        return tuple(results)
+    if out.__class__ is not ndarray:
+        out = asarray(out)
+    t = new(Tensor)
+    t._a = out
+    t._vc = [0]
+    t.grad = t._base = t._view = t._x = t._node = None
+    if op.view:
+        link_view(t, args, op, attrs, 0)
+    if needs and op.differentiable:
+        record(op, args, arrays, attrs, (t,))
+    return t
+
+
+def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    """The same where dual numbers, hooks or recorders are about."""
+    now = MODES.now
+    if now.dual_level >= 0 and op.differentiable:
         level = _dual_level(args)
         if level is not None:
             return _apply_dual(op, args, attrs, level)
@@ -156,12 +212,11 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     outs = out if op.multiple else (out,)
     results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in outs]
     if op.view:
-        _link_views(op, args, attrs, results)
-    if mode is not OFF and op.differentiable:
+        link_views(op, args, attrs, results)
+    if now.grad and op.differentiable:
         record(op, args, arrays, attrs, results)
-    if mode is SPECIAL:
-        for recorder in MODES.now.recorders:
-            recorder.saw(op, args, attrs, results)
+    for recorder in now.recorders:
+        recorder.saw(op, args, attrs, results)
     return tuple(results) if op.multiple else results[0]
 
 
@@ -184,53 +239,70 @@ def edge_of(x: Tensor) -> GraphNode | None:
 
 
 def record(
-    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: list[Tensor]
+    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any
 ) -> Node | None:
     """Give the results a node, if a gradient can flow through them."""
+    first = results[0]._a
+    d = first.dtype
+    if not op.multiple and d.kind not in "fcV":
+        return None
     inputs: list[Any] = []
-    needs = []
+    cells: list[Any] = []
+    needs = tensors = 0
+    bit = 1
+    hidden = False
     for x in args:
         if isinstance(x, Tensor):
-            edge = edge_of(x)
-            needs.append(edge is not None)
-            inputs.append(ref(x) if edge is None else edge)
+            if x._base is not None and x._stamp != x._vc[0]:
+                refresh(x)
+            edge = x._node
+            tensors |= bit
+            cells.append(x._vc)
+            if edge is None:
+                inputs.append(ref(x))
+            elif edge is NOWHERE:
+                hidden = True
+                inputs.append(ref(x))
+            else:
+                needs |= bit
+                inputs.append(edge)
         else:
-            needs.append(False)
             inputs.append(x)
-    if True not in needs:
+            cells.append(None)
+        bit <<= 1
+    if not needs and not hidden:
         return None
-    wanted = [
-        r for k, r in enumerate(results)
-        if k not in op.constant_outputs and r._a.dtype.kind in "fcV"
-    ]
-    if not wanted:
-        return None
-    tensors = tuple(isinstance(x, Tensor) for x in args)
-    conj = any(r._a.dtype.kind == "c" for r in results)
-    plan = op.plan(tuple(needs), tensors, conj)
-    cells = [x._vc if isinstance(x, Tensor) else None for x in args]
-    saved, guard = plan.pack(
-        arrays, [r._a for r in results], cells, [r._vc for r in results]
-    )
-    frame = errors.user_frame(getframe(2))
-    code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
-    first = results[0]._a
-    node_type = op.node_types[op.variant(attrs) if op.variant else 0]
-    node = node_type(
-        plan, tuple(inputs), saved, guard, attrs, first.shape, first.dtype,
-        next_sequence(), code, instruction, MODES.now.scope,
-    )
-    if MODES.now.mode is SPECIAL:
-        _special(node, results)
-    if op.multiple:
-        node.shape = tuple(r._a.shape for r in results)
-        node.dtype = tuple(r._a.dtype for r in results)
-        for k, r in enumerate(results):
-            if k not in op.constant_outputs and r._a.dtype.kind in "fcV":
-                r._node = output_of(node, k)
+    conj = d.kind == "c" or (op.multiple and any(r._a.dtype.kind == "c" for r in results))
+    plan = op.plan_for(needs, tensors, len(inputs), conj)
+    if plan.slots:
+        saved, guard = plan.pack(
+            arrays, [r._a for r in results], cells, [r._vc for r in results]
+        )
     else:
+        saved, guard = (), None
+    now = MODES.now
+    frame = getframe(2)
+    if frame.f_code is not _last_caller[0]:
+        frame = caller(frame)
+    node = Node(
+        plan, tuple(inputs), saved, guard, attrs, first.shape, d,
+        next_sequence(), frame.f_code, frame.f_lasti, now.scope,
+    )
+    if now.mode is SPECIAL:
+        _special(node)
+    if not op.multiple:
         results[0]._node = node
+        return node
+    node.shape = tuple(r._a.shape for r in results)
+    node.dtype = tuple(r._a.dtype for r in results)
+    for k, r in enumerate(results):
+        if k not in op.constant_outputs and r._a.dtype.kind in "fcV":
+            r._node = output_of(node, k)
     return node
+
+
+# The guard of a node whose values are in the hands of saved-tensor hooks.
+PACKED: tuple[Any, ...] = ()
 
 
 class Packed:
@@ -242,7 +314,7 @@ class Packed:
         self.value, self.unpack = value, unpack
 
 
-def _special(node: Node, results: list[Tensor]) -> None:
+def _special(node: Node) -> None:
     if MODES.now.anomaly:
         import traceback
 
@@ -265,34 +337,34 @@ def _special(node: Node, results: list[Tensor]) -> None:
                     MODES.now.update()
             else:
                 values.append(value)
-        node.saved, node.guard = tuple(values), None
+        node.saved, node.guard = tuple(values), PACKED
 
 
 # --- views -----------------------------------------------------------------------------
 
 
-def _link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
-    source = args[0]
-    owner = source._a if source._a.base is None else source._a.base
+def link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+    """Tie results to the tensor whose memory they share."""
     for k, result in enumerate(results):
-        held = result._a.base
-        if held is not None and (held is owner or held is source._a):
-            make_view(result, source, op, args[1:], attrs, k)
+        link_view(result, args, op, attrs, k)
 
 
-def make_view(
-    result: Tensor, source: Tensor, op: Op, rest: Any, attrs: dict[str, Any], k: int
-) -> None:
-    """Tie a result to the tensor whose memory it shares."""
+def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) -> None:
+    """Tie a result to the tensor whose memory it shares, if it does."""
+    source = args[0]
+    if not shares(result._a, source._a):
+        return
     cell = source._vc
-    result._vc = cell
     base = source._base
+    enabled = MODES.now.grad
+    visible = enabled and (base is None or source._view[5])  # type: ignore[index]
+    result._vc = cell
     result._base = source if base is None else base
     result._stamp = cell[0]
-    result._view = (op, rest, attrs, k, source._view, MODES.now.grad)
-    if not MODES.now.grad and source._node is not None:
-        # PyTorch's rule: a view made in no_grad is a leaf that needs a gradient of its own.
-        result._node = AccumulateGrad(result)
+    result._view = (op, args[1:], attrs, k, source._view, visible)
+    if not enabled and source._node is not None:
+        # PyTorch's rule: a view made in no_grad needs a gradient, but nobody receives it.
+        result._node = NOWHERE
 
 
 def follow(x: Any, chain: tuple[Any, ...]) -> Any:
@@ -309,24 +381,44 @@ def follow(x: Any, chain: tuple[Any, ...]) -> Any:
     return x
 
 
+def _has_several(chain: Any) -> bool:
+    """Whether some step of a view's history made several views at once."""
+    while chain is not None:
+        if chain[0].multiple:
+            return True
+        chain = chain[4]
+    return False
+
+
 def refresh_view(x: Tensor) -> None:
     """Give a view the node it would have if it were made now from its changed base."""
     base, chain = x._base, x._view
-    x._stamp = x._vc[0]
     if base is None or chain is None or base._node is None:
+        x._stamp = x._vc[0]
         return
-    if isinstance(x._node, AccumulateGrad):
-        if not chain[5] and not isinstance(base._node, AccumulateGrad):
+    if isinstance(x._node, AccumulateGrad) or not chain[5]:
+        if not chain[5]:
             raise RuntimeError(
                 "A view was created in no_grad mode and its base or another view of its base has "
                 "been modified inplace with grad mode enabled. Move both the view and the "
                 f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
             )
+        x._stamp = x._vc[0]
         return
+    if _has_several(chain):
+        raise RuntimeError(
+            f"Output {chain[3]} of {chain[0].node_types[0].__name__} is a view and its base or "
+            "another view of its base has been modified inplace. This view is the output of a "
+            "function that returns multiple views. Such functions do not allow the output views "
+            f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
+        )
     enabled, MODES.now.grad = MODES.now.grad, True
     MODES.now.update()
     try:
+        retained = _take_retained(x)
         x._node = follow(wrap(base._a, base._node), chain)._node
+        x._stamp = x._vc[0]
+        _give_retained(x, retained)
     finally:
         MODES.now.grad = enabled
         MODES.now.update()
@@ -488,7 +580,11 @@ def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tenso
         check_writable(target, tracking, op.name)
     elif MODES.now.grad:
         check_writable(target, False, op.name)
-    check_overlap(target, op.name)
+    if not op.into_overlap:
+        check_overlap(target, op.name)
+    for x in args[1:]:
+        if isinstance(x, Tensor) and x is not target and x._vc is target._vc:
+            check_partial_overlap(target._a, x._a, op.name)
     tangent, level = None, None
     if MODES.now.mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
         level = _dual_level(args)
@@ -497,6 +593,8 @@ def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tenso
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     result = guarded(op, arrays, attrs)
+    if tracking:
+        args, arrays = _keep_old(op, args, arrays)
     write(target, result, op.name, args)
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
@@ -555,7 +653,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
                     "in-place operation. Wrap it in torch.no_grad() if it should not be "
                     f"recorded, or clone() the leaf first\n  at {errors.here()}"
                 )
-            if view[0].multiple:
+            if _has_several(view):
                 raise RuntimeError(
                     f"{name}_: Output {view[3]} of {view[0].node_types[0].__name__} is a view and "
                     "is being modified inplace. This view is the output of a function that "
@@ -574,7 +672,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
 
 def check_overlap(target: Tensor, name: str) -> None:
     array = target._a
-    if not array.flags.writeable or 0 in array.strides:
+    if array.size and (not array.flags.writeable or 0 in array.strides):
         if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
             raise RuntimeError(
                 f"{name}_: unsupported operation: more than one element of the written-to "
@@ -583,26 +681,66 @@ def check_overlap(target: Tensor, name: str) -> None:
             )
 
 
-def _record_inplace(
-    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], target: Tensor
-) -> None:
-    # Record into a stand-in that has the memory and the version of the target, so that
-    # saved inputs carry the version before the change and saved outputs the one after.
+def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
+    """The inputs with copies in the place of those that backward needs and the write destroys."""
+    target = args[0]
+    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in args]
+    needs = sum(1 << i for i, e in enumerate(edges) if e is not None)
+    tensors = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor))
+    slots = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c").slots
+    args, arrays = list(args), list(arrays)
+    for i, x in enumerate(args):
+        if isinstance(x, Tensor) and x._vc is target._vc:
+            kept = i < len(op.names) and op.names[i] in slots
+            arrays[i] = x._a.copy() if kept else x._a
+            args[i] = wrap(arrays[i], edges[i])
+    return args, arrays
+
+
+def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> None:
+    """Refuse, as PyTorch does, to read from memory that is half the memory written to."""
+    if not (target.size and other.size and _is_dense(target) and _is_dense(other)):
+        return
+    start, begin = target.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    end, stop = start + target.nbytes, begin + other.nbytes
+    if start == begin and end == stop and target.strides == other.strides:
+        return
+    if start < stop and begin < end:
+        raise RuntimeError(
+            f"{name}_: unsupported operation: some elements of the input tensor and the "
+            "written-to tensor refer to a single memory location. Please clone() the tensor "
+            f"before performing the operation.\n  at {errors.here()}"
+        )
+
+
+def _is_dense(array: np.ndarray) -> bool:
+    """Whether an array fills a stretch of memory, each place once."""
+    expected = array.itemsize
+    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def _record_inplace(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], target: Tensor) -> None:
+    # Record into a stand-in that has the memory and the version of the target. Inputs on the
+    # same memory carry the version before the change, so that what they save counts as lost.
     result = wrap(target._a)
-    result._vc = target._vc
-    old = list(args)
-    before = wrap(target._a, target._node)
-    before._vc = [target._vc[0] - 1]
-    guard_cell = target._vc
-    old[0] = before
+    result._vc = cell = target._vc
+    earlier = [cell[0] - 1]
+    old = []
+    for x in args:
+        if isinstance(x, Tensor) and x._vc is cell:
+            x = wrap(x._a, x._node)
+            x._vc = earlier
+        old.append(x)
     node = record(op, old, arrays, attrs, [result])
     if node is None:
         return
-    if node.guard is not None and any(cell is before._vc for cell in node.guard[1:]):
-        node.guard = (
-            node.guard[0],
-            *(guard_cell if cell is before._vc else cell for cell in node.guard[1:]),
-        )
+    if node.guard and any(c is earlier for c in node.guard[1:]):
+        node.guard = (node.guard[0], *(cell if c is earlier else c for c in node.guard[1:]))
     set_history(target, node)
 
 
@@ -665,16 +803,24 @@ class NO_FRAME:
     f_lasti = 0
 
 
-ONE = ((True,), (True,), False)
-BOTH = ((True, True), (True, True), False)
-LEFT = ((True, False), (True, True), False)
-RIGHT = ((False, True), (True, True), False)
-NUMBER = ((True, False), (True, False), False)
+# Patterns of inputs, as ``Op.plan_for`` numbers them: which need a gradient, which are tensors.
+ONE = (1, 1, 1, False)
+BOTH, LEFT, RIGHT = (3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False)
+NUMBER = (1, 1, 2, False)
+
+
+def _key(needs: int, tensors: int, count: int, conj: bool) -> int:
+    return ((1 << count | needs) << count | tensors) << 1 | conj
+
+
+ONE_KEY, BOTH_KEY, LEFT_KEY, RIGHT_KEY, NUMBER_KEY = (
+    _key(*pattern) for pattern in (ONE, BOTH, LEFT, RIGHT, NUMBER)
+)
 
 
 def fast_unary(op: Op) -> Callable:
     """``op(x)`` for the common case: a plain tensor of float32 or float64."""
-    reference, plans, node_type = op.reference, op.plans, op.node_types[0]
+    reference, plans = op.reference, op.plans
     differentiable = op.differentiable
 
     def unary(input: Any, *, out: Any = None) -> Any:
@@ -698,11 +844,13 @@ def fast_unary(op: Op) -> Callable:
                 t._vc = cell = [0]
                 t.grad = t._base = t._view = t._x = t._node = None
                 if mode is PLAIN and differentiable:
-                    if input._base is not None and input._stamp != input._vc[0]:
-                        refresh(input)
                     edge = input._node
+                    if input._base is not None and (
+                        edge is NOWHERE or input._stamp != input._vc[0]
+                    ):
+                        return apply(op, (input,), NO_ATTRS)
                     if edge is not None:
-                        plan = plans.get(ONE) or op.plan(*ONE)
+                        plan = plans.get(ONE_KEY) or op.plan_for(*ONE)
                         if plan.slots:
                             saved, guard = plan.pack((x,), (y,), (input._vc,), (cell,))
                         else:
@@ -710,7 +858,7 @@ def fast_unary(op: Op) -> Callable:
                         frame = getframe(1)
                         if frame.f_code is not _last_caller[0]:
                             frame = caller(frame)
-                        t._node = node_type(
+                        t._node = Node(
                             plan, (edge,), saved, guard, NO_ATTRS, y.shape, y.dtype,
                             next_sequence(), frame.f_code, frame.f_lasti, now.scope,
                         )
@@ -725,7 +873,7 @@ def fast_unary(op: Op) -> Callable:
 
 def fast_binary(op: Op) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
-    reference, plans, node_type = op.reference, op.plans, op.node_types[0]
+    reference, plans = op.reference, op.plans
     differentiable = op.differentiable
     integers = op.promote != "float"
 
@@ -761,28 +909,33 @@ def fast_binary(op: Op) -> Callable:
                 t._vc = cell = [0]
                 t.grad = t._base = t._view = t._x = t._node = None
                 if mode is PLAIN and differentiable:
-                    if input._base is not None and input._stamp != input._vc[0]:
-                        refresh(input)
                     left = input._node
+                    if input._base is not None and (
+                        left is NOWHERE or input._stamp != input._vc[0]
+                    ):
+                        return apply(op, (input, other), NO_ATTRS)
                     cells: Any = None
                     if tensor:
-                        if other._base is not None and other._stamp != other._vc[0]:
-                            refresh(other)
                         right = other._node
+                        if other._base is not None and (
+                            right is NOWHERE or other._stamp != other._vc[0]
+                        ):
+                            return apply(op, (input, other), NO_ATTRS)
                         if left is not None:
                             if right is not None:
-                                key, edges = BOTH, (left, right)
+                                key, pattern, edges = BOTH_KEY, BOTH, (left, right)
                             else:
-                                key, edges = LEFT, (left, ref(other))
+                                key, pattern, edges = LEFT_KEY, LEFT, (left, ref(other))
                         elif right is not None:
-                            key, edges = RIGHT, (ref(input), right)
+                            key, pattern, edges = RIGHT_KEY, RIGHT, (ref(input), right)
                         else:
                             return t
                     elif left is None:
                         return t
                     else:
-                        key, edges, cells = NUMBER, (left, other), (input._vc, None)
-                    plan = plans.get(key) or op.plan(*key)
+                        key, pattern, edges = NUMBER_KEY, NUMBER, (left, other)
+                        cells = (input._vc, None)
+                    plan = plans.get(key) or op.plan_for(*pattern)
                     if plan.slots:
                         if cells is None:
                             cells = (input._vc, other._vc)
@@ -792,7 +945,7 @@ def fast_binary(op: Op) -> Callable:
                     frame = getframe(1)
                     if frame.f_code is not _last_caller[0]:
                         frame = caller(frame)
-                    t._node = node_type(
+                    t._node = Node(
                         plan, edges, saved, guard, NO_ATTRS, z.shape, d,
                         next_sequence(), frame.f_code, frame.f_lasti, now.scope,
                     )

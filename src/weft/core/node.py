@@ -142,6 +142,21 @@ class Node(GraphNode):
         self.scope = scope
         self.extras = None
 
+    def named(self) -> Node:
+        """This node with the class that carries its name (``MulBackward0``).
+
+        All nodes are made as one class, since making objects of one class is fast; a node gets
+        the class of its op when somebody looks at it.
+        """
+        if self.__class__ is Node:
+            op = self.plan.op
+            self.__class__ = op.node_types[op.variant(self.attrs) if op.variant else 0]
+        return self
+
+    def name(self) -> str:
+        """The name PyTorch would print, such as ``MulBackward0``."""
+        return type(self.named()).__name__
+
     @property
     def op(self) -> Op:
         """The op that this node is a use of."""
@@ -176,7 +191,9 @@ def saved_value(node: Node, name: str) -> Any:
 
 def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
     if isinstance(entry, Output):
-        return entry.node, entry.index
+        return entry.node.named(), entry.index
+    if isinstance(entry, Node):
+        return entry.named(), 0
     return (entry, 0) if isinstance(entry, GraphNode) else (None, 0)
 
 
@@ -208,6 +225,10 @@ def output_of(node: Node, index: int) -> Output:
     return found
 
 
+def _nobody() -> None:
+    return None
+
+
 class AccumulateGrad(GraphNode):
     """A leaf that wants its gradient. It does not keep its tensor alive."""
 
@@ -216,8 +237,8 @@ class AccumulateGrad(GraphNode):
     inputs = ()
     next_functions = ()
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.ref = weakref.ref(tensor)
+    def __init__(self, tensor: Tensor | None) -> None:
+        self.ref: Callable[[], Tensor | None] = _nobody if tensor is None else weakref.ref(tensor)
         self.extras = None
         self.post_accumulate: OrderedDict[int, Callable] | None = None
 
@@ -235,3 +256,7 @@ class AccumulateGrad(GraphNode):
     def dtype(self) -> np.dtype | None:
         tensor = self.ref()
         return None if tensor is None else tensor._a.dtype
+
+
+# The end of the road for views made in no_grad: they need a gradient that nobody receives.
+NOWHERE = AccumulateGrad(None)

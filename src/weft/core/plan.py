@@ -38,13 +38,15 @@ class Plan:
     ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives
     the saved values with a guard: the sum of the cells' versions, then the cells. Versions
     only grow, so an equal sum means that no saved value has been overwritten.
-    ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``.
+    ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
+    input, ``single`` is its number and ``vjp_single`` gives its gradient bare.
     """
 
-    __slots__ = ("names", "op", "pack", "slots", "targets", "vjp")
+    __slots__ = ("holds", "joint", "op", "pack", "single", "slots", "targets", "vjp", "vjp_single")
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
         self.op = op
+        self.joint = op.joint is not None
         if op.joint is not None:
             self.targets = range(len(needs))
             rules = {0: op.joint}
@@ -54,8 +56,15 @@ class Plan:
             self.targets = tuple(wanted)
             rules = {i: op.rules[i] for i in wanted}
         self.slots = self._slots(rules)
+        # Whether anything is kept alive that backward gives up (shapes are not worth it).
+        held = (*op.names, *op.outputs, "rest")
+        self.holds = any(slot in held for slot in self.slots)
         self.pack = self._make_pack(tensors)
-        self.vjp = self._make_vjp(rules, conj)
+        calls, scope = self._calls(rules, conj)
+        self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
+        self.vjp_single = eval(f"lambda g, s, at: {calls[0]}", scope) if calls else None
+        body = calls[0] if self.joint else f"({', '.join(calls)},)" if calls else "()"
+        self.vjp = eval(f"lambda g, s, at, needs: {body}", scope)
 
     def _slots(self, rules: dict[int, Callable]) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -97,7 +106,9 @@ class Plan:
         guard = f"({total}, {', '.join(cells)})" if cells else "None"
         return eval(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
 
-    def _make_vjp(self, rules: dict[int, Callable], conj: bool) -> Callable:
+    def _calls(
+        self, rules: dict[int, Callable], conj: bool
+    ) -> tuple[list[str], dict[str, Any]]:
         scope: dict[str, Any] = dict(_HELPERS)
         calls = []
         for i, rule in rules.items():
@@ -110,10 +121,7 @@ class Plan:
                 calls.append(f"conj(rule{i}({', '.join(arguments)}))")
             else:
                 calls.append(f"rule{i}({', '.join(arguments)})")
-        if self.op.joint is not None:
-            return eval(f"lambda g, s, at, needs: {calls[0]}", scope)
-        body = f"({', '.join(calls)},)" if calls else "()"
-        return eval(f"lambda g, s, at, needs: {body}", scope)
+        return calls, scope
 
     def _argument(self, name: str) -> str:
         if name in LINEAR_ARGUMENTS:

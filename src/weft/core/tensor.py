@@ -234,7 +234,8 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient is wanted for this tensor."""
-        if self._base is not None and self._stamp != self._vc[0]:
+        view = self._view
+        if view is not None and self._stamp != self._vc[0] and view[5]:
             refresh(self)
         return self._node is not None
 
@@ -267,6 +268,8 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded op made this tensor."""
+        if self._base is not None and self._stamp != self._vc[0]:
+            refresh(self)
         return self._node is None or isinstance(self._node, AccumulateGrad)
 
     @property
@@ -275,9 +278,9 @@ class Tensor(metaclass=_TensorMeta):
         if self._base is not None and self._stamp != self._vc[0]:
             refresh(self)
         node = self._node
-        if isinstance(node, Output):
-            return node.node
-        return None if isinstance(node, AccumulateGrad) else node
+        if node is None or isinstance(node, AccumulateGrad):
+            return None
+        return (node.node if isinstance(node, Output) else node).named()
 
     @property
     def output_nr(self) -> int:
@@ -329,8 +332,9 @@ class Tensor(metaclass=_TensorMeta):
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` for this tensor although it is not a leaf."""
+        wanted = self.requires_grad  # brings a view up to date
         node = self._node
-        if node is None:
+        if not wanted:
             raise RuntimeError(
                 "can't retain_grad on Tensor that has requires_grad=False\n"
                 f"  at {errors.here()}"
@@ -567,6 +571,38 @@ def storage_array(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+def strided(
+    x: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], shift: int = 0
+) -> np.ndarray:
+    """A view by shape and byte strides that starts ``shift`` bytes from ``x``.
+
+    Unlike NumPy's ``as_strided`` it keeps the owner of the memory as its base, and is cheap.
+    """
+    owner = storage_array(x)
+    flat = owner
+    if not flat.flags.c_contiguous:
+        order = sorted(range(flat.ndim), key=lambda i: (-flat.strides[i], i))
+        flat = flat.transpose(order)
+    if flat.flags.c_contiguous and x.dtype.kind != "V" and flat.dtype.kind != "V":
+        start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return np.ndarray(shape, x.dtype, flat, start + shift, strides)
+    if shift:
+        raise RuntimeError("a view of this storage can't start elsewhere")
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+def shares(result: np.ndarray, source: np.ndarray) -> bool:
+    """Whether an op's result is a view of its input's memory."""
+    held: Any = result.base
+    if held is None:
+        return False
+    if held is source or held is source.base:
+        return True
+    if not isinstance(held, np.ndarray):
+        held = getattr(held, "base", None)  # what NumPy's as_strided puts in between
+    return held is not None and storage_array(held) is storage_array(source)
 
 
 def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray:

@@ -296,8 +296,8 @@ def _divisor(
 def _divide(total: np.ndarray, divisor: np.ndarray | int) -> np.ndarray:
     if np.issubdtype(total.dtype, np.inexact):
         return total / np.asarray(divisor, total.dtype)
-    quotient = np.abs(total) // divisor
-    return np.where(total < 0, -quotient, quotient)
+    quotient = np.abs(total) // np.abs(divisor)
+    return np.where((total < 0) != (np.asarray(divisor) < 0), -quotient, quotient)
 
 
 def _even_windows(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:

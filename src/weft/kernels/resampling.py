@@ -91,6 +91,30 @@ def grid_sample_grad(
     return gx.reshape(x.shape), ggrid
 
 
+def grid_sample_tangent(
+    x: np.ndarray,
+    grid: np.ndarray,
+    moved: np.ndarray,
+    mode: str,
+    padding_mode: str,
+    align_corners: bool,
+) -> np.ndarray:
+    """Return how the result of grid_sample changes as its grid moves."""
+    axes = _grid_axes(grid, x.shape[2:], mode, padding_mode, align_corners)
+    planes = _planes(x)
+    flat = moved.reshape(moved.shape[0], prod(moved.shape[1:-1]), moved.shape[-1])
+    out = np.zeros((*x.shape[:2], flat.shape[1]), x.dtype)
+    if mode != "nearest":
+        for place, weights, derivatives in _corners(axes, x.shape[2:]):
+            change = 0
+            for axis, derivative in enumerate(derivatives):
+                others = weights[:axis] + weights[axis + 1 :]
+                step = flat[..., len(axes) - 1 - axis] * derivative
+                change = change + reduce(np.multiply, others, step)
+            out += _read(planes, place) * change[:, None]
+    return out.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
 def affine_grid(theta: np.ndarray, size: Ints, align_corners: bool) -> np.ndarray:
     """Map the points of a regular grid of size (N, C, *S) by theta (N, d, d + 1)."""
     base = _base_grid(size, align_corners, theta.dtype)

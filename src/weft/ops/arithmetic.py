@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import Op, apply, apply_inplace, fast_binary
+from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary
 from weft.core.modes import MODES, OFF
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -204,9 +204,8 @@ def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
 
 
 def _pow_rule_exponent(t: Any, a: Any, b: Any, y: Any) -> Any:
-    from weft.ops.pointwise import log_op
-
-    return t * where_op((a == 0) & (b >= 0) if not _complex(a, b) else (a == 0), 0.0, y * log_op(a))
+    flat = (a == 0) if _complex(a, b) else (a == 0) & (b >= 0)
+    return t * where_op(flat, 0.0, y * REGISTRY["log"](a))
 
 
 def _complex(*values: Any) -> bool:

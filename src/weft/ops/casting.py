@@ -9,7 +9,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import apply_inplace, bump, check_overlap
+from weft.core.dispatch import apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -68,9 +68,42 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
             return x != 0
         x = x.real
     if dtype.kind in "iu" and x.dtype.kind in "fV":
-        # Through int64, as C does it: a float beyond a small type's range wraps around.
-        return x.astype(np.float64).astype(np.int64).astype(dtype)
+        if x.dtype.kind == "V":
+            x = x.astype(np.float32)
+        # As the processor does it: small types by way of int32, where what doesn't fit becomes
+        # the lowest number; the rest by way of int64.
+        x = x.astype(np.int32 if dtype.itemsize < 4 and dtype != np.uint16 else (
+            dtype if dtype.kind == "i" else np.int64
+        ))
     return x.astype(dtype)
+
+
+def number_for(value: Any, dtype: np.dtype) -> np.ndarray:
+    """A number as a zero-dim array of a dtype that can hold it; RuntimeError if it can't."""
+    kind = dtype.kind
+    if kind in "iu":
+        limits = np.iinfo(dtype)
+        # PyTorch lets a negative number wrap around in an unsigned type.
+        low = -limits.max if kind == "u" else limits.min
+        fits = not isinstance(value, complex) or not value.imag
+        number = value.real if isinstance(value, complex) else value
+        fits = fits and number == number and abs(number) != float("inf")
+        if not fits or not low <= int(number) <= limits.max:
+            raise _overflow(dtype)
+        return np.asarray(int(number)).astype(dtype)
+    if kind in "fV" and isinstance(value, complex):
+        if value.imag:
+            raise _overflow(dtype)
+        value = value.real
+    if dtype == dt.F32 and isinstance(value, (int, float)):
+        if abs(value) > 3.4028235677973366e38 and abs(value) != float("inf"):
+            raise _overflow(dtype)
+    return np.asarray(value).astype(dtype)
+
+
+def _overflow(dtype: np.dtype) -> RuntimeError:
+    name = {"float32": "float", "float64": "double"}.get(dtype.name, f"{dtype.name}_t")
+    return RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
 to_op = linear(
@@ -147,7 +180,7 @@ def share_memory_(self: Tensor) -> Tensor:
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor in another type."""
     if dtype is None:
-        return f"torch.{TYPE_NAMES[self.dtype.name]}Tensor"
+        return f"torch.{type_name(self)}"
     if isinstance(dtype, str):
         short = dtype.removeprefix("torch.").removesuffix("Tensor")
         found = {v: k for k, v in TYPE_NAMES.items()}.get(short)
@@ -172,6 +205,11 @@ TYPE_NAMES = {
     **{"uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"},
     **{"float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2"},
 }
+
+
+def type_name(x: Tensor) -> str:
+    """``FloatTensor`` and the like: what PyTorch's messages call a tensor's type."""
+    return f"{TYPE_NAMES[x.dtype.name]}Tensor"
 
 
 def _conversion(name: str, target: dt.dtype) -> None:
@@ -226,12 +264,19 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return apply_inplace(copy_op, (self, src), {})
 
 
+def _filled(x: np.ndarray, value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        return np.broadcast_to(_cast(value, x.dtype), x.shape)
+    return np.broadcast_to(number_for(value, x.dtype), x.shape)
+
+
 fill_op = general(
     "fill",
-    lambda x, value: np.broadcast_to(_cast(np.asarray(value), x.dtype), x.shape),
+    _filled,
     lambda g: g * 0.0,
     lambda g: g,
     names=("x", "value"),
+    into_overlap=True,
     jvp=(lambda t: t * 0.0, lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real()))],
 )
@@ -258,7 +303,6 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     if not MODES.now.grad or self._node is None:
-        check_overlap(self, "zero")
         if self._base is None or not MODES.now.grad:
             self._a.fill(0)
             bump(self, "zero")

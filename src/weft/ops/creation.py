@@ -1,16 +1,26 @@
-"""Tensors from Python data, from NumPy, and filled with values."""
+"""Tensors from Python data, from other libraries' memory, and filled with values."""
 
 from __future__ import annotations
 
+import operator
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, quiet
+from weft.core.storage import TypedStorage, UntypedStorage
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.ops import api
+from weft.ops.casting import TYPE_NAMES, in_format
+
+# --- from data -------------------------------------------------------------------------
+
+_PLAIN_TYPES = {bool, int, float, complex}
+_NUMBERS = (bool, int, float, complex)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -21,55 +31,164 @@ def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -
     return made.requires_grad_() if requires_grad else made
 
 
+def _leaf_types(data: Any, found: set[Any]) -> None:
+    """Collect what the leaves of nested sequences are: Python types, or NumPy dtypes."""
+    kinds = set(map(type, data))
+    if kinds <= _PLAIN_TYPES:
+        found |= kinds
+        return
+    for value in data:
+        if isinstance(value, (list, tuple)):
+            _leaf_types(value, found)
+        elif isinstance(value, Tensor):
+            found.add(value._a.dtype)
+        elif isinstance(value, (np.ndarray, np.generic)):
+            found.add(value.dtype)
+        elif type(value) in _PLAIN_TYPES:
+            found.add(type(value))
+        elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            _leaf_types(value, found)
+        else:
+            _refuse(value, nested=True)
+
+
+def _refuse(value: Any, nested: bool = False) -> None:
+    kind = type(value).__name__
+    where = f"\n  at {errors.here()}"
+    if isinstance(value, (str, bytes)):
+        if nested:
+            raise ValueError(f"tensor: too many dimensions '{kind}'{where}")
+        raise TypeError(f"new(): invalid data type '{kind}'{where}")
+    if isinstance(value, (int, float, complex)):
+        return
+    raise RuntimeError(f"Could not infer dtype of {kind}{where}")
+
+
+def _infer(found: set[Any]) -> np.dtype:
+    """The dtype of data whose leaves are of these types."""
+    exact = [d for d in found if isinstance(d, np.dtype)]
+    result: np.dtype | None = None
+    for d in exact:
+        dt.of_numpy(d)
+        result = d if result is None else dt.promote(result, d)
+    default = dt.get_default_dtype()
+    for kind, own in (
+        (bool, dt.BOOL), (int, dt.I64), (float, default.np), (complex, default.to_complex().np)
+    ):  # fmt: skip
+        if kind in found:
+            result = own if result is None else dt.promote(result, own)
+    return default.np if result is None else result
+
+
 def _plain(data: Any) -> Any:
     """Nested sequences with the tensors in them turned into arrays."""
     if isinstance(data, Tensor):
-        return data._a
+        return data.item() if data._a.size == 1 else data._a
     if isinstance(data, (list, tuple)):
         return [_plain(d) for d in data]
     return data
 
 
-def _first(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and len(data):
-        data = data[0]
-    return data
-
-
 def array_of(data: Any, dtype: Any = None) -> np.ndarray:
     """A new array with the dtype PyTorch would choose for the data."""
+    wanted = None if dtype is None else dt.as_numpy(dtype)
+    kind = type(data)
+    if kind is float and wanted is None:
+        return np.array(data, dt._default.np)
     if isinstance(data, (Tensor, np.ndarray, np.generic)):
-        array = np.array(data._a if isinstance(data, Tensor) else data)
-        dt.of_numpy(array.dtype)
-        return array if dtype is None else array.astype(dt.as_numpy(dtype))
+        return _array_of_array(data._a if isinstance(data, Tensor) else data, wanted)
+    if isinstance(data, (list, tuple)):
+        found: set[Any] = set()
+        _leaf_types(data, found)
+    elif kind in _PLAIN_TYPES:
+        found = {kind}
+    else:
+        return _array_of_other(data, dtype)
+    target = _infer(found) if wanted is None else wanted
+    return _from_numbers(data if found <= _PLAIN_TYPES else _plain(data), target)
+
+
+def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
+    array = np.array(source, order="K")
+    dt.of_numpy(array.dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if wanted is None else array.astype(wanted, copy=False)
+
+
+def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
+    """What is no list, number or array, but may be turned into one."""
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        return array_of(data.tolist(), dtype)
+    if hasattr(data, "__array__"):
+        return array_of(np.asarray(data), dtype)
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return array_of(list(data), dtype)
+    if isinstance(data, _NUMBERS):
+        return array_of(next(k(data) for k in _NUMBERS if isinstance(data, k)), dtype)
+    if hasattr(data, "__dlpack__"):
+        return array_of(np.from_dlpack(data), dtype)
+    _refuse(data)
+    raise AssertionError
+
+
+def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
+    token = quiet.SET(quiet.SILENT)
     try:
-        array = np.array(_plain(data))
-    except ValueError:
-        raise ValueError(
-            f"tensor: expected sequences of equal length; the data is ragged\n"
-            f"  at {errors.here()}"
+        if target.kind == "u":
+            # Negative values wrap around; values too large are an error.
+            return _wrapped(np.array(data), target)
+        return np.array(data, target)
+    except OverflowError:
+        where = f"\n  at {errors.here()}"
+        if target == dt.I64 and not np.array(data, dtype=object).size == 0:
+            if all(isinstance(v, int) for v in np.array(data, dtype=object).ravel()):
+                raise ValueError(f"Overflow when unpacking long long{where}") from None
+        name = dt.of_numpy(target).name
+        raise RuntimeError(
+            f"value cannot be converted to type {name} without overflow{where}"
         ) from None
-    if array.dtype == object or array.dtype.kind in "US":
-        kind = type(_first(data)).__name__
-        raise (TypeError if kind == "str" else RuntimeError)(
-            f"tensor: could not infer dtype of {kind}\n  at {errors.here()}"
-        )
-    if dtype is not None:
-        return array.astype(dt.as_numpy(dtype))
-    if isinstance(_first(data), (np.generic, np.ndarray, Tensor)):
-        return array
-    if array.dtype.kind == "f" or array.size == 0:
-        return array.astype(dt.get_default_dtype().np)
-    if array.dtype.kind == "c":
-        return array.astype(dt.get_default_dtype().to_complex().np)
-    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+    except ValueError as e:
+        if "NaN" in str(e) or "infinity" in str(e):
+            name = dt.of_numpy(target).name
+            raise RuntimeError(
+                f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
+            ) from None
+        raise ValueError(_ragged(data) + f"\n  at {errors.here()}") from None
+    finally:
+        quiet.RESET(token)
+
+
+def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise OverflowError
+    if array.size and (array.max() > np.iinfo(target).max or array.min() < -(1 << 63)):
+        raise OverflowError
+    return array.astype(target) if array.dtype.kind != "f" else array.astype(np.int64).astype(target)
+
+
+def _ragged(data: Any, dim: int = 0) -> str:
+    """Say where nested sequences stop being of one length."""
+    if isinstance(data, (list, tuple)) and data:
+        lengths = [len(d) if hasattr(d, "__len__") and np.ndim(d) else None for d in data]
+        for n in lengths:
+            if n != lengths[0]:
+                if n is None or lengths[0] is None:
+                    return f"expected all elements at dim {dim + 1} to be numbers or all sequences"
+                return f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+        for d in data:
+            if isinstance(d, (list, tuple)):
+                found = _ragged(d, dim + 1)
+                if found:
+                    return found
+    return "" if dim else "tensor: the data is ragged"
 
 
 @api.top
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+    pin_memory: bool = False, names: Any = None,
+) -> Tensor:  # fmt: skip
     """A tensor with a copy of the data.
 
     >>> import weft
@@ -77,7 +196,69 @@ def tensor(
     tensor([[1, 2],
             [3, 4]])
     """
-    return finish(array_of(data, dtype), device, requires_grad)
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach()"
+            ".clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    made = wrap(array_of(data, dtype))
+    if device is not None:
+        dev.present(device)
+    return made.requires_grad_() if requires_grad else made
+
+
+@api.top
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """The data as a tensor, on its own memory where that is possible."""
+    if device is not None:
+        dev.present(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None else data.to(dtype)
+    if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
+        shared = from_numpy(data)
+        return shared if dtype is None else shared.to(dtype)
+    return wrap(array_of(data, dtype))
+
+
+@api.top
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The object as a tensor; ``copy`` says whether memory must or must not be copied."""
+    if device is not None:
+        dev.present(device)
+    shares = _shared(obj)
+    if shares is None or (dtype is not None and shares._a.dtype != dt.as_numpy(dtype)):
+        if copy is False:
+            raise ValueError(
+                f"can't alias {'a sequence' if shares is None else 'data of another dtype'} "
+                f"without copying; leave copy=None\n  at {errors.here()}"
+            )
+        made = wrap(array_of(obj, dtype)) if shares is None else shares.to(dtype)
+    else:
+        made = shares.clone() if copy else shares
+    if not requires_grad:
+        return made.detach() if made._node is not None else made
+    return made if made._node is not None else made.requires_grad_()
+
+
+def _shared(obj: Any) -> Tensor | None:
+    """A tensor on an object's own memory, or None."""
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, np.ndarray):
+        return from_numpy(obj)
+    if isinstance(obj, np.generic):
+        return None
+    if hasattr(obj, "__dlpack__"):
+        return from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return frombuffer(obj, dtype=dt.get_default_dtype())
+    return None
 
 
 @api.top
@@ -86,6 +267,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})\n  at {errors.here()}")
     dt.of_numpy(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion "
+            f"between byte orders is currently not supported.\n  at {errors.here()}"
+        )
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
@@ -94,18 +280,126 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return wrap(ndarray)
 
 
+@api.top
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A one-dimensional tensor on the memory of a Python buffer."""
+    length, size = memoryview(buffer).nbytes, dtype.itemsize
+    where = f"\n  at {errors.here()}"
+    if length == 0 or count == 0:
+        raise ValueError(
+            f"both buffer length ({length}) and count ({count}) must not be 0{where}"
+        )
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({length} bytes) minus 1{where}"
+        )
+    if count < 0 and (length - offset) % size:
+        raise ValueError(
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({size}){where}"
+        )
+    if count > 0 and offset + count * size > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) "
+            f"must not be greater than actual buffer length ({length} bytes){where}"
+        )
+    return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
+
+
+class _Capsule:
+    """Gives a bare DLPack capsule the protocol that NumPy asks for."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@api.top
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, by the DLPack protocol."""
+    source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+    if device is not None:
+        dev.present(device)
+    array = np.from_dlpack(source) if copy is None else np.from_dlpack(source, copy=copy)
+    if not array.flags.writeable:
+        try:
+            array.flags.writeable = True
+        except ValueError:  # memory that its owner keeps read-only
+            pass
+    return wrap(array)
+
+
+@api.top
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule with the tensor's memory."""
+    return tensor.__dlpack__()
+
+
+# --- filled with one value -------------------------------------------------------------
+
+
+def sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
+    """A shape from ``f(2, 3)`` or ``f((2, 3))``."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = given[0]
+    try:
+        return tuple(map(operator.index, given))
+    except TypeError:
+        bad = next(g for g in given if not hasattr(g, "__index__") or isinstance(g, Tensor))
+        raise TypeError(
+            f"{name}(): argument 'size' (position 1) must be tuple of ints, not "
+            f"{type(bad).__name__}\n  at {errors.here()}"
+        ) from None
+
+
+def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    """``make(shape, dtype)``; a negative length becomes PyTorch's error."""
+    try:
+        return make(shape, d)
+    except ValueError:
+        for n in shape:
+            if n < 0:
+                raise RuntimeError(
+                    f"Trying to create tensor with negative dimension {n}: {list(shape)}\n"
+                    f"  at {errors.here()}"
+                ) from None
+        raise
+
+
+def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
+    """The dtype asked for; else that of ``out``; else the default."""
+    if dtype is not None:
+        return dt.as_numpy(dtype)
+    return dt._default.np if out is None else out._a.dtype
+
+
 def _filler(name: str, make: Any) -> Any:
     def create(
-        *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
-        names: Any = None,
-    ) -> Tensor:
-        d = dt.get_default_dtype().np if dtype is None else dt.as_numpy(dtype)
-        made = finish(make(api.shape_argument(size), d), device, requires_grad)
+        *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+        memory_format: Any = None, names: Any = None,
+    ) -> Tensor:  # fmt: skip
+        if not args and size is None:
+            raise TypeError(
+                f'{name}() missing 1 required positional arguments: "size"\n  at {errors.here()}'
+            )
+        shape = sizes(args if size is None else (size,), name)
+        array = build(make, shape, number_type(dtype, out))
+        if memory_format is not None:
+            array = in_format(array, memory_format)
+        made = finish(array, device, requires_grad)
         return made if out is None else api.into(out, made, name)
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = f"A tensor made by ``{name}(*size)``."
+    create.__doc__ = f"A new tensor of the given shape, made by ``{name}(*size)``."
     return api.top(create)
 
 
@@ -114,19 +408,336 @@ ones = _filler("ones", np.ones)
 empty = _filler("empty", np.empty)
 
 
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+@api.top
+def full(
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor with one value everywhere."""
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(
+            "full(): argument 'size' (position 1) must be tuple of ints, not "
+            f"{type(size).__name__}\n  at {errors.here()}"
+        )
+    if dtype is not None or out is not None:
+        d = number_type(dtype, out)
+    else:
+        is_tensor = isinstance(fill_value, Tensor)
+        d = fill_value._a.dtype if is_tensor else dt.scalar_dtype(fill_value)
+    value = _number(fill_value)
+    array = build(lambda shape, d: np.full(shape, value, d), sizes((size,), "full"), d)
+    made = finish(array, device, requires_grad)
+    return made if out is None else api.into(out, made, "full")
+
+
+def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> np.ndarray:
+    """An array of the same shape with undefined values, in the same order of dimensions."""
+    made = np.empty_like(source, d, order="K", subok=False)
+    if memory_format is None or memory_format.name == "preserve_format":
+        return made
+    return in_format(made, memory_format)
+
+
+def _like(name: str, fill: Any) -> Any:
+    def create(
+        input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        if not isinstance(input, Tensor):
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                f"{type(input).__name__}\n  at {errors.here()}"
+            )
+        source = input._a
+        array = like_array(source, source.dtype if dtype is None else dt.as_numpy(dtype),
+                           memory_format)  # fmt: skip
+        if fill is not None:
+            array.fill(fill)
+        return finish(array, device, requires_grad)
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = "A new tensor of another's shape and dtype."
+    return api.top(create)
+
+
+zeros_like = _like("zeros_like", 0)
+ones_like = _like("ones_like", 1)
+empty_like = _like("empty_like", None)
+
+
+@api.top
+def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
+    """A tensor of another's shape and dtype with one value everywhere."""
+    requires_grad = options.pop("requires_grad", False)
+    made = empty_like(input, **options)
+    made._a.fill(_number(fill_value))
+    return made.requires_grad_() if requires_grad else made
+
+
+def _new(name: str, make: Any) -> None:
+    def create(
+        self: Tensor, *args: Any, size: Any = None, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        d = self._a.dtype if dtype is None else dt.as_numpy(dtype)
+        shape = sizes(args if size is None else (size,), name)
+        return finish(build(make, shape, d), device, requires_grad)
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = "A new tensor of this tensor's dtype, in the given shape."
+    api.method(create)
+
+
+_new("new_zeros", np.zeros)
+_new("new_ones", np.ones)
+_new("new_empty", np.empty)
+
+
+@api.method
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **more: Any) -> Tensor:
+    """A new tensor of this tensor's dtype with one value everywhere."""
+    return full(size, fill_value, dtype=self.dtype if dtype is None else dtype, **more)
+
+
+@api.method
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of this tensor's dtype with a copy of the data."""
+    own = array_of(data, self.dtype if dtype is None else dtype)
+    return finish(own, device, requires_grad)
+
+
+def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    """New memory that is just large enough for the sizes and strides."""
+    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    memory = np.empty(0 if 0 in size else span, d)
+    bytes_per_step = tuple(s * d.itemsize for s in stride)
+    return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
+
+
+@api.top
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor with undefined values and the given strides."""
+    shape, steps = sizes((size,), "empty_strided"), sizes((stride,), "empty_strided")
+    if len(shape) != len(steps):
+        raise RuntimeError(
+            f"empty_strided: dimensionality of sizes ({len(shape)}) must match dimensionality of "
+            f"strides ({len(steps)})\n  at {errors.here()}"
+        )
+    return finish(strided_array(shape, steps, number_type(dtype)), device, requires_grad)
+
+
+@api.method
+def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """A new tensor of this tensor's dtype with undefined values and the given strides."""
+    if options.get("dtype") is None:
+        options["dtype"] = self.dtype
+    return empty_strided(size, stride, **options)
+
+
+@api.top
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A dense tensor with undefined values whose dimensions lie in the given order in memory."""
+    shape, order = sizes((size,), "empty_permuted"), tuple(physical_layout)
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(
+            f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
+            f"of size {list(shape)}\n  at {errors.here()}"
+        )
+    made = build(np.empty, tuple(shape[i] for i in order), number_type(dtype))
+    return finish(made.transpose(np.argsort(order)) if order else made, device, requires_grad)
+
+
+@api.top
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of no dimension; of the default dtype whatever the number is."""
+    return finish(np.array(_number(s), number_type(dtype)), device, requires_grad)
+
+
+# --- the legacy constructors -----------------------------------------------------------
+
+
 def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
-    """What calling ``torch.Tensor(...)`` makes: sizes, or data as the default dtype."""
+    """What ``torch.Tensor(...)`` makes: sizes give an empty tensor, sequences are data."""
     d = dt.get_default_dtype() if dtype is None else dtype
+    if device is not None:
+        dev.present(device)
     if not args:
-        return wrap(np.empty(0, d.np))
-    if all(isinstance(a, (int, np.integer)) for a in args):
-        return wrap(np.zeros(tuple(int(a) for a in args), d.np))
+        if "size" not in kwargs:
+            return wrap(np.empty(0, d.np))
+        args = (kwargs["size"],)
     data = args[0]
+    if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
+        return wrap(build(np.empty, sizes(args, "new"), d.np))
     if isinstance(data, Tensor):
-        return data.detach() if data.dtype is d else wrap(data._a.astype(d.np))
-    if type(data).__name__ == "Size":
-        return wrap(np.zeros(tuple(data), d.np))
+        if dtype is not None and data.dtype is not d:
+            raise TypeError(
+                f"expected a tensor of dtype {d!r} (got {data.dtype!r}); convert it with "
+                f".to()\n  at {errors.here()}"
+            )
+        return data.detach()
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        return wrap(data._bytes().view(d.np))
+    if isinstance(data, np.integer):
+        return wrap(build(np.empty, (int(data),), d.np))
+    if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):
+        raise TypeError(
+            f"new(): data must be a sequence (got {type(data).__name__})\n  at {errors.here()}"
+        )
     return wrap(array_of(data, d))
 
 
 LATE.construct = construct
+
+
+@api.method
+def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor of this tensor's dtype by the rules of ``torch.Tensor(...)``."""
+    return construct(*args, dtype=self.dtype, **kwargs)
+
+
+class tensortype:
+    """A class-like object such as ``torch.FloatTensor``: makes and recognizes one dtype."""
+
+    def __init__(self, name: str, dtype: dt.dtype) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "torch"
+        self.dtype = dtype
+        self.is_cuda = self.is_sparse = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        return construct(*args, dtype=self.dtype, **kwargs)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance._a.dtype == self.dtype.np
+
+    def __repr__(self) -> str:
+        return f"<class 'torch.{self.__name__}'>"
+
+
+LEGACY = {
+    f"{short}Tensor": tensortype(f"{short}Tensor", dt.BY_NAME[name])
+    for name, short in TYPE_NAMES.items()
+    if name[-2:] not in ("fn", "m2") and not name.startswith(("uint16", "uint32", "uint64"))
+}
+api.FUNCTIONS.update(LEGACY)
+
+
+@api.top
+def set_default_tensor_type(t: Any) -> None:
+    """Set the default floating dtype by a legacy type or its name."""
+    if isinstance(t, str):
+        t = LEGACY.get(t.removeprefix("torch."))
+    if t is Tensor:
+        return dt.set_default_dtype(dt.float32)
+    if not isinstance(t, tensortype):
+        raise TypeError(f"invalid type object\n  at {errors.here()}")
+    dt.set_default_dtype(t.dtype)
+    return None
+
+
+# --- questions -------------------------------------------------------------------------
+
+
+@api.top
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@api.top
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage."""
+    return isinstance(obj, (TypedStorage, UntypedStorage))
+
+
+@api.both
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one value of a tensor is not zero."""
+    return bool(input)
+
+
+@api.top
+def numel(input: Tensor) -> int:
+    """The number of elements."""
+    return input._a.size
+
+
+@api.top
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating one."""
+    return input.is_floating_point()
+
+
+@api.top
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is a complex one."""
+    return input._a.dtype.kind == "c"
+
+
+@api.top
+def is_conj(input: Tensor) -> bool:
+    """Conjugation is done at once here, so there is no pending one."""
+    return False
+
+
+api.top(is_conj, name="is_neg")
+
+
+@api.top
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype can hold negative values."""
+    return input.is_signed()
+
+
+@api.top
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in inference mode."""
+    return input.is_inference()
+
+
+@api.both
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input._a.shape == other._a.shape
+
+
+@api.top
+def result_type(tensor1: Any, tensor2: Any) -> dt.dtype:
+    """The dtype of an operation on two values."""
+    values = [v._a if isinstance(v, Tensor) else v for v in (tensor1, tensor2)]
+    return dt.of_numpy(dt.result_dtype(values))
+
+
+@api.top
+def promote_types(type1: dt.dtype, type2: dt.dtype) -> dt.dtype:
+    """The smallest dtype of no lower kind than either."""
+    limited = ("uint16", "uint32", "uint64")
+    if type1 is not type2 and (type1.name in limited or type2.name in limited):
+        if dt.dtype.INTEGER == type1.category == type2.category:
+            raise RuntimeError(
+                "Promotion for uint16, uint32, uint64 types is not supported, attempted to "
+                f"promote {type1.name} and {type2.name}\n  at {errors.here()}"
+            )
+    return dt.of_numpy(dt.promote(type1.np, type2.np))
+
+
+@api.top
+def can_cast(from_: dt.dtype, to: dt.dtype) -> bool:
+    """Whether a result of one dtype may be written into a tensor of the other."""
+    return dt.can_cast(from_, to)

@@ -6,10 +6,12 @@ import importlib
 
 # In order of dependence; a block may only use ops of files before its own at import time.
 FILES = (
-    *("arithmetic", "pointwise", "views", "casting", "indexing", "reductions", "matmul"),
-    *("creation", "special", "arranging", "gather", "cumulative", "sorting", "linalg", "fft"),
-    *("random", "activations", "normalization", "convolution", "pooling", "resampling"),
-    *("embedding", "losses"),
+    *("arithmetic", "views", "pointwise", "casting", "pairwise", "indexing"),
+    *("reductions", "matmul", "einsum"),
+    *("creation", "ranges", "memory", "windows", "special", "arranging", "gather"),
+    *("cumulative", "sorting", "linalg", "fft"),
+    *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
+    *("resampling", "embedding", "losses"),
 )
 
 

@@ -2,30 +2,377 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import REGISTRY, Op, apply_inplace, fast_unary
+from weft.core.tensor import Tensor
 from weft.ops import api
-from weft.ops.build import elementwise
+from weft.ops.arithmetic import conj_op, where_op
+from weft.ops.build import Sample, constant, elementwise, general, publish
+from weft.ops.views import imag_op, real_op, zeros_of
+
+
+def is_complex(value: Any) -> bool:
+    """Whether an array or tensor holds complex numbers."""
+    return getattr(getattr(value, "_a", value), "dtype", dt.F32).kind == "c"
+
+
+def real_part(value: Any) -> Any:
+    """The real part of an array or tensor; itself if it is real."""
+    return real_op(value) if is_complex(value) else value
+
+
+def no_slope(t: Any) -> Any:
+    """The rule of a function that is flat wherever it has a derivative."""
+    return zeros_of(t, t.shape)
+
+
+def offer_in_place(*names: str) -> None:
+    """Offer in-place methods as functions too: ``torch.exp_(x)``."""
+    for name in names:
+        api.top(Tensor.__dict__[name + "_"], name=name + "_")
+
+
+# --- powers, exponentials, logarithms --------------------------------------------------
+
+
+def _square(x: np.ndarray) -> np.ndarray:
+    return np.multiply(x, x, dtype=np.int64 if x.dtype == bool else x.dtype)
+
+
+def _rsqrt(x: np.ndarray) -> np.ndarray:
+    return np.reciprocal(np.sqrt(x))
+
+
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
 
 exp_op = elementwise("exp", np.exp, lambda t, y: t * y, promote="float")
+exp2_op = elementwise("exp2", np.exp2, lambda t, y: t * y * _LN2, promote="float")
+expm1_op = elementwise("expm1", np.expm1, lambda t, y: t * (y + 1.0), promote="float")
 log_op = elementwise("log", np.log, lambda t, x: t / x, promote="float", domain=(0.1, 3.0))
+log2_op = elementwise(
+    "log2", np.log2, lambda t, x: t / (x * _LN2), promote="float", domain=(0.1, 3.0)
+)
+log10_op = elementwise(
+    "log10", np.log10, lambda t, x: t / (x * _LN10), promote="float", domain=(0.1, 3.0)
+)
+log1p_op = elementwise(
+    "log1p", np.log1p, lambda t, x: t / (x + 1.0), promote="float", domain=(-0.9, 3.0)
+)
 sqrt_op = elementwise(
     "sqrt", np.sqrt, lambda t, y: t / (2.0 * y), promote="float", domain=(0.1, 3.0)
 )
+rsqrt_op = elementwise(
+    "rsqrt", _rsqrt, lambda t, y: t * (-0.5 * (y * y * y)), promote="float", domain=(0.2, 3.0)
+)
+square_op = elementwise("square", _square, lambda t, x: t * (2.0 * x), grad_name="PowBackward")
+reciprocal_op = elementwise(
+    "reciprocal", np.reciprocal, lambda t, y: -t * (y * y), promote="float", domain=(0.3, 2.0)
+)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    y = np.negative(x, out=np.empty_like(x))
+    np.exp(y, out=y)
+    y += 1
+    return np.reciprocal(y, out=y)
+
+
+sigmoid_op = elementwise("sigmoid", _sigmoid, lambda t, y: t * ((1.0 - y) * y), promote="float")
+
+
+def _logit(x: np.ndarray, eps: float | None) -> np.ndarray:
+    if eps is not None:
+        x = np.clip(x, x.dtype.type(eps), x.dtype.type(1.0 - eps))
+    return np.log(x / (1.0 - x))
+
+
+def _logit_rule(t: Any, x: Any, eps: float | None) -> Any:
+    low, high, beyond = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
+    return where_op((x >= low) & (x <= high), t / (x * (1.0 - x)), beyond)
+
+
+logit_op = elementwise(
+    "logit",
+    _logit,
+    _logit_rule,
+    promote="float",
+    public=False,
+    samples=lambda m: [
+        Sample((m.real(2, 3, low=0.05, high=0.95),), {"eps": None}),
+        Sample((m.real(5, low=-0.4, high=1.4),), {"eps": 0.1}),
+    ],
+)
+
+
+@api.both(out=True)
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """The inverse of the sigmoid: ``log(x / (1 - x))``, with x kept ``eps`` away from 0 and 1."""
+    return logit_op(input, eps=eps)
+
+
+api.inplace("logit_", logit)
+
+# --- trigonometry ----------------------------------------------------------------------
+
 sin_op = elementwise("sin", np.sin, lambda t, x: t * cos_op(x), promote="float")
 cos_op = elementwise("cos", np.cos, lambda t, x: -t * sin_op(x), promote="float")
+tan_op = elementwise(
+    "tan", np.tan, lambda t, y: t * (1.0 + y * y), promote="float", domain=(-1.2, 1.2)
+)
+sinh_op = elementwise("sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float")
+cosh_op = elementwise("cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float")
 tanh_op = elementwise("tanh", np.tanh, lambda t, y: t * (1.0 - y * y), promote="float")
+asin_op = elementwise(
+    "asin", np.arcsin, lambda t, x: t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+)
+acos_op = elementwise(
+    "acos", np.arccos, lambda t, x: -t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+)
+atan_op = elementwise("atan", np.arctan, lambda t, x: t / (x * x + 1.0), promote="float")
+asinh_op = elementwise("asinh", np.arcsinh, lambda t, x: t * rsqrt_op(x * x + 1.0), promote="float")
+acosh_op = elementwise(
+    "acosh",
+    np.arccosh,
+    # Two roots, since the root of the product takes the wrong branch in half of the plane.
+    lambda t, x: t * (rsqrt_op(x - 1.0) * rsqrt_op(x + 1.0)),
+    promote="float",
+    domain=(1.2, 3.0),
+)
+atanh_op = elementwise(
+    "atanh", np.arctanh, lambda t, x: t / (1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+)
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    if "a" + _name in api.FUNCTIONS:
+        api.alias("a" + _name, "arc" + _name)
 
 
-def _relu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, np.zeros((), x.dtype))
+def _sinc(x: np.ndarray) -> np.ndarray:
+    angle = x * math.pi
+    return np.where(x == 0, x.dtype.type(1), np.sin(angle) / angle)
 
 
-def _relu_rule(t, y):  # type: ignore[no-untyped-def]
-    # A select, not a product: an infinite gradient must not become NaN where y is 0.
-    from weft.ops.arithmetic import where_op
+def _sinc_rule(t: Any, x: Any) -> Any:
+    angle = x * math.pi
+    slope = (angle * cos_op(angle) - sin_op(angle)) / (angle * x)
+    return t * where_op(x == 0, 0.0, slope)
 
-    return where_op(y > 0, t, 0.0)
+
+sinc_op = elementwise("sinc", _sinc, _sinc_rule, promote="float")
 
 
-relu_op = elementwise("relu", _relu, _relu_rule, domain=(-2.0, 2.0))
+def _scaling(name: str, factor: float) -> Op:
+    return elementwise(name, lambda x: x * factor, lambda t: t * factor, promote="float")
+
+
+deg2rad_op = _scaling("deg2rad", math.pi / 180.0)
+rad2deg_op = _scaling("rad2deg", 180.0 / math.pi)
+
+# --- signs and complex numbers ---------------------------------------------------------
+
+
+def _sign(x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "cb":
+        return np.sign(x) if x.dtype.kind == "c" else x.copy()
+    return np.subtract(x > 0, x < 0, dtype=x.dtype)  # 0 for NaN, unlike NumPy's
+
+
+def _sgn_rule(g: Any, x: Any, y: Any) -> Any:
+    """The part of the gradient across the direction of x, shrunk by its length."""
+    if not is_complex(x):
+        return no_slope(g)
+    across = g - real_part(g * conj_op(y)) * y
+    return where_op(x == 0, 0.0, across / abs_op(x))
+
+
+def _complex_samples(m: Any) -> list[Sample]:
+    return [
+        Sample((m.real(2, 3, low=0.2),)),
+        Sample((m.real(4) + 1j * m.real(4),)),
+        Sample((m.real(0, 2),)),
+    ]
+
+
+sign_op = elementwise("sign", _sign, no_slope, domain=(0.1, 2.0))
+sgn_op = general(
+    "sgn", _sign, _sgn_rule, jvp=(_sgn_rule,), promote="same", samples=_complex_samples
+)
+publish(sgn_op)
+
+abs_op = general(
+    "abs",
+    np.abs,
+    lambda g, x: g * sgn_op(x),
+    jvp=(lambda t, x: real_part(t * conj_op(sgn_op(x))),),
+    promote="same",
+    samples=_complex_samples,
+)
+publish(abs_op, in_place=False)
+
+
+@api.method
+def abs_(self: Tensor) -> Tensor:
+    """The absolute value, in place."""
+    if self.is_complex():
+        raise RuntimeError(f"In-place abs is not supported for complex tensors.\n  at {errors.here()}")
+    return apply_inplace(abs_op, (self,), {})
+
+
+api.alias("abs", "absolute")
+
+
+def _angle(x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind == "c":
+        return np.arctan2(x.imag, x.real)
+    flat = np.where(x < 0, x.dtype.type(math.pi), x.dtype.type(0))
+    return np.where(np.isnan(x), x, flat)
+
+
+def _angle_rule(g: Any, x: Any) -> Any:
+    if not is_complex(x):
+        return no_slope(g)
+    return g * where_op(x == 0, 0.0, x * 1j / real_part(x * conj_op(x)))
+
+
+def _angle_jvp(t: Any, x: Any) -> Any:
+    if not is_complex(x):
+        return no_slope(t)
+    slope = imag_op(conj_op(x) * t) / real_part(x * conj_op(x))
+    return where_op(x == 0, 0.0, slope)
+
+
+angle_op = general(
+    "angle", _angle, _angle_rule, jvp=(_angle_jvp,), promote="float", samples=_complex_samples
+)
+publish(angle_op, in_place=False)
+
+# --- rounding --------------------------------------------------------------------------
+
+
+def _whole(name: str, ufunc: Any) -> Any:
+    """A rounding that leaves integers as they are and refuses booleans."""
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "f":
+            return ufunc(x)
+        if x.dtype.kind in "bc":
+            kind = dt.of_numpy(x.dtype).name
+            raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
+        return x.copy()
+
+    return rounded
+
+
+def _rounding(name: str, ufunc: Any) -> Op:
+    return elementwise(name, _whole(name, ufunc), no_slope, domain=(0.1, 0.4))
+
+
+ceil_op = _rounding("ceil", np.ceil)
+floor_op = _rounding("floor", np.floor)
+trunc_op = _rounding("trunc", np.trunc)
+api.alias("trunc", "fix")
+
+
+def _round(x: np.ndarray, decimals: int) -> np.ndarray:
+    if decimals == 0 or x.dtype.kind != "f":
+        if decimals and x.dtype.kind != "f":
+            raise NotImplementedError("round with decimals takes floating tensors only")
+        return _whole("round", np.rint)(x)
+    return np.round(x, decimals)
+
+
+round_op = elementwise(
+    "round",
+    _round,
+    no_slope,
+    public=False,
+    samples=lambda m: [
+        Sample((m.real(2, 3, low=0.1, high=0.4),), {"decimals": 0}),
+        Sample((m.real(3, low=0.11, high=0.14),), {"decimals": 1}),
+    ],
+)
+
+
+@api.both(out=True)
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest whole number (or decimal), with halves going to the even one."""
+    return round_op(input, decimals=decimals)
+
+
+api.inplace("round_", round)
+frac_op = elementwise("frac", lambda x: x - np.trunc(x), lambda t: t, domain=(0.1, 0.9))
+
+# --- what kind of number it is ---------------------------------------------------------
+
+
+def _question(name: str, reference: Any) -> Op:
+    op = constant(name, reference, promote="compare")
+    publish(op, in_place=False)
+    return op
+
+
+def _infinite(name: str, infinity: float) -> Any:
+    def found(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "c":
+            raise RuntimeError(f"{name} does not support complex inputs.")
+        return x == infinity if x.dtype.kind == "f" else np.zeros(x.shape, bool)
+
+    return found
+
+
+isnan_op = _question("isnan", np.isnan)
+isinf_op = _question("isinf", np.isinf)
+isfinite_op = _question("isfinite", np.isfinite)
+isposinf_op = _question("isposinf", _infinite("isposinf", math.inf))
+isneginf_op = _question("isneginf", _infinite("isneginf", -math.inf))
+isreal_op = _question("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else x == x.real)
+signbit_op = _question("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0)
+
+
+def _nan_to_num(x: np.ndarray, nan: float, posinf: float, neginf: float) -> np.ndarray:
+    if x.dtype.kind not in "fc":
+        return x.copy()
+    return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
+
+
+nan_to_num_op = elementwise(
+    "nan_to_num",
+    _nan_to_num,
+    lambda t, x: where_op(isfinite_op(x), t, 0.0),
+    public=False,
+    samples=lambda m: [Sample((m.real(2, 3),), {"nan": 0.0, "posinf": 1.0, "neginf": -1.0})],
+)
+
+
+@api.both(out=True)
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:
+    """NaN and infinities replaced by numbers: 0 and the largest finite ones unless given."""
+    limit = dt.finfo(input.dtype).max if input._a.dtype.kind in "fcV" else 0.0
+    return nan_to_num_op(
+        input,
+        nan=0.0 if nan is None else nan,
+        posinf=limit if posinf is None else posinf,
+        neginf=-limit if neginf is None else neginf,
+    )
+
+
+api.inplace("nan_to_num_", nan_to_num)
+
+# What torch offers in place as functions, of the files before this one too.
+offer_in_place(
+    *("abs", "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh"),
+    *("asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "cos", "cosh", "deg2rad"),
+    *("exp2", "exp", "expm1", "fix", "floor", "frac", "log10", "log1p", "log2", "log", "logit"),
+    *("nan_to_num", "neg", "negative", "rad2deg", "reciprocal", "round", "rsqrt", "sigmoid"),
+    *("sin", "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
+)

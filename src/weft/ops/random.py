@@ -1,1 +1,504 @@
-"""Random numbers that follow PyTorch's stream."""
+"""Random numbers that follow PyTorch's stream: one seed, the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import apply_inplace, bump, check_overlap, check_writable, edge_of
+from weft.core.generator import Generator as ArrayGenerator
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.build import Sample, general
+from weft.ops.casting import TYPE_NAMES
+from weft.ops.creation import finish, like_array, number_type, sizes
+
+
+class Generator(ArrayGenerator):
+    """A source of random numbers with a state of its own.
+
+    >>> import weft
+    >>> g = weft.Generator().manual_seed(0)
+    >>> weft.rand(2, generator=g)
+    tensor([0.4963, 0.7682])
+    """
+
+    def __init__(self, device: Any = "cpu") -> None:
+        super().__init__(dev.present(device))
+
+    def get_state(self) -> Tensor:  # type: ignore[override]
+        """The state as a tensor of bytes, in PyTorch's layout."""
+        return wrap(super().get_state())
+
+    def set_state(self, new_state: Any) -> Generator:  # type: ignore[override]
+        """Take over a state that ``get_state`` gave, here or in PyTorch."""
+        if not isinstance(new_state, Tensor):
+            raise TypeError(
+                f"expected a torch.ByteTensor, but got {type(new_state).__name__}\n"
+                f"  at {errors.here()}"
+            )
+        super().set_state(new_state._a)
+        return self
+
+    def clone_state(self) -> Generator:
+        """A new generator in the same state."""
+        return Generator().set_state(self.get_state())
+
+    graphsafe_get_state = clone_state
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Take over another generator's state."""
+        return self.set_state(state.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.get_state()._a,)
+
+
+def _restore(state: np.ndarray) -> Generator:
+    return Generator().set_state(wrap(state))
+
+
+default_generator = Generator()
+api.FUNCTIONS.update({"Generator": Generator, "default_generator": default_generator})
+
+
+def source(generator: Any) -> ArrayGenerator:
+    """The generator to draw from: the one given, or the default one."""
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, ArrayGenerator):
+        raise TypeError(
+            f"argument 'generator' must be torch.Generator, not {type(generator).__name__}\n"
+            f"  at {errors.here()}"
+        )
+    return generator
+
+
+# --- the default generator's state -----------------------------------------------------
+
+
+@api.top
+def manual_seed(seed: Any) -> Generator:
+    """Seed the default generator; the same seed gives the same numbers as in PyTorch."""
+    default_generator.manual_seed(int(seed))
+    return default_generator
+
+
+@api.top
+def seed() -> int:
+    """Seed the default generator from the system's entropy, and return the seed."""
+    return default_generator.seed()
+
+
+@api.top
+def initial_seed() -> int:
+    """The last seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+@api.top
+def get_rng_state() -> Tensor:
+    """The default generator's state as a tensor of bytes."""
+    return default_generator.get_state()
+
+
+@api.top
+def set_rng_state(new_state: Tensor) -> None:
+    """Put the default generator into a state."""
+    default_generator.set_state(new_state)
+
+
+# --- drawing into memory ---------------------------------------------------------------
+
+Draw = Callable[[ArrayGenerator, Any, np.dtype, Any], np.ndarray]
+
+
+def in_memory_order(array: np.ndarray) -> np.ndarray:
+    """The same memory with its dimensions in the order in which PyTorch walks through it."""
+    strides = array.strides
+    order = sorted(range(array.ndim), key=lambda i: (-abs(strides[i]), i))
+    return array.transpose(order)
+
+
+def drawn_like(array: np.ndarray, draw: Callable[[tuple[int, ...]], np.ndarray]) -> np.ndarray:
+    """Values for an array's elements, drawn in memory order."""
+    if array.flags.c_contiguous:
+        return draw(array.shape)
+    values = np.empty_like(array, order="K", subok=False)
+    ordered = in_memory_order(values)
+    ordered[...] = draw(ordered.shape)
+    return values
+
+
+def _refuse(kernel: str, d: np.dtype) -> None:
+    raise NotImplementedError(
+        f'"{kernel}" not implemented for \'{TYPE_NAMES[dt.OF_NUMPY[d].name]}\'; convert the tensor '
+        f"to a floating dtype first\n  at {errors.here()}"
+    )
+
+
+def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
+    if d.kind in "iub" or (d.kind == "c" and not complex_too):
+        _refuse(kernel, d)
+
+
+def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
+    """Overwrite a tensor with random values; its old value gets a gradient of zero."""
+    if MODES.now.grad and edge_of(self) is not None:
+        return apply_inplace(FILLS[name], (self,), {"values": values})
+    if MODES.now.grad and self._view is not None:
+        check_writable(self, False, name)
+    np.copyto(self._a, values, casting="unsafe")
+    bump(self, name)
+    return self
+
+
+def _fill_op(name: str) -> Any:
+    return general(
+        name,
+        lambda x, values: values,
+        lambda g: g * 0.0,
+        jvp=(lambda t: t * 0.0,),
+        samples=lambda m: [Sample((m.real(2, 3),), {"values": m.real(2, 3)})],
+    )
+
+
+FILLS = {
+    name: _fill_op(name)
+    for name in (
+        *("uniform", "normal", "random", "bernoulli", "exponential", "geometric", "cauchy"),
+        "log_normal",
+    )
+}
+
+
+def _prepared(self: Tensor, name: str) -> np.ndarray:
+    check_overlap(self, name)
+    if MODES.now.grad and edge_of(self) is not None:
+        check_writable(self, True, name)  # before the generator moves
+    return self._a
+
+
+@api.method
+def uniform_(
+    self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **named: float
+) -> Tensor:
+    """Fill with values from [from, to)."""
+    low, a = named.get("from", from_), _prepared(self, "uniform")
+    _floats_only(a.dtype, "check_uniform_bounds")
+    draw = source(generator).uniform
+    return fill(self, "uniform", drawn_like(a, lambda s: draw(s, a.dtype, float(low), float(to))))
+
+
+@api.method
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Fill with normally distributed values."""
+    a = _prepared(self, "normal")
+    _floats_only(a.dtype, "normal_kernel_cpu", complex_too=True)
+    draw, dense = source(generator).normal, a.flags.c_contiguous
+    values = drawn_like(a, lambda s: draw(s, a.dtype, float(mean), float(std), dense))
+    return fill(self, "normal", values)
+
+
+@api.method
+def random_(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+    """Fill with whole numbers: ``random_()``, ``random_(to)`` or ``random_(from, to)``."""
+    if len(bounds) == 1:
+        bounds = (0, bounds[0])
+    low, high = (*bounds, None, None)[:2]
+    low, high = named.get("from", low), named.get("to", high)
+    a, draw = _prepared(self, "random"), source(generator).random
+    return fill(self, "random", drawn_like(a, lambda s: draw(s, a.dtype, low, high)))
+
+
+@api.method
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Fill with 0 and 1, where 1 has the probability ``p`` (a number or a tensor)."""
+    a, draw = _prepared(self, "bernoulli"), source(generator).bernoulli
+    if isinstance(p, Tensor):
+        if not p.is_floating_point():
+            raise RuntimeError(
+                f"bernoulli_ expects p to be of a floating dtype, not {p.dtype!r}\n"
+                f"  at {errors.here()}"
+            )
+        return fill(self, "bernoulli", _bernoulli_of(np.broadcast_to(p._a, a.shape), a, draw))
+    return fill(self, "bernoulli", drawn_like(a, lambda s: draw(float(p), s, a.dtype)))
+
+
+def _bernoulli_of(p: np.ndarray, like: np.ndarray, draw: Callable) -> np.ndarray:
+    values = np.empty_like(like, order="K", subok=False)
+    order = sorted(range(like.ndim), key=lambda i: (-abs(like.strides[i]), i))
+    values.transpose(order)[...] = draw(p.transpose(order), None, like.dtype)
+    return values
+
+
+def _by_rate(name: str, settings: tuple[tuple[str, Any], ...], kernel: str | None) -> None:
+    """A method that fills by a law with one or two numbers."""
+
+    def change(self: Tensor, *args: Any, generator: Any = None, **named: Any) -> Tensor:
+        given = dict(zip((k for k, _ in settings), args, strict=False))
+        values = [float(named.get(k, given.get(k, default))) for k, default in settings]
+        a = _prepared(self, name)
+        if kernel is not None:
+            if a.dtype.kind in "iub" and kernel.endswith("distribution"):
+                raise RuntimeError(
+                    f"{kernel} is a continuous probability distribution. dtype must be a "
+                    f"floating point but you specified {self.dtype!r}\n  at {errors.here()}"
+                )
+            _floats_only(a.dtype, kernel)
+        method = getattr(source(generator), name)
+        if name == "geometric":
+            draw = lambda s: method(s, *values, a.dtype)  # noqa: E731
+        else:
+            draw = lambda s: method(s, a.dtype, *values)  # noqa: E731
+        return fill(self, name, drawn_like(a, draw))
+
+    change.__name__ = change.__qualname__ = name + "_"
+    change.__doc__ = f"Fill with draws from the {name.replace('_', '-')} law."
+    api.method(change)
+
+
+_by_rate("exponential", (("lambd", 1.0),), "Exponential distribution")
+_by_rate("geometric", (("p", float("nan")),), None)
+_by_rate("cauchy", (("median", 0.0), ("sigma", 1.0)), "Cauchy distribution")
+_by_rate("log_normal", (("mean", 1.0), ("std", 2.0)), "log_normal_cpu")
+
+# --- new tensors -----------------------------------------------------------------------
+
+
+@api.top
+def rand(
+    *args: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:  # fmt: skip
+    """Values from [0, 1)."""
+    d = number_type(dtype, out)
+    _floats_only(d, "check_uniform_bounds", complex_too=True)
+    shape = _shape(args if size is None else (size,), "rand")
+    made = finish(source(generator).uniform(shape, d), device, requires_grad)
+    return made if out is None else api.into(out, made, "rand")
+
+
+@api.top
+def randn(
+    *args: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:  # fmt: skip
+    """Values of the standard normal law."""
+    d = number_type(dtype, out)
+    _floats_only(d, "normal_kernel_cpu", complex_too=True)
+    shape = _shape(args if size is None else (size,), "randn")
+    made = finish(source(generator).normal(shape, d), device, requires_grad)
+    return made if out is None else api.into(out, made, "randn")
+
+
+def _shape(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
+    shape = sizes(given, name)
+    if shape and min(shape) < 0:
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}\n"
+            f"  at {errors.here()}"
+        )
+    return shape
+
+
+def _whole_bounds(args: tuple[Any, ...], named: dict[str, Any], name: str) -> tuple[Any, ...]:
+    """low, high and what follows, from ``(high, ...)`` or ``(low, high, ...)``."""
+    numbers = []
+    rest = list(args)
+    while rest and not isinstance(rest[0], (tuple, list)):
+        numbers.append(int(rest.pop(0)))
+    low = named.pop("low", None)
+    high = named.pop("high", None)
+    if high is None:
+        if not numbers:
+            raise TypeError(f"{name}() needs an upper bound: (high, ...)\n  at {errors.here()}")
+        high = numbers.pop()
+    if numbers:
+        low = numbers.pop(0)
+    return 0 if low is None else int(low), int(high), rest
+
+
+@api.top
+def randint(
+    *args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """Whole numbers from [low, high): ``randint(high, size)`` or ``randint(low, high, size)``."""
+    size = named.pop("size", None)
+    low, high, rest = _whole_bounds(args, named, "randint")
+    if named or (size is None and not rest):
+        raise TypeError(
+            f"randint() takes (high, size) or (low, high, size)\n  at {errors.here()}"
+        )
+    shape = _shape((rest[0] if size is None else size,), "randint")
+    d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
+    made = finish(source(generator).randint(shape, low, high, d), device, requires_grad)
+    return made if out is None else api.into(out, made, "randint")
+
+
+@api.top
+def randperm(
+    n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The numbers 0 .. n-1 in random order."""
+    d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
+    made = finish(source(generator).randperm(int(n), d), device, requires_grad)
+    return made if out is None else api.into(out, made, "randperm")
+
+
+def _like(name: str, draw: Callable) -> None:
+    def create(
+        input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, memory_format: Any = None, generator: Any = None,
+        pin_memory: bool = False, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        d = input._a.dtype if dtype is None else dt.as_numpy(dtype)
+        made = finish(like_array(input._a, d, memory_format), device)
+        draw(made, args, named, generator)
+        made._vc = [0]
+        return made.requires_grad_() if requires_grad else made
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = "Random values in another tensor's shape and dtype."
+    api.top(create)
+
+
+def _randint_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
+    low, high, _ = _whole_bounds(args, named, "randint_like")
+    a = made._a
+    draw = source(generator).randint
+    a[...] = drawn_like(a, lambda s: draw(s, low, high, a.dtype))
+
+
+def _rand_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
+    a = made._a
+    _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
+    draw = source(generator).uniform
+    a[...] = drawn_like(a, lambda s: draw(s, a.dtype))
+
+
+_like("rand_like", _rand_into)
+_like("randn_like", lambda made, args, named, generator: normal_(made, generator=generator))
+_like("randint_like", _randint_into)
+
+# --- laws with tensors as parameters ---------------------------------------------------
+
+
+def _zero(g: Any) -> Any:
+    return g * 0.0
+
+
+def _zero_tangent(t: Any) -> Any:
+    return t * 0.0
+
+
+normal_op = general(
+    "normal_of",
+    lambda mean, std, values: values,
+    _zero,
+    _zero,
+    names=("mean", "std"),
+    jvp=(_zero_tangent, _zero_tangent),
+    grad_name="NormalBackward",
+    samples=lambda m: [Sample((m.real(2, 3), m.real(3)), {"values": m.real(2, 3)})],
+)
+
+
+@api.top(out=True)
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normal values with means and deviations as tensors, or as numbers with a size."""
+    g = source(generator)
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        if not isinstance(size, (tuple, list)):
+            raise TypeError(
+                "normal(): with numbers as mean and std, a size (a tuple of ints) is needed\n"
+                f"  at {errors.here()}"
+            )
+        d = number_type(dtype)
+        _floats_only(d, "normal_kernel_cpu", complex_too=True)
+        shape = _shape((size,), "normal")
+        return finish(g.normal(shape, d, float(mean), float(std)), device, requires_grad)
+    arrays = [v._a if isinstance(v, Tensor) else v for v in (mean, std)]
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            _floats_only(array.dtype, "normal_kernel_cpu", complex_too=array is arrays[0])
+    values = g.normal_tensor(*arrays)
+    if any(isinstance(v, Tensor) and edge_of(v) is not None for v in (mean, std)):
+        return normal_op(mean, std, values=values)
+    return wrap(values)
+
+
+def _sampled(name: str, count: int) -> Any:
+    """An op that stands for a draw: its parameters get gradients of zero."""
+    return general(
+        f"{name}_of",
+        (lambda x, values: values) if count == 1 else (lambda a, b, values: values),
+        *(_zero,) * count,
+        names=("x",) if count == 1 else ("a", "b"),
+        jvp=(_zero_tangent,) * count,
+        grad_name=f"{name.capitalize()}Backward",
+        samples=lambda m: [Sample((m.real(2, 3),) * count, {"values": m.real(2, 3)})],
+    )
+
+
+bernoulli_op, poisson_op = _sampled("bernoulli", 1), _sampled("poisson", 1)
+binomial_op = _sampled("binomial", 2)
+
+
+@api.both(out=True)
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
+    """0 or 1 for each element, which is the probability of 1 (unless ``p`` is given)."""
+    x = input._a
+    draw = source(generator).bernoulli
+    if p is not None:
+        values = drawn_like(x, lambda s: draw(float(p), s, x.dtype))
+    else:
+        _floats_only(x.dtype, "bernoulli_tensor_cpu_p_")
+        values = _bernoulli_of(x, x, draw)
+    return bernoulli_op(input, values=values)
+
+
+@api.top
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """A Poisson count for each rate."""
+    _floats_only(input._a.dtype, "poisson_cpu")
+    return poisson_op(input, values=source(generator).poisson(input._a))
+
+
+@api.top
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """The number of successes in ``count`` trials of probability ``prob``."""
+    for name, value in (("count", count), ("prob", prob)):
+        if not value.is_floating_point():
+            raise ValueError(
+                f"binomial only supports floating-point dtypes for {name}, got: {value.dtype!r}\n"
+                f"  at {errors.here()}"
+            )
+    values = source(generator).binomial(count._a, prob._a)
+    return binomial_op(count, prob, values=values)
+
+
+@api.both(out=True)
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Tensor:
+    """Indices drawn in proportion to weights, from one row or from each row."""
+    if not input.is_floating_point():
+        raise RuntimeError(
+            "multinomial only supports floating-point dtypes for input, got: "
+            f"{input.dtype!r}\n  at {errors.here()}"
+        )
+    return wrap(source(generator).multinomial(input._a, int(num_samples), bool(replacement)))

@@ -1,28 +1,65 @@
-"""Sums and other reductions over dimensions."""
+"""Sums, means, extremes and other reductions over dimensions."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
-from weft.ops.build import Sample, linear
+from weft.ops.along import (
+    dropped_shape,
+    kept,
+    kept_shape,
+    numpy_names,
+    put_along_op,
+    refuse,
+    result_type,
+    take_along_op,
+)
+from weft.ops.arithmetic import conj_op, where_op
+from weft.ops.build import Make, Sample, constant, general, linear
+from weft.ops.cumulative import has_zero_op, products_of_others
+from weft.ops.pointwise import exp_op
 from weft.ops.views import expand_op, reshape_op
-
-
-def kept_shape(shape: tuple[int, ...], dim: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape with the reduced dimensions kept at length one."""
-    return tuple(1 if i in dim else n for i, n in enumerate(shape))
 
 
 def spread(g: Any, shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> Any:
     """A reduced value repeated over the dimensions that were reduced."""
-    if not keepdim:
-        g = reshape_op(g, shape=kept_shape(shape, dim))
-    return expand_op(g, shape=shape)
+    return expand_op(kept(g, shape, dim, keepdim), shape=shape)
+
+
+def axes(x: np.ndarray, dim: tuple[int, ...]) -> tuple[int, ...]:
+    """What NumPy calls the dimensions; a zero-dim array has none."""
+    return dim if x.ndim else ()
+
+
+def count_of(shape: tuple[int, ...], dim: tuple[int, ...]) -> int:
+    """How many elements each result of a reduction is made of."""
+    return math.prod(shape[d] for d in dim) if shape else 1
+
+
+def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
+    """A dim argument for which an empty list means all dimensions, as None does."""
+    return api.dims(None if dim == () or dim == [] else dim, rank)
+
+
+def reduction_samples(m: Make) -> list[Sample]:
+    """Some dimensions, kept ones, none to reduce, no elements."""
+    return [
+        Sample((m.real(2, 3, 2),), {"dim": (0, 2), "keepdim": False}),
+        Sample((m.real(2, 3),), {"dim": (1,), "keepdim": True}),
+        Sample((m.real(3, 0),), {"dim": (0,), "keepdim": False}),
+        Sample((m.real(),), {"dim": (), "keepdim": False}),
+    ]
+
+
+# --- sums and means --------------------------------------------------------------------
 
 
 def _sum(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
@@ -36,15 +73,14 @@ sum_op = linear(
     promote="same",
     variant=lambda attrs: attrs.get("variant", 0),
     samples=lambda m: [
-        Sample((m.real(2, 3, 4),), {"dim": (0, 2), "keepdim": False}),
-        Sample((m.real(2, 3),), {"dim": (1,), "keepdim": True}),
+        *reduction_samples(m),
         Sample((m.real(0, 3),), {"dim": (0,), "keepdim": False}),
-        Sample((m.real(),), {"dim": (), "keepdim": False}),
     ],
 )
 
 
 @api.both(out=True)
+@numpy_names
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over all elements or over some dimensions."""
     if dtype is not None:
@@ -54,3 +90,403 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     if dim is None or dim == () or dim == []:
         return sum_op(input, dim=tuple(range(input._a.ndim)), keepdim=keepdim)
     return sum_op(input, dim=api.dims(dim, input._a.ndim), keepdim=keepdim, variant=1)
+
+
+def _mean(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
+    total = np.add.reduce(x, axis=axes(x, dim), keepdims=keepdim)
+    return total / x.dtype.type(count_of(x.shape, dim))
+
+
+mean_op = linear(
+    "mean",
+    _mean,
+    lambda g, x_shape, dim, keepdim: spread(
+        g / max_one(count_of(x_shape, dim)), x_shape, dim, keepdim
+    ),
+    promote="same",
+    variant=lambda attrs: attrs.get("variant", 0),
+    samples=reduction_samples,
+)
+
+
+def max_one(count: int) -> int:
+    """A divisor for gradients of nothing."""
+    return count or 1
+
+
+@api.both(out=True)
+@numpy_names
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over all elements or over some dimensions."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if input._a.dtype.kind in "iub":
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point "
+            f"or complex dtype. Got: {input.dtype}; use .float() or give dtype=\n"
+            f"  at {errors.here()}"
+        )
+    if dim is None or dim == () or dim == []:
+        return mean_op(input, dim=tuple(range(input._a.ndim)), keepdim=keepdim)
+    return mean_op(input, dim=api.dims(dim, input._a.ndim), keepdim=keepdim, variant=1)
+
+
+@api.both(out=True)
+@numpy_names
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum, with NaN counted as zero."""
+    refuse("c", input, "nansum")
+    if input._a.dtype.kind in "fV":
+        input = where_op(input != input, 0, input)  # noqa: PLR0124
+    return sum(input, dim, keepdim, dtype=dtype)
+
+
+@api.both(out=True)
+@numpy_names
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The mean of what is not NaN."""
+    if input._a.dtype.kind not in "fVc":
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype}\n  at {errors.here()}"
+        )
+    missing = input != input  # noqa: PLR0124
+    total = sum(where_op(missing, 0, input), dim, keepdim, dtype=dtype)
+    return total / sum(~missing, dim, keepdim)
+
+
+# --- products --------------------------------------------------------------------------
+
+
+def _prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
+    return np.multiply.reduce(x, axis=axes(x, dim), keepdims=keepdim, dtype=x.dtype)
+
+
+def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    g, y = kept(g, x.shape, dim, keepdim), kept(y, x.shape, dim, keepdim)
+    others = products_of_others(x, dim) if has_zero_op(x) else y / x
+    return g * conj_op(others)
+
+
+prod_op = general(
+    "prod",
+    _prod,
+    _prod_rule,
+    promote="same",
+    variant=lambda attrs: attrs.get("variant", 0),
+    samples=lambda m: [
+        *reduction_samples(m)[1:],
+        Sample((m.real(2, 2),), {"dim": (0, 1), "keepdim": False}),
+        Sample((np.array([[1.5, 0.0, 2.0], [0.0, 0.5, 0.0]]),), {"dim": (1,), "keepdim": False}),
+    ],
+)
+
+
+@api.both(out=True)
+@numpy_names
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product of all elements or along a dimension."""
+    if dtype is not None:
+        input = input.to(dtype)
+    elif input._a.dtype.kind in "iub":
+        input = input.to(dt.int64)
+    rank = input._a.ndim
+    if dim is None:
+        return prod_op(input, dim=tuple(range(rank)), keepdim=keepdim)
+    return prod_op(input, dim=(api.wrap_dim(dim, rank),), keepdim=keepdim, variant=1)
+
+
+# --- truth -----------------------------------------------------------------------------
+
+
+def _truth(ufunc: Any) -> Any:
+    def reference(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+        out = ufunc.reduce(x.astype(bool, copy=False), axis=axes(x, dim), keepdims=keepdim)
+        return out.astype(np.uint8) if x.dtype == np.uint8 else out
+
+    return reference
+
+
+all_op = constant("all", _truth(np.logical_and))
+any_op = constant("any", _truth(np.logical_or))
+
+
+@api.both(out=True)
+@numpy_names
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements are true (not zero)."""
+    return all_op(input, dim=_truth_dims(dim, input._a.ndim), keepdim=keepdim)
+
+
+@api.both(out=True)
+@numpy_names
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element is true (not zero)."""
+    return any_op(input, dim=_truth_dims(dim, input._a.ndim), keepdim=keepdim)
+
+
+def _truth_dims(dim: Any, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if dim is None else api.dims(dim, rank)
+
+
+def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
+    return np.add.reduce(x.astype(bool, copy=False), axis=axes(x, dim), dtype=np.int64)
+
+
+count_nonzero_op = constant("count_nonzero", _count_nonzero)
+
+
+@api.both
+@numpy_names
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """The number of elements that are not zero."""
+    return count_nonzero_op(input, dim=reduced_dims(dim, input._a.ndim))
+
+
+# --- extremes --------------------------------------------------------------------------
+
+
+def refuse_empty(input: Tensor, dim: tuple[int, ...], name: str) -> None:
+    """Raise where a reduction without a neutral element would have nothing to reduce."""
+    shape = input._a.shape
+    for d in dim:
+        if shape and not shape[d]:
+            raise IndexError(
+                f"{name}(): Expected reduction dim {d} to have non-zero size; the shape is "
+                f"{list(shape)}\n  at {errors.here()}"
+            )
+
+
+def _refuse_none(input: Tensor, name: str) -> None:
+    if not input._a.size:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+            f"the reduction dim with the 'dim' argument.\n  at {errors.here()}"
+        )
+
+
+def _shared(v: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> tuple[Any, Any]:
+    """Where the extreme is reached, and in how many places of each row."""
+    reached = x == kept(y, x.shape, dim, keepdim)
+    return reached, sum_op(reached, dim=dim, keepdim=True)
+
+
+def _extreme_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    reached, ties = _shared(g, x, y, dim, keepdim)
+    return kept(g, x.shape, dim, keepdim) * reached / ties
+
+
+def _extreme_jvp(t: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    reached, ties = _shared(t, x, y, dim, keepdim)
+    return sum_op(t * reached / ties, dim=dim, keepdim=keepdim)
+
+
+def _extreme(name: str, ufunc: Any) -> Op:
+    return general(
+        name,
+        lambda x, dim, keepdim: ufunc.reduce(x, axis=axes(x, dim), keepdims=keepdim),
+        _extreme_rule,
+        jvp=(_extreme_jvp,),
+        promote="same",
+        samples=lambda m: [
+            *reduction_samples(m)[:2],
+            Sample((m.real(0, 3),), {"dim": (1,), "keepdim": False}),
+        ],
+    )
+
+
+amax_op = _extreme("amax", np.maximum)
+amin_op = _extreme("amin", np.minimum)
+
+
+def _all_extremes(name: str, op: Op) -> Any:
+    def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+        refuse("c", input, name)
+        dims = reduced_dims(dim, input._a.ndim)
+        refuse_empty(input, dims, name)
+        return op(input, dim=dims, keepdim=keepdim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {name[1:]}imum over dimensions; ties share its gradient evenly."
+    return api.both(numpy_names(function), out=True)
+
+
+amax, amin = _all_extremes("amax", amax_op), _all_extremes("amin", amin_op)
+_aminmax_result = result_type("aminmax", "min", "max")
+
+
+@api.both(out=True)
+@numpy_names
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+    """Minimum and maximum at once."""
+    if dim is None:
+        _refuse_none(input, "aminmax")
+        dim = ()
+    return _aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
+
+
+def evenly(g: Any, x: Any, y: Any) -> Any:
+    """The gradient of one chosen value, shared by all elements that are equal to it."""
+    chosen = (x == y) | ((x != x) & (y != y))  # noqa: PLR0124 - NaN was chosen
+    whole = tuple(range(len(x.shape)))
+    return g * chosen / sum_op(chosen, dim=whole, keepdim=False)
+
+
+def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> Op:
+    """An op that picks one value of all, whose gradient ties share."""
+    return general(
+        name,
+        reference,
+        evenly,
+        promote="same",
+        grad_name=grad_name,
+        variant=lambda attrs: variant,
+        samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
+    )
+
+
+def picked_rule(g: Any, indices: Any, x_shape: Any, dim: int, keepdim: bool) -> Any:
+    """The gradient of one picked element in each row, put back in its place."""
+    shape = kept_shape(x_shape, (dim,))
+    places, g = reshape_op(indices, shape=shape), reshape_op(g[0], shape=shape)
+    return put_along_op(g, places, dim=dim, shape=x_shape, unique=True)
+
+
+def _picked_jvp(t: Any, indices: Any, x_shape: Any, dim: int, keepdim: bool) -> Any:
+    places = reshape_op(indices, shape=kept_shape(x_shape, (dim,)))
+    taken = take_along_op(t, places, dim=dim, unique=True)
+    return reshape_op(taken, shape=tuple(indices.shape)), None
+
+
+def row_pick(
+    name: str, index_of: Any, grad_name: str, variant: int = 0, samples: Any = None
+) -> Op:
+    """An op that picks one element in each row: values and indices.
+
+    ``index_of(x, dim, **attrs)`` gives the indices with the dimension kept.
+    """
+
+    def reference(x: np.ndarray, dim: int, keepdim: bool, **attrs: Any) -> tuple[Any, Any]:
+        if not x.ndim:
+            return x.copy(), np.zeros((), np.int64)
+        index = index_of(x, dim, **attrs)
+        values = np.take_along_axis(x, index, dim)
+        if keepdim:
+            return values, index
+        shape = dropped_shape(x.shape, dim)
+        return values.reshape(shape), index.reshape(shape)
+
+    return general(
+        name,
+        reference,
+        picked_rule,
+        jvp=(_picked_jvp,),
+        outputs=("values", "indices"),
+        constant_outputs=(1,),
+        promote="same",
+        grad_name=grad_name,
+        variant=lambda attrs: variant,
+        samples=samples or pick_samples,
+    )
+
+
+def pick_samples(m: Make, **attrs: Any) -> list[Sample]:
+    """Another dimension, a kept one, a zero-dim input, no rows."""
+    return [
+        Sample((m.real(2, 3),), {"dim": 1, "keepdim": False, **attrs}),
+        Sample((m.real(3, 2),), {"dim": 0, "keepdim": True, **attrs}),
+        Sample((m.real(),), {"dim": 0, "keepdim": False, **attrs}),
+        Sample((m.real(0, 3),), {"dim": 1, "keepdim": False, **attrs}),
+    ]
+
+
+max_dim_op = row_pick("max_dim", lambda x, dim: np.argmax(x, dim, keepdims=True), "MaxBackward")
+min_dim_op = row_pick("min_dim", lambda x, dim: np.argmin(x, dim, keepdims=True), "MinBackward")
+max_op = whole_pick("max", lambda x: np.maximum.reduce(x, axis=None), "MaxBackward", 1)
+min_op = whole_pick("min", lambda x: np.minimum.reduce(x, axis=None), "MinBackward", 1)
+
+
+def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str) -> Any:
+    result = result_type(name, "values", "indices")
+
+    def function(
+        input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
+    ) -> Any:
+        refuse("c", input, name)
+        if other is not None or isinstance(dim, Tensor):
+            return getattr(input, elementwise)(dim if other is None else other)
+        if dim is None:
+            _refuse_none(input, name)
+            return whole(input)
+        d = api.wrap_dim(dim, input._a.ndim)
+        refuse_empty(input, (d,), name)
+        return result(*rows(input, dim=d, keepdim=keepdim))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The {name}imum of all elements, along a dimension (values and indices), or of two "
+        "tensors element by element."
+    )
+    return api.both(numpy_names(function), out=True)
+
+
+max = _max_or_min("max", max_op, max_dim_op, "maximum")
+min = _max_or_min("min", min_op, min_dim_op, "minimum")
+
+
+def _arg(name: str, function: Any) -> Any:
+    def reference(x: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
+        if not x.ndim:
+            return np.zeros((), np.int64)
+        return np.asarray(function(x, dim, keepdims=keepdim))
+
+    op = constant(name, reference, promote="compare")
+
+    def public(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        refuse("cb", input, name)
+        if dim is None:
+            _refuse_none(input, name)
+        else:
+            dim = api.wrap_dim(dim, input._a.ndim)
+            refuse_empty(input, (dim,), name)
+        return op(input, dim=dim, keepdim=keepdim)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"The index of the {name[3:]}imum, of all elements or along a dimension."
+    return api.both(numpy_names(public), out=True)
+
+
+argmax, argmin = _arg("argmax", np.argmax), _arg("argmin", np.argmin)
+
+# --- logarithm of a sum of exponentials ------------------------------------------------
+
+
+def _logsumexp(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    dim = axes(x, dim)
+    top = np.maximum.reduce(x.real, axis=dim, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0).astype(top.dtype)
+    total = np.add.reduce(np.exp(x - top), axis=dim, keepdims=True)
+    out = np.log(total) + top
+    return out if keepdim else out.reshape(np.delete(x.shape, dim).astype(int))
+
+
+logsumexp_op = general(
+    "logsumexp",
+    _logsumexp,
+    lambda g, x, y, dim, keepdim: kept(g, x.shape, dim, keepdim)
+    * conj_op(exp_op(x - kept(y, x.shape, dim, keepdim))),
+    promote="float",
+    samples=reduction_samples,
+)
+
+
+@api.both(out=True)
+@numpy_names
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials, without overflow."""
+    return logsumexp_op(input, dim=reduced_dims(dim, input._a.ndim), keepdim=keepdim)
+
+
+api.under("special", logsumexp, name="logsumexp")

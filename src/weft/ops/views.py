@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.dispatch import follow
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, strided, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear
 
@@ -31,6 +31,8 @@ permute_op = linear(
 @api.both
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
+    if not dims:
+        raise TypeError(f'permute() missing 1 required argument: "dims"\n  at {errors.here()}')
     order = api.dims(api.shape_argument(dims), input.ndim)
     if len(order) != input.ndim:
         raise RuntimeError(
@@ -278,11 +280,17 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return squeeze_op(input, dims=tuple(d for d in chosen if shape and shape[d] == 1))
 
 
+def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    lead = len(shape) - x.ndim
+    strides = (0,) * lead + tuple(
+        0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)
+    )
+    return strided(x, shape, strides)
+
+
 expand_op = linear(
     "expand",
-    lambda x, shape: np.lib.stride_tricks.as_strided(
-        x, shape, np.broadcast_to(x, shape).strides
-    ),
+    _expand,
     lambda g: g,  # the engine sums a gradient down to its input's shape
     view=True,
     samples=lambda m: [Sample((m.real(2, 1),), {"shape": (3, 2, 4)})],
@@ -344,7 +352,7 @@ def _placed(g: np.ndarray, shape: tuple[int, ...], index: Any) -> np.ndarray:
 # Basic indexing with ints, slices, None and Ellipsis: always a view.
 slice_op = linear(
     "slice",
-    lambda x, index: x[index] if isinstance(x[index], np.ndarray) else x[(*index, ...)],
+    lambda x, index: x[index] if ... in index else x[(*index, ...)],
     lambda g, x_shape, index: place_op(g, shape=x_shape, index=index),
     view=True,
     samples=lambda m: [
@@ -389,6 +397,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @api.both
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """A stretch along a dimension."""
+    if not input._a.ndim:
+        raise RuntimeError(f"narrow() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
     d, start, length = api.wrap_dim(dim, input.ndim), int(start), int(length)
     size = input._a.shape[d]
     first = start + size if start < 0 else start
@@ -421,6 +431,10 @@ split_op = linear(
 @api.both
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts along a dimension: of one size, or of the sizes given."""
+    if not tensor._a.ndim:
+        raise RuntimeError(
+            f"split expects at least a 1-dimensional tensor\n  at {errors.here()}"
+        )
     d = api.wrap_dim(dim, tensor.ndim)
     size = tensor._a.shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
@@ -456,6 +470,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError(
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
         )
+    if not input._a.ndim:
+        raise RuntimeError(
+            f"chunk expects at least a 1-dimensional tensor\n  at {errors.here()}"
+        )
     size = input.size(dim)
     step = -(-size // chunks)
     if not step:
@@ -477,7 +495,7 @@ unbind_op = linear(
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along a dimension."""
     if not input.ndim:
-        raise RuntimeError(f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
+        raise IndexError(f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
                            f"  at {errors.here()}")
     d = api.wrap_dim(dim, input.ndim)
     if not input._a.shape[d]:
@@ -631,11 +649,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 def _unfold(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
     if not x.ndim:
-        return np.lib.stride_tricks.as_strided(x, (size,), (x.itemsize,))
+        return strided(x, (size,), (x.itemsize,))
     count = (x.shape[dim] - size) // step + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-    return np.lib.stride_tricks.as_strided(x, shape, strides)
+    return strided(x, shape, strides)
 
 
 def _unfold_back(g: np.ndarray, shape: Any, dim: int, size: int, step: int) -> np.ndarray:

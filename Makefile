@@ -1,0 +1,40 @@
+# Every target sets up what it needs: a machine with Python 3.11+ and pip is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= auto
+
+.PHONY: setup test deep demo check format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+# The whole suite, sampled where it could go on for hours. Parity tests need torch and
+# say so when they are skipped: pip install torch==2.13.0 in the environment runs them.
+test: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) -rs
+
+# The long runs: ten thousand random programs, every sample of PyTorch's own op table.
+deep: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) -m deep -rs
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist

@@ -1,0 +1,179 @@
+"""Forward-mode differentiation: tensors that carry a tangent along."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core import dispatch, errors
+from weft.core.dispatch import Op, set_tangent, tangents_of, without_tangent
+from weft.core.modes import MODES, _Switch
+from weft.core.node import Node, Output
+from weft.core.tensor import Tensor, wrap
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A dual tensor taken apart; ``tangent`` is None for an ordinary tensor."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Open a level of forward mode and give its number."""
+    MODES.now.dual_level += 1
+    MODES.now.update()
+    return MODES.now.dual_level
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the innermost level; tangents made at it are forgotten."""
+    now = MODES.now
+    if level is None:
+        level = now.dual_level
+    if level != now.dual_level:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This "
+            "is not supported."
+        )
+    if level < 0:
+        raise RuntimeError("exit_dual_level: no forward AD level is open; enter one first")
+    _forget(level)
+    now.dual_level -= 1
+    now.update()
+
+
+# Tensors that got a tangent by hand, for each thread and open level: closing it takes it off.
+_given: dict[tuple[int, int], list[weakref.ref[Tensor]]] = {}
+
+
+def _forget(level: int) -> None:
+    for held in _given.pop((threading.get_ident(), level), ()):
+        found = tangents_of(held())
+        if found:
+            found.pop(level, None)
+
+
+class dual_level(_Switch):
+    """A block within which dual tensors can be made and used.
+
+    >>> import weft
+    >>> import weft.autograd.forward_ad as fwAD
+    >>> x, v = weft.tensor([3.0]), weft.tensor([1.0])
+    >>> with fwAD.dual_level():
+    ...     fwAD.unpack_dual(fwAD.make_dual(x, v) ** 2).tangent
+    tensor([6.])
+    """
+
+    def __enter__(self) -> int:
+        self.level = enter_dual_level()
+        return self.level
+
+    def _exit(self) -> None:
+        exit_dual_level(level=self.level)
+
+
+def _level(level: int | None, name: str) -> int:
+    level = MODES.now.dual_level if level is None else level
+    if level < 0:
+        raise RuntimeError(
+            f"Trying to {name} a dual Tensor for forward AD but no level exists, make sure to "
+            f"enter_dual_level() first.\n  at {errors.here()}"
+        )
+    return level
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of ``tensor`` that carries ``tangent``."""
+    level = _level(level, "create")
+    for x, what in ((tensor, "tensor"), (tangent, "tangent")):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"make_dual: {what} must be a Tensor, not {type(x).__name__}")
+        if x._a.dtype.kind not in "fcV":
+            raise ValueError(
+                f"Expected {what} to be floating point or complex, but got: {x.dtype!r}"
+            )
+    if tensor._a.shape != tangent._a.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
+        )
+    if tensor._a.dtype != tangent._a.dtype:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different dtype than that of the original "
+            f"Tensor ({tangent.dtype!r} for {tensor.dtype!r}); convert it with .to()"
+        )
+    if level in (tangents_of(tensor) or {}):
+        raise RuntimeError(
+            "Expected a tensor that does not already have a tangent at this level; it has one"
+        )
+    dual = tensor.view_as(tensor)
+    set_tangent(dual, level, tangent)
+    _given.setdefault((threading.get_ident(), level), []).append(weakref.ref(dual))
+    return dual
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal and the tangent of a dual tensor."""
+    level = MODES.now.dual_level if level is None else level
+    tangent = (tangents_of(tensor) or {}).get(level) if level >= 0 else None
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(without_tangent(tensor, level), tangent)
+
+
+# --- forward over reverse --------------------------------------------------------------
+#
+# Values that a node saves keep their tangents, so that a backward run at the same level moves
+# tangents too. Dispatch saves bare arrays; here they become tensors where they need to be.
+
+_plain_dual = dispatch._apply_dual
+
+
+def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
+    out = _plain_dual(op, args, attrs, level)
+    if MODES.now.grad:
+        keep_tangents(op, args, out if op.multiple else (out,))
+    return out
+
+
+def keep_tangents(op: Op, args: Any, outs: Any) -> None:
+    """Put the tangents of an op's inputs and outputs on what its node saved of them."""
+    place = next((o._node for o in outs if o._node is not None), None)
+    node = place.node if isinstance(place, Output) else place
+    if not isinstance(node, Node) or not node.saved:
+        return
+    saved = list(node.saved)
+    for k, (slot, value) in enumerate(zip(node.plan.slots, saved, strict=True)):
+        if slot in op.names:
+            i = op.names.index(slot)
+            source, edge = args[i], node.inputs[i]
+            edge = edge if hasattr(edge, "extras") else None
+        elif slot in op.outputs:
+            i = op.outputs.index(slot)
+            source, edge = outs[i], outs[i]._node
+        else:
+            continue
+        found = tangents_of(source)
+        if found and isinstance(value, np.ndarray):
+            saved[k] = _saved_dual(value, edge, found)
+    node.saved = tuple(saved)
+
+
+def _saved_dual(value: np.ndarray, edge: Any, found: dict[int, Tensor]) -> Tensor:
+    tensor = wrap(value, edge)
+    tensor._x = {"tangents": dict(found)}
+    return tensor
+
+
+dispatch._apply_dual = _apply_dual
+
+
+__all__ = [
+    *("UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level"),
+    *("make_dual", "unpack_dual"),
+]

@@ -1,0 +1,611 @@
+"""User-written functions with their own derivative: ``autograd.Function``.
+
+A use of a Function is a node of the one graph, with a plan of its own, so that the engine, hooks,
+anomaly mode and double backward treat it as they treat any op.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import (
+    bump,
+    check_writable,
+    edge_of,
+    set_history,
+    set_tangent,
+    tangents_of,
+    without_tangent,
+)
+from weft.core.modes import MODES, no_grad
+from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
+from weft.core.tensor import Tensor, wrap
+
+
+class FunctionCtx:
+    """What forward leaves for backward: saved tensors, marks, and any attribute."""
+
+    def __init__(self) -> None:
+        self.to_save: tuple[Any, ...] = ()
+        self.saved_for_forward: tuple[Any, ...] | None = None
+        self.dirty_tensors: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self.materialize_grads = True
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self._place: Callable[[], FunctionNode | None] = lambda: None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward, guarded against later in-place changes."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for ``jvp``."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Say which inputs forward changed in place."""
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Say which outputs carry no gradient."""
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether outputs that got no gradient are given as zeros (True) or as None."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
+        if self.saved_for_forward is not None:
+            return self.saved_for_forward
+        node = self._place()
+        if node is None:
+            return ()
+        if node.saved is FREED:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved "
+                f"tensors after they have already been freed): {node.name()}, recorded at "
+                f"{node.source}, has given them up. Specify retain_graph=True if you need to "
+                "backward through the graph a second time or if you need to access saved tensors "
+                "after calling backward."
+            )
+        return tuple(None if s is None else s.unpack(node) for s in node.saved[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("name", "next_functions", "metadata", "register_hook", "register_prehook"):
+            node = self.__dict__.get("_place", lambda: None)()
+            if node is not None:
+                return getattr(node, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class _Saved:
+    """One tensor kept by ``save_for_backward``."""
+
+    __slots__ = ("cell", "edge", "index", "tangents", "tensor", "unpack_hook", "version")
+
+    def __init__(self, tensor: Tensor, node: FunctionNode) -> None:
+        edge = edge_of(tensor)
+        self.index: int | None = None
+        if edge is node or getattr(edge, "node", None) is node:
+            # Keeping one's own output would be a cycle: keep its values and its number.
+            self.index = getattr(edge, "index", 0)
+            own, tensor, edge = tensor, tensor.detach(), None
+            self.tangents = tangents_of(own)
+        else:
+            self.tangents = None
+        self.edge = edge
+        self.cell, self.version = tensor._vc, tensor._vc[0]
+        self.tensor: Any = tensor
+        self.unpack_hook: Callable | None = None
+        if MODES.now.saved_hooks:
+            pack, self.unpack_hook = MODES.now.saved_hooks[-1]
+            self.tensor = _without_hooks(pack, tensor)
+
+    def unpack(self, node: FunctionNode) -> Tensor:
+        """The tensor, in its place in the graph; an error if it was overwritten."""
+        tensor = self.tensor
+        if self.unpack_hook is not None:
+            tensor = self.unpack_hook(tensor)
+        elif self.cell[0] != self.version:
+            raise _overwritten(self, node)
+        place = self.edge
+        if self.index is not None:
+            place = output_of(node, self.index) if node.op.multiple else node
+        if tensor._node is not place:
+            tensor = wrap(tensor._a, place)
+            tensor._vc = self.cell
+        for level, tangent in (self.tangents or {}).items():
+            set_tangent(tensor, level, tangent)
+        return tensor
+
+
+def _overwritten(saved: _Saved, node: FunctionNode) -> RuntimeError:
+    last = saved.cell[-1] if len(saved.cell) > 1 else None
+    who = "" if last is None else f" by {last[1]}_ at {errors.describe_position(last[2], last[3])}"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: a tensor of shape {list(saved.tensor.shape)} that {node.name()} saved at "
+        f"{node.source} is at version {saved.cell[0]}; expected version {saved.version} instead. "
+        f"It was changed{who}. Use the out-of-place form there, or clone() it before."
+    )
+
+
+def _without_hooks(pack: Callable, tensor: Tensor) -> Any:
+    now = MODES.now
+    hooks, now.saved_hooks = now.saved_hooks, ()
+    now.update()
+    try:
+        return pack(tensor)
+    finally:
+        now.saved_hooks = hooks
+        now.update()
+
+
+class FunctionNode(Node):
+    """A use of a Function; attributes of its ctx can be read on it."""
+
+    _forward_cls: type[Function]
+
+    @property
+    def next_functions(self) -> tuple[tuple[GraphNode | None, int], ...]:
+        """The nodes that gradients go to, one for each tensor argument."""
+        edges = super().next_functions
+        return tuple(e for e, x in zip(edges, self.inputs, strict=True) if x is not NO_TENSOR)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.attrs["ctx"], name)
+
+
+# Stands in a node's inputs for an argument that is no tensor.
+NO_TENSOR = None
+
+
+class _FunctionOp:
+    """What the engine asks of an op, answered for a Function."""
+
+    rules = jvp = variant = promote = None
+    joint, diagonal, view, variadic, differentiable = True, False, False, False, True
+    names: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    def __init__(self, cls: type[Function], outputs: int | None) -> None:
+        self.name = cls.__name__
+        self.node_types = [cls._node_type] * 3
+        self.multiple = outputs is not None
+        # Filling in for missing gradients is the Function's choice, not the engine's.
+        self.constant_outputs = frozenset(range(outputs or 0))
+
+    def __repr__(self) -> str:
+        return f"<autograd.Function {self.name}>"
+
+
+class _FunctionPlan:
+    """How the engine calls a Function's backward."""
+
+    joint, single, vjp_single, pack = True, -1, None, None
+    slots = ("saved",)
+
+    def __init__(
+        self, cls: type[Function], inputs: int, outputs: int | None, holds: bool
+    ) -> None:
+        self.op = _FunctionOp(cls, outputs)
+        self.holds = holds
+        self.targets = range(inputs)
+        self.cls = cls
+
+    def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: tuple[bool, ...]) -> list[Any]:
+        """Call backward, and check and pass on what it returns."""
+        ctx = at["ctx"]
+        given = g if isinstance(g, tuple) else (g,)
+        grads = [x if x is None or isinstance(x, Tensor) else wrap(np.asarray(x)) for x in given]
+        if ctx.materialize_grads:
+            for k, (x, kind) in enumerate(zip(grads, ctx._kinds, strict=True)):
+                if x is None and kind is not None:
+                    grads[k] = wrap(np.zeros(*kind))
+        node = ctx._place()
+        results = self.cls._backward()(ctx, *grads)
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        _check_gradients(node, results)
+        create = any(isinstance(x, Tensor) for x in given)
+        del grads, given, g
+        for i, r in enumerate(results):
+            if r is None or not needs[i]:
+                results[i] = None
+            elif not create:
+                # The engine may take over an array only if nobody else can see it.
+                shared = sys.getrefcount(r) > 3 or sys.getrefcount(r._a) > 2
+                results[i] = r._a.view() if shared else r._a
+        r = None
+        return results
+
+
+def _check_gradients(node: FunctionNode, results: list[Any]) -> None:
+    name, inputs = node.name(), node.inputs
+    if len(results) > len(inputs) and all(r is None for r in results[len(inputs) :]):
+        del results[len(inputs) :]
+    if len(results) != len(inputs):
+        raise RuntimeError(
+            f"function {name} returned an incorrect number of gradients (expected {len(inputs)}, "
+            f"got {len(results)})\n  recorded at {node.source}"
+        )
+    for i, (r, edge) in enumerate(zip(results, inputs, strict=True)):
+        if r is None:
+            continue
+        if edge is NO_TENSOR:
+            raise RuntimeError(
+                f"function {name} returned a gradient different than None at position {i + 1}, "
+                "but the corresponding forward input was not a Variable\n"
+                f"  recorded at {node.source}"
+            )
+        if not isinstance(r, Tensor):
+            raise TypeError(
+                f"function {name} returned a {type(r).__name__} at position {i + 1}: gradients "
+                f"are tensors or None\n  recorded at {node.source}"
+            )
+        wanted = edge.shape if isinstance(edge, GraphNode) else None  # type: ignore[attr-defined]
+        if wanted is not None and r._a.shape != wanted and not _sums_to(r._a.shape, wanted):
+            raise RuntimeError(
+                f"Function {name} returned an invalid gradient at index {i} - got "
+                f"{list(r.shape)} but expected shape compatible with {list(wanted)}\n"
+                f"  recorded at {node.source}"
+            )
+
+
+def _sums_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    lead = len(shape) - len(wanted)
+    return lead >= 0 and all(
+        n == m or m == 1 for n, m in zip(shape[lead:], wanted, strict=True)
+    )
+
+
+class Function:
+    """A differentiable function with forward and backward written by hand.
+
+    Give ``forward(ctx, *args)``, or ``forward(*args)`` with ``setup_context(ctx, inputs,
+    output)``; ``backward(ctx, *grads)`` with a gradient for each argument of forward; and
+    ``jvp(ctx, *tangents)`` for forward mode. All are static methods; use it by ``apply``.
+
+    >>> import weft
+    >>> class Double(weft.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    generate_vmap_rule = False
+    _node_type: type[FunctionNode]
+    _plans: dict[Any, _FunctionPlan]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._plans = {}
+        cls._node_type = type(
+            f"{cls.__name__}Backward",
+            (FunctionNode,),
+            {"__module__": "weft.graph", "_forward_cls": cls},
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save for backward what forward (without a ctx) used and made."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the inputs from those of the outputs."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangents of the outputs from those of the inputs."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """A batched forward; accepted, and not needed: vmap runs forward on each slice."""
+        raise NotImplementedError("this Function has no vmap staticmethod")
+
+    @classmethod
+    def _backward(cls) -> Callable:
+        own, other = cls.backward is not Function.backward, cls.vjp is not Function.vjp
+        if own and other:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                "should only implement one of them."
+            )
+        return cls.vjp if other else cls.backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run forward on the arguments and record it."""
+        if cls is Function:
+            raise RuntimeError("apply() of autograd.Function itself: make a subclass of it")
+        if cls.setup_context is not Function.setup_context:
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        if kwargs:
+            raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        return _run(cls, args)[0]
+
+
+def _run(cls: type[Function], args: tuple[Any, ...]) -> tuple[Any, FunctionCtx]:
+    if MODES.now.dual_level >= 0:
+        levels = [max(found) for found in map(tangents_of, args) if found]
+        if levels:
+            return _run_dual(cls, args, max(levels))
+    ctx = FunctionCtx()
+    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in args]
+    ctx.needs_input_grad = tuple(e is not None for e in edges)
+    recording = MODES.now.grad and any(ctx.needs_input_grad)
+    out = _forward(cls, ctx, args)
+    outs = out if isinstance(out, tuple) else (out,)
+    for x in ctx.dirty_tensors:
+        if not any(x is o for o in outs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. The inputs that are modified inplace must all be outputs of the "
+                f"Function.\n  at {errors.here()}"
+            )
+    node = _node(cls, ctx, args, edges, out) if recording else None
+    results = tuple(_place_output(ctx, node, args, o, k, outs) for k, o in enumerate(outs))
+    if node is not None:
+        _save(ctx, node)
+        ctx._place = weakref.ref(node)
+    ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
+    return (results if isinstance(out, tuple) else results[0]), ctx
+
+
+def _forward(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...]) -> Any:
+    now = MODES.now
+    level, now.dual_level = now.dual_level, -1
+    try:
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                return cls.forward(ctx, *args)
+            out = cls.forward(*args)
+            cls.setup_context(ctx, args, out)
+            return out
+    finally:
+        now.dual_level = level
+        now.update()
+
+
+def _node(
+    cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], edges: list[Any], out: Any
+) -> FunctionNode:
+    many = isinstance(out, tuple)
+    outs = out if many else (out,)
+    ctx._kinds = [(o._a.shape, o._a.dtype) if isinstance(o, Tensor) else None for o in outs]
+    key = (len(args), len(outs) if many else None, bool(ctx.to_save))
+    plan = cls._plans.get(key)
+    if plan is None:
+        plan = cls._plans[key] = _FunctionPlan(cls, *key)
+    inputs = tuple(
+        (weakref.ref(x) if edge is None else edge) if isinstance(x, Tensor) else NO_TENSOR
+        for x, edge in zip(args, edges, strict=True)
+    )
+    kinds = [kind or (None, None) for kind in ctx._kinds]
+    shape, dtype = zip(*kinds, strict=True) if many and kinds else kinds[0] if kinds else ((), ())
+    frame = errors.user_frame(sys._getframe(3))
+    code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    node = cls._node_type(
+        plan, inputs, (), None, {"ctx": ctx}, shape, dtype,  # type: ignore[arg-type]
+        next_sequence(), code, instruction, MODES.now.scope,
+    )  # fmt: skip
+    if MODES.now.anomaly:
+        node._extras().trace = "".join(traceback.format_stack(frame))
+    return node
+
+
+class _Settled:
+    """The stamp of a view whose place in the graph a Function has fixed for good."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SETTLED: Any = _Settled()
+
+
+def _place_output(
+    ctx: FunctionCtx, node: FunctionNode | None, args: Any, out: Any, k: int, outs: Any
+) -> Any:
+    """Give one output of forward its place in the graph."""
+    if not isinstance(out, Tensor):
+        return out
+    flows = node is not None and out._a.dtype.kind in "fcV"
+    flows = flows and not any(out is x for x in ctx.non_differentiable)
+    given = any(out is x for x in args)
+    if any(out is x for x in ctx.dirty_tensors):
+        return _place_dirty(out, node if flows else None, k, outs)
+    if not flows:
+        if given:
+            return out.detach() if out._node is not None else _as_view(out)
+        if out._base is None and out._node is not None:
+            out._node = None
+        elif node is not None:
+            out._node, out._stamp = None, _SETTLED
+        return out
+    if given:
+        out = _as_view(out)
+    elif out._base is None and out._node is not None:
+        out = out.detach()  # made with gradients on inside forward: that history ends here
+    out._node = output_of(node, k) if node.op.multiple else node  # type: ignore
+    if out._base is not None:
+        out._stamp = _SETTLED
+    return out
+
+
+def _as_view(x: Tensor) -> Tensor:
+    with no_grad():
+        seen = x.view_as(x)
+    if x._node is None:
+        seen._node = None
+    return seen
+
+
+def _place_dirty(out: Tensor, node: FunctionNode | None, k: int, outs: Any) -> Tensor:
+    name = "Function" if node is None else type(node)._forward_cls.__name__
+    if node is not None:
+        check_writable(out, True, name)
+        if out._base is not None and sum(isinstance(o, Tensor) for o in outs) > 1:
+            raise RuntimeError(
+                "If your Function modifies inplace an input that is a view of another Tensor, "
+                "your Function cannot return more than one Tensor. Make the Function out of "
+                f"place, or split it\n  at {errors.here()}"
+            )
+    bump(out, name)
+    if node is not None:
+        set_history(out, output_of(node, k) if node.op.multiple else node)
+    return out
+
+
+def _save(ctx: FunctionCtx, node: FunctionNode) -> None:
+    saved = []
+    for i, x in enumerate(ctx.to_save):
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(
+                "save_for_backward can only save variables, but argument "
+                f"{i} is of type {type(x).__name__}; keep it as an attribute of ctx"
+            )
+        saved.append(None if x is None else _Saved(x, node))
+    if saved:
+        node.saved = (saved,)
+
+
+def _run_dual(cls: type[Function], args: tuple[Any, ...], level: int) -> tuple[Any, FunctionCtx]:
+    """Run on dual numbers: forward on the primals, ``jvp`` on the tangents of one level."""
+    tangents = [(tangents_of(x) or {}).get(level) for x in args]
+    primals = tuple(without_tangent(x, level) for x in args)
+    # An input that forward changes must be the caller's own tensor, not an alias of it.
+    owners = {id(p): x for p, x in zip(primals, args, strict=True) if isinstance(x, Tensor)}
+    out, ctx = _run(cls, primals)
+    if ctx.materialize_grads:
+        tangents = [
+            wrap(np.zeros_like(x._a)) if t is None and isinstance(x, Tensor) else t
+            for x, t in zip(primals, tangents, strict=True)
+        ]
+    moved = cls.jvp(ctx, *tangents)
+    ctx.saved_for_forward = None
+    outs = out if isinstance(out, tuple) else (out,)
+    moved = moved if isinstance(moved, tuple) else (moved,)
+    if len(moved) != len(outs):
+        raise RuntimeError(
+            f"{cls.__name__}.jvp returned {len(moved)} tangents for {len(outs)} outputs"
+        )
+    results = []
+    for o, t in zip(outs, moved, strict=True):
+        owner = owners.get(id(o))
+        if owner is not None and owner is not o:
+            owner._node = o._node
+            if owner._base is not None:
+                owner._stamp = o._stamp
+            o = owner
+        if isinstance(o, Tensor) and t is not None and o._a.dtype.kind in "fcV":
+            set_tangent(o, level, t)
+        results.append(o)
+    node = ctx._place()
+    if node is not None and node.saved:
+        _keep_tangents(node, owners, results, level)
+    return (tuple(results) if isinstance(out, tuple) else results[0]), ctx
+
+
+def _keep_tangents(node: Any, owners: dict[int, Tensor], outs: list[Any], level: int) -> None:
+    """Saved tensors keep their tangents, for forward mode over this node's backward."""
+    for saved in node.saved[0]:
+        if saved is None:
+            continue
+        source = owners.get(id(saved.tensor)) if saved.index is None else outs[saved.index]
+        found = tangents_of(source)
+        if found and level in found:
+            saved.tangents = {**(saved.tangents or {}), level: found[level]}
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """For a backward that can't itself be differentiated: differentiating it is an error."""
+
+    @functools.wraps(function)
+    def backward(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            results = function(ctx, *grads)
+        if not MODES.now.grad:
+            return results
+        if not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return results
+        many = isinstance(results, tuple)
+        marked = []
+        for r in results if many else (results,):
+            if isinstance(r, Tensor) and r._a.dtype.kind in "fcV":
+                r = _Once.apply(r.detach().requires_grad_())
+            marked.append(r)
+        return tuple(marked) if many else marked[0]
+
+    return backward
+
+
+class _Once(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+class InplaceFunction(Function):
+    """A Function with an ``inplace`` flag, kept for older code."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+def is_differentiable(x: Tensor) -> bool:
+    """Whether a tensor's dtype can carry gradients."""
+    return dt.of_numpy(x._a.dtype).is_floating_point or x.is_complex()
+
+
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

@@ -1,0 +1,214 @@
+"""Looking at the graph and stepping in: edges, hooks on saved tensors, hooks on many gradients."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.autograd import engine
+from weft.core import errors
+from weft.core.dispatch import bump, edge_of
+from weft.core.modes import MODES, _Switch
+from weft.core.node import AccumulateGrad, GraphNode, Node, Output, RemovableHandle, output_of
+from weft.core.tensor import Tensor, wrap
+
+# --- saved tensors ---------------------------------------------------------------------
+
+
+class _Forbidden(threading.local):
+    message: str | None = None
+
+
+_forbidden = _Forbidden()
+
+
+class saved_tensors_hooks(_Switch):
+    """A block in which values saved for backward go through ``pack`` and come back by ``unpack``.
+
+    >>> import weft
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> with weft.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(force=True), weft.tensor):
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    """
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def _enter(self) -> None:
+        if _forbidden.message is not None:
+            raise RuntimeError(_forbidden.message)
+        MODES.now.saved_hooks = (*MODES.now.saved_hooks, (self.pack_hook, self.unpack_hook))
+        MODES.now.update()
+
+    def _exit(self) -> None:
+        MODES.now.saved_hooks = MODES.now.saved_hooks[:-1]
+        MODES.now.update()
+
+    def _again(self) -> saved_tensors_hooks:
+        return self
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep saved tensors in main memory, which is where weft's tensors are."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        super().__init__(lambda tensor: tensor, lambda packed: packed)
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """A block in which using saved-tensor hooks is an error with this message."""
+    previous = _forbidden.message
+    if MODES.now.saved_hooks:
+        raise RuntimeError(error_message)
+    _forbidden.message = error_message
+    try:
+        yield
+    finally:
+        _forbidden.message = previous
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """A block whose saved tensors may be changed in place later: backward sees copies."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda tensor: tensor.detach().clone(), lambda packed: packed)
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Say that a tensor was changed behind autograd's back."""
+    for x in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        bump(x, "increment_version")
+
+
+# --- edges -----------------------------------------------------------------------------
+
+
+class GradientEdge(NamedTuple):
+    """A place in the graph where a gradient can be asked for: a node and its output's number."""
+
+    node: Any
+    output_nr: int
+    ownership_token: Any = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The edge of the graph that a tensor's gradient flows through."""
+    edge = edge_of(tensor)
+    if edge is None:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            f"gradients\n  at {errors.here()}"
+        )
+    if isinstance(edge, Output):
+        return GradientEdge(edge.node.named(), edge.index, edge)
+    return GradientEdge(edge.named() if isinstance(edge, Node) else edge, 0, tensor)
+
+
+def tensor_at(edge: Any) -> Any:
+    """A stand-in for the tensor at an edge; anything else is given back as it is."""
+    if not isinstance(edge, GradientEdge):
+        return edge
+    node: Any = edge.node
+    if isinstance(node, Node) and node.op.multiple:
+        node = output_of(node, edge.output_nr)
+    if isinstance(node, AccumulateGrad):
+        return node.variable
+    return wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
+
+
+# --- hooks on several gradients --------------------------------------------------------
+
+
+class _Handles(RemovableHandle):
+    def __init__(self, handles: list[RemovableHandle]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all"
+) -> RemovableHandle:
+    """Call ``fn`` once in each backward: with all gradients, or with the first (``"any"``)."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    state = _Collected(tensors)
+
+    def on_gradient(i: int, grad: Tensor) -> None:
+        run = _running()
+        if not state.begin(run):
+            return
+        if mode == "any":
+            state.done = True
+            fn(grad)
+            return
+        state.grads[i] = grad
+        state.left.discard(i)
+        if not state.left:
+            state.done = True
+            fn(list(state.grads))
+
+    return _Handles(
+        [
+            t.register_hook(lambda grad, i=i: on_gradient(i, grad))
+            for i, t in enumerate(tensors)
+        ]
+    )
+
+
+class _Collected:
+    """What a hook on many gradients has seen of the backward that is running."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.edges = [edge_of(t) for t in tensors]
+        self.run: Any = None
+        self.done = True
+        self.grads: list[Any] = []
+        self.left: set[int] = set()
+
+    def begin(self, run: Any) -> bool:
+        """Start afresh with a new backward; False when this one has had its call."""
+        work, ahead = run
+        if work is not self.run or (work is None and self.done):
+            self.run, self.done = work, False
+            self.grads = [None] * len(self.edges)
+            self.left = {i for i, e in enumerate(self.edges) if ahead is None or e in ahead}
+        return not self.done
+
+
+def _running() -> tuple[Any, set[GraphNode] | None]:
+    """The backward that is calling a hook, and the nodes it still has before it (and this one)."""
+    frame, node = sys._getframe(1), None
+    while frame is not None:
+        names = frame.f_locals
+        if frame.f_code is engine._Run.notice.__code__:
+            node = names["node"]
+        elif frame.f_code is engine._Run.arrive.__code__:
+            node = names["leaf"]
+        elif frame.f_code is engine._Run.run.__code__:
+            work = names["self"]
+            return work, {node, *names.get("order", ()), *work.pending, *work.grads}
+        frame = frame.f_back
+    return None, None
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """There are no streams here; accepted and ignored."""
+
+
+__all__ = [
+    *("GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks"),
+    *("get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu"),
+    "saved_tensors_hooks",
+]

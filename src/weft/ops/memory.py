@@ -1,0 +1,176 @@
+"""The memory behind tensors: storages, another geometry in place, element-wise Python functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import errors
+from weft.core.dispatch import bump, check_overlap
+from weft.core.storage import (
+    LEGACY,
+    STORAGE_NAMES,
+    TypedStorage,
+    UntypedStorage,
+    memory_of,
+    untyped_of,
+)
+from weft.core.tensor import Tensor
+from weft.ops import api
+from weft.ops.casting import in_format
+from weft.ops.creation import sizes
+
+api.FUNCTIONS.update(LEGACY)
+api.FUNCTIONS.update({"TypedStorage": TypedStorage, "UntypedStorage": UntypedStorage})
+
+
+@api.method
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The bytes behind this tensor."""
+    return untyped_of(self)
+
+
+@api.method
+def storage(self: Tensor) -> TypedStorage:
+    """The memory behind this tensor as elements of its dtype."""
+    return TypedStorage(wrap_storage=untyped_of(self), dtype=self.dtype)
+
+
+api.method(storage, name="_typed_storage")
+
+
+@api.method
+def storage_type(self: Tensor) -> type:
+    """The legacy class of this tensor's storage."""
+    return LEGACY[STORAGE_NAMES[self.dtype.name]]
+
+
+def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    found, step = [], 1
+    for n in reversed(shape):
+        found.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(found))
+
+
+def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int) -> np.ndarray:
+    """An array with the given geometry on bytes; they must be long enough."""
+    if 0 in shape:
+        return np.ndarray(shape, d, memory[:0])
+    last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+    if (last + 1) * d.itemsize > memory.size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(stride)}, storage offset {offset}, "
+            f"and itemsize {d.itemsize} requiring a storage size of {(last + 1) * d.itemsize} are "
+            f"out of bounds for storage of size {memory.size}\n  at {errors.here()}"
+        )
+    begin = memory[offset * d.itemsize :]
+    one = begin[: begin.size // d.itemsize * d.itemsize].view(d)
+    return np.lib.stride_tricks.as_strided(one, shape, tuple(s * d.itemsize for s in stride))
+
+
+@api.method
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Take over another tensor's or storage's memory."""
+    if source is None:
+        self._a = np.empty(0, self._a.dtype)
+    elif isinstance(source, Tensor) and size is None:
+        self._a, self._vc = source._a, source._vc
+    else:
+        memory = memory_of(source._a) if isinstance(source, Tensor) else source._bytes()
+        d = self._a.dtype
+        shape = (memory.size // d.itemsize - storage_offset,) if size is None else sizes(
+            (size,), "set_"
+        )  # fmt: skip
+        steps = _steps(shape) if stride is None else tuple(stride)
+        self._a = _over(memory, d, shape, steps, storage_offset)
+        if isinstance(source, Tensor):
+            self._vc = source._vc
+    return self
+
+
+@api.method
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both lie on the same memory with the same geometry."""
+    same = self._a.shape == tensor._a.shape and self._a.strides == tensor._a.strides
+    return same and self.data_ptr() == tensor.data_ptr()
+
+
+@api.method
+def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
+    """Another shape in place; memory is kept if it is large enough, its values in any case."""
+    if self.requires_grad:
+        raise RuntimeError(f"cannot resize variables that require grad\n  at {errors.here()}")
+    shape = sizes(size, "resize_")
+    if any(n < 0 for n in shape):
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}\n"
+            f"  at {errors.here()}"
+        )
+    if shape == self._a.shape and memory_format is None:
+        return self
+    d, offset = self._a.dtype, self.storage_offset()
+    memory = memory_of(self._a)
+    needed = (offset + math.prod(shape)) * d.itemsize
+    if needed > memory.size:
+        grown = np.empty(needed, np.uint8)
+        grown[: memory.size] = memory
+        memory = grown
+    self._a = _over(memory, d, shape, _steps(shape), offset)
+    if memory_format is not None and memory_format.name.startswith("channels_last"):
+        self._a = in_format(self._a, memory_format)
+    return self
+
+
+@api.method
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """Another tensor's shape, in place."""
+    return resize_(self, tuple(the_template._a.shape), memory_format=memory_format)
+
+
+@api.method
+def resize(self: Tensor, *size: Any) -> Tensor:
+    """This tensor in another shape of as many elements (an old name of reshape)."""
+    return self.reshape(*size)
+
+
+def _check_plain(self: Tensor, name: str) -> None:
+    if self.requires_grad:
+        raise RuntimeError(
+            f"{name}: can't call it on a Variable that requires grad. Use "
+            f"var.detach().{name}()\n  at {errors.here()}"
+        )
+    check_overlap(self, name[:-1])
+
+
+def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> Tensor:
+    _check_plain(self, name)
+    columns = [t._a.ravel().tolist() for t in (self, *others)]
+    values = [function(*row) for row in zip(*columns, strict=True)]
+    self._a[...] = np.array(values, self._a.dtype).reshape(self._a.shape)
+    bump(self, name[:-1])
+    return self
+
+
+@api.method
+def apply_(self: Tensor, callable: Callable) -> Tensor:
+    """Replace each element by a Python function's value for it."""
+    return _call_each(self, "apply_", callable)
+
+
+@api.method
+def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
+    """Replace each element by ``callable(own, other)``."""
+    return _call_each(self, "map_", callable, tensor.expand(self.shape))
+
+
+@api.method
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
+    """Replace each element by ``callable(own, x, y)``."""
+    return _call_each(self, "map2_", callable, x.expand(self.shape), y.expand(self.shape))

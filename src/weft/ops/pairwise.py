@@ -1,0 +1,447 @@
+"""Functions of two or three numbers, element by element with broadcasting."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import Op
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.arithmetic import pow, where_op
+from weft.ops.build import Sample, constant, elementwise, general
+from weft.ops.casting import convert
+from weft.ops.pointwise import (
+    cos_op,
+    exp2_op,
+    exp_op,
+    isnan_op,
+    log_op,
+    no_slope,
+    offer_in_place,
+    sin_op,
+)
+from weft.ops.views import imag_op, real_op
+
+
+def number_as_tensor(value: Any, other: Any) -> Any:
+    """A number as a zero-dim tensor, in the precision of the tensor it meets."""
+    if isinstance(value, Tensor):
+        return value
+    floating = isinstance(other, Tensor) and other._a.dtype.kind in "fcV"
+    if floating and not isinstance(value, complex):
+        return wrap(np.asarray(value, other._a.dtype))
+    return wrap(np.asarray(value, dt.scalar_dtype(value)))
+
+
+def pair(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands of which one may be a number, as tensors."""
+    return number_as_tensor(a, b), number_as_tensor(b, a)
+
+
+# --- the larger and the smaller --------------------------------------------------------
+
+
+def _winner(loses: Any) -> Any:
+    """The rule of an extremum: a tie is shared by halves, NaN passes the gradient on to both."""
+    return lambda t, a, b: where_op(loses(a, b), 0.0, where_op(a == b, t / 2.0, t))
+
+
+def _extremum(name: str, ufunc: Any, first_loses: Any, second_loses: Any) -> Op:
+    return elementwise(name, ufunc, _winner(first_loses), _winner(second_loses), in_place=False)
+
+
+maximum_op = _extremum("maximum", np.maximum, lambda a, b: a < b, lambda a, b: a > b)
+minimum_op = _extremum("minimum", np.minimum, lambda a, b: a > b, lambda a, b: a < b)
+
+fmax_op = elementwise(
+    "fmax",
+    np.fmax,
+    lambda t, a, b: where_op((a >= b) | isnan_op(b), t, 0.0),
+    lambda t, a, b: where_op((a >= b) | isnan_op(b), 0.0, t),
+    in_place=False,
+)
+fmin_op = elementwise(
+    "fmin",
+    np.fmin,
+    lambda t, a, b: where_op((a <= b) | isnan_op(b), t, 0.0),
+    lambda t, a, b: where_op((a <= b) | isnan_op(b), 0.0, t),
+    in_place=False,
+)
+
+
+def _clamp(x: np.ndarray, low: Any, high: Any) -> np.ndarray:
+    if low is not None:
+        x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def _clamp_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
+    if low is None:
+        return where_op(x <= high, t, 0.0)
+    if high is None:
+        return where_op(x >= low, t, 0.0)
+    return where_op((x >= low) & (x <= high), t, 0.0)
+
+
+def _clamp_low_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
+    return where_op(x < low if high is None else (x < low) & (low < high), t, 0.0)
+
+
+def _clamp_high_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
+    return where_op(x > high if low is None else (x > high) | (high < low), t, 0.0)
+
+
+clamp_op = elementwise(
+    "clamp",
+    _clamp,
+    _clamp_rule,
+    _clamp_low_rule,
+    _clamp_high_rule,
+    names=("x", "low", "high"),
+    public=False,
+    samples=lambda m: [
+        Sample((m.real(2, 3), m.real(3, high=-0.5), m.real(2, 1, low=0.5))),
+        Sample((m.real(4), -0.5, None)),
+        Sample((m.real(4), None, m.real(4))),
+        Sample((m.real(4), 0.5, -0.5)),
+    ],
+)
+
+
+@api.both(out=True)
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Values below ``min`` raised to it, values above ``max`` lowered to it."""
+    if min is None and max is None:
+        raise RuntimeError(
+            f"torch.clamp: At least one of 'min' or 'max' must not be None\n  at {errors.here()}"
+        )
+    return clamp_op(input, min, max)
+
+
+@api.both(out=True)
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """Values below ``min`` raised to it."""
+    return clamp_op(input, min, None)
+
+
+@api.both(out=True)
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """Values above ``max`` lowered to it."""
+    return clamp_op(input, None, max)
+
+
+@api.method
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Clamp in place."""
+    return api.change_by(self, "clamp", clamp, (min, max), {})
+
+
+api.inplace("clamp_min_", clamp_min)
+api.inplace("clamp_max_", clamp_max)
+api.alias("clamp", "clip")
+
+# --- geometry, exponents ---------------------------------------------------------------
+
+
+def _atan2_slope(t: Any, numerator: Any, a: Any, b: Any) -> Any:
+    square = a * a + b * b
+    return t * where_op(square == 0, 0.0, numerator / square)
+
+
+atan2_op = elementwise(
+    "atan2",
+    np.arctan2,
+    lambda t, a, b: _atan2_slope(t, b, a, b),
+    lambda t, a, b: _atan2_slope(t, -a, a, b),
+    promote="float",
+    domain=(0.3, 2.0),
+)
+api.alias("atan2", "arctan2")
+hypot_op = elementwise(
+    "hypot",
+    np.hypot,
+    lambda t, a, y: t * (a / y),
+    lambda t, b, y: t * (b / y),
+    promote="same",
+    domain=(0.3, 2.0),
+)
+
+
+def _logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind != "c":
+        return np.logaddexp(a, b)
+    first = a.real >= b.real
+    large, small = np.where(first, a, b), np.where(first, b, a)
+    return np.where(np.isinf(a) & (a == b), a, large + np.log1p(np.exp(small - large)))
+
+
+logaddexp_op = elementwise(
+    "logaddexp",
+    _logaddexp,
+    lambda t, a, b: t / (1.0 + exp_op(b - a)),
+    lambda t, a, b: t / (1.0 + exp_op(a - b)),
+    promote="float",
+    in_place=False,
+)
+logaddexp2_op = elementwise(
+    "logaddexp2",
+    np.logaddexp2,
+    lambda t, a, b: t / (1.0 + exp2_op(b - a)),
+    lambda t, a, b: t / (1.0 + exp2_op(a - b)),
+    promote="float",
+    in_place=False,
+)
+
+
+def _xlogy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where((a == 0) & ~np.isnan(b), a.dtype.type(0), a * np.log(b))
+
+
+xlogy_op = elementwise(
+    "xlogy",
+    _xlogy,
+    lambda t, a, b: where_op((a == 0) & (b <= 0), 0.0, t * log_op(b)),
+    lambda t, a, b: t * (a / b),
+    promote="float",
+    domain=((-2.0, 2.0), (0.2, 2.0)),
+    public=False,
+)
+
+
+@api.both(out=True)
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``input * log(other)``, and 0 where the input is 0."""
+    return xlogy_op(*pair(input, other))
+
+
+api.inplace("xlogy_", xlogy)
+api.under("special", api.FUNCTIONS["xlogy"], name="xlogy")
+
+
+@api.both(out=True)
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2 ** other``."""
+    return input * pow(2.0, other)
+
+
+api.inplace("ldexp_", ldexp)
+
+_frexp_result = namedtuple("frexp", ("mantissa", "exponent"))
+
+
+def _frexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if x.dtype.kind != "f":
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    mantissa, exponent = np.frexp(x)
+    return mantissa, exponent.astype(np.int32, copy=False)
+
+
+frexp_op = general(
+    "frexp",
+    _frexp,
+    lambda g, exponent, x_dtype: g[0] / exp2_op(exponent + x_dtype.type(0)),
+    outputs=("mantissa", "exponent"),
+    constant_outputs=(1,),
+    promote="same",
+    samples=lambda m: [Sample((m.real(2, 3, low=0.3, high=5.0),)), Sample((m.real(0, 2),))],
+)
+
+
+@api.both
+def frexp(input: Tensor, *, out: Any = None) -> Any:
+    """Mantissas in [0.5, 1) and exponents of two."""
+    result = _frexp_result(*frexp_op(input))
+    return result if out is None else api.into(out, result, "frexp")
+
+
+@api.both(out=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent`` in double precision."""
+    operands = (input, exponent)
+    many = any(isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex()) for v in operands)
+    d = dt.C128 if many else dt.F64
+    return pow(*(convert(v, d) if isinstance(v, Tensor) else v for v in operands))
+
+
+@api.method
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """The power in place, for double precision only."""
+    if self._a.dtype not in (dt.F64, dt.C128):
+        raise RuntimeError(
+            "the base given to float_power_ must be float64 or complex128, as its result is; it "
+            f"is {self.dtype}\n  at {errors.here()}"
+        )
+    return api.change_by(self, "float_power", float_power, (exponent,), {})
+
+
+# --- floating-point bits ---------------------------------------------------------------
+
+copysign_op = elementwise(
+    "copysign",
+    np.copysign,
+    lambda t, a, y: t * where_op(a == 0, 0.0, y / a),
+    no_slope,
+    promote="float",
+    domain=((0.2, 2.0), (0.2, 2.0)),
+)
+
+_nextafter_rules = (lambda t, a, b: where_op(a == b, 0.0, t), no_slope)
+nextafter_op = general(
+    "nextafter",
+    np.nextafter,
+    *_nextafter_rules,
+    names=("a", "b"),
+    jvp=_nextafter_rules,
+    samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
+)
+
+
+@api.both(out=True)
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next number of the type from one value towards another."""
+    common = dt.result_dtype((input._a, other._a))
+    return nextafter_op(convert(input, common), convert(other, common))
+
+
+api.inplace("nextafter_", nextafter)
+
+
+def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(a == 0, b, (a > 0).astype(a.dtype))
+
+
+heaviside_op = constant("heaviside", _heaviside, names=("a", "b"), promote="same")
+
+
+@api.both(out=True)
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 for negative and 1 for positive numbers, the given values at 0."""
+    if input._a.dtype != values._a.dtype:
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes: "
+            f"{input.dtype} and {values.dtype}\n  at {errors.here()}"
+        )
+    return heaviside_op(input, values)
+
+
+api.inplace("heaviside_", heaviside)
+
+
+def _integers_only(name: str, ufunc: Any) -> Op:
+    def checked(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.kind not in "iu":
+            raise NotImplementedError(
+                f"\"{name}_cpu\" not implemented for '{dt.of_numpy(a.dtype).name}'"
+            )
+        return ufunc(a, b)
+
+    op = constant(name, checked, names=("a", "b"), promote="same")
+    api.both(lambda input, other: op(input, other), name=name, out=True)
+    api.inplace(name + "_", op)
+    return op
+
+
+gcd_op = _integers_only("gcd", np.gcd)
+lcm_op = _integers_only("lcm", np.lcm)
+
+# --- comparing within a tolerance ------------------------------------------------------
+
+
+def _isclose(
+    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool
+) -> np.ndarray:
+    close = a == b
+    if equal_nan:
+        close |= np.isnan(a) & np.isnan(b)
+    if rtol == 0 and atol == 0:
+        return close
+    if a.dtype.kind in "iub":
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    error = np.abs(a - b)
+    return close | (np.isfinite(error) & (error <= atol + np.abs(rtol * b)))
+
+
+isclose_op = constant("isclose", _isclose, names=("a", "b"), promote="compare")
+
+
+@api.both
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Where ``|input - other| <= atol + rtol * |other|``."""
+    _same_dtype(input, other)
+    if rtol < 0 or atol < 0:
+        which, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
+        raise RuntimeError(
+            f"{which} must be greater than or equal to zero, but got {value}\n  at {errors.here()}"
+        )
+    return isclose_op(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def _same_dtype(input: Tensor, other: Tensor) -> None:
+    if input._a.dtype != other._a.dtype:
+        names = [d.name.capitalize() for d in (input.dtype, other.dtype)]
+        raise RuntimeError(
+            f"{names[0]} did not match {names[1]}; convert one with .to()\n  at {errors.here()}"
+        )
+
+
+@api.both
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@api.both
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same elements."""
+    if input.shape != other.shape:
+        return False
+    return bool(input.eq(other).all())
+
+
+# --- complex numbers from two real ones ------------------------------------------------
+
+
+def _complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype != b.dtype or a.dtype not in (dt.F32, dt.F64):
+        raise RuntimeError(
+            "Expected both inputs to be Float or Double tensors of one dtype but got "
+            f"{a.dtype} and {b.dtype}"
+        )
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), dt.of_numpy(a.dtype).to_complex().np)
+    out.real, out.imag = a, b
+    return out
+
+
+complex_op = general(
+    "complex",
+    _complex,
+    lambda g: real_op(g),
+    lambda g: imag_op(g),
+    names=("a", "b"),
+    jvp=(lambda t: t * (1.0 + 0.0j), lambda t: t * 1j),
+    samples=lambda m: [Sample((m.real(2, 3), m.real(3))), Sample((m.real(), m.real()))],
+)
+
+
+@api.top(name="complex", out=True)
+def from_parts(real: Tensor, imag: Tensor) -> Tensor:
+    """Complex numbers from their real and imaginary parts."""
+    return complex_op(real, imag)
+
+
+@api.top(out=True)
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from their lengths and angles."""
+    return complex_op(abs * cos_op(angle), abs * sin_op(angle))
+
+
+offer_in_place("clamp", "clamp_max", "clamp_min", "clip", "gcd", "lcm", "ldexp", "xlogy")

@@ -1,0 +1,142 @@
+"""Softmax and its relatives."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.ops import api
+from weft.ops.arguments import need_float
+from weft.ops.build import Sample, general
+from weft.ops.pointwise import exp_op
+from weft.ops.reductions import sum_op
+
+
+def _shifted(x: np.ndarray, dim: int) -> np.ndarray:
+    return x - np.maximum.reduce(x, axis=dim, keepdims=True, initial=-np.inf)
+
+
+def _softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    if not x.ndim:
+        return np.exp(x - x)
+    y = _shifted(x, dim)
+    np.exp(y, out=y)
+    y /= np.add.reduce(y, axis=dim, keepdims=True)
+    return y
+
+
+def _log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    if not x.ndim:
+        return x - x
+    y = _shifted(x, dim)
+    y -= np.log(np.add.reduce(np.exp(y), axis=dim, keepdims=True))
+    return y
+
+
+def _sum(x: Any, dim: int) -> Any:
+    return sum_op(x, dim=(dim,) if len(x.shape) else (), keepdim=True)
+
+
+def _samples(m: Any) -> list[Sample]:
+    return [
+        Sample((m.real(2, 3),), {"dim": 1}),
+        Sample((m.real(3, 2, 2),), {"dim": 0}),
+        Sample((m.real(),), {"dim": 0}),
+        Sample((m.real(0, 3),), {"dim": 1}),
+    ]
+
+
+def _softmax_rule(g: Any, y: Any, dim: int) -> Any:
+    scaled = g * y
+    return scaled - y * _sum(scaled, dim)
+
+
+# The Jacobian is symmetric, so one rule serves both directions.
+softmax_op = general(
+    "softmax", _softmax, _softmax_rule, jvp=(_softmax_rule,), promote="same", samples=_samples
+)
+log_softmax_op = general(
+    "log_softmax",
+    _log_softmax,
+    lambda g, y, dim: g - exp_op(y) * _sum(g, dim),
+    jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
+    promote="same",
+    samples=_samples,
+)
+
+
+@api.both(out=True)
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Exponentials along a dimension, scaled to sum to one."""
+    if dtype is not None:
+        input = input.to(dtype)
+    need_float(input, "softmax_kernel_impl")
+    return softmax_op(input, dim=api.wrap_dim(dim, input.ndim))
+
+
+@api.both(out=True)
+def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax, computed without overflow."""
+    if dtype is not None:
+        input = input.to(dtype)
+    need_float(input, "log_softmax_kernel_impl")
+    return log_softmax_op(input, dim=api.wrap_dim(dim, input.ndim))
+
+
+api.under("special", softmax)
+api.under("special", log_softmax)
+
+
+def _implicit_dim(name: str, input: Tensor, dim: int | None) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=3,
+    )
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+@api.under("nn.functional", name="softmax")
+def functional_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """Exponentials along a dimension, scaled to sum to one."""
+    return softmax(input, _implicit_dim("softmax", input, dim), dtype)
+
+
+@api.under("nn.functional", name="log_softmax")
+def functional_log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """The logarithm of softmax, computed without overflow."""
+    return log_softmax(input, _implicit_dim("log_softmax", input, dim), dtype)
+
+
+@api.under("nn.functional")
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """Softmax of the negated input."""
+    return softmax(-input, _implicit_dim("softmin", input, dim), dtype)
+
+
+@api.under("nn.functional")
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A random, differentiable choice along a dimension; ``hard`` makes it one-hot."""
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    noise = -logits.detach().clone().exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    place = soft.detach().max(dim, keepdim=True)[1]
+    chosen = (soft.detach() * 0.0).scatter_(dim, place, 1.0)
+    # The value of the choice with the gradient of the soft one.
+    return chosen - soft.detach() + soft
