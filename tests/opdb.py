@@ -111,11 +111,14 @@ class Settings:
     gradients: bool = True
     variants: bool = True
     second_order: bool = False
+    reference: bool = False
     seconds: float = 20.0
     verbose: bool = False
 
 
-# What the test suite runs: every op, few samples.
+# What the deep tests and the command line run.
+FULL = Settings()
+# What the test suite runs by default: every op, few samples.
 QUICK = Settings(samples=4, dtypes=("float32", "float64"))
 
 
@@ -492,11 +495,12 @@ def both_seeds() -> None:
         weft.manual_seed(7)
 
 
-def samples_of(op: Any, dtype: str, count: int, requires_grad: bool = False) -> list[Any]:
+def samples_of(op: Any, dtype: str, settings: Settings, requires_grad: bool = False) -> list[Any]:
     """Sample inputs, spread evenly over what the table has."""
     torch.manual_seed(0)
-    kind = getattr(torch, dtype)
-    made = op.sample_inputs("cpu", kind, requires_grad=requires_grad)
+    make = op.reference_inputs if settings.reference else op.sample_inputs
+    count = settings.samples
+    made = make("cpu", getattr(torch, dtype), requires_grad=requires_grad)
     found = list(itertools.islice(made, 40 * count))
     if len(found) <= count:
         return found
@@ -618,13 +622,12 @@ def runs(op: Any, settings: Settings) -> Iterator[Run]:
         for found in (op.supported_dtypes, op.supported_backward_dtypes)
     )
     ours = counterpart(op)
-    count = settings.samples
     for dtype in settings.dtypes:
         if dtype in supported:
             step = functools.partial(run_sample, op, ours, op.op, "")
-            yield Run(dtype, functools.partial(samples_of, op, dtype, count), step)
+            yield Run(dtype, functools.partial(samples_of, op, dtype, settings), step)
         if settings.gradients and dtype in GRADIENT_DTYPES and dtype in supported & backward:
-            samples = functools.partial(samples_of, op, dtype, count, requires_grad=True)
+            samples = functools.partial(samples_of, op, dtype, settings, requires_grad=True)
             if op.supports_autograd:
                 yield Run(
                     f"{dtype} gradient", samples, functools.partial(run_gradient, op, ours, 1)
@@ -633,7 +636,7 @@ def runs(op: Any, settings: Settings) -> Iterator[Run]:
                 step = functools.partial(run_gradient, op, ours, 2)
                 yield Run(f"{dtype} second order", samples, step)
     if settings.variants and VARIANT_DTYPE in supported & set(settings.dtypes):
-        samples = functools.partial(samples_of, op, VARIANT_DTYPE, count)
+        samples = functools.partial(samples_of, op, VARIANT_DTYPE, settings)
         if op.method_variant is not None:
             method = variant(op.method_variant)
             step = functools.partial(run_sample, op, method, op.method_variant, "method's ")
@@ -790,26 +793,36 @@ def totals(results: list[Result]) -> str:
     )
 
 
-KNOWN_HEADER = '''"""Ops of PyTorch's table that weft does not pass yet, with the reason.
+KNOWN_HEADER = '''"""Ops of PyTorch's table that weft does not pass yet, with the first reason.
 
 Written by ``python -m opdb --all --write-known``; an op here that passes fails its test.
 """
-
-KNOWN_FAILURES: dict[str, str] = {
 '''
+KNOWN_LISTS = {
+    "KNOWN_FAILURES": "# With few samples of float32 and float64, as the test suite runs them.",
+    "DEEP_FAILURES": "# Only with more samples and all dtypes.",
+}
 
 
-def write_known(results: list[Result]) -> None:
-    """Write the list of known failures next to this file."""
-    lines = []
-    for r in sorted(results, key=lambda r: r.name):
-        if r.status in ("fail", "missing"):
-            label, message = next(iter(r.messages.items()))
-            reason = "missing" if r.status == "missing" else f"{label}: {message}"
-            reason = " ".join(reason.split())[:70]
-            lines.append(f"    {json.dumps(r.name)}: {json.dumps(reason)},\n")
-    path = Path(__file__).with_name("opdb_known.py")
-    path.write_text(KNOWN_HEADER + "".join(lines) + "}\n")
+def write_known(quick: list[Result], full: list[Result]) -> None:
+    """Write the lists of known failures next to this file."""
+    failing = {r.name for r in quick if r.status in ("fail", "missing")}
+    lists = (quick, [r for r in full if r.name not in failing])
+    text = KNOWN_HEADER
+    for (name, comment), results in zip(KNOWN_LISTS.items(), lists, strict=True):
+        rows = [known_row(r) for r in results if r.status in ("fail", "missing")]
+        text += f"\n{comment}\n{name}: dict[str, str] = {{\n{''.join(sorted(rows))}}}\n"
+    Path(__file__).with_name("opdb_known.py").write_text(text)
+
+
+def known_row(result: Result) -> str:
+    """One op's line in the list of known failures."""
+    label, message = next(iter(result.messages.items()))
+    reason = "missing" if result.status == "missing" else f"{label}: {message}"
+    room = 100 - len(f'    "{result.name}": "",')
+    reason = " ".join(reason.replace('"', "'").replace("\\", "/").split())
+    reason = reason if len(reason) <= room else reason[: room - 3] + "..."
+    return f'    "{result.name}": "{reason}",\n'
 
 
 def arguments() -> argparse.Namespace:
@@ -822,6 +835,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true", help="tracebacks, and ops that pass")
     parser.add_argument("--quick", action="store_true", help="only what the test suite runs")
     parser.add_argument("--second-order", action="store_true", help="gradients of gradients too")
+    parser.add_argument("--reference", action="store_true", help="the table's larger set of inputs")
     parser.add_argument("--samples", type=int, help="samples for each op and dtype")
     parser.add_argument("--dtypes", help="comma-separated names, such as float32,int64")
     parser.add_argument("--seconds", type=float, help="time limit for one op")
@@ -830,23 +844,29 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def settings_from(args: argparse.Namespace) -> Settings:
+    """The settings that the command line asks for."""
+    given = {
+        "samples": args.samples,
+        "dtypes": args.dtypes and tuple(args.dtypes.split(",")),
+        "seconds": args.seconds,
+        "second_order": args.second_order,
+        "reference": args.reference,
+        "verbose": args.verbose,
+    }
+    chosen = {name: value for name, value in given.items() if value}
+    return replace(QUICK if args.quick else FULL, **chosen)
+
+
 def main() -> int:
     """Run the ops asked for; the exit code says whether all in scope passed."""
     args = arguments()
-    names = list(BY_NAME) if args.all else selected(args.names)
+    names = list(BY_NAME) if args.all or args.write_known else selected(args.names)
     if not names:
         print("no op of that name; give names or --all", file=sys.stderr)
         return 2
-    settings = QUICK if args.quick or args.write_known else Settings()
-    settings = replace(settings, verbose=args.verbose, second_order=args.second_order)
-    if args.samples:
-        settings = replace(settings, samples=args.samples)
-    if args.dtypes:
-        settings = replace(settings, dtypes=tuple(args.dtypes.split(",")))
-    if args.seconds:
-        settings = replace(settings, seconds=args.seconds)
     results = []
-    for result in check_all(names, settings, args.jobs):
+    for result in check_all(names, settings_from(args), args.jobs):
         results.append(result)
         report(result, quiet=args.all and not args.verbose)
         if args.fail_fast and result.status in ("fail", "missing"):
@@ -855,7 +875,7 @@ def main() -> int:
     if args.json:
         args.json.write_text(json.dumps([vars(r) for r in results], indent=1))
     if args.write_known:
-        write_known(results)
+        write_known(list(check_all(names, QUICK, args.jobs)), results)
     return int(any(r.status in ("fail", "missing") for r in results))
 
 

@@ -1,1 +1,2 @@
 KNOWN_FAILURES: dict[str, str] = {}
+DEEP_FAILURES: dict[str, str] = {}

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the op table comes from PyTorch, wh
 opdb = pytest.importorskip("opdb")
 
 import weft  # noqa: E402
-from opdb_known import KNOWN_FAILURES  # noqa: E402
+from opdb_known import DEEP_FAILURES, KNOWN_FAILURES  # noqa: E402
 
 IN_SCOPE = [
     name
@@ -21,20 +21,31 @@ IN_SCOPE = [
 ]
 
 
-@pytest.mark.parametrize("name", IN_SCOPE)
-def test_op_agrees_with_torch(name: str) -> None:
-    result = opdb.check(opdb.BY_NAME[name], opdb.QUICK)
-    failures = "\n".join(f"{label}: {text}" for label, text in result.messages.items())
-    if name in KNOWN_FAILURES:
+def agree(name: str, settings: opdb.Settings, known: dict[str, str]) -> None:
+    """The op passes, or fails as the list of known failures says."""
+    result = opdb.check(opdb.BY_NAME[name], settings)
+    if name in known:
         if result.status == "pass":
             pytest.fail(f"{name} passes: take it off the list in opdb_known.py")
-        pytest.xfail(KNOWN_FAILURES[name])
+        pytest.xfail(known[name])
+    failures = "\n".join(f"{label}: {text}" for label, text in result.messages.items())
     assert result.status == "pass", failures
+
+
+@pytest.mark.parametrize("name", IN_SCOPE)
+def test_op_agrees_with_torch(name: str) -> None:
+    agree(name, opdb.QUICK, KNOWN_FAILURES)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", IN_SCOPE)
+def test_op_agrees_with_torch_in_all_dtypes(name: str) -> None:
+    agree(name, opdb.FULL, KNOWN_FAILURES | DEEP_FAILURES)
 
 
 def test_lists_name_real_ops() -> None:
     names = set(opdb.BY_NAME) | {op.name for op in opdb.BY_NAME.values()}
-    listed = set(KNOWN_FAILURES) | set(opdb.OUT_OF_SCOPE) | set(opdb.LOOSE)
+    listed = set(KNOWN_FAILURES) | set(DEEP_FAILURES) | set(opdb.OUT_OF_SCOPE) | set(opdb.LOOSE)
     assert not listed - names
 
 

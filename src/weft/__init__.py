@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
+import importlib.util as _importlib_util
+import math as _math
 from typing import Any, NoReturn
 
 from weft import autograd
@@ -16,17 +19,42 @@ from weft.core.modes import (
     no_grad,
     set_grad_enabled,
 )
+from weft.core.printing import get_printoptions, printoptions, set_printoptions
+from weft.core.settings import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_num_threads,
+    use_deterministic_algorithms,
+)
 from weft.core.size import Size
 from weft.core.tensor import LATE as _LATE
+from weft.core.tensor import LAYOUT as strided
+from weft.core.tensor import Layout as layout
 from weft.core.tensor import Tensor
 from weft.ops import api as _api
 from weft.ops import load as _load
-
-__version__ = "0.1.0"
+from weft.version import __version__
 
 _load.everything()
 
 from weft import fft, linalg, nn, special  # noqa: E402
+from weft.ops.casting import (  # noqa: E402
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+)
+
+e, inf, nan, pi, newaxis = _math.e, _math.inf, _math.nan, _math.pi, None
 
 
 def _missing(name: str) -> NoReturn:
@@ -39,6 +67,10 @@ _LATE.missing = _missing
 
 
 def __getattr__(name: str) -> Any:
+    # Submodules such as torch.cuda are loaded when they are first asked for.
+    if name == "__config__" or not name.startswith("_"):
+        if _importlib_util.find_spec(f"weft.{name}") is not None:
+            return _importlib.import_module(f"weft.{name}")
     if name.startswith("__"):
         raise AttributeError(name)
     return _missing(name)

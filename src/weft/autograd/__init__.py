@@ -1,5 +1,25 @@
 """Automatic differentiation."""
 
-from weft.autograd.engine import backward, grad
+from __future__ import annotations
 
-__all__ = ["backward", "grad"]
+from weft.autograd import anomaly as anomaly_mode
+from weft.autograd import forward_ad, function, functional, graph
+from weft.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from weft.autograd.entry import backward, grad
+from weft.autograd.function import Function
+from weft.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from weft.autograd.variable import Variable
+from weft.core import modes as grad_mode
+from weft.core.modes import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = [
+    *("Function", "GradcheckError", "Variable", "anomaly_mode", "backward", "detect_anomaly"),
+    *("enable_grad", "forward_ad", "function", "functional", "grad", "grad_mode", "gradcheck"),
+    *("gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly"),
+    "set_grad_enabled",
+]

@@ -58,6 +58,7 @@ class Op:
         samples: Callable | None = None,
         torch_name: str | None = None,
         into_overlap: bool = False,
+        single_use: bool = False,
         tolerance: float = 1.0,
     ) -> None:
         if name in REGISTRY:
@@ -70,6 +71,7 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.shape, self.samples = shape, samples
+        self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
         self.torch_name, self.tolerance = torch_name or name, tolerance
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
@@ -260,7 +262,7 @@ def record(
             cells.append(x._vc)
             if edge is None:
                 inputs.append(ref(x))
-            elif edge is NOWHERE:
+            elif edge is NOWHERE and op.rules is not None and len(op.rules) > 1:
                 hidden = True
                 inputs.append(ref(x))
             else:
@@ -682,18 +684,17 @@ def check_overlap(target: Tensor, name: str) -> None:
 
 
 def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
-    """The inputs with copies in the place of those that backward needs and the write destroys."""
-    target = args[0]
-    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in args]
-    needs = sum(1 << i for i, e in enumerate(edges) if e is not None)
+    """The inputs, with a copy of the target if backward needs what the write destroys.
+
+    Another input on the same memory gets no copy; saving it is an error that backward reports.
+    """
+    target, edge = args[0], args[0]._node
+    needs = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor) and x._node is not None)
     tensors = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor))
-    slots = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c").slots
+    plan = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c")
     args, arrays = list(args), list(arrays)
-    for i, x in enumerate(args):
-        if isinstance(x, Tensor) and x._vc is target._vc:
-            kept = i < len(op.names) and op.names[i] in slots
-            arrays[i] = x._a.copy() if kept else x._a
-            args[i] = wrap(arrays[i], edges[i])
+    arrays[0] = target._a.copy() if op.names and op.names[0] in plan.slots else target._a
+    args[0] = wrap(arrays[0], edge)
     return args, arrays
 
 

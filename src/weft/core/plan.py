@@ -58,7 +58,7 @@ class Plan:
         self.slots = self._slots(rules)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
         held = (*op.names, *op.outputs, "rest")
-        self.holds = any(slot in held for slot in self.slots)
+        self.holds = op.single_use or any(slot in held for slot in self.slots)
         self.pack = self._make_pack(tensors)
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1

@@ -197,7 +197,8 @@ def _plane_steps(spatial: Ints) -> Ints:
 
 
 def _along(values: np.ndarray, axis: int, nd: int) -> np.ndarray:
-    return values.reshape(values.shape[:-1] + (1,) * axis + (-1,) + (1,) * (nd - axis - 1))
+    lead, length = values.shape[:-1], values.shape[-1:]
+    return values.reshape(lead + (1,) * axis + length + (1,) * (nd - axis - 1))
 
 
 def _axis_slice(axis: int, start: int, step: int, count: int) -> tuple:

@@ -12,7 +12,7 @@ from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary
 from weft.core.modes import MODES, OFF
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.build import Sample, constant, elementwise, general
+from weft.ops.build import Sample, constant, elementwise, general, zero
 
 
 def _no_bool_subtract(name: str) -> Any:
@@ -119,16 +119,12 @@ def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
 
 
-def _zero(t: Any) -> Any:
-    return t * 0.0
-
-
 floor_divide_op = elementwise(
-    "floor_divide", _integer_guard(_floor_divide), _zero, _zero,
+    "floor_divide", _integer_guard(_floor_divide), zero, zero,
     domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
 )
 trunc_divide_op = elementwise(
-    "trunc_divide", _integer_guard(_trunc_divide), _zero, _zero,
+    "trunc_divide", _integer_guard(_trunc_divide), zero, zero,
     domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
 )
 
@@ -196,7 +192,7 @@ def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
         if b == 0:
-            return t * 0.0
+            return zero(t)
         if b == 2:
             return t * (2.0 * a)
         return t * (b * a ** (b - 1))

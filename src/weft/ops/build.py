@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.core import dispatch
 from weft.core.dispatch import Op
+from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 
 
@@ -147,3 +148,15 @@ def constant(
 ) -> Op:
     """An op whose result carries no gradient."""
     return Op(name, reference, names=names, **more)
+
+
+def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros in the dtype and kind (array or tensor) of another value."""
+    array = like._a if isinstance(like, Tensor) else like
+    zeros = np.zeros(shape, array.dtype)
+    return wrap(zeros) if isinstance(like, Tensor) else zeros
+
+
+def zero(t: Any) -> Any:
+    """A rule for functions whose derivative is zero: a constant, so that nothing hangs on it."""
+    return zeros_of(t, t.shape)

@@ -13,7 +13,7 @@ from weft.core.dispatch import apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.build import Sample, general, linear
+from weft.ops.build import Sample, general, linear, zero
 
 
 class memory_format:
@@ -247,11 +247,11 @@ def _copied(x: np.ndarray, src: np.ndarray) -> np.ndarray:
 copy_op = general(
     "copy",
     _copied,
-    lambda g: g * 0.0,
+    lambda g: zero(g),
     lambda g: g,
     names=("x", "src"),
     grad_name="CopyBackwards",
-    jvp=(lambda t: t * 0.0, lambda t, x_shape: t.expand(x_shape)),
+    jvp=(lambda t: zero(t), lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
 )
 
@@ -273,11 +273,11 @@ def _filled(x: np.ndarray, value: Any) -> np.ndarray:
 fill_op = general(
     "fill",
     _filled,
-    lambda g: g * 0.0,
+    lambda g: zero(g),
     lambda g: g,
     names=("x", "value"),
     into_overlap=True,
-    jvp=(lambda t: t * 0.0, lambda t, x_shape: t.expand(x_shape)),
+    jvp=(lambda t: zero(t), lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real()))],
 )
 

@@ -12,12 +12,11 @@ from weft.core import errors
 from weft.core.dispatch import apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.arithmetic import where_op
+from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, constant, general, linear
 from weft.ops.casting import number_for, to_op
-from weft.ops.indexing import both_tangents, index_back_op, index_op, index_put_op
-from weft.ops.reductions import sum_op
-from weft.ops.views import reshape_op, zeros_of
+from weft.ops.indexing import both_tangents, index_back_op, index_put_op
+from weft.ops.views import place_op, reshape_op, slice_op, zeros_of
 
 # --- checks ----------------------------------------------------------------------------
 
@@ -26,15 +25,20 @@ def _fail(kind: type[Exception], message: str) -> Exception:
     return kind(f"{message}\n  at {errors.here()}")
 
 
-def _in_bounds(index: np.ndarray, size: int, dim: int) -> None:
+def _outside(index: np.ndarray, size: int) -> bool:
     # Seen as unsigned, a negative index is a huge one: one pass finds both kinds.
-    if index.size and int(index.view(np.uint64 if index.itemsize == 8 else np.uint32).max()) >= size:
+    unsigned = np.uint64 if index.itemsize == 8 else np.uint32
+    return index.size > 0 and int(index.view(unsigned).max()) >= size
+
+
+def _in_bounds(index: np.ndarray, size: int, dim: int) -> None:
+    if _outside(index, size):
         bad = index[(index < 0) | (index >= size)].reshape(-1)[0]
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _check_index_dtype(index: Tensor, name: str) -> None:
-    if index._a.dtype != np.int64 and index._a.dtype != np.int32:
+    if index._a.dtype != np.int64 and index._a.dtype != np.int32 and index._a.size:
         raise _fail(RuntimeError, f"{name}(): Expected dtype int32/int64 for index")
 
 
@@ -186,8 +190,6 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 def _pad_to(g: Any, shape: tuple[int, ...]) -> Any:
     """Zeros behind the end of each dimension: the part of a source that was not used."""
-    from weft.ops.views import place_op
-
     if g.shape == shape:
         return g
     if not shape:
@@ -360,8 +362,6 @@ def _dtype(x: Any) -> np.dtype:
 
 
 def _used(src: Any, index: Any) -> Any:
-    from weft.ops.views import slice_op
-
     if src.shape == index.shape:
         return src
     if not index.shape or not src.shape:
@@ -390,9 +390,8 @@ def _prod_grads(
     gx = g * _conj(others / without_zero)
     zero = src == 0
     zeros = scatter_add_op(
-        zeros_of(x, x.shape) if not _dtype(x).kind == "c" else zeros_of(x, x.shape),
-        to_op(zero, dtype=_dtype(x)), index, dim=dim,
-    )  # fmt: skip
+        zeros_of(x, x.shape), to_op(zero, dtype=_dtype(x)), index, dim=dim
+    )
     single = zero & (gather_op(zeros, index, dim=dim) == 1)
     filled = where_op(single, one, src)
     rest = gather_op(g * _conj(scatter_reduce_op(x, filled, index, **more)), index, dim=dim)
@@ -401,8 +400,6 @@ def _prod_grads(
 
 
 def _conj(x: Any) -> Any:
-    from weft.ops.arithmetic import conj_op
-
     return conj_op(x) if _dtype(x).kind == "c" else x
 
 
@@ -451,7 +448,7 @@ def _rows(x: np.ndarray) -> np.ndarray:
 
 def _index_select(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
     size = x.shape[dim] if x.ndim else 1
-    if index.size and int(index.view(np.uint64 if index.itemsize == 8 else np.uint32).max()) >= size:
+    if _outside(index, size):
         raise IndexError(f"index out of range in self: an index is not in [0, {size})")
     if not x.ndim:
         return x.copy()
@@ -615,7 +612,7 @@ index_fill_op = general(
     "index_fill",
     lambda x, value, index, dim: _put_slices(x, value.astype(x.dtype, copy=False), index, dim),
     lambda g, index, dim: index_fill_op(g, zeros_of(g, ()), index, dim=dim),
-    lambda g, index, dim: index_op(_as_rows(g), index, where=(dim,)),
+    lambda g, index, dim: where_op(_filled_places(g.shape, index, dim), g, 0.0),
     names=("x", "value", "index"),
     jvp=lambda tangents, inputs, index, dim: index_fill_op(
         *both_tangents(tangents, inputs), index, dim=dim
@@ -627,8 +624,9 @@ index_fill_op = general(
 )
 
 
-def _as_rows(g: Any) -> Any:
-    return g if g.shape else reshape_op(g, shape=(1,))
+def _filled_places(shape: Any, index: Any, dim: int) -> np.ndarray:
+    # Each place counts once, however often the indices name it.
+    return _put_slices(np.zeros(shape, bool), np.array(True), getattr(index, "_a", index), dim)
 
 
 @api.both(out=True)
@@ -933,12 +931,3 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 api.inplace("masked_scatter_", masked_scatter)
-
-
-@api.top
-def _unsafe_masked_index(input: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
-    found = input[tuple(slice(None) if i is None else i for i in indices)]
-    return found.masked_fill(~mask, fill)
-
-
-__all__ = ["gather_op", "index_select_op", "masked_fill_op", "scatter_add_op", "sum_op"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.n
         _check_bounds(index, size)
         rows = rows * size + np.where(index < 0, index + size, index)
     # The dimensions of the result of indexing: together in place, or else in front.
-    together = all(b == a + 1 for a, b in zip(where, where[1:], strict=False))
+    together = all(b == a + 1 for a, b in itertools.pairwise(where))
     at = where[0] if together else 0
     kept = [x.shape[d] for d in rest]
     full = (*kept[:at], *shape, *kept[at:])
@@ -413,6 +414,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             value = _without_lead(value)
         apply_inplace(copy_op, (target, value), {})
     else:
+        check_overlap(target, "setitem")
         apply_inplace(fill_op, (target, value), {})
 
 

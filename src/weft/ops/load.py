@@ -9,7 +9,7 @@ FILES = (
     *("arithmetic", "views", "pointwise", "casting", "pairwise", "indexing"),
     *("reductions", "matmul", "einsum"),
     *("creation", "ranges", "memory", "windows", "special", "arranging", "gather"),
-    *("cumulative", "sorting", "linalg", "fft"),
+    *("cumulative", "statistics", "sorting", "searching", "linalg", "fft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
     *("resampling", "embedding", "losses"),
 )

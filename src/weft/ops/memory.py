@@ -128,7 +128,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-@api.method
+@api.both
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """Another tensor's shape, in place."""
     return resize_(self, tuple(the_template._a.shape), memory_format=memory_format)

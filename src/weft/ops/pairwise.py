@@ -263,7 +263,9 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent`` in double precision."""
     operands = (input, exponent)
-    many = any(isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex()) for v in operands)
+    many = any(
+        isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex()) for v in operands
+    )
     d = dt.C128 if many else dt.F64
     return pow(*(convert(v, d) if isinstance(v, Tensor) else v for v in operands))
 
@@ -352,9 +354,7 @@ lcm_op = _integers_only("lcm", np.lcm)
 # --- comparing within a tolerance ------------------------------------------------------
 
 
-def _isclose(
-    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool
-) -> np.ndarray:
+def _isclose(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool) -> np.ndarray:
     close = a == b
     if equal_nan:
         close |= np.isnan(a) & np.isnan(b)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import REGISTRY, Op, apply_inplace, fast_unary
+from weft.core.dispatch import Op, apply_inplace
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
@@ -219,7 +219,9 @@ publish(abs_op, in_place=False)
 def abs_(self: Tensor) -> Tensor:
     """The absolute value, in place."""
     if self.is_complex():
-        raise RuntimeError(f"In-place abs is not supported for complex tensors.\n  at {errors.here()}")
+        raise RuntimeError(
+            f"In-place abs is not supported for complex tensors.\n  at {errors.here()}"
+        )
     return apply_inplace(abs_op, (self,), {})
 
 

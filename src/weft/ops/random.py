@@ -191,7 +191,7 @@ def uniform_(
 ) -> Tensor:
     """Fill with values from [from, to)."""
     low, a = named.get("from", from_), _prepared(self, "uniform")
-    _floats_only(a.dtype, "check_uniform_bounds")
+    _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
     draw = source(generator).uniform
     return fill(self, "uniform", drawn_like(a, lambda s: draw(s, a.dtype, float(low), float(to))))
 

@@ -219,8 +219,8 @@ grid_sample_back_op = general(
     ),
     joint=_grid_again,
     names=("g_in", "x", "grid"),
-    outputs=("gx", "ggrid"),
     promote="same",
+    outputs=("gx", "ggrid"),
     samples=None,
 )
 grid_tangent_op = linear(
@@ -233,8 +233,8 @@ grid_tangent_op = linear(
     lambda g, x, grid, mode, padding_mode, align_corners: grid_sample_back_op(
         g, x, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners
     )[1],
-    names=("x", "grid", "moved"),
     promote="same",
+    names=("x", "grid", "moved"),
     samples=lambda m: [
         Sample(
             (m.real(1, 2, 3, 3), m.real(1, 2, 2, 2, low=-0.6, high=0.6), m.real(1, 2, 2, 2)),

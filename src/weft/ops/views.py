@@ -10,7 +10,7 @@ from weft.core import errors
 from weft.core.dispatch import follow
 from weft.core.tensor import Tensor, strided, wrap
 from weft.ops import api
-from weft.ops.build import Sample, linear
+from weft.ops.build import Sample, linear, zeros_of
 
 # --- permute, transpose ----------------------------------------------------------------
 
@@ -519,13 +519,6 @@ def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros in the dtype and kind (array or tensor) of another value."""
-    array = like._a if isinstance(like, Tensor) else like
-    zeros = np.zeros(shape, array.dtype)
-    return wrap(zeros) if isinstance(like, Tensor) else zeros
-
-
 def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
     if any(p.ndim != parts[0].ndim for p in parts):
         parts = tuple(p for p in parts if p.shape != (0,)) or parts[:1]
@@ -718,8 +711,8 @@ def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | Non
     return np.lib.stride_tricks.as_strided(begin, size, tuple(s * x.itemsize for s in stride))
 
 
-def _strided_places(shape: Any, layout: Any, size: Any, stride: Any, offset: int) -> np.ndarray:
-    """For each element of an as_strided view, its place in the input's memory."""
+def strided_places(size: Any, stride: Any, offset: int) -> np.ndarray:
+    """For each element of a strided view, its place in memory."""
     places = np.full(size, offset, np.int64)
     for dim, (n, s) in enumerate(zip(size, stride, strict=True)):
         places += (np.arange(n) * s).reshape((n,) + (1,) * (len(size) - dim - 1))
@@ -729,8 +722,8 @@ def _strided_places(shape: Any, layout: Any, size: Any, stride: Any, offset: int
 def _as_strided_back(
     g: np.ndarray, shape: Any, layout: Any, size: Any, stride: Any, offset: int
 ) -> np.ndarray:
-    places = _strided_places(shape, layout, size, stride, offset)
-    own = _strided_places(shape, layout, shape, layout, 0)
+    places = strided_places(size, stride, offset)
+    own = strided_places(shape, layout, 0)
     span = int(max(places.max(initial=-1), own.max(initial=-1))) + 1
     memory = np.zeros(span, g.dtype)
     np.add.at(memory, places.ravel(), g.ravel())
@@ -758,8 +751,8 @@ as_strided_op = linear(
 
 
 def _as_strided_again(g: Any, shape: Any, layout: Any, size: Any, stride: Any, offset: int) -> Any:
-    places = _strided_places(shape, layout, size, stride, offset)
-    own = _strided_places(shape, layout, shape, layout, 0)
+    places = strided_places(size, stride, offset)
+    own = strided_places(shape, layout, 0)
     span = int(max(places.max(initial=-1), own.max(initial=-1))) + 1
     flat = np.full(span, -1, np.int64)
     flat[own.ravel()] = np.arange(own.size)
@@ -923,6 +916,7 @@ copy_slices_op = linear(
     lambda g, chain: follow(g, chain),
     names=("base", "part"),
     grad_name="CopySlices",
+    single_use=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(3)), {"chain": (select_op, (), {"dim": 0, "index": 1}, 0,
                                                      None, True)})

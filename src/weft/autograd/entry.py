@@ -1,0 +1,86 @@
+"""``autograd.backward`` and ``autograd.grad``: the engine's, also for edges and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.autograd import engine
+from weft.autograd.graph import GradientEdge, tensor_at
+from weft.core import errors
+from weft.core.tensor import Tensor
+from weft.ops import api
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, (Tensor, GradientEdge)):
+        return (tensor_at(value),)
+    return tuple(map(tensor_at, value))
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Sum the gradients of ``tensors`` into the ``.grad`` of the leaves behind them."""
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    if inputs is not None:
+        inputs = _tensors(inputs)
+    engine.backward(_tensors(tensors), grad_tensors, retain_graph, create_graph, inputs)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, as a tuple.
+
+    >>> import weft
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> weft.autograd.grad(x**2, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    outputs, inputs = _tensors(outputs), _tensors(inputs)
+    options: dict[str, Any] = {
+        "create_graph": create_graph,
+        "allow_unused": allow_unused,
+        "materialize_grads": materialize_grads,
+    }
+    if not is_grads_batched:
+        return engine.grad(outputs, inputs, grad_outputs, retain_graph, **options)
+    rows = (grad_outputs,) if isinstance(grad_outputs, Tensor) else tuple(grad_outputs or ())
+    sizes = {g.shape[0] for g in rows if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(
+            "grad with is_grads_batched=True: grad_outputs need one more dimension than outputs, "
+            f"of the same size for all; found sizes {sorted(sizes)}\n  at {errors.here()}"
+        )
+    columns = []
+    for i in range(sizes.pop()):
+        row = tuple(None if g is None else g[i] for g in rows)
+        columns.append(engine.grad(outputs, inputs, row, True, **options))
+    stack = api.FUNCTIONS["stack"]
+    return tuple(
+        None if column[0] is None else stack(column) for column in zip(*columns, strict=True)
+    )

@@ -1,0 +1,290 @@
+"""Products with Jacobians and Hessians, by plain autograd: ``autograd.functional``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.autograd.entry import grad
+from weft.core.modes import MODES, enable_grad
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+
+
+def _tuple(value: Any, name: str, function: str) -> tuple[bool, tuple[Tensor, ...]]:
+    many = isinstance(value, tuple)
+    values = value if many else (value,)
+    for i, x in enumerate(values):
+        if not isinstance(x, Tensor):
+            where = f" at index {i}" if many else ""
+            raise TypeError(
+                f"The {name} given to {function} must be either a Tensor or a tuple of Tensors "
+                f"but the value{where} has type {type(x)}."
+            )
+    return many, values
+
+
+def _fresh(values: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
+    """Inputs that the work inside can differentiate by, tied to the outside if asked for."""
+    return tuple(
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
+        for x in values
+    )
+
+
+def _call(func: Callable, inputs: tuple[Tensor, ...], function: str) -> tuple[bool, Any]:
+    return _tuple(func(*inputs), "outputs of the user-provided function", function)
+
+
+def _check_vector(v: Any, like: tuple[Tensor, ...], many: bool, name: str) -> tuple[Tensor, ...]:
+    if v is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise RuntimeError(
+                f"The vector v can only be None if the {name} is a single Tensor with a single "
+                "element."
+            )
+        return (wrap(np.ones_like(like[0]._a)),)
+    _, vectors = _tuple(v, "v", "this function")
+    if len(vectors) != len(like):
+        kind = "tuple" if many else "Tensor"
+        raise RuntimeError(
+            f"The given v should be a {kind} of the same length as the {name}: got {len(vectors)}, "
+            f"expected {len(like)}."
+        )
+    for i, (a, b) in enumerate(zip(vectors, like, strict=True)):
+        if a.shape != b.shape:
+            raise RuntimeError(
+                f"v has invalid size at entry {i}: should be {b.shape} but got {a.shape}."
+            )
+    return vectors
+
+
+def _grad(
+    outputs: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
+    vectors: tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    retain_graph: bool | None = None,
+) -> list[Any]:
+    """Gradients with None where there is no way from an output to an input."""
+    seeds = [None] * len(outputs) if vectors is None else vectors
+    live = [(o, v) for o, v in zip(outputs, seeds, strict=True) if o.requires_grad]
+    if not live:
+        return [None] * len(inputs)
+    return list(
+        grad(
+            [o for o, _ in live],
+            inputs,
+            [v for _, v in live],
+            create_graph=create_graph,
+            retain_graph=retain_graph,
+            allow_unused=True,
+        )
+    )
+
+
+def _filled(
+    grads: list[Any], like: tuple[Tensor, ...], strict: bool, create_graph: bool, what: str
+) -> tuple[Tensor, ...]:
+    """Zeros for missing gradients; with ``strict`` an error that says what is independent."""
+    found = []
+    for i, (g, x) in enumerate(zip(grads, like, strict=True)):
+        if strict and g is None:
+            raise RuntimeError(
+                f"{what}: entry {i} is independent of the input (in strict mode this is an error); "
+                "check that the function uses it."
+            )
+        if strict and create_graph and not g.requires_grad:
+            raise RuntimeError(
+                f"{what}: the derivative at entry {i} is independent of the input. This is not "
+                "allowed in strict mode when create_graph=True."
+            )
+        found.append(wrap(np.zeros_like(x._a)) if g is None else g)
+    return tuple(found)
+
+
+def _done(values: tuple[Tensor, ...], many: bool, create_graph: bool) -> Any:
+    if not create_graph:
+        values = tuple(v.detach() for v in values)
+    return values if many else values[0]
+
+
+def vjp(
+    func: Callable,
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The outputs of ``func``, and ``v`` times its Jacobian."""
+    with enable_grad():
+        many, given = _tuple(inputs, "inputs", "vjp")
+        given = _fresh(given, create_graph)
+        out_many, outs = _call(func, given, "vjp")
+        vectors = _check_vector(v, outs, out_many, "output of the user-provided function")
+    with _mode(create_graph):
+        grads = _grad(outs, given, vectors, create_graph)
+        found = _filled(grads, given, strict, create_graph, "vjp")
+    return _done(outs, out_many, create_graph), _done(found, many, create_graph)
+
+
+def jvp(
+    func: Callable,
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The outputs of ``func``, and its Jacobian times ``v`` (by two backward passes)."""
+    with enable_grad():
+        many, given = _tuple(inputs, "inputs", "jvp")
+        given = _fresh(given, create_graph)
+        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        out_many, outs = _call(func, given, "jvp")
+        probes = tuple(wrap(np.zeros_like(o._a)).requires_grad_() for o in outs)
+        back = _filled(_grad(outs, given, probes, True), given, strict, False, "jvp")
+    with _mode(create_graph):
+        grads = _grad(back, probes, vectors, create_graph)
+        found = _filled(grads, outs, strict, create_graph, "jvp")
+    return _done(outs, out_many, create_graph), _done(found, out_many, create_graph)
+
+
+class _mode:
+    """Record if a graph is wanted or recording was on anyway."""
+
+    def __init__(self, create_graph: bool) -> None:
+        self.wanted = create_graph or MODES.now.grad
+
+    def __enter__(self) -> None:
+        self.previous, MODES.now.grad = MODES.now.grad, self.wanted
+        MODES.now.update()
+
+    def __exit__(self, *exc: object) -> None:
+        MODES.now.grad = self.previous
+        MODES.now.update()
+
+
+def jacobian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian of ``func``: for outputs and inputs of shapes A and B, of shape A + B."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            'function has more outputs than inputs, "forward-mode" tends to be more performant.'
+        )
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and "
+            '`strategy="forward-mode"` are not supported together (yet).'
+        )
+    stack = api.FUNCTIONS["stack"]
+    with enable_grad():
+        many, given = _tuple(inputs, "inputs", "jacobian")
+        given = _fresh(given, create_graph)
+        out_many, outs = _call(func, given, "jacobian")
+        blocks = []
+        for out in outs:
+            rows = []
+            flat = np.zeros(out._a.size, out._a.dtype)
+            for k in range(out._a.size):
+                flat[k] = 1
+                seed = wrap(flat.reshape(out._a.shape).copy())
+                flat[k] = 0
+                grads = _grad((out,), given, (seed,), create_graph, retain_graph=True)
+                rows.append(_filled(grads, given, strict, create_graph, "jacobian"))
+            blocks.append(
+                tuple(
+                    stack(column).reshape(*out.shape, *x.shape)
+                    for column, x in zip(zip(*rows, strict=True), given, strict=True)
+                )
+                if rows
+                else tuple(wrap(np.zeros((*out._a.shape, *x._a.shape), x._a.dtype)) for x in given)
+            )
+    if not create_graph:
+        blocks = [tuple(j.detach() for j in row) for row in blocks]
+    shaped = tuple(row if many else row[0] for row in blocks)
+    return shaped if out_many else shaped[0]
+
+
+def hessian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The Hessian of a function with one scalar output."""
+    many, given = _tuple(inputs, "inputs", "hessian")
+
+    def gradient(*values: Tensor) -> Any:
+        out = _scalar(func(*values), "hessian")
+        grads = _grad((out,), values, None, create_graph=True)
+        return _filled(grads, values, strict, strict, "hessian")
+
+    found = jacobian(gradient, given, create_graph, strict, vectorize)
+    return found if many else found[0][0]
+
+
+def _scalar(out: Any, function: str) -> Tensor:
+    many, outs = _tuple(out, "outputs of the user-provided function", function)
+    if many:
+        raise RuntimeError(
+            f"The function given to {function} should return a single Tensor, not a tuple"
+        )
+    if outs[0].numel() != 1:
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {function} should contain a single "
+            "element"
+        )
+    return outs[0].reshape(()) if outs[0].ndim else outs[0]
+
+
+def vhp(
+    func: Callable,
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The value of a scalar function, and ``v`` times its Hessian."""
+    with enable_grad():
+        many, given = _tuple(inputs, "inputs", "vhp")
+        given = _fresh(given, create_graph)
+        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        out = _scalar(func(*given), "vhp")
+        first = _filled(_grad((out,), given, None, True), given, strict, strict, "vhp")
+    with _mode(create_graph):
+        grads = _grad(first, given, vectors, create_graph)
+        found = _filled(grads, given, strict, create_graph, "vhp")
+    return _done((out,), False, create_graph), _done(found, many, create_graph)
+
+
+def hvp(
+    func: Callable,
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The value of a scalar function, and its Hessian times ``v``."""
+    with enable_grad():
+        many, given = _tuple(inputs, "inputs", "hvp")
+        given = _fresh(given, create_graph)
+        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        out = _scalar(func(*given), "hvp")
+        first = _filled(_grad((out,), given, None, True), given, strict, strict, "hvp")
+        probes = tuple(wrap(np.zeros_like(x._a)).requires_grad_() for x in given)
+        second = _filled(_grad(first, given, probes, True), given, strict, False, "hvp")
+    with _mode(create_graph):
+        grads = _grad(second, probes, vectors, create_graph)
+        found = _filled(grads, given, strict, create_graph, "hvp")
+    return _done((out,), False, create_graph), _done(found, many, create_graph)

@@ -1,0 +1,7 @@
+"""Switches and questions about the libraries behind PyTorch; code that sets them still runs."""
+
+from __future__ import annotations
+
+from weft.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
+
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]

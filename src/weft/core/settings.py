@@ -1,0 +1,120 @@
+"""Process-wide settings: threads, matmul precision, deterministic algorithms."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+
+@functools.cache
+def _blas() -> Any:
+    """The thread functions of NumPy's BLAS as (get, set), or None where they can't be reached."""
+    import ctypes
+    import glob
+
+    import numpy as np
+
+    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
+    for path in glob.glob(os.path.join(beside, "*openblas*")):
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_openblas", "openblas"):
+            for suffix in ("64_", ""):
+                get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
+                put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
+                if get is not None and put is not None:
+                    return get, put
+    return None
+
+
+class _Settings:
+    threads: int | None = None
+    interop = 1
+    precision = "highest"
+    deterministic = False
+    warn_only = False
+    fill_uninitialized = True
+
+
+def get_num_threads() -> int:
+    """The number of threads that matrix products may use."""
+    if _Settings.threads is not None:
+        return _Settings.threads
+    blas = _blas()
+    return int(blas[0]()) if blas else os.cpu_count() or 1
+
+
+def set_num_threads(number: int) -> None:
+    """Set the number of threads that matrix products may use."""
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(f"set_num_threads expects an int, but got {type(number).__name__}")
+    if number <= 0:
+        raise RuntimeError("set_num_threads expects a positive integer")
+    _Settings.threads = int(number)
+    blas = _blas()
+    if blas:
+        blas[1](_Settings.threads)
+
+
+def get_num_interop_threads() -> int:
+    """The number of threads between ops: ops run one after another, so this is only kept."""
+    return _Settings.interop
+
+
+def set_num_interop_threads(number: int) -> None:
+    """Keep a number for ``get_num_interop_threads``."""
+    if number <= 0:
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
+    _Settings.interop = number
+
+
+def get_float32_matmul_precision() -> str:
+    """The precision asked for; products are always done in full float32."""
+    return _Settings.precision
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Ask for a precision; full float32 satisfies every choice."""
+    if precision in ("highest", "high", "medium"):
+        _Settings.precision = precision
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for deterministic algorithms; all of weft's are."""
+    if not isinstance(mode, bool):
+        raise TypeError(
+            f"use_deterministic_algorithms(): argument 'mode' must be bool, not "
+            f"{type(mode).__name__}"
+        )
+    _Settings.deterministic, _Settings.warn_only = mode, warn_only
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether deterministic algorithms were asked for."""
+    return _Settings.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether only a warning was asked for where none is deterministic."""
+    return _Settings.deterministic and _Settings.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Ask for deterministic algorithms by level: default, warn or error."""
+    levels = {"default": 0, "warn": 1, "error": 2}
+    level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if level not in (0, 1, 2):
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected 0, 1 or 2 (or their names), but got {debug_mode}"
+        )
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """The level of ``set_deterministic_debug_mode``."""
+    return (1 if _Settings.warn_only else 2) if _Settings.deterministic else 0
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Ask for flushing of denormal numbers; not possible from Python, so always False."""
+    return False

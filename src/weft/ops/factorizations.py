@@ -1,0 +1,1000 @@
+"""Factorisations of matrices: Cholesky, QR, LU, LDL, eigenvalues, singular values."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import errors
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.arithmetic import where_op
+from weft.ops.build import Sample, constant, general
+from weft.ops.matmul import (
+    adjoint,
+    column,
+    conjugate,
+    is_complex,
+    row,
+    transposed,
+    type_name,
+)
+from weft.ops.views import diagonal_op, diagonal_place_op, imag_op, real_op
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no factorisation, inverse or solution of the kind asked for."""
+
+
+@functools.cache
+def _lapack() -> Any:
+    import scipy.linalg.lapack
+
+    return scipy.linalg.lapack
+
+
+def lapack(name: str, d: np.dtype) -> Callable:
+    """The LAPACK routine for a type: ``getrf`` is ``dgetrf`` for float64."""
+    return getattr(_lapack(), {"f": "s", "d": "d", "F": "c", "D": "z"}[d.char] + name)
+
+
+# --- checks and small helpers ----------------------------------------------------------
+
+
+def refuse(message: str) -> RuntimeError:
+    """An error with the user's line."""
+    return RuntimeError(f"{message}\n  at {errors.here()}")
+
+
+def check_float(name: str, x: Tensor) -> None:
+    """Only full-precision floating and complex tensors can be factorised."""
+    if x._a.dtype.char in "fdFD":
+        return
+    if x._a.dtype.kind in "iub":
+        raise refuse(
+            f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x)}; "
+            "convert it with .float()"
+        )
+    raise refuse(
+        f"{name}: Low precision dtypes not supported. Got {type_name(x)}; convert with .float()"
+    )
+
+
+def check_matrix(name: str, x: Tensor, what: str = "A") -> None:
+    """At least two dimensions, of a type that can be factorised."""
+    if x._a.ndim < 2:
+        raise refuse(f"{name}: The input tensor {what} must have at least 2 dimensions.")
+    check_float(name, x)
+
+
+def check_square(name: str, x: Tensor, what: str = "A") -> None:
+    """A batch of square matrices of a type that can be factorised."""
+    check_matrix(name, x, what)
+    m, n = x._a.shape[-2:]
+    if m != n:
+        raise refuse(
+            f"{name}: {what} must be batches of square matrices, but they are {m} by {n} matrices"
+        )
+
+
+def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
+    """Raise for the first matrix that a routine could not deal with."""
+    found = info._a
+    if not found.any():
+        return
+    place = int(np.argmax(found.reshape(-1) != 0))
+    code = int(found.reshape(-1)[place])
+    batch = f"(Batch element {place}): " if found.ndim else ""
+    raise LinAlgError(f"{name}: {batch}{message(code)}\n  at {errors.here()}")
+
+
+def lower(x: Any, offset: int = 0) -> Any:
+    """The lower triangles, zeros elsewhere."""
+    return where_op(np.tri(*x.shape[-2:], offset, dtype=bool), x, 0.0)
+
+
+def upper(x: Any, offset: int = 0) -> Any:
+    """The upper triangles, zeros elsewhere."""
+    return where_op(np.tri(*x.shape[-2:], offset - 1, dtype=bool), 0.0, x)
+
+
+def diagonal_of(x: Any) -> Any:
+    """The main diagonals, as a last dimension."""
+    rank = len(x.shape)
+    return diagonal_op(x, offset=0, dim1=rank - 2, dim2=rank - 1)
+
+
+def diagonal_matrix(d: Any) -> Any:
+    """Square matrices with the given diagonals."""
+    rank = len(d.shape)
+    return diagonal_place_op(
+        d, shape=(*d.shape, d.shape[-1]), offset=0, dim1=rank - 1, dim2=rank
+    )
+
+
+def with_diagonal(x: Any, value: Any) -> Any:
+    """Square matrices with another main diagonal, given as a number or as matrices."""
+    return where_op(np.eye(x.shape[-1], dtype=bool), value, x)
+
+
+def _idle(g: Any) -> bool:
+    """Whether a gradient is zero and stays so: its part of a formula can be left out."""
+    return (g._node is None and not g._a.any()) if isinstance(g, Tensor) else not g.any()
+
+
+def each(function: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A function of single matrices on every matrix of a batch."""
+    lead = arrays[0].shape[:-2]
+    if not lead:
+        return tuple(np.asarray(r) for r in function(*arrays))
+    flat = [a.reshape(-1, *a.shape[-2:]) if a.size else None for a in arrays]
+    count = math.prod(lead)
+    if not count or any(f is None for f in flat):
+        made = function(*(np.zeros(a.shape[-2:], a.dtype) for a in arrays))
+        return tuple(
+            np.broadcast_to(np.asarray(r), (*lead, *np.shape(r))).copy() for r in made
+        )
+    results = [function(*(f[i] for f in flat)) for i in range(count)]
+    return tuple(
+        np.stack([np.asarray(r[k]) for r in results]).reshape(*lead, *np.shape(results[0][k]))
+        for k in range(len(results[0]))
+    )
+
+
+def converged(name: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """NumPy's routine, with PyTorch's error where it gives up."""
+    try:
+        return function(*args, **kwargs)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            f"{name}: The algorithm failed to converge because the input matrix contained "
+            "non-finite values or was ill-conditioned."
+        ) from None
+
+
+# --- triangular systems ----------------------------------------------------------------
+
+
+def _solve_triangular(
+    a: np.ndarray, b: np.ndarray, upper: bool, unitriangular: bool
+) -> np.ndarray:
+    # Row by row over the whole batch; a zero pivot gives an infinity and no error.
+    n = a.shape[-1]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = np.empty((*lead, *b.shape[-2:]), b.dtype)
+    order = range(n - 1, -1, -1) if upper else range(n)
+    for i in order:
+        done = slice(i + 1, n) if upper else slice(0, i)
+        value = b[..., i, :]
+        if done.stop > done.start:
+            value = value - (a[..., i : i + 1, done] @ x[..., done, :])[..., 0, :]
+        x[..., i, :] = value if unitriangular else value / a[..., i, i, None]
+    return x
+
+
+def _solve_triangular_rule(
+    g: Any, needs: Any, a: Any, y: Any, upper: bool, unitriangular: bool
+) -> tuple[Any, Any]:
+    gb = solve_triangular_op(adjoint(a), g, upper=not upper, unitriangular=unitriangular)
+    ga = None
+    if needs[0]:
+        ga = -(gb @ adjoint(y))
+        offset = int(unitriangular)
+        ga = globals()["upper"](ga, offset) if upper else lower(ga, -offset)
+    return ga, gb if needs[1] else None
+
+
+def _triangular_samples(m: Any) -> list[Sample]:
+    big = np.eye(3) * 3.0
+    return [
+        Sample((m.real(3, 3) + big, m.real(3, 2)), {"upper": True, "unitriangular": False}),
+        Sample((m.real(3, 3) + big, m.real(2, 3, 1)), {"upper": False, "unitriangular": True}),
+        Sample((m.real(2, 0, 0), m.real(2, 0, 3)), {"upper": False, "unitriangular": False}),
+    ]
+
+
+solve_triangular_op = general(
+    "linalg_solve_triangular",
+    _solve_triangular,
+    joint=_solve_triangular_rule,
+    names=("a", "b"),
+    samples=_triangular_samples,
+)
+
+
+@api.under("linalg", out=True)
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """The solution of ``A X = B`` (or ``X A = B``) for a triangular ``A``."""
+    name = "linalg.solve_triangular"
+    check_square(name, A)
+    if B._a.ndim < 2:
+        raise refuse(f"{name}: The input tensor B must have at least 2 dimensions.")
+    check_types(name, A, B)
+    check_sides(name, A, B, left)
+    if left:
+        return solve_triangular_op(A, B, upper=upper, unitriangular=unitriangular)
+    solved = solve_triangular_op(
+        transposed(A), transposed(B), upper=not upper, unitriangular=unitriangular
+    )
+    return transposed(solved)
+
+
+def check_types(name: str, A: Tensor, B: Tensor) -> None:
+    """Systems are not promoted: both sides must have one type."""
+    if A._a.dtype != B._a.dtype:
+        raise refuse(
+            f"{name}: Expected A and B to have the same dtype, but found A of type "
+            f"{type_name(A)} and B of type {type_name(B)} instead"
+        )
+
+
+def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:
+    """The sides of a linear system must fit."""
+    a, b = A._a.shape, B._a.shape
+    if a[-1] != (b[-2] if left else b[-1]):
+        equation = "AX = B" if left else "XA = B"
+        raise refuse(
+            f"{name}: Incompatible shapes of A and B for the equation {equation} "
+            f"({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})"
+        )
+
+
+triangular_solve_result = namedtuple("triangular_solve", ("solution", "cloned_coefficient"))
+
+
+@api.both(out=True)
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """The solution of a triangular system, by its old name."""
+    check_square("triangular_solve", A)
+    matrix, side = (transposed(A), not upper) if transpose else (A, upper)
+    solution = solve_triangular(matrix, b, upper=side, unitriangular=unitriangular)
+    return triangular_solve_result(solution, A.clone())
+
+
+# --- Cholesky --------------------------------------------------------------------------
+
+
+def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
+    lead = x.shape[:-2]
+    try:
+        return np.linalg.cholesky(x, upper=upper), np.zeros(lead, np.int32)
+    except np.linalg.LinAlgError:
+        pass
+
+    def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        made, info = lapack("potrf", a.dtype)(a, lower=not upper, clean=True)
+        return made.astype(a.dtype), np.int32(info)
+
+    factor, info = each(one, x)
+    return factor, info
+
+
+def _cholesky_rule(g: Any, y: Any, upper: bool) -> Any:
+    g, factor = (adjoint(g[0]), adjoint(y)) if upper else (g[0], y)
+    back = adjoint(factor)
+    inner = lower(back @ g)
+    inner = with_diagonal(inner, inner * 0.5)
+    # L^-H inner L^-1, then the Hermitian part, since only such changes are possible.
+    half = solve_triangular_op(back, inner, upper=True, unitriangular=False)
+    whole = adjoint(solve_triangular_op(back, adjoint(half), upper=True, unitriangular=False))
+    return (whole + adjoint(whole)) * 0.5
+
+
+def positive(m: Any, *shape: int) -> np.ndarray:
+    """A sample of positive definite matrices."""
+    x = m.real(*shape)
+    return x @ x.swapaxes(-2, -1) + np.eye(shape[-1])
+
+
+cholesky_op = general(
+    "linalg_cholesky_ex",
+    _cholesky,
+    _cholesky_rule,
+    outputs=("y", "info"),
+    constant_outputs=(1,),
+    samples=lambda m: [
+        Sample((positive(m, 3, 3),), {"upper": False}),
+        Sample((positive(m, 2, 2, 2),), {"upper": True}),
+    ],
+)
+cholesky_ex_result = namedtuple("linalg_cholesky_ex", ("L", "info"))
+
+
+@api.under("linalg", out=True)
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """The Cholesky factor, and for each matrix whether there is one."""
+    check_square("linalg.cholesky", input)
+    factor, info = cholesky_op(input, upper=upper)
+    if check_errors:
+        _check_cholesky("linalg.cholesky_ex", info)
+    return cholesky_ex_result(factor, info)
+
+
+def _check_cholesky(name: str, info: Tensor) -> None:
+    check_info(
+        name, info,
+        lambda k: "The factorization could not be completed because the input is not "
+        f"positive-definite (the leading minor of order {k} is not positive-definite).",
+    )
+
+
+def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
+    """The triangular ``L`` with ``L L^H = input``, for positive definite matrices."""
+    check_square("linalg.cholesky", input)
+    factor, info = cholesky_op(input, upper=upper)
+    _check_cholesky("linalg.cholesky", info)
+    return factor
+
+
+api.under("linalg", cholesky, out=True)
+
+
+@api.both(name="cholesky", out=True)
+def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The triangular ``L`` with ``L L^H = input``, for positive definite matrices."""
+    return cholesky(input, upper=upper)
+
+
+@api.both(out=True)
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """The solution of ``A X = B`` from the Cholesky factor of ``A``."""
+    check_square("cholesky_solve", L)
+    factor = adjoint(L) if upper else L
+    half = solve_triangular(factor, B, upper=False)
+    return solve_triangular(adjoint(factor), half, upper=True)
+
+
+@api.both(out=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of a matrix from its Cholesky factor."""
+    check_square("cholesky_inverse", L)
+    eye = np.broadcast_to(np.eye(L._a.shape[-1], dtype=L._a.dtype), L._a.shape)
+    return cholesky_solve(wrap(eye), L, upper)
+
+
+# --- QR --------------------------------------------------------------------------------
+
+
+def _qr(x: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
+    if mode == "r":
+        return np.empty(0, x.dtype), np.linalg.qr(x, mode="r")
+    q, r = np.linalg.qr(x, mode=mode)
+    return q, r
+
+
+def _qr_rule(g: Any, q: Any, r: Any, mode: str) -> Any:
+    if mode == "r":
+        raise RuntimeError(
+            "The derivative of linalg.qr is not implemented when mode='r'; use mode='reduced'"
+        )
+    gq, gr = g
+    m, n = q.shape[-2], r.shape[-1]
+    if mode == "complete" and m > n:
+        raise RuntimeError(
+            "The derivative of linalg.qr is not implemented when mode='complete' and "
+            "nrows > ncols; use mode='reduced'"
+        )
+    if m >= n:
+        return _tall_qr(gq, gr, q, r)
+    # A = [A1 A2] and R = [R1 R2]: A1 = Q R1 is square, and R2 = Q^H A2.
+    r1, r2, gr1, gr2 = r[..., :m], r[..., m:], gr[..., :m], gr[..., m:]
+    right = q @ gr2
+    left = _tall_qr(gq + (q @ r2) @ adjoint(gr2), gr1, q, r1)
+    return _side_by_side(left, right)
+
+
+def _side_by_side(left: Any, right: Any) -> Any:
+    from weft.ops.views import cat_op
+
+    return cat_op(left, right, dim=len(left.shape) - 1)
+
+
+def _tall_qr(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    inner = upper(gr @ adjoint(r) - adjoint(q) @ gq)
+    inner = inner + adjoint(inner)
+    inner = with_diagonal(inner, inner * 0.5)
+    whole = gq + q @ inner
+    return adjoint(solve_triangular_op(r, adjoint(whole), upper=True, unitriangular=False))
+
+
+linalg_qr_op = general(
+    "linalg_qr",
+    _qr,
+    _qr_rule,
+    outputs=("q", "r"),
+    samples=lambda m: [
+        Sample((m.real(4, 3),), {"mode": "reduced"}),
+        Sample((m.real(2, 2, 4),), {"mode": "reduced"}),
+        Sample((m.real(3, 3),), {"mode": "complete"}),
+    ],
+)
+linalg_qr_result = namedtuple("linalg_qr", ("Q", "R"))
+qr_result = namedtuple("qr", ("Q", "R"))
+
+
+@api.under("linalg", out=True)
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """An orthonormal ``Q`` and a triangular ``R`` with ``Q R = A``."""
+    if mode not in ("reduced", "complete", "r"):
+        raise refuse(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
+            "'r', or 'complete'"
+        )
+    check_matrix("linalg.qr", A)
+    return linalg_qr_result(*linalg_qr_op(A, mode=mode))
+
+
+@api.both(name="qr", out=True)
+def old_qr(input: Tensor, some: bool = True) -> Any:
+    """QR by its old name."""
+    return qr_result(*qr(input, "reduced" if some else "complete"))
+
+
+def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    h, tau = np.linalg.qr(x, mode="raw")
+    return np.ascontiguousarray(h.swapaxes(-2, -1)), tau
+
+
+geqrf_op = constant("geqrf", _geqrf, outputs=("a", "tau"))
+geqrf_result = namedtuple("geqrf", ("a", "tau"))
+
+
+@api.both(out=True)
+def geqrf(input: Tensor) -> Any:
+    """QR in LAPACK's compact form: reflectors below the diagonal, and their factors."""
+    check_matrix("torch.geqrf", input)
+    return geqrf_result(*geqrf_op(input))
+
+
+def _reflectors(A: Tensor, count: int) -> Tensor:
+    m, n = A._a.shape[-2:]
+    unit = wrap(np.eye(m, n, dtype=A._a.dtype))
+    return (lower(A, -1) + unit)[..., :count]
+
+
+def _reflect(vectors: Tensor, tau: Tensor, x: Tensor, order: Any) -> Tensor:
+    """``H_i x`` for each reflector ``H_i = 1 - tau v v^H`` in the given order."""
+    for i in order:
+        v = vectors[..., i : i + 1]
+        x = x - (v * tau[..., i, None, None]) @ (adjoint(v) @ x)
+    return x
+
+
+@api.under("linalg", out=True)
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of a product of Householder reflections."""
+    name = "torch.linalg.householder_product"
+    check_matrix(name, A, "input")
+    m, n = A._a.shape[-2:]
+    count = tau._a.shape[-1]
+    if m < n:
+        raise refuse(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if n < count:
+        raise refuse(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    eye = wrap(np.broadcast_to(np.eye(m, n, dtype=A._a.dtype), A._a.shape).copy())
+    return _reflect(_reflectors(A, count), tau, eye, range(count - 1, -1, -1))
+
+
+api.both(householder_product, name="orgqr", out=True)
+
+
+@api.both(out=True)
+def ormqr(
+    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
+    """A matrix multiplied by the Q of a QR in compact form."""
+    check_matrix("torch.ormqr", input, "input")
+    count = tau._a.shape[-1]
+    vectors = _reflectors(input, count)
+    if not left:
+        other = adjoint(other)
+    if transpose == left:
+        out = _reflect(vectors, conjugate(tau), other, range(count))
+    else:
+        out = _reflect(vectors, tau, other, range(count - 1, -1, -1))
+    return out if left else adjoint(out)
+
+
+# --- LU --------------------------------------------------------------------------------
+
+
+def _lu_one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if 0 in a.shape:
+        return a.copy(), np.zeros(min(a.shape), np.int32), np.int32(0)
+    made, pivots, info = lapack("getrf", a.dtype)(a)
+    return made.astype(a.dtype), (pivots + 1).astype(np.int32), np.int32(info)
+
+
+def _split_lu(x: Any) -> tuple[Any, Any]:
+    """The two factors from their compact form."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    left = lower(x[..., :k], -1)
+    return with_unit(left), upper(x[..., :k, :])
+
+
+def with_unit(x: Any) -> Any:
+    """Matrices with ones on the main diagonal."""
+    return where_op(np.eye(*x.shape[-2:], dtype=bool), 1.0, x)
+
+
+def permutation(pivots: np.ndarray, size: int) -> np.ndarray:
+    """For each place of the factorised matrix, the row of the original that stands there."""
+    order = np.broadcast_to(np.arange(size), (*pivots.shape[:-1], size)).copy()
+    flat, steps = order.reshape(-1, size), pivots.reshape(-1, pivots.shape[-1])
+    for lines, swaps in zip(flat, steps, strict=True) if order.size else ():
+        for i, j in enumerate(swaps):
+            lines[i], lines[j - 1] = lines[j - 1], lines[i]
+    return order
+
+
+def _permutation_matrix(pivots: np.ndarray, size: int, d: np.dtype) -> np.ndarray:
+    rows = permutation(pivots, size)
+    return (np.arange(size)[:, None] == rows[..., None, :]).astype(d)
+
+
+def _lu_rule(g: Any, y: Any, pivots: Any) -> Any:
+    g = g[0]
+    m, n = y.shape[-2:]
+    left, right = _split_lu(y)
+    k = min(m, n)
+    gl, gu = lower(g[..., :k], -1), upper(g[..., :k, :])
+    array = y._a if isinstance(y, Tensor) else y
+    order = pivots._a if isinstance(pivots, Tensor) else pivots
+    p = _permutation_matrix(order, m, array.dtype)
+    p = wrap(p) if isinstance(y, Tensor) else p
+    l1, u1 = left[..., :k, :], right[..., :k]
+
+    def by_u(x: Any) -> Any:  # x U^-H
+        return adjoint(solve_triangular_op(u1, adjoint(x), upper=True, unitriangular=False))
+
+    def by_l(x: Any) -> Any:  # L^-H x
+        return solve_triangular_op(adjoint(l1), x, upper=True, unitriangular=True)
+
+    gl1, gu1, rest = gl[..., :k, :], gu[..., :k], None
+    if m > n:
+        # The rows below: L2 = A2 U^-1.
+        rest = by_u(gl[..., k:, :])
+        gu1 = gu1 - adjoint(left[..., k:, :]) @ rest
+    elif m < n:
+        # The columns beyond: U2 = L^-1 A2.
+        rest = by_l(gu[..., k:])
+        gl1 = gl1 - rest @ adjoint(right[..., k:])
+    core = by_u(by_l(lower(adjoint(l1) @ gl1, -1) + upper(gu1 @ adjoint(u1))))
+    if rest is None:
+        return p @ core
+    from weft.ops.views import cat_op
+
+    return p @ cat_op(core, rest, dim=len(g.shape) - (2 if m > n else 1))
+
+
+lu_factor_op = general(
+    "linalg_lu_factor_ex",
+    lambda x: each(_lu_one, x),
+    _lu_rule,
+    outputs=("y", "pivots", "info"),
+    constant_outputs=(1, 2),
+    samples=lambda m: [
+        Sample((m.real(3, 3) + 3 * np.eye(3),)),
+        Sample((m.real(2, 2, 3) + 3 * np.eye(2, 3),)),
+        Sample((m.real(4, 2) + 3 * np.eye(4, 2),)),
+    ],
+)
+lu_factor_result = namedtuple("linalg_lu_factor", ("LU", "pivots"))
+lu_factor_ex_result = namedtuple("linalg_lu_factor_ex", ("LU", "pivots", "info"))
+lu_result = namedtuple("linalg_lu", ("P", "L", "U"))
+lu_unpack_result = namedtuple("lu_unpack", ("P", "L", "U"))
+
+
+def _need_pivot(name: str, pivot: bool) -> None:
+    if not pivot:
+        raise refuse(f"{name}: LU without pivoting is not implemented on the CPU")
+
+
+@api.under("linalg", out=True)
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """LU in compact form, with the exchanges of rows and what went wrong."""
+    check_matrix("torch.lu_factor_ex", A)
+    _need_pivot("linalg.lu_factor_ex", pivot)
+    made = lu_factor_op(A)
+    if check_errors:
+        _check_lu("torch.linalg.lu_factor_ex", made[2])
+    return lu_factor_ex_result(*made)
+
+
+def _check_lu(name: str, info: Tensor) -> None:
+    check_info(
+        name, info,
+        lambda k: f"U[{k},{k}] is zero and using it on lu_solve would result in a division by "
+        "zero. If you still want to perform the factorization, consider calling "
+        "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+    )
+
+
+@api.under("linalg", out=True)
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """LU in compact form, with the exchanges of rows."""
+    made = lu_factor_ex(A, pivot=pivot)
+    _check_lu("torch.linalg.lu_factor", made.info)
+    return lu_factor_result(made.LU, made.pivots)
+
+
+@api.both(name="lu")
+def old_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """LU by its old name."""
+    made = lu_factor_ex(A, pivot=pivot)
+    if get_infos:
+        return tuple(made)
+    _check_lu("torch.lu", made.info)
+    return tuple(made[:2])
+
+
+@api.under("linalg", out=True)
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """A permutation, a unit lower and an upper triangle whose product is ``A``."""
+    made = lu_factor_ex(A, pivot=pivot)
+    return lu_result(*lu_unpack(made.LU, made.pivots))
+
+
+@api.top(out=True)
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """``P``, ``L`` and ``U`` from the compact form."""
+    d = LU_data._a.dtype
+    none = wrap(np.empty(0, d))
+    p, left, right = none, none, none
+    if unpack_pivots:
+        if LU_pivots._a.dtype != np.int32:
+            raise refuse("lu_unpack: LU_pivots is expected to be a contiguous tensor of int32")
+        p = wrap(_permutation_matrix(LU_pivots._a, LU_data._a.shape[-2], d))
+    if unpack_data:
+        left, right = _split_lu(LU_data)
+    return lu_unpack_result(p, left, right)
+
+
+@api.under("linalg", out=True)
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    """The solution of ``A X = B`` (or with ``A^H``, or ``X A = B``) from LU's compact form."""
+    check_square("torch.linalg.lu_solve", LU, "LU")
+    if not left:
+        return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
+    p = wrap(_permutation_matrix(pivots._a, LU._a.shape[-1], LU._a.dtype))
+    if adjoint:
+        turned = _adjoint(LU)
+        half = solve_triangular(turned, B, upper=False)
+        return p @ solve_triangular(turned, half, upper=True, unitriangular=True)
+    half = solve_triangular(LU, transposed(p) @ B, upper=False, unitriangular=True)
+    return solve_triangular(LU, half, upper=True)
+
+
+_adjoint = adjoint
+
+
+@api.both(name="lu_solve", out=True)
+def old_lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """The solution of ``A X = b`` from LU's compact form, by its old name."""
+    return lu_solve(LU_data, LU_pivots, b)
+
+
+# --- LDL -------------------------------------------------------------------------------
+
+
+def _ldl(x: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    routine = "hetrf" if hermitian and x.dtype.kind == "c" else "sytrf"
+
+    def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if not a.size:
+            return a.copy(), np.zeros(len(a), np.int32), np.int32(0)
+        made, pivots, info = lapack(routine, a.dtype)(a, lower=1)
+        return np.tril(made).astype(a.dtype), pivots.astype(np.int32), np.int32(info)
+
+    return each(one, x)  # type: ignore[return-value]
+
+
+def _ldl_solve(
+    x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
+) -> tuple[np.ndarray]:
+    routine = "hetrs" if hermitian and x.dtype.kind == "c" else "sytrs"
+    lead = np.broadcast_shapes(x.shape[:-2], b.shape[:-2])
+
+    def one(a: np.ndarray, order: np.ndarray, right: np.ndarray) -> tuple[np.ndarray]:
+        if not right.size:
+            return (right.copy(),)
+        return (lapack(routine, a.dtype)(a, order[0], right, lower=1)[0].astype(a.dtype),)
+
+    x = np.broadcast_to(x, (*lead, *x.shape[-2:]))
+    order = np.broadcast_to(pivots, (*lead, pivots.shape[-1]))[..., None, :]
+    return each(one, x, order, np.broadcast_to(b, (*lead, *b.shape[-2:])))[0]
+
+
+ldl_factor_op = constant("linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"))
+ldl_solve_op = constant("linalg_ldl_solve", _ldl_solve, names=("x", "pivots", "b"))
+ldl_factor_result = namedtuple("linalg_ldl_factor", ("LD", "pivots"))
+ldl_factor_ex_result = namedtuple("linalg_ldl_factor_ex", ("LD", "pivots", "info"))
+
+
+@api.under("linalg", out=True)
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """The LDL factorisation of symmetric matrices in compact form."""
+    check_square("torch.linalg.ldl_factor_ex", A)
+    made = ldl_factor_op(A, hermitian=hermitian)
+    if check_errors:
+        _check_ldl("torch.linalg.ldl_factor_ex", made[2])
+    return ldl_factor_ex_result(*made)
+
+
+def _check_ldl(name: str, info: Tensor) -> None:
+    check_info(
+        name, info,
+        lambda k: f"D[{k},{k}] is zero; the factorization was completed, but using it to solve a "
+        "system would divide by zero.",
+    )
+
+
+@api.under("linalg", out=True)
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """The LDL factorisation of symmetric matrices in compact form."""
+    made = ldl_factor_ex(A, hermitian=hermitian)
+    _check_ldl("torch.linalg.ldl_factor", made.info)
+    return ldl_factor_result(made.LD, made.pivots)
+
+
+@api.under("linalg", out=True)
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """The solution of a symmetric system from its LDL factorisation."""
+    check_square("torch.linalg.ldl_solve", LD, "LD")
+    check_sides("torch.linalg.ldl_solve", LD, B, True)
+    return ldl_solve_op(LD, pivots, B, hermitian=hermitian)
+
+
+# --- eigenvalues -----------------------------------------------------------------------
+
+
+def _gaps(values: Any) -> Any:
+    """``values[j] - values[i]``, with ones on the diagonal."""
+    return with_diagonal(row(values) - column(values), 1.0)
+
+
+def _check_gauge(diagonal: Any, name: str) -> None:
+    """The phase of complex vectors is arbitrary: a loss that depends on it is no function."""
+    array = diagonal._a if isinstance(diagonal, Tensor) else diagonal
+    if array.dtype.kind == "c" and array.size:
+        if not np.allclose(array.imag, 0.0, atol=1e-2 * max(1.0, float(np.abs(array).max()))):
+            raise RuntimeError(
+                f"{name}: The vectors in the complex case are specified up to multiplication by "
+                "e^{i phi}. The specified loss function depends on this phase term, making it "
+                "ill-defined."
+            )
+
+
+def _eigh_rule(g: Any, values: Any, vectors: Any) -> Any:
+    gl, gv = g
+    back = adjoint(vectors)
+    core = diagonal_matrix(gl)
+    if not _idle(gv):
+        turned = back @ gv
+        _check_gauge(diagonal_of(turned), "linalg_eigh_backward")
+        core = with_diagonal(turned / _gaps(values), core)
+        return vectors @ (core @ back)
+    return (vectors * row(gl)) @ back
+
+
+def _symmetric(m: Any, *shape: int) -> np.ndarray:
+    x = m.real(*shape)
+    return x + x.swapaxes(-2, -1)
+
+
+linalg_eigh_op = general(
+    "linalg_eigh",
+    lambda x, uplo: tuple(converged("linalg.eigh", np.linalg.eigh, x, uplo)),
+    _eigh_rule,
+    outputs=("values", "vectors"),
+    samples=lambda m: [Sample((_symmetric(m, 2, 0, 0),), {"uplo": "L"})],
+)
+eigvalsh_op = general(
+    "linalg_eigvalsh",
+    lambda x, uplo: converged("linalg.eigvalsh", np.linalg.eigvalsh, x, uplo),
+    lambda g, x, uplo: _eigvalsh_rule(g, x, uplo),
+    samples=lambda m: [Sample((_symmetric(m, 2, 0, 0),), {"uplo": "L"})],
+)
+
+
+def _eigvalsh_rule(g: Any, x: Any, uplo: str) -> Any:
+    vectors = linalg_eigh_op(x, uplo=uplo)[1]
+    return (vectors * row(g)) @ adjoint(vectors)
+
+
+eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
+eig_result = namedtuple("linalg_eig", ("eigenvalues", "eigenvectors"))
+
+
+def _uplo(name: str, UPLO: str) -> str:
+    if UPLO.upper() not in ("L", "U"):
+        raise refuse(f"{name}: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper()
+
+
+@api.under("linalg", out=True)
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices."""
+    check_square("linalg.eigh", A)
+    return eigh_result(*linalg_eigh_op(A, uplo=_uplo("linalg.eigh", UPLO)))
+
+
+@api.under("linalg", out=True)
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues, ascending, of symmetric or Hermitian matrices."""
+    check_square("linalg.eigvalsh", A)
+    return eigvalsh_op(A, uplo=_uplo("linalg.eigvalsh", UPLO))
+
+
+def _as_complex(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype.kind == "c" else x.astype(np.result_type(x.dtype, np.complex64))
+
+
+def _eig(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values, vectors = converged("linalg.eig", np.linalg.eig, x)
+    return _as_complex(values), _as_complex(vectors)
+
+
+def _eig_rule(g: Any, values: Any, vectors: Any) -> Any:
+    from weft.ops.linalg import solve_op
+
+    gl, gv = g
+    back = adjoint(vectors)
+    core = diagonal_matrix(gl)
+    if not _idle(gv):
+        turned = back @ gv
+        diagonal = diagonal_of(turned)
+        _check_gauge(diagonal, "linalg_eig_backward")
+        # Vectors keep length one: what would change it is taken out.
+        turned = turned - back @ (vectors * row(real_op(diagonal)))
+        core = with_diagonal(turned / conjugate(_gaps(values)), core)
+    return solve_op(back, core @ back)[0]
+
+
+linalg_eig_op = general(
+    "linalg_eig",
+    _eig,
+    _eig_rule,
+    outputs=("values", "vectors"),
+    samples=lambda m: [],
+)
+eigvals_op = general(
+    "linalg_eigvals",
+    lambda x: _as_complex(converged("linalg.eigvals", np.linalg.eigvals, x)),
+    lambda g, x: _eigvals_rule(g, x),
+    samples=lambda m: [],
+)
+
+
+def _eigvals_rule(g: Any, x: Any) -> Any:
+    from weft.ops.linalg import solve_op
+
+    back = adjoint(linalg_eig_op(x)[1])
+    return solve_op(back, column(g) * back)[0]
+
+
+def _check_finite(name: str, A: Tensor) -> None:
+    if not np.isfinite(A._a).all():
+        raise refuse(f"{name}: input tensor should not contain infs or NaNs.")
+
+
+@api.under("linalg", out=True)
+def eig(A: Tensor) -> Any:
+    """Eigenvalues and eigenvectors of square matrices, complex in general."""
+    check_square("linalg.eig", A)
+    _check_finite("torch.linalg.eig", A)
+    return eig_result(*linalg_eig_op(A))
+
+
+@api.under("linalg", out=True)
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues of square matrices, complex in general."""
+    check_square("linalg.eigvals", A)
+    _check_finite("torch.linalg.eigvals", A)
+    return eigvals_op(A)
+
+
+# --- singular values -------------------------------------------------------------------
+
+
+def _svd(x: np.ndarray, full_matrices: bool) -> tuple[np.ndarray, ...]:
+    return tuple(converged("linalg.svd", np.linalg.svd, x, full_matrices))
+
+
+def _skew(x: Any) -> Any:
+    return x - adjoint(x)
+
+
+def _svd_rule(g: Any, u: Any, s: Any, vh: Any) -> Any:
+    k = s.shape[-1]
+    u, vh, gu, gs, gvh = u[..., :k], vh[..., :k, :], g[0][..., :k], g[1], g[2][..., :k, :]
+    if _idle(gu) and _idle(gvh):
+        return (u * row(gs)) @ vh
+    v = adjoint(vh)
+    turned_u, turned_v = adjoint(u) @ gu, vh @ adjoint(gvh)
+    _check_gauge(diagonal_of(turned_u) + diagonal_of(turned_v), "svd_backward")
+    gaps = with_diagonal((row(s) - column(s)) * (row(s) + column(s)), 1.0)
+    core = (_skew(turned_u) / gaps) * row(s) + column(s) * (_skew(turned_v) / gaps)
+    inner = gs
+    if is_complex(u):
+        inner = inner + imag_op(diagonal_of(turned_u)) / s * 1j
+    core = with_diagonal(core, diagonal_matrix(inner))
+    out = u @ (core @ vh)
+    if u.shape[-2] > k:
+        out = out + ((gu - u @ turned_u) / row(s)) @ vh
+    if vh.shape[-1] > k:
+        out = out + u @ ((gvh - (gvh @ v) @ vh) / column(s))
+    return out
+
+
+linalg_svd_op = general(
+    "linalg_svd",
+    _svd,
+    _svd_rule,
+    outputs=("u", "s", "vh"),
+    samples=lambda m: [Sample((m.real(2, 0, 3),), {"full_matrices": False})],
+)
+
+
+def _svdvals_rule(g: Any, x: Any) -> Any:
+    u, _, vh = linalg_svd_op(x, full_matrices=False)
+    return (u * row(g)) @ vh
+
+
+svdvals_op = general(
+    "linalg_svdvals",
+    lambda x: converged("linalg.svdvals", np.linalg.svd, x, compute_uv=False),
+    _svdvals_rule,
+    samples=lambda m: [Sample((m.real(3, 2),)), Sample((m.real(2, 2, 3),))],
+)
+linalg_svd_result = namedtuple("linalg_svd", ("U", "S", "Vh"))
+svd_result = namedtuple("svd", ("U", "S", "V"))
+
+
+@api.under("linalg", out=True)
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """``U``, the singular values, and ``V^H``, whose product is ``A``."""
+    _check_driver("linalg.svd", driver)
+    check_matrix("linalg.svd", A)
+    return linalg_svd_result(*linalg_svd_op(A, full_matrices=full_matrices))
+
+
+def _check_driver(name: str, driver: str | None) -> None:
+    if driver is not None:
+        raise refuse(f"{name}: keyword argument `driver=` is only supported on CUDA inputs")
+
+
+@api.under("linalg", out=True)
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values, descending."""
+    _check_driver("linalg.svdvals", driver)
+    check_matrix("linalg.svdvals", A)
+    return svdvals_op(A)
+
+
+@api.both(name="svd", out=True)
+def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """The singular value decomposition by its old name, with ``V`` instead of ``V^H``."""
+    check_matrix("linalg.svd", input)
+    if not compute_uv:
+        m, n = input._a.shape[-2:]
+        lead, d = input._a.shape[:-2], input._a.dtype
+        none = (wrap(np.zeros((*lead, k, k), d)) for k in (m, n))
+        u, v = none
+        return svd_result(u, svdvals_op(input), v)
+    u, s, vh = linalg_svd_op(input, full_matrices=not some)
+    return svd_result(u, s, adjoint(vh))

@@ -1,0 +1,378 @@
+"""Finding and counting: positions, distinct values, bins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.along import numpy_names, refuse, result_type
+from weft.ops.build import constant
+
+# --- positions -------------------------------------------------------------------------
+
+nonzero_op = constant("nonzero", lambda x: np.argwhere(x.astype(bool, copy=False)))
+
+
+@api.both
+def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
+    """The positions of elements that are not zero: rows of indices, or one tensor per dim."""
+    if as_tuple:
+        return nonzero_op(input if input._a.ndim else input.reshape(1)).unbind(1)
+    found = nonzero_op(input)
+    return found if out is None else api.into(out, found, "nonzero")
+
+
+@api.both(out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first ``size`` positions of elements that are not zero, filled up if there are fewer."""
+    return nonzero_static_op(input, size=size, fill_value=fill_value)
+
+
+def _nonzero_static(x: np.ndarray, size: int, fill_value: int) -> np.ndarray:
+    found = np.argwhere(x.astype(bool, copy=False))[:size]
+    out = np.full((size, x.ndim), fill_value, np.int64)
+    out[: len(found)] = found
+    return out
+
+
+nonzero_static_op = constant("nonzero_static", _nonzero_static)
+
+
+@api.both
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of elements that are not zero, as rows of indices."""
+    return nonzero_op(input)
+
+
+def _isin(elements: np.ndarray, test: np.ndarray, invert: bool, assume_unique: bool) -> Any:
+    return np.isin(elements, test, assume_unique=assume_unique, invert=invert)
+
+
+isin_op = constant("isin", _isin, names=("elements", "test"), promote="compare")
+
+
+@api.top(out=True)
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """For each element, whether it is among the test elements."""
+    return isin_op(elements, test_elements, invert=invert, assume_unique=assume_unique)
+
+
+# --- distinct values -------------------------------------------------------------------
+
+
+def _starts(x: np.ndarray, dim: int) -> np.ndarray:
+    """Along a dimension, where a slice differs from the one before it."""
+    rows = np.moveaxis(x, dim, 0)
+    starts = np.ones(len(rows), bool)
+    changed = rows[1:] != rows[:-1]
+    starts[1:] = changed.reshape(len(changed), -1).any(1) if changed.size else False
+    return starts
+
+
+def _runs(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first slices of runs of equal ones, the run of each slice, the runs' lengths."""
+    starts = _starts(x, dim)
+    first = np.flatnonzero(starts)
+    counts = np.diff(np.append(first, len(starts)))
+    return np.take(x, first, dim), np.cumsum(starts) - 1, counts
+
+
+def _unique(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows = np.moveaxis(x, dim, 0)
+    rows = rows.reshape(len(rows), -1)
+    if rows.shape[1] == 1:
+        order = np.argsort(rows[:, 0], kind="stable")
+    elif rows.size:
+        order = np.lexsort(rows.T[::-1])
+    else:
+        order = np.arange(len(rows))
+    values, run, counts = _runs(np.take(x, order, dim), dim)
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = run
+    return values, inverse, counts
+
+
+unique_op = constant("unique_dim", _unique, outputs=("values", "inverse", "counts"))
+unique_consecutive_op = constant(
+    "unique_consecutive", _runs, outputs=("values", "inverse", "counts")
+)
+
+
+def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> Any:
+    refuse("c", input, op.name)
+    x = input.detach()
+    if dim is None:
+        found = op(x.reshape(-1), dim=0)
+    else:
+        found = op(x, dim=api.wrap_dim(dim, x._a.ndim))
+    places = found[1].reshape(x._a.shape) if dim is None else found[1]
+    wanted = [found[0]] + [places] * bool(inverse) + [found[2]] * bool(counts)
+    return wanted[0] if len(wanted) == 1 else tuple(wanted)
+
+
+@api.both
+@numpy_names
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    """The distinct elements in order, or the distinct slices along a dimension."""
+    return _distinct(unique_op, input, return_inverse, return_counts, dim)
+
+
+@api.both
+@numpy_names
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    """The first of each run of equal elements, or of equal slices along a dimension."""
+    return _distinct(unique_consecutive_op, input, return_inverse, return_counts, dim)
+
+
+# --- places in sorted sequences --------------------------------------------------------
+
+
+def _searchsorted(boundaries: np.ndarray, values: np.ndarray, right: bool) -> np.ndarray:
+    side = "right" if right else "left"
+    if boundaries.ndim == 1:
+        return np.asarray(np.searchsorted(boundaries, values, side))
+    if not boundaries.size or not values.size:
+        return np.zeros(values.shape, np.int64)
+    rows = boundaries.reshape(-1, boundaries.shape[-1])
+    wanted = values.reshape(len(rows), -1)
+    out = np.empty(wanted.shape, np.int64)
+    for row, value, place in zip(rows, wanted, out, strict=True):
+        place[...] = np.searchsorted(row, value, side)
+    return out.reshape(values.shape)
+
+
+searchsorted_op = constant(
+    "searchsorted", _searchsorted, names=("boundaries", "values"), promote="compare"
+)
+
+
+def _check_search(sequence: Tensor, values: Tensor, right: bool, side: Any, name: str) -> bool:
+    if side is not None and side not in ("left", "right"):
+        raise RuntimeError(
+            f"{name}(): side can only be 'left' or 'right' but got {side}\n  at {errors.here()}"
+        )
+    if side == "left" and right:
+        raise RuntimeError(
+            f"{name}(): side and right can't be set to opposites, got side of left while right "
+            f"was True\n  at {errors.here()}"
+        )
+    if sequence._a.dtype != values._a.dtype and values._a.ndim:
+        raise RuntimeError(
+            f"{name}(): input value tensor should have same dtype as boundaries tensor, but got "
+            f"{values.dtype} and {sequence.dtype}\n  at {errors.here()}"
+        )
+    lead = sequence._a.shape[:-1]
+    if sequence._a.ndim != 1 and values._a.shape[:-1] != lead:
+        raise RuntimeError(
+            f"{name}(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+            f"boundaries tensor and input value tensor must match, but we got boundaries tensor "
+            f"{list(sequence._a.shape)} and input value tensor {list(values._a.shape)}\n"
+            f"  at {errors.here()}"
+        )
+    return right or side == "right"
+
+
+@api.top(out=True)
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Any = None,
+) -> Tensor:
+    """Where values would go in sorted rows so that these stay sorted."""
+    values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
+    at_right = _check_search(sorted_sequence, values, right, side, "searchsorted")
+    if sorter is not None:
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    found = searchsorted_op(sorted_sequence, values, right=at_right)
+    return found.to(dt.int32) if out_int32 else found
+
+
+@api.top(out=True)
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The number of the bucket of each value, by the buckets' boundaries."""
+    if boundaries._a.ndim != 1:
+        raise RuntimeError(
+            f"bucketize(): boundaries tensor must be 1 dimension, but got dim("
+            f"{boundaries._a.ndim})\n  at {errors.here()}"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+# --- counting in bins ------------------------------------------------------------------
+
+
+@api.both
+def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
+    """How often each non-negative integer occurs, or the sum of its weights."""
+    x = input._a
+    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+        raise RuntimeError(
+            "bincount only supports 1-d non-negative integral inputs, not "
+            f"{errors.describe(input)}\n  at {errors.here()}"
+        )
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, not {minlength}\n  at {errors.here()}")
+    if weights is None:
+        return bincount_op(input, minlength=minlength)
+    if weights._a.shape != x.shape:
+        raise RuntimeError(
+            f"weights should be 1-d and have the same length as input\n  at {errors.here()}"
+        )
+    return bincount_op(input, weights.detach(), minlength=minlength)
+
+
+def _bincount(x: np.ndarray, weights: Any = None, minlength: int = 0) -> np.ndarray:
+    counts = np.bincount(x, weights, minlength)
+    return counts if weights is None or weights.dtype != dt.F32 else counts.astype(dt.F32)
+
+
+bincount_op = constant("bincount", _bincount, names=("x", "weights"))
+
+
+def _limits(
+    x: np.ndarray, low: float, high: float, name: str, margin: float = 0.5
+) -> tuple[float, float]:
+    """The range of a histogram: as given, or that of the data; never of no width."""
+    if low == high and x.size:
+        low, high = float(x.min()), float(x.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"{name}: range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"{name}: max must be larger than min, not {high} < {low}")
+    return (low - margin, high + margin) if low == high else (low, high)
+
+
+def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
+    flat = x.reshape(-1)
+    if low == high:
+        low, high = _limits(flat, low, high, "torch.histc", margin=1)
+    kind = x.dtype.type
+    inside = flat[(flat >= kind(low)) & (flat <= kind(high))]
+    places = ((inside - kind(low)) * kind(bins) / (kind(high) - kind(low))).astype(np.int64)
+    counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
+    return counts.astype(x.dtype)
+
+
+# Half types are not widened: the bin of a value on a boundary depends on the rounding.
+histc_op = constant("histc", _histc)
+
+
+@api.both(out=True)
+def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """Counts in bins of equal width between two limits."""
+    refuse("cb", input, "histc")
+    if bins <= 0:
+        raise RuntimeError(f"bins must be > 0, but got {bins} for histc\n  at {errors.here()}")
+    if min > max:
+        raise RuntimeError(f"histc: max must be larger than min\n  at {errors.here()}")
+    return histc_op(input, bins=bins, low=min, high=max)
+
+
+def _edges(low: float, high: float, bins: int, d: np.dtype) -> np.ndarray:
+    """Boundaries of equal bins, built from both ends so that they are symmetric."""
+    step = (d.type(high) - d.type(low)) / d.type(bins)
+    index = np.arange(bins + 1)
+    rising = d.type(low) + step * index.astype(d)
+    falling = d.type(high) - step * (bins - index).astype(d)
+    return np.where(index < (bins + 1) // 2, rising, falling).astype(d)
+
+
+def _histogram(
+    x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool
+) -> np.ndarray:
+    """Counts (or sums of weights) of points, one row each, in a grid of bins."""
+    points = x.reshape(-1, len(edges))
+    sizes = tuple(len(e) - 1 for e in edges)
+    inside = np.ones(len(points), bool)
+    places = []
+    for k, edge in enumerate(edges):
+        column = points[:, k]
+        place = np.searchsorted(edge, column, "right") - 1
+        place[column == edge[-1]] = sizes[k] - 1
+        inside &= (column >= edge[0]) & (column <= edge[-1])
+        places.append(place)
+    flat = np.ravel_multi_index([p[inside] for p in places], sizes)
+    weights = None if weight is None else weight.reshape(-1)[inside].astype(np.float64)
+    counts = np.bincount(flat, weights, int(np.prod(sizes))).reshape(sizes).astype(x.dtype)
+    if density:
+        counts = counts / counts.sum()
+        for k, edge in enumerate(edges):
+            shape = [1] * len(edges)
+            shape[k] = -1
+            counts = counts / np.diff(edge).reshape(shape)
+    return counts
+
+
+histogram_op = constant("histogram", _histogram, names=("x", "weight"))
+_histogram_result = result_type("histogram", "hist", "bin_edges")
+_histogramdd_result = result_type("histogramdd", "hist", "bin_edges")
+
+
+def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
+    """Boundaries for each column of the points, from counts, from tensors, or by range."""
+    points = input._a.reshape(-1, len(bins))
+    edges = []
+    for k, given in enumerate(bins):
+        if isinstance(given, Tensor):
+            edges.append(given)
+            continue
+        if given <= 0:
+            raise RuntimeError(
+                f"histogram: expected positive numbers of bins, got {given}\n  at {errors.here()}"
+            )
+        if range is None:
+            empty = not len(points)
+            low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, "histogram")
+        else:
+            low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], "histogram")
+        edges.append(wrap(_edges(low, high, int(given), input._a.dtype)))
+    return edges
+
+
+@api.both
+def histogram(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False,
+    out: Any = None,
+) -> Any:
+    """Counts of all elements in bins, and the bins' boundaries."""
+    refuse("iubc", input, "histogram")
+    flat = input.detach().reshape((-1, 1))
+    (edges,) = _bin_edges(flat, (bins,), range)
+    found = _histogram_result(histogram_op(flat, weight, edges, density=density), edges)
+    return found if out is None else api.into(out, found, "histogram")
+
+
+@api.top
+def histogramdd(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+) -> Any:
+    """Counts of points (the last dimension) in a grid of bins, and the bins' boundaries."""
+    refuse("iubc", input, "histogramdd")
+    if input._a.ndim < 2:
+        raise RuntimeError(
+            f"torch.histogramdd: input tensor should have at least 2 dimensions\n"
+            f"  at {errors.here()}"
+        )
+    columns = input._a.shape[-1]
+    many = (bins,) * columns if isinstance(bins, int) else tuple(bins)
+    if len(many) != columns:
+        raise RuntimeError(
+            f"torch.histogramdd: expected {columns} sequences of bin edges or numbers of bins "
+            f"but got {len(many)}\n  at {errors.here()}"
+        )
+    points = input.detach().reshape((-1, columns))
+    edges = _bin_edges(points, many, range)
+    return _histogramdd_result(histogram_op(points, weight, *edges, density=density), tuple(edges))
