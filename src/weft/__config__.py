@@ -22,6 +22,4 @@ def parallel_info() -> str:
     """A text about threads."""
     from weft.core.settings import get_num_interop_threads, get_num_threads
 
-    return (
-        f"BLAS threads: {get_num_threads()}\nthreads between ops: {get_num_interop_threads()}\n"
-    )
+    return f"BLAS threads: {get_num_threads()}\nthreads between ops: {get_num_interop_threads()}\n"

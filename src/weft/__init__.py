@@ -58,9 +58,7 @@ e, inf, nan, pi, newaxis = _math.e, _math.inf, _math.nan, _math.pi, None
 
 
 def _missing(name: str) -> NoReturn:
-    raise AttributeError(
-        f"weft does not have torch.{name} yet. See ROADMAP.md for what is planned"
-    )
+    raise AttributeError(f"weft does not have torch.{name} yet. See ROADMAP.md for what is planned")
 
 
 _LATE.missing = _missing

@@ -148,7 +148,7 @@ class _Run:
         with _accumulating:
             held = tensor.grad
             if isinstance(g, Tensor):
-                tensor.grad = g if held is None else held + g
+                tensor.grad = g.clone() if held is None else held + g
             elif held is None:
                 tensor.grad = wrap(own(g))
             elif held._node is not None:
@@ -182,7 +182,7 @@ class _Run:
             for held in extras.retained:
                 tensor = held()
                 if tensor is not None:
-                    kept = g if isinstance(g, Tensor) else wrap(np.array(g))
+                    kept = g.clone() if isinstance(g, Tensor) else wrap(np.array(g))
                     tensor.grad = kept if tensor.grad is None else tensor.grad + kept
         if self.targets is not None and node in self.targets:
             self.captured[node] = g

@@ -31,6 +31,7 @@ _BOOL = np.dtype(np.bool_)
 
 _DEFAULT_SEED = 67280421310721
 _BLOCK = 624  # words per twist of the engine
+_FEW = 128  # normals up to which working ahead pays
 _CHUNK = 32768  # values per round of bulk work, so that the scratch arrays stay in cache
 # Constants of the hot paths are arrays of no dimension: NumPy takes them faster than scalars.
 _MASK24 = np.array((1 << 24) - 1, np.uint32)
@@ -40,6 +41,7 @@ _SCALE53 = np.array(2.0**-53)
 _TWO32 = np.array(2.0**32)
 _TWO_PI = 2.0 * math.pi
 _INT64_MIN = -(1 << 63)
+_NOT_READY: tuple[Any, int, Array] = (None, 0, np.empty(0, np.float32))
 
 # Byte layout of PyTorch's saved generator state: 5056 bytes, 64-bit slots for 32-bit words.
 _STATE = np.dtype(
@@ -65,6 +67,8 @@ class Generator:
         # The engine always stands at the end of a block; its tempered words wait in _buffer.
         self._buffer: Array = np.zeros(_BLOCK, np.uint32)
         self._pos = _BLOCK
+        # Normals worked out ahead, by position modulo 16: (buffer, first position, values).
+        self._ready: dict[int, tuple[Any, int, Array]] = {}
         self._initial_seed = _DEFAULT_SEED
         self._next_normal: float | None = None
         self._next_float_normal: float | None = None
@@ -293,28 +297,59 @@ class Generator:
     def _block_normals(self, n: int, dtype: np.dtype[Any], mean: float, std: float) -> Array:
         """Box-Muller in blocks of 16: the first 8 give the radius, the last 8 the angle."""
         wide = dtype == _F64
-        draw, fill = (self._doubles, _box_muller_64) if wide else (self._floats, _box_muller_32)
+        out = np.empty(n, _F64 if wide else _F32)
         ragged = n % 16
-        body = n - ragged
-        out = np.empty(n, dtype)
+        # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
+        # draw, and then drop, the values that stood there.
+        dropped = ragged if wide or dtype == _F32 else 0
+        if n <= _FEW and not wide:
+            out[: n - ragged] = self._few_units(n - ragged)
+            if ragged:
+                self._words(dropped)
+                out[n - 16 :] = self._few_units(16)
+        else:
+            self._fill_units(out, ragged, dropped)
+        if wide:
+            return _multiply_add(out, std, mean)
+        return _multiply_add(out, np.float32(std), np.float32(mean)).astype(dtype, copy=False)
+
+    def _fill_units(self, out: Array, ragged: int, dropped: int) -> None:
+        """Fill with standard normals."""
+        wide = out.dtype == _F64
+        draw, box = (self._doubles, _box_muller_64) if wide else (self._floats, _box_muller_32)
+        body = out.size - ragged
         for start in range(0, body, _CHUNK):
             stop = min(start + _CHUNK, body)
             values = draw(stop - start)
             if ragged and stop == body:
-                # The last 16 places are filled anew. Only the full-precision kernels first draw,
-                # and then drop, the values of the ragged end.
-                fresh = draw(16 + ragged if wide or dtype == _F32 else 16)[-16:]
-                both = fill(np.concatenate((values, fresh)), mean, std)
+                both = box(np.concatenate((values, draw(16 + dropped)[-16:])))
                 out[start:stop] = both[:-16]
-                out[n - 16 :] = both[-16:]
+                out[-16:] = both[-16:]
             else:
-                out[start:stop] = fill(values, mean, std)
-        return out
+                out[start:stop] = box(values)
+
+    def _few_units(self, n: int) -> Array:
+        """Return float32 standard normals in whole blocks of 16.
+
+        A handful costs nearly as much as a few hundred, so all blocks that the buffered words
+        hold are worked out at once, and kept for the requests that follow.
+        """
+        pos = self._pos
+        if pos + n > _BLOCK:
+            return _box_muller_32(self._floats(n))
+        self._pos = pos + n
+        buffer, start, ready = self._ready.get(pos % 16, _NOT_READY)
+        if buffer is not self._buffer or pos < start:
+            start = pos
+            words = self._buffer[pos : _BLOCK - (_BLOCK - pos) % 16]
+            ready = _box_muller_32((words & _MASK24).astype(_F32) * _SCALE24)
+            self._ready[pos % 16] = self._buffer, pos, ready
+        return ready[pos - start : pos - start + n]
 
     def _serial_normals(self, n: int) -> Array:
         """Return n float64 normals, one by one with the second of each pair kept for later."""
         if n < 16:
-            return np.array([self._normal() for _ in range(n)], _F64)
+            return self._few_normals(n)
         out = np.empty(n, _F64)
         first = 0
         if self._next_normal is not None:
@@ -331,6 +366,23 @@ class Generator:
         if room < second.size:
             self._next_normal = float(second[-1])
         return out
+
+    def _few_normals(self, n: int) -> Array:
+        """The same for a few values, where Python's numbers are faster than arrays."""
+        out = []
+        if self._next_normal is not None and n:
+            out.append(self._next_normal)
+            self._next_normal = None
+        words = self._words((n - len(out) + 1) // 2 * 4).tolist()
+        for k in range(0, len(words), 4):
+            theta = _TWO_PI * (((words[k] & 0x1FFFFF) << 32 | words[k + 1]) * 2.0**-53)
+            u = ((words[k + 2] & 0x1FFFFF) << 32 | words[k + 3]) * 2.0**-53
+            radius = math.sqrt(-2.0 * math.log1p(-u))
+            out.append(radius * math.cos(theta))
+            out.append(radius * math.sin(theta))
+        if len(out) > n:
+            self._next_normal = out.pop()
+        return np.array(out, _F64)
 
     def _normal(self) -> float:
         """Return one float64 normal as a Python float."""
@@ -803,17 +855,17 @@ def _split(x: Any) -> tuple[Any, Any]:
     return high, x - high
 
 
-def _box_muller_64(values: Array, mean: float, std: float) -> Array:
+def _box_muller_64(values: Array) -> Array:
     pairs = values.reshape(-1, 2, 8)
     radius = np.sqrt(-2.0 * np.log(1.0 - pairs[:, 0]))
     theta = _TWO_PI * pairs[:, 1]
     out = np.empty_like(pairs)
     np.multiply(radius, np.cos(theta), out=out[:, 0])
     np.multiply(radius, np.sin(theta), out=out[:, 1])
-    return _multiply_add(out.reshape(-1), std, mean)
+    return out.reshape(-1)
 
 
-def _box_muller_32(values: Array, mean: float, std: float) -> Array:
+def _box_muller_32(values: Array) -> Array:
     pairs = values.reshape(-1, 2, 8)
     radius = _log_32(_ONE - pairs[:, 0])
     radius *= _MINUS_TWO
@@ -821,7 +873,7 @@ def _box_muller_32(values: Array, mean: float, std: float) -> Array:
     waves = _cos_sin_32(pairs[:, 1] * _TWO_PI_32)
     out = np.empty_like(pairs)
     np.multiply(waves, radius, out.transpose(1, 0, 2))
-    return _multiply_add(out.reshape(-1), np.float32(std), np.float32(mean))
+    return out.reshape(-1)
 
 
 def _f32(value: float) -> Array:

@@ -252,9 +252,7 @@ def _legacy(name: str, dtype: dt.dtype) -> type[TypedStorage]:
     def create(cls: type, *args: Any, **kwargs: Any) -> TypedStorage:
         return TypedStorage(*args, dtype=dtype, **kwargs)
 
-    return type(
-        name, (TypedStorage,), {"__new__": create, "dtype": dtype, "__module__": "torch"}
-    )
+    return type(name, (TypedStorage,), {"__new__": create, "dtype": dtype, "__module__": "torch"})
 
 
 LEGACY = {name: _legacy(name, dt.BY_NAME[d]) for d, name in STORAGE_NAMES.items()}

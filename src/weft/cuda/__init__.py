@@ -151,5 +151,16 @@ class _Absent:
         return f"<class 'torch.cuda.{self.__name__}'>"
 
 
-for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
+for _name in (
+    "Float",
+    "Double",
+    "Half",
+    "BFloat16",
+    "Byte",
+    "Char",
+    "Short",
+    "Int",
+    "Long",
+    "Bool",
+):
     globals()[f"{_name}Tensor"] = _Absent(f"{_name}Tensor")

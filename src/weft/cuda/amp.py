@@ -11,9 +11,7 @@ from typing import Any
 class autocast:
     """A ``with`` block or decorator that would lower precision on CUDA; here it does nothing."""
 
-    def __init__(
-        self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True
-    ) -> None:
+    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
         if enabled:
             warnings.warn(
                 "User provided device_type of 'cuda', but CUDA is not available. Disabling",

@@ -16,10 +16,11 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op, apply_inplace, fast_unary
 from weft.core.tensor import Tensor, wrap
+from weft.kernels.select import choose
 from weft.ops import api, random
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, elementwise
-from weft.ops.pointwise import exp_op, offer_in_place, sigmoid_op, tanh_op
+from weft.ops.pointwise import exp_op, keep_op, offer_in_place, sigmoid_op, tanh_op
 from weft.ops.special import erf_op
 
 F = "nn.functional"
@@ -63,14 +64,13 @@ def _relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, _ZEROS[x.dtype])
 
 
-# A select, not a product: an infinite gradient must not become NaN where y is 0.
-relu_op = elementwise("relu", _relu, lambda t, y: where_op(y > 0, t, 0.0))
+relu_op = elementwise("relu", _relu, lambda t, y: keep_op(t, ~(y <= 0)))  # NaN passes it on
 api.under(F, _plain(relu_op))
 
 
 def _leaky_relu(x: np.ndarray, negative_slope: float) -> np.ndarray:
     low = x * negative_slope
-    return np.maximum(x, low) if 0 <= negative_slope <= 1 else np.where(x > 0, x, low)
+    return np.maximum(x, low) if 0 <= negative_slope <= 1 else choose(x > 0, x, low)
 
 
 _SLOPES = _with_settings({"negative_slope": 0.01}, {"negative_slope": 0.0})
@@ -101,9 +101,9 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 prelu_op = elementwise(
     "prelu",
-    lambda a, b: np.where(a > 0, a, a * b),
+    lambda a, b: choose(a > 0, a, a * b),
     lambda t, a, b: where_op(a > 0, t, t * b),
-    lambda t, a, b: where_op(a > 0, 0.0, t * a),
+    lambda t, a, b: keep_op(t * a, ~(a > 0)),
     public=False,
     grad_name="PreluKernelBackward",
 )
@@ -135,8 +135,8 @@ def _random_slopes(input: Tensor, lower: float, upper: float, generator: Any) ->
     """Slopes for what is not positive, drawn one after the other as PyTorch does; else 1."""
     below = input._a <= 0
     slopes = np.ones(below.shape, input._a.dtype)
-    drawn = random.source(generator).uniform((int(below.sum()),), np.float64, lower, upper)
-    slopes[below] = drawn.astype(slopes.dtype)
+    drawn = random.source(generator).uniform((int(below.sum()),), np.float64)
+    slopes[below] = (drawn * (upper - lower) + lower).astype(slopes.dtype)
     return wrap(slopes)
 
 
@@ -175,8 +175,9 @@ def _rrelu_function(
     return _rrelu(input, lower, upper, training, False, generator)
 
 
-def _in_range(value: Any, low: float, high: float) -> Any:
-    return (value > low) & (value < high)
+def _within(t: Any, value: Any, low: float, high: float) -> Any:
+    """A gradient where a value is between its limits, or NaN."""
+    return keep_op(t, ~((value <= low) | (value >= high)))
 
 
 def _hardtanh(x: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -187,14 +188,14 @@ _LIMITS = _with_settings({"low": -1.0, "high": 1.0}, {"low": 0.0, "high": 6.0})
 hardtanh_op = elementwise(
     "hardtanh",
     _hardtanh,
-    lambda t, x, low, high: where_op(_in_range(x, low, high), t, 0.0),
+    lambda t, x, low, high: _within(t, x, low, high),
     public=False,
     samples=_LIMITS,
 )
 hardtanh_result_op = elementwise(
     "hardtanh_result",
     _hardtanh,
-    lambda t, y, low, high: where_op(_in_range(y, low, high), t, 0.0),
+    lambda t, y, low, high: _within(t, y, low, high),
     public=False,
     samples=_LIMITS,
     grad_name="HardtanhBackward",
@@ -219,8 +220,8 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 threshold_op = elementwise(
     "threshold",
-    lambda x, threshold, value: np.where(x <= threshold, x.dtype.type(value), x),
-    lambda t, x, threshold: where_op(x <= threshold, 0.0, t),
+    lambda x, threshold, value: choose(x <= threshold, x.dtype.type(value), x),
+    lambda t, x, threshold: keep_op(t, ~(x <= threshold)),
     public=False,
     samples=_with_settings({"threshold": 0.1, "value": 20.0}),
 )
@@ -242,7 +243,7 @@ def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 
 def _elu(x: np.ndarray, alpha: float, scale: float, input_scale: float) -> np.ndarray:
-    return np.where(x <= 0, np.expm1(x * input_scale) * (alpha * scale), x * scale)
+    return choose(x <= 0, np.expm1(x * input_scale) * (alpha * scale), x * scale)
 
 
 def _elu_rule(t: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -312,7 +313,7 @@ api.under(F, _plain(silu_op))
 
 def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
     z = x * beta
-    return np.where(z > threshold, x, np.log1p(np.exp(np.minimum(z, threshold))) / beta)
+    return choose(z > threshold, x, np.log1p(np.exp(np.minimum(z, threshold))) / beta)
 
 
 softplus_op = elementwise(
@@ -425,7 +426,7 @@ def _hardsigmoid(x: np.ndarray) -> np.ndarray:
 hardsigmoid_op = elementwise(
     "hardsigmoid",
     _hardsigmoid,
-    lambda t, x: where_op(_in_range(x, -3.0, 3.0), t / 6.0, 0.0),
+    lambda t, x: keep_op(t / 6.0, (x > -3.0) & (x < 3.0)),
     public=False,
     domain=(-4.0, 4.0),
 )
@@ -447,15 +448,15 @@ api.under(F, _plain(hardswish_op))
 
 
 def _shrink_rule(t: Any, x: Any, lambd: float) -> Any:
-    return where_op((x >= -lambd) & (x <= lambd), 0.0, t)
+    return keep_op(t, ~((x >= -lambd) & (x <= lambd)))
 
 
 def _hardshrink(x: np.ndarray, lambd: float) -> np.ndarray:
-    return np.where((x >= -lambd) & (x <= lambd), _ZEROS[x.dtype], x)
+    return choose((x >= -lambd) & (x <= lambd), _ZEROS[x.dtype], x)
 
 
 def _softshrink(x: np.ndarray, lambd: float) -> np.ndarray:
-    return np.where(np.abs(x) <= lambd, _ZEROS[x.dtype], x - np.copysign(lambd, x, dtype=x.dtype))
+    return choose(np.abs(x) <= lambd, _ZEROS[x.dtype], x - np.copysign(lambd, x, dtype=x.dtype))
 
 
 _LAMBDAS = _with_settings({"lambd": 0.5}, {"lambd": 0.0})

@@ -11,8 +11,12 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.tensor import Tensor
+from weft.ops.arguments import scalar_name
 from weft.ops.build import Sample, linear
 from weft.ops.views import reshape_op
+
+# The types of results with several named parts; torch.return_types offers them.
+RESULT_TYPES: dict[str, Any] = {}
 
 
 def result_type(name: str, *fields: str) -> Any:
@@ -23,7 +27,9 @@ def result_type(name: str, *fields: str) -> Any:
         parts = ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self, strict=True))
         return f"torch.return_types.{name}(\n{parts})"
 
-    return type(name, (base,), {"__slots__": (), "__repr__": show})
+    methods = {"__slots__": (), "__repr__": show, "__module__": "weft.return_types"}
+    made = RESULT_TYPES[name] = type(name, (base,), methods)
+    return made
 
 
 def numpy_names(function: Callable) -> Callable:
@@ -56,12 +62,12 @@ def dropped_shape(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return shape[:dim] + shape[dim + 1 :]
 
 
-def refuse(dtype_kinds: str, input: Tensor, name: str) -> None:
-    """Raise for kinds of dtype that a function does not take."""
-    if input._a.dtype.kind in dtype_kinds:
-        raise RuntimeError(
-            f'"{name}" not implemented for {input.dtype!r}; convert it to another dtype first\n'
-            f"  at {errors.here()}"
+def refuse(kinds: str, input: Tensor, name: str) -> None:
+    """Raise for the kinds of dtype (as NumPy's letters) that a function does not take."""
+    if input._a.dtype.kind in kinds:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_name(input.dtype)}'; convert the tensor to "
+            f"another dtype first\n  at {errors.here()}"
         )
 
 

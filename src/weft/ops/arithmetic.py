@@ -11,6 +11,7 @@ from weft.core import errors, quiet
 from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary
 from weft.core.modes import MODES, OFF
 from weft.core.tensor import Tensor, wrap
+from weft.kernels.select import choose
 from weft.ops import api
 from weft.ops.build import Sample, constant, elementwise, general, zero
 
@@ -210,7 +211,7 @@ def _complex(*values: Any) -> bool:
 
 where_op = general(
     "where",
-    lambda condition, a, b: np.where(condition, a, b),
+    lambda condition, a, b: choose(np.asarray(condition), a, b),
     None,
     lambda g, condition: where_op(condition, g, 0.0),
     lambda g, condition: where_op(condition, 0.0, g),

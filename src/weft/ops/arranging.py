@@ -14,6 +14,7 @@ from weft.core.dispatch import follow
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops import strided as st
 from weft.ops import views as v
 from weft.ops.build import Sample, constant, general, linear
 from weft.ops.casting import clone_op, number_for
@@ -39,10 +40,9 @@ flip_op = linear(
 
 
 @api.both
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The order of elements reversed along some dimensions."""
-    given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
-    found = api.dims(tuple(given), input._a.ndim)
+    found = api.dims(api.shape_argument(axes if dims is None else (dims,)), input._a.ndim)
     return flip_op(input, dims=found if input._a.ndim else ())
 
 
@@ -372,7 +372,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         for d, t in enumerate(given)
     ]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -602,12 +601,12 @@ def _slice(
 
 for _name, _function in (
     *(("alias", lambda input: input), ("detach", Tensor.detach), ("slice", _slice)),
-    *(("as_strided", v.as_strided), ("diagonal", v.diagonal), ("expand", v.expand)),
+    *(("as_strided", st.as_strided), ("diagonal", v.diagonal), ("expand", v.expand)),
     *(("permute", v.permute), ("select", v.select), ("split", v.split), ("squeeze", v.squeeze)),
     *(("split_with_sizes", v.split_with_sizes), ("t", v.t), ("transpose", v.transpose)),
     *(("unbind", v.unbind), ("unfold", v.unfold), ("unsqueeze", v.unsqueeze), ("view", v.view)),
-    *(("view_as_real", lambda input: v.view_as_real_op(input)),),
-    *(("view_as_complex", lambda input: v.view_as_complex_op(input)),),
+    *(("view_as_real", lambda input: st.view_as_real_op(input)),),
+    *(("view_as_complex", lambda input: st.view_as_complex_op(input)),),
 ):
     _copy_of(_name, _function)
 
@@ -696,20 +695,20 @@ def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Tensor:
     """A copy with the elements of a strided view replaced."""
-    seen = v.as_strided(input, size, stride, storage_offset)
+    seen = st.as_strided(input, size, stride, storage_offset)
     if seen._a.shape != src._a.shape:
         raise _fail(
             RuntimeError,
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(src._a.shape)}, slice size = {list(seen._a.shape)}",
         )
-    places = v.strided_places(seen._a.shape, seen.stride(), seen.storage_offset())
-    own = v.strided_places(input._a.shape, input.stride(), input.storage_offset())
+    places = st.strided_places(seen._a.shape, seen.stride(), seen.storage_offset())
+    own = st.strided_places(input._a.shape, input.stride(), input.storage_offset())
     span = int(max(places.max(initial=-1), own.max(initial=-1))) + 1
     writer = np.full(span, -1, np.int64)
     writer[places.reshape(-1)] = np.arange(places.size)
     taken = writer[own]
-    from_src = v.take_flat_op(src.to(input.dtype), places=taken)
+    from_src = st.take_flat_op(src.to(input.dtype), places=taken)
     return from_src.where(wrap(taken >= 0), input)
 
 
@@ -793,11 +792,12 @@ pad_by_back_op = linear(
 
 @functools.lru_cache(256)
 def _pad_map(size: int, before: int, after: int, mode: str) -> np.ndarray:
+    if mode == "circular":  # what negative padding cuts off does not come round again
+        kept = np.arange(max(-before, 0), size - max(-after, 0))
+        return kept[np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)]
     places = np.arange(-before, size + after)
     if mode == "replicate":
         return places.clip(0, size - 1)
-    if mode == "circular":
-        return places % size
     places = np.abs(places)
     return np.where(places >= size, 2 * (size - 1) - places, places)
 

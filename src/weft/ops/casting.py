@@ -31,13 +31,30 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
+for _format in (contiguous_format, preserve_format, channels_last, channels_last_3d):
+    api.FUNCTIONS[_format.name] = _format  # type: ignore[assignment]
+api.FUNCTIONS["memory_format"] = memory_format
+
 
 def in_format(x: np.ndarray, format: Any) -> np.ndarray:
     """A copy of an array with its dimensions in the given order in memory."""
     if format is channels_last or format is channels_last_3d:
-        moved = np.moveaxis(x, 1, -1)
-        return np.moveaxis(np.array(moved, order="C"), -1, 1)
-    return np.array(x, order="K" if format in (None, preserve_format) else "C")
+        check_format(x, format)
+        return np.moveaxis(np.array(np.moveaxis(x, 1, -1), order="C"), -1, 1)
+    if format in (None, preserve_format):
+        # Repeated elements have no order to keep: such tensors come out row by row.
+        repeated = 0 in x.strides and any(
+            n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)
+        )
+        return np.array(x, order="C" if repeated else "K")
+    return np.array(x, order="C")
+
+
+def check_format(x: np.ndarray, format: Any) -> None:
+    """Refuse a channels-last order for tensors of another rank."""
+    rank = 4 if format is channels_last else 5
+    if x.ndim != rank:
+        raise RuntimeError(f"required rank {rank} tensor to use {format.name} format")
 
 
 clone_op = linear(
@@ -56,10 +73,25 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 @api.method
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """This tensor in row-major order: itself, or a copy."""
-    if self.is_contiguous(memory_format=memory_format):
+    """This tensor in row-major order (or in the order given): itself, or a copy."""
+    if memory_format is contiguous_format:
+        if self._a.flags.c_contiguous:
+            return self
+    elif _in_order(self._a, memory_format):
         return self
     return clone_op(self, memory_format=memory_format)
+
+
+def _in_order(x: np.ndarray, format: Any) -> bool:
+    if format is channels_last or format is channels_last_3d:
+        rank = 4 if format is channels_last else 5
+        return x.ndim == rank and np.moveaxis(x, 1, -1).flags.c_contiguous
+    if format is preserve_format:
+        raise RuntimeError(
+            "preserve memory format is unsupported by the contiguous operator\n"
+            f"  at {errors.here()}"
+        )
+    return x.flags.c_contiguous
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -116,39 +148,52 @@ to_op = linear(
 
 def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> Tensor:
     """The tensor in another dtype; itself if nothing changes and no copy is asked for."""
+    plain = format is None or format is preserve_format
     if x._a.dtype == d:
-        return clone_op(x, memory_format=format) if copy else x
-    return to_op(x, dtype=d)
+        if copy or not (plain or _in_order(x._a, format)):
+            return clone_op(x, memory_format=format)
+        return x
+    changed = to_op(x, dtype=d)
+    return changed if plain or _in_order(changed._a, format) else clone_op(
+        changed, memory_format=format
+    )
 
 
 @api.method
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``."""
-    d, where, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
-    flags = []
+    if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
+        return convert(self, args[0].np)
+    d, copy, format = _to_arguments(args, kwargs)
+    return convert(self, self._a.dtype if d is None else dt.as_numpy(d), copy, format)
+
+
+def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
+    """``([device,] [dtype,] non_blocking, copy)`` or ``(other, non_blocking, copy)``."""
+    known = ("dtype", "device", "copy", "non_blocking", "memory_format", "other")
+    for name in kwargs:
+        if name not in known:
+            raise TypeError(f"to() got an unexpected keyword argument '{name}'")
+    d, device, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
+    if "other" in kwargs:
+        d = kwargs["other"].dtype
+    flags: list[bool] = []
     for value in args:
-        if isinstance(value, Tensor):
+        if isinstance(value, bool):
+            flags.append(value)
+        elif isinstance(value, Tensor):
             d = value.dtype
         elif isinstance(value, dt.dtype) or value in (float, int, bool, complex):
             d = value
-        elif isinstance(value, (str, dev.device)) or (type(value) is int and where is None):
-            where = value
-        elif isinstance(value, bool):
-            flags.append(value)
+        elif isinstance(value, (str, dev.device, int)):
+            device = value
         elif value is not None:
             raise TypeError(
                 f"to() received an invalid argument {value!r}; it takes a dtype, a device or a "
                 f"tensor\n  at {errors.here()}"
             )
-    if len(flags) > 1:
-        copy = flags[1]
-    if "other" in kwargs:
-        d = kwargs["other"].dtype
-    dev.present(where)
-    format = kwargs.get("memory_format")
-    if format is not None and format is not preserve_format and d is None:
-        return contiguous(self, format)
-    return convert(self, self._a.dtype if d is None else dt.as_numpy(d), copy, format)
+    dev.present(device)
+    return d, flags[1] if len(flags) > 1 else copy, kwargs.get("memory_format")
 
 
 @api.method
@@ -214,7 +259,7 @@ def type_name(x: Tensor) -> str:
 
 def _conversion(name: str, target: dt.dtype) -> None:
     def convert_to(self: Tensor, memory_format: Any = None) -> Tensor:
-        return convert(self, target.np)
+        return convert(self, target.np, format=memory_format)
 
     convert_to.__name__ = name
     convert_to.__doc__ = f"This tensor as {target.name}."
@@ -299,7 +344,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return fill_op(input, value)
 
 
-@api.method
+@api.both
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     if not MODES.now.grad or self._node is None:

@@ -164,7 +164,9 @@ def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
         raise OverflowError
     if array.size and (array.max() > np.iinfo(target).max or array.min() < -(1 << 63)):
         raise OverflowError
-    return array.astype(target) if array.dtype.kind != "f" else array.astype(np.int64).astype(target)
+    return (
+        array.astype(target) if array.dtype.kind != "f" else array.astype(np.int64).astype(target)
+    )
 
 
 def _ragged(data: Any, dim: int = 0) -> str:
@@ -288,9 +290,7 @@ def frombuffer(
     length, size = memoryview(buffer).nbytes, dtype.itemsize
     where = f"\n  at {errors.here()}"
     if length == 0 or count == 0:
-        raise ValueError(
-            f"both buffer length ({length}) and count ({count}) must not be 0{where}"
-        )
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0{where}")
     if not 0 <= offset < length:
         raise ValueError(
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length "

@@ -183,7 +183,7 @@ def _running(ufunc: Any) -> Any:
         shape = [1] * x.ndim
         shape[dim] = x.shape[dim]
         positions = np.arange(x.shape[dim]).reshape(shape)
-        reached = (x == values) | (x != x)  # noqa: PLR0124 - a NaN is a new extreme
+        reached = (x == values) | (x != x)  # a NaN is a new extreme
         return values, np.maximum.accumulate(np.where(reached, positions, 0), dim)
 
     return reference
@@ -196,9 +196,7 @@ def _running_extreme(name: str, ufunc: Any) -> Op:
         lambda g, indices, x_shape, dim: put_along_op(
             g[0], indices, dim=dim, shape=x_shape, unique=False
         ),
-        jvp=(
-            lambda t, indices, dim: (take_along_op(t, indices, dim=dim, unique=False), None),
-        ),
+        jvp=(lambda t, indices, dim: (take_along_op(t, indices, dim=dim, unique=False), None),),
         outputs=("values", "indices"),
         constant_outputs=(1,),
         promote="same",
@@ -384,8 +382,8 @@ def _slope(x: Tensor, spacing: Any, dim: int, edge_order: int) -> Tensor:
 def _edge(a: Tensor, b: Tensor, c: Tensor, near: Any, far: Any) -> Tensor:
     """The one-sided second-order slope at ``a``."""
     both = near + far
-    return a * (-(near + both) / (near * both)) + b * (both / (near * far)) - c * (
-        near / (far * both)
+    return (
+        a * (-(near + both) / (near * both)) + b * (both / (near * far)) - c * (near / (far * both))
     )
 
 
@@ -409,6 +407,4 @@ def gradient(
         raise RuntimeError(
             f"torch.gradient only supports edge_order=1 and edge_order=2.\n  at {errors.here()}"
         )
-    return [
-        _slope(input, space, d, edge_order) for space, d in zip(spacings, dims, strict=True)
-    ]
+    return [_slope(input, space, d, edge_order) for space, d in zip(spacings, dims, strict=True)]

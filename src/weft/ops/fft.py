@@ -127,9 +127,7 @@ def _input(x: Tensor, name: str, *, complex: bool = False, real: bool = False) -
     return convert(x, d)
 
 
-def _plan(
-    x: Tensor, s: Any, dim: Any, name: str
-) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+def _plan(x: Tensor, s: Any, dim: Any, name: str) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """The dims to transform and the number of points of each (None: as the input has)."""
     where = f"\n  at {errors.here()}"
     if s is not None:
@@ -175,7 +173,9 @@ def _resized(x: Tensor, dims: tuple[int, ...], points: tuple[int | None, ...]) -
     return place_op(x, shape=tuple(shape), index=tuple(index)) if larger else x
 
 
-def _all_dims(input: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, name: str) -> Tensor:
+def _all_dims(
+    input: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, name: str
+) -> Tensor:
     x = _input(input, name, complex=not forward)
     dims, points = _plan(x, s, dim, name)
     x = _resized(x, dims, points)
@@ -195,9 +195,7 @@ def _real_dims(input: Tensor, s: Any, dim: Any, norm: str | None, name: str) -> 
     return fft_r2c_op(_resized(x, dims, points), dim=dims, norm=_norm(norm, True), onesided=True)
 
 
-def _to_real(
-    x: Tensor, s: Any, dim: Any, name: str
-) -> tuple[Tensor, tuple[int, ...], int]:
+def _to_real(x: Tensor, s: Any, dim: Any, name: str) -> tuple[Tensor, tuple[int, ...], int]:
     """A half-complex input of the right size, its dims, and the size of the last one after."""
     dims, points = _plan(x, s, dim, name)
     if not dims:
@@ -206,7 +204,9 @@ def _to_real(
     if size is None:
         size = 2 * (x._a.shape[dims[-1]] - 1)
     if size < 1:
-        raise RuntimeError(f"Invalid number of data points ({size}) specified\n  at {errors.here()}")
+        raise RuntimeError(
+            f"Invalid number of data points ({size}) specified\n  at {errors.here()}"
+        )
     return _resized(x, dims, (*points[:-1], size // 2 + 1)), dims, size
 
 

@@ -6,12 +6,13 @@ import importlib
 
 # In order of dependence; a block may only use ops of files before its own at import time.
 FILES = (
-    *("arithmetic", "views", "pointwise", "casting", "pairwise", "indexing"),
+    *("arithmetic", "views", "strided", "pointwise", "casting", "pairwise", "indexing"),
     *("reductions", "matmul", "einsum"),
     *("creation", "ranges", "memory", "windows", "special", "arranging", "gather"),
-    *("cumulative", "statistics", "sorting", "searching", "linalg", "fft"),
+    *("cumulative", "statistics", "sorting", "searching", "factorizations", "linalg"),
+    *("norms", "fft", "stft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
-    *("resampling", "embedding", "losses"),
+    *("resampling", "embedding", "losses", "entropy"),
 )
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from sys import _getframe as getframe
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import apply, fast_binary
-from weft.core.tensor import Tensor
+from weft.core.dispatch import NO_ATTRS, apply, caller, edge_of, fast_binary
+from weft.core.modes import MODES, PLAIN, SPECIAL
+from weft.core.node import next_sequence
+from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, general, linear
 from weft.ops.casting import TYPE_NAMES
-from weft.ops.views import expand_op, reshape_op, transpose_op, unsqueeze_op
+from weft.ops.views import reshape_op, stack_op, transpose_op, unsqueeze_op
 
 F32, F64 = dt.F32, dt.F64
 
@@ -517,12 +521,42 @@ for _function in (addmm, addmv, addr, baddbmm, addbmm):
 @api.under("nn.functional", name="linear")
 def linear_layer(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias`` for any number of leading dimensions."""
-    if weight._a.ndim == 2 and input._a.ndim:
-        if bias is None:
-            return _linear2(input, weight)
+    if weight._a.ndim != 2 or not input._a.ndim:
+        product = matmul(input, weight.t())
+        return product if bias is None else product + bias
+    if bias is None:
+        return _linear2(input, weight)
+    now = MODES.now
+    d = input._a.dtype
+    if now.mode is SPECIAL or (d is not F32 and d is not F64):
         return apply(linear_with_bias_op, (input, weight, bias), {})
-    product = matmul(input, weight.t())
-    return product if bias is None else product + bias
+    arrays = (input._a, weight._a, bias._a)
+    try:
+        y = _linear_with_bias(*arrays)
+    except Exception:
+        return apply(linear_with_bias_op, (input, weight, bias), {})  # raises, explained
+    made = wrap(y)
+    if now.mode is PLAIN:
+        edges = (edge_of(input), edge_of(weight), edge_of(bias))
+        needs = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
+        if True in needs:
+            plan = linear_with_bias_op.plan(needs, ALL_TENSORS, False)
+            cells = (input._vc, weight._vc, bias._vc)
+            saved, guard = plan.pack(arrays, (y,), cells, (made._vc,))
+            frame = caller(getframe(1))
+            made._node = linear_with_bias_op.node_types[0](
+                plan,
+                tuple(
+                    ref(x) if edge is None else edge
+                    for x, edge in zip((input, weight, bias), edges, strict=True)
+                ),
+                saved, guard, NO_ATTRS, y.shape, d, next_sequence(), frame.f_code, frame.f_lasti,
+                now.scope,
+            )
+    return made
+
+
+ALL_TENSORS = (True, True, True)
 
 
 @api.both
@@ -652,8 +686,6 @@ def _cross(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
         )
     a1, a2, a3 = input.unbind(d)
     b1, b2, b3 = other.unbind(d)
-    from weft.ops.views import stack_op
-
     return stack_op(a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1, dim=d)
 
 
@@ -764,8 +796,6 @@ def powers(x: Tensor, count: int, increasing: bool = True) -> Tensor:
         x = x.to(dt.int64)
     elif x._a.dtype.kind == "c":
         order = order.astype(x._a.dtype)
-    from weft.core.tensor import wrap
-
     return column(x) ** wrap(order)
 
 
@@ -783,7 +813,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 @api.under("linalg", name="vander")
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The matrix of a vector's powers from the lowest, for each vector of a batch."""
-    count = (x._a.shape[-1] if x._a.ndim else 1) if N is None else N
+    if not x._a.ndim:
+        x = x.reshape(1)
+    count = x._a.shape[-1] if N is None else N
     if count <= 1:
         raise _refuse("linalg.vander: N must be greater than 1.")
     return powers(x, count)

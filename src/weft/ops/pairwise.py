@@ -9,19 +9,19 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply_inplace
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import pow, where_op
-from weft.ops.build import Sample, constant, elementwise, general
+from weft.ops.build import Sample, constant, elementwise, general, zero
 from weft.ops.casting import convert
 from weft.ops.pointwise import (
     cos_op,
     exp2_op,
     exp_op,
     isnan_op,
+    keep_op,
     log_op,
-    no_slope,
     offer_in_place,
     sin_op,
 )
@@ -61,15 +61,15 @@ minimum_op = _extremum("minimum", np.minimum, lambda a, b: a > b, lambda a, b: a
 fmax_op = elementwise(
     "fmax",
     np.fmax,
-    lambda t, a, b: where_op((a >= b) | isnan_op(b), t, 0.0),
-    lambda t, a, b: where_op((a >= b) | isnan_op(b), 0.0, t),
+    lambda t, a, b: keep_op(t, (a >= b) | isnan_op(b)),
+    lambda t, a, b: keep_op(t, ~((a >= b) | isnan_op(b))),
     in_place=False,
 )
 fmin_op = elementwise(
     "fmin",
     np.fmin,
-    lambda t, a, b: where_op((a <= b) | isnan_op(b), t, 0.0),
-    lambda t, a, b: where_op((a <= b) | isnan_op(b), 0.0, t),
+    lambda t, a, b: keep_op(t, (a <= b) | isnan_op(b)),
+    lambda t, a, b: keep_op(t, ~((a <= b) | isnan_op(b))),
     in_place=False,
 )
 
@@ -82,18 +82,18 @@ def _clamp(x: np.ndarray, low: Any, high: Any) -> np.ndarray:
 
 def _clamp_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
     if low is None:
-        return where_op(x <= high, t, 0.0)
+        return keep_op(t, x <= high)
     if high is None:
-        return where_op(x >= low, t, 0.0)
-    return where_op((x >= low) & (x <= high), t, 0.0)
+        return keep_op(t, x >= low)
+    return keep_op(t, (x >= low) & (x <= high))
 
 
 def _clamp_low_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
-    return where_op(x < low if high is None else (x < low) & (low < high), t, 0.0)
+    return keep_op(t, x < low if high is None else (x < low) & (low < high))
 
 
 def _clamp_high_rule(t: Any, x: Any, low: Any, high: Any) -> Any:
-    return where_op(x > high if low is None else (x > high) | (high < low), t, 0.0)
+    return keep_op(t, x > high if low is None else (x > high) | (high < low))
 
 
 clamp_op = elementwise(
@@ -113,14 +113,18 @@ clamp_op = elementwise(
 )
 
 
-@api.both(out=True)
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Values below ``min`` raised to it, values above ``max`` lowered to it."""
-    if min is None and max is None:
+def _limits(low: Any, high: Any) -> tuple[Any, Any]:
+    if low is None and high is None:
         raise RuntimeError(
             f"torch.clamp: At least one of 'min' or 'max' must not be None\n  at {errors.here()}"
         )
-    return clamp_op(input, min, max)
+    return low, high
+
+
+@api.both(out=True)
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Values below ``min`` raised to it, values above ``max`` lowered to it."""
+    return clamp_op(input, *_limits(min, max))
 
 
 @api.both(out=True)
@@ -138,11 +142,21 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 @api.method
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Clamp in place."""
-    return api.change_by(self, "clamp", clamp, (min, max), {})
+    return apply_inplace(clamp_op, (self, *_limits(min, max)), {})
 
 
-api.inplace("clamp_min_", clamp_min)
-api.inplace("clamp_max_", clamp_max)
+@api.method
+def clamp_min_(self: Tensor, min: Any) -> Tensor:
+    """Raise what is below ``min``, in place."""
+    return apply_inplace(clamp_op, (self, min, None), {})
+
+
+@api.method
+def clamp_max_(self: Tensor, max: Any) -> Tensor:
+    """Lower what is above ``max``, in place."""
+    return apply_inplace(clamp_op, (self, None, max), {})
+
+
 api.alias("clamp", "clip")
 
 # --- geometry, exponents ---------------------------------------------------------------
@@ -219,7 +233,12 @@ def xlogy(input: Any, other: Any) -> Tensor:
     return xlogy_op(*pair(input, other))
 
 
-api.inplace("xlogy_", xlogy)
+@api.method
+def xlogy_(self: Tensor, other: Any) -> Tensor:
+    """``self * log(other)`` in place."""
+    return apply_inplace(xlogy_op, (self, number_as_tensor(other, self)), {})
+
+
 api.under("special", api.FUNCTIONS["xlogy"], name="xlogy")
 
 
@@ -287,12 +306,12 @@ copysign_op = elementwise(
     "copysign",
     np.copysign,
     lambda t, a, y: t * where_op(a == 0, 0.0, y / a),
-    no_slope,
+    zero,
     promote="float",
     domain=((0.2, 2.0), (0.2, 2.0)),
 )
 
-_nextafter_rules = (lambda t, a, b: where_op(a == b, 0.0, t), no_slope)
+_nextafter_rules = (lambda t, a, b: keep_op(t, a != b), zero)
 nextafter_op = general(
     "nextafter",
     np.nextafter,

@@ -11,10 +11,11 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op, apply_inplace
 from weft.core.tensor import Tensor
+from weft.kernels.select import keep
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
-from weft.ops.build import Sample, constant, elementwise, general, publish
-from weft.ops.views import imag_op, real_op, zeros_of
+from weft.ops.build import Sample, constant, elementwise, general, publish, zero
+from weft.ops.views import imag_op, real_op
 
 
 def is_complex(value: Any) -> bool:
@@ -27,16 +28,23 @@ def real_part(value: Any) -> Any:
     return real_op(value) if is_complex(value) else value
 
 
-def no_slope(t: Any) -> Any:
-    """The rule of a function that is flat wherever it has a derivative."""
-    return zeros_of(t, t.shape)
-
-
 def offer_in_place(*names: str) -> None:
     """Offer in-place methods as functions too: ``torch.exp_(x)``."""
     for name in names:
         api.top(Tensor.__dict__[name + "_"], name=name + "_")
 
+
+# The gradient of what is flat in places: a select, not a product, since an infinite gradient
+# must not become NaN where the function is flat.
+keep_op = general(
+    "keep",
+    lambda x, mask: keep(np.asarray(x), np.asarray(mask)),
+    lambda g, mask: keep_op(g, mask),
+    None,
+    names=("x", "mask"),
+    jvp=(lambda t, mask: keep_op(t, mask), None),
+    samples=lambda m: [Sample((m.real(2, 3), m.mask(2, 3))), Sample((m.real(3), m.mask(2, 1)))],
+)
 
 # --- powers, exponentials, logarithms --------------------------------------------------
 
@@ -116,7 +124,11 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return logit_op(input, eps=eps)
 
 
-api.inplace("logit_", logit)
+@api.method
+def logit_(self: Tensor, eps: float | None = None) -> Tensor:
+    """The inverse of the sigmoid, in place."""
+    return apply_inplace(logit_op, (self,), {"eps": eps})
+
 
 # --- trigonometry ----------------------------------------------------------------------
 
@@ -185,7 +197,7 @@ def _sign(x: np.ndarray) -> np.ndarray:
 def _sgn_rule(g: Any, x: Any, y: Any) -> Any:
     """The part of the gradient across the direction of x, shrunk by its length."""
     if not is_complex(x):
-        return no_slope(g)
+        return zero(g)
     across = g - real_part(g * conj_op(y)) * y
     return where_op(x == 0, 0.0, across / abs_op(x))
 
@@ -198,7 +210,7 @@ def _complex_samples(m: Any) -> list[Sample]:
     ]
 
 
-sign_op = elementwise("sign", _sign, no_slope, domain=(0.1, 2.0))
+sign_op = elementwise("sign", _sign, zero, domain=(0.1, 2.0))
 sgn_op = general(
     "sgn", _sign, _sgn_rule, jvp=(_sgn_rule,), promote="same", samples=_complex_samples
 )
@@ -237,13 +249,13 @@ def _angle(x: np.ndarray) -> np.ndarray:
 
 def _angle_rule(g: Any, x: Any) -> Any:
     if not is_complex(x):
-        return no_slope(g)
+        return zero(g)
     return g * where_op(x == 0, 0.0, x * 1j / real_part(x * conj_op(x)))
 
 
 def _angle_jvp(t: Any, x: Any) -> Any:
     if not is_complex(x):
-        return no_slope(t)
+        return zero(t)
     slope = imag_op(conj_op(x) * t) / real_part(x * conj_op(x))
     return where_op(x == 0, 0.0, slope)
 
@@ -271,7 +283,7 @@ def _whole(name: str, ufunc: Any) -> Any:
 
 
 def _rounding(name: str, ufunc: Any) -> Op:
-    return elementwise(name, _whole(name, ufunc), no_slope, domain=(0.1, 0.4))
+    return elementwise(name, _whole(name, ufunc), zero, domain=(0.1, 0.4))
 
 
 ceil_op = _rounding("ceil", np.ceil)
@@ -291,7 +303,7 @@ def _round(x: np.ndarray, decimals: int) -> np.ndarray:
 round_op = elementwise(
     "round",
     _round,
-    no_slope,
+    zero,
     public=False,
     samples=lambda m: [
         Sample((m.real(2, 3, low=0.1, high=0.4),), {"decimals": 0}),
@@ -345,7 +357,7 @@ def _nan_to_num(x: np.ndarray, nan: float, posinf: float, neginf: float) -> np.n
 nan_to_num_op = elementwise(
     "nan_to_num",
     _nan_to_num,
-    lambda t, x: where_op(isfinite_op(x), t, 0.0),
+    lambda t, x: keep_op(t, isfinite_op(x)),
     public=False,
     samples=lambda m: [Sample((m.real(2, 3),), {"nan": 0.0, "posinf": 1.0, "neginf": -1.0})],
 )

@@ -138,7 +138,7 @@ def drawn_like(array: np.ndarray, draw: Callable[[tuple[int, ...]], np.ndarray])
 
 def _refuse(kernel: str, d: np.dtype) -> None:
     raise NotImplementedError(
-        f'"{kernel}" not implemented for \'{TYPE_NAMES[dt.OF_NUMPY[d].name]}\'; convert the tensor '
+        f"\"{kernel}\" not implemented for '{TYPE_NAMES[dt.OF_NUMPY[d].name]}'; convert the tensor "
         f"to a floating dtype first\n  at {errors.here()}"
     )
 
@@ -336,9 +336,7 @@ def randint(
     size = named.pop("size", None)
     low, high, rest = _whole_bounds(args, named, "randint")
     if named or (size is None and not rest):
-        raise TypeError(
-            f"randint() takes (high, size) or (low, high, size)\n  at {errors.here()}"
-        )
+        raise TypeError(f"randint() takes (high, size) or (low, high, size)\n  at {errors.here()}")
     shape = _shape((rest[0] if size is None else size,), "randint")
     d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
     made = finish(source(generator).randint(shape, low, high, d), device, requires_grad)

@@ -21,8 +21,7 @@ def _number(value: Any, name: str = "arange") -> Any:
         return value.item()
     if not isinstance(value, (int, float, complex)):
         raise TypeError(
-            f"{name}(): arguments must be numbers, not {type(value).__name__}\n"
-            f"  at {errors.here()}"
+            f"{name}(): arguments must be numbers, not {type(value).__name__}\n  at {errors.here()}"
         )
     return value
 

@@ -101,17 +101,12 @@ mean_op = linear(
     "mean",
     _mean,
     lambda g, x_shape, dim, keepdim: spread(
-        g / max_one(count_of(x_shape, dim)), x_shape, dim, keepdim
+        g / (count_of(x_shape, dim) or 1), x_shape, dim, keepdim
     ),
     promote="same",
     variant=lambda attrs: attrs.get("variant", 0),
     samples=reduction_samples,
 )
-
-
-def max_one(count: int) -> int:
-    """A divisor for gradients of nothing."""
-    return count or 1
 
 
 @api.both(out=True)
@@ -137,22 +132,20 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     """The sum, with NaN counted as zero."""
     refuse("c", input, "nansum")
     if input._a.dtype.kind in "fV":
-        input = where_op(input != input, 0, input)  # noqa: PLR0124
+        input = where_op(input != input, 0, input)  # the NaNs
     return sum(input, dim, keepdim, dtype=dtype)
 
 
 @api.both(out=True)
 @numpy_names
-def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of what is not NaN."""
     if input._a.dtype.kind not in "fVc":
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got "
             f"{input.dtype}\n  at {errors.here()}"
         )
-    missing = input != input  # noqa: PLR0124
+    missing = input != input  # the NaNs
     total = sum(where_op(missing, 0, input), dim, keepdim, dtype=dtype)
     return total / sum(~missing, dim, keepdim)
 
@@ -259,27 +252,27 @@ def refuse_empty(input: Tensor, dim: tuple[int, ...], name: str) -> None:
             )
 
 
-def _refuse_none(input: Tensor, name: str) -> None:
+def _refuse_none(input: Tensor, name: str, kind: type[Exception] = RuntimeError) -> None:
     if not input._a.size:
-        raise RuntimeError(
+        raise kind(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
             f"the reduction dim with the 'dim' argument.\n  at {errors.here()}"
         )
 
 
-def _shared(v: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> tuple[Any, Any]:
+def _shared(x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> tuple[Any, Any]:
     """Where the extreme is reached, and in how many places of each row."""
     reached = x == kept(y, x.shape, dim, keepdim)
     return reached, sum_op(reached, dim=dim, keepdim=True)
 
 
 def _extreme_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
-    reached, ties = _shared(g, x, y, dim, keepdim)
+    reached, ties = _shared(x, y, dim, keepdim)
     return kept(g, x.shape, dim, keepdim) * reached / ties
 
 
 def _extreme_jvp(t: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
-    reached, ties = _shared(t, x, y, dim, keepdim)
+    reached, ties = _shared(x, y, dim, keepdim)
     return sum_op(t * reached / ties, dim=dim, keepdim=keepdim)
 
 
@@ -304,6 +297,8 @@ amin_op = _extreme("amin", np.minimum)
 def _all_extremes(name: str, op: Op) -> Any:
     def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         refuse("c", input, name)
+        if dim == () or dim == []:
+            _refuse_none(input, name)
         dims = reduced_dims(dim, input._a.ndim)
         refuse_empty(input, dims, name)
         return op(input, dim=dims, keepdim=keepdim)
@@ -329,7 +324,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 
 def evenly(g: Any, x: Any, y: Any) -> Any:
     """The gradient of one chosen value, shared by all elements that are equal to it."""
-    chosen = (x == y) | ((x != x) & (y != y))  # noqa: PLR0124 - NaN was chosen
+    chosen = (x == y) | ((x != x) & (y != y))  # or both are NaN
     whole = tuple(range(len(x.shape)))
     return g * chosen / sum_op(chosen, dim=whole, keepdim=False)
 
@@ -360,9 +355,7 @@ def _picked_jvp(t: Any, indices: Any, x_shape: Any, dim: int, keepdim: bool) -> 
     return reshape_op(taken, shape=tuple(indices.shape)), None
 
 
-def row_pick(
-    name: str, index_of: Any, grad_name: str, variant: int = 0, samples: Any = None
-) -> Op:
+def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples: Any = None) -> Op:
     """An op that picks one element in each row: values and indices.
 
     ``index_of(x, dim, **attrs)`` gives the indices with the dimension kept.
@@ -447,7 +440,7 @@ def _arg(name: str, function: Any) -> Any:
     def public(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         refuse("cb", input, name)
         if dim is None:
-            _refuse_none(input, name)
+            _refuse_none(input, name, IndexError)
         else:
             dim = api.wrap_dim(dim, input._a.ndim)
             refuse_empty(input, (dim,), name)
@@ -475,8 +468,9 @@ def _logsumexp(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray
 logsumexp_op = general(
     "logsumexp",
     _logsumexp,
-    lambda g, x, y, dim, keepdim: kept(g, x.shape, dim, keepdim)
-    * conj_op(exp_op(x - kept(y, x.shape, dim, keepdim))),
+    lambda g, x, y, dim, keepdim: (
+        kept(g, x.shape, dim, keepdim) * conj_op(exp_op(x - kept(y, x.shape, dim, keepdim)))
+    ),
     promote="float",
     samples=reduction_samples,
 )

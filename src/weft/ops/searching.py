@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def _runs(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _unique(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = np.moveaxis(x, dim, 0)
-    rows = rows.reshape(len(rows), -1)
+    rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
     if rows.shape[1] == 1:
         order = np.argsort(rows[:, 0], kind="stable")
     elif rows.size:
@@ -111,7 +112,13 @@ def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> 
     if dim is None:
         found = op(x.reshape(-1), dim=0)
     else:
-        found = op(x, dim=api.wrap_dim(dim, x._a.ndim))
+        d = api.wrap_dim(dim, x._a.ndim)
+        if any(not n for k, n in enumerate(x._a.shape) if k != d):
+            raise RuntimeError(
+                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+                f"applied\n  at {errors.here()}"
+            )
+        found = op(x, dim=d)
     places = found[1].reshape(x._a.shape) if dim is None else found[1]
     wanted = [found[0]] + [places] * bool(inverse) + [found[2]] * bool(counts)
     return wanted[0] if len(wanted) == 1 else tuple(wanted)
@@ -120,7 +127,10 @@ def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> 
 @api.both
 @numpy_names
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
     dim: Any = None,
 ) -> Any:
     """The distinct elements in order, or the distinct slices along a dimension."""
@@ -186,8 +196,13 @@ def _check_search(sequence: Tensor, values: Tensor, right: bool, side: Any, name
 
 @api.top(out=True)
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Any = None,
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
 ) -> Tensor:
     """Where values would go in sorted rows so that these stay sorted."""
     values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
@@ -273,7 +288,7 @@ histc_op = constant("histc", _histc)
 @api.both(out=True)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """Counts in bins of equal width between two limits."""
-    refuse("cb", input, "histc")
+    refuse("iubc", input, "histogram_cpu")
     if bins <= 0:
         raise RuntimeError(f"bins must be > 0, but got {bins} for histc\n  at {errors.here()}")
     if min > max:
@@ -290,9 +305,7 @@ def _edges(low: float, high: float, bins: int, d: np.dtype) -> np.ndarray:
     return np.where(index < (bins + 1) // 2, rising, falling).astype(d)
 
 
-def _histogram(
-    x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool
-) -> np.ndarray:
+def _histogram(x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool) -> np.ndarray:
     """Counts (or sums of weights) of points, one row each, in a grid of bins."""
     points = x.reshape(-1, len(edges))
     sizes = tuple(len(e) - 1 for e in edges)
@@ -344,7 +357,12 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
 
 @api.both
 def histogram(
-    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False,
+    input: Tensor,
+    bins: Any,
+    *,
+    range: Any = None,
+    weight: Any = None,
+    density: bool = False,
     out: Any = None,
 ) -> Any:
     """Counts of all elements in bins, and the bins' boundaries."""

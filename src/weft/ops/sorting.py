@@ -9,8 +9,16 @@ import numpy as np
 from weft.core import errors
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.along import numpy_names, put_along_op, refuse, result_type, take_along_op
-from weft.ops.build import Make, Sample, general
+from weft.ops.along import (
+    dropped_shape,
+    kept_shape,
+    numpy_names,
+    put_along_op,
+    refuse,
+    result_type,
+    take_along_op,
+)
+from weft.ops.build import Sample, general
 from weft.ops.reductions import pick_samples, refuse_empty, row_pick, whole_pick
 
 # --- sort ------------------------------------------------------------------------------
@@ -60,9 +68,7 @@ _sort_result = result_type("sort", "values", "indices")
 
 @api.both(out=True)
 @numpy_names
-def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
-) -> Any:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """Sorted rows, and where their elements were. Always stable; NaN counts as greatest."""
     refuse("c", input, "sort")
     d = api.wrap_dim(dim, input._a.ndim)
@@ -125,9 +131,7 @@ _topk_result = result_type("topk", "values", "indices")
 
 @api.both(out=True)
 @numpy_names
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The ``k`` greatest (or smallest) elements of each row, and their indices."""
     refuse("c", input, "topk")
     d, k = api.wrap_dim(dim, input._a.ndim), int(k)
@@ -168,7 +172,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 
 def _is_nan(x: np.ndarray) -> np.ndarray:
-    return x != x  # noqa: PLR0124 - works for all dtypes
+    return x != x  # true of NaN only, in every dtype
 
 
 def _median_index(x: np.ndarray, dim: int) -> np.ndarray:
@@ -233,7 +237,8 @@ def _mode_index(x: np.ndarray, dim: int) -> np.ndarray:
     rows = np.take_along_axis(np.moveaxis(x, dim, -1), order, -1)
     positions = np.arange(rows.shape[-1])
     starts = np.ones(rows.shape, bool)
-    starts[..., 1:] = rows[..., 1:] != rows[..., :-1]
+    missing = _is_nan(rows)  # here, unlike elsewhere, one NaN equals another
+    starts[..., 1:] = (rows[..., 1:] != rows[..., :-1]) & ~(missing[..., 1:] & missing[..., :-1])
     lengths = positions - np.maximum.accumulate(np.where(starts, positions, 0), -1)
     # The first place at which the greatest length is reached ends the run of the mode.
     last = np.argmax(lengths, -1, keepdims=True)
@@ -274,8 +279,9 @@ def _check_quantile(input: Tensor, q: Any, interpolation: str, name: str) -> Ten
         )
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
-            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}\n"
-                               f"  at {errors.here()}")
+            raise RuntimeError(
+                f"{name}() q must be in the range [0, 1] but got {q}\n  at {errors.here()}"
+            )
         return wrap(np.asarray(q, input._a.dtype))
     if q._a.ndim > 1 or q._a.dtype != input._a.dtype:
         raise RuntimeError(
@@ -297,7 +303,7 @@ def _quantile(
     rows = input.reshape(-1) if d is None or not rank else input.movedim(d, -1)
     n = rows._a.shape[-1]
     rows = sort(rows, -1).values
-    missing = rows != rows  # noqa: PLR0124
+    missing = rows != rows  # the NaNs
     if ignore_nan:
         last = (n - 1 - missing.sum(-1, keepdim=True)).clamp(min=0)
         ranks = q.reshape(-1) * last.to(input.dtype)
@@ -305,15 +311,11 @@ def _quantile(
         # A row with a NaN ends with one, and gives it.
         ranks = (q * (n - 1)).reshape(-1)
         ranks = ranks.masked_fill(missing.any(-1, keepdim=True), n - 1)
-    out = _between(rows, ranks, interpolation)
-    kept = () if not keepdim else (1,) * rank if d is None else None
-    if kept is None:
-        lead = tuple(1 if i == d else s for i, s in enumerate(shape))
-    elif d is None or not rank:
-        lead = kept
+    out = _between(rows, ranks, interpolation).movedim(-1, 0)
+    if keepdim:
+        lead = (1,) * rank if d is None else kept_shape(shape, (d,))
     else:
-        lead = shape[:d] + shape[d + 1 :]
-    out = out.movedim(-1, 0)
+        lead = () if d is None else dropped_shape(shape, d)
     return out.reshape((*q._a.shape, *lead))
 
 

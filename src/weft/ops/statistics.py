@@ -80,7 +80,11 @@ def _spread_attributes(
 @api.both(out=True)
 @numpy_names
 def var(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
     correction: Any = None,
 ) -> Tensor:
     """The variance, by default with Bessel's correction (``correction=1``)."""
@@ -90,7 +94,11 @@ def var(
 @api.both(out=True)
 @numpy_names
 def std(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
     correction: Any = None,
 ) -> Tensor:
     """The standard deviation, by default with Bessel's correction (``correction=1``)."""
@@ -105,7 +113,11 @@ def _with_mean(input: Tensor, op: Any, attrs: dict[str, Any]) -> tuple[Tensor, T
 @api.top
 @numpy_names
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
@@ -115,7 +127,11 @@ def var_mean(
 @api.top
 @numpy_names
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
@@ -153,7 +169,7 @@ def _norm_rule(g: Any, x: Any, y: Any, ord: float, dim: tuple[int, ...], keepdim
         return g * where_op(y == 0, 0.0, x / y)
     size = abs_op(x)
     if ord in (math.inf, -math.inf):
-        reached = (size == y) | ((size != size) & (y != y))  # noqa: PLR0124
+        reached = (size == y) | ((size != size) & (y != y))  # or both are NaN
         return sgn_op(x) * (g * reached / sum_op(reached, dim=dim, keepdim=True))
     if ord < 1:
         slope = sgn_op(x) * where_op(x == 0, 0.0, size ** (ord - 1))
@@ -169,21 +185,32 @@ norm_op = general(
     _norm_rule,
     promote="float",
     grad_name="LinalgVectorNormBackward",
-    samples=lambda m: [
-        Sample((m.real(2, 3),), {"ord": ord, "dim": (1,), "keepdim": keepdim})
-        for ord, keepdim in (
-            (2, False), (1, True), (math.inf, False), (-math.inf, True), (3, False), (0.5, True),
-            (1.5, False),
-        )
-    ]
-    + [Sample((m.real(2, 3),), {"ord": 2, "dim": (0, 1), "keepdim": False})],
+    samples=lambda m: (
+        [
+            Sample((m.real(2, 3),), {"ord": ord, "dim": (1,), "keepdim": keepdim})
+            for ord, keepdim in (
+                (2, False),
+                (1, True),
+                (math.inf, False),
+                (-math.inf, True),
+                (3, False),
+                (0.5, True),
+                (1.5, False),
+            )
+        ]
+        + [Sample((m.real(2, 3),), {"ord": 2, "dim": (0, 1), "keepdim": False})]
+    ),
 )
 
 
 @api.both
 @numpy_names
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None,
+    input: Tensor,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: bool = False,
+    out: Any = None,
     dtype: Any = None,
 ) -> Tensor:
     """The p-norm of all elements, or over some dimensions; ``'nuc'`` of matrices."""
@@ -201,8 +228,9 @@ def norm(
             input, "nuc", (-2, -1) if dim is None else dim, keepdim
         )
     if isinstance(p, str) and p != "fro":
-        raise RuntimeError(f"norm(): only 'fro', 'nuc' and numbers are norms, not {p!r}\n"
-                           f"  at {errors.here()}")
+        raise RuntimeError(
+            f"norm(): only 'fro', 'nuc' and numbers are norms, not {p!r}\n  at {errors.here()}"
+        )
     ord = 2 if p == "fro" or p is None else p
     dims = reduced_dims(dim, input._a.ndim)
     if not count_of(input._a.shape, dims) and (ord < 0 or ord == math.inf):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import follow
 from weft.core.tensor import Tensor, strided, wrap
@@ -85,17 +86,47 @@ def _reversed(x: Tensor) -> Tensor:
     return permute_op(x, dims=tuple(range(x.ndim))[::-1])
 
 
+def _matrix_transpose(x: Tensor, name: str = "mT") -> Tensor:
+    rank = x._a.ndim
+    if rank == 1:
+        raise RuntimeError(
+            f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.\n"
+            f"  at {errors.here()}"
+        )
+    return transpose_op(x, dim0=rank - 2, dim1=rank - 1) if rank else permute_op(x, dims=())
+
+
+def _adjoint_matrix(x: Tensor) -> Tensor:
+    if x._a.ndim not in (0, 2):
+        raise RuntimeError(
+            "tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{x._a.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
+            f"  at {errors.here()}"
+        )
+    return _matrix_transpose(x, "H").conj()
+
+
 Tensor.T = property(_reversed)  # type: ignore[attr-defined]
-Tensor.mT = property(lambda x: transpose(x, -2, -1))  # type: ignore[attr-defined]
-Tensor.H = property(lambda x: transpose(x, 0, 1).conj())  # type: ignore[attr-defined]
-Tensor.mH = property(lambda x: transpose(x, -2, -1).conj())  # type: ignore[attr-defined]
-api.both(lambda input: transpose(input, -2, -1).conj(), name="adjoint")
+Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
+Tensor.H = property(_adjoint_matrix)  # type: ignore[attr-defined]
+Tensor.mH = property(lambda x: _matrix_transpose(x, "mH").conj())  # type: ignore[attr-defined]
+
+
+@api.both
+def adjoint(input: Tensor) -> Tensor:
+    """Matrices transposed and conjugated."""
+    return _matrix_transpose(input, "adjoint").conj()
 
 
 @api.both
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Move dimensions to other places, keeping the order of the rest."""
     rank = input.ndim
+    if isinstance(source, int) != isinstance(destination, int):
+        raise TypeError(
+            "movedim() takes two ints or two sequences of ints, not "
+            f"{type(source).__name__} and {type(destination).__name__}\n  at {errors.here()}"
+        )
     froms, tos = api.dims(source, rank), api.dims(destination, rank)
     if len(froms) != len(tos):
         raise RuntimeError(
@@ -161,18 +192,27 @@ def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, .
 
 
 @api.both
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where the layout allows it."""
+    if shape is None:
+        shape = sizes
+    else:
+        shape = (shape,)
     wanted = resolve_shape(api.shape_argument(shape), input._a.size, "reshape")
     return reshape_op(input, shape=wanted)
 
 
 @api.method
-def view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
+def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
     """The same memory in another shape, or as another dtype."""
-    from_dtype = dtype or (shape[0] if len(shape) == 1 and hasattr(shape[0], "np") else None)
-    if from_dtype is not None:
-        return _view_as_dtype(self, from_dtype)
+    if size is not None:
+        shape = (size,)
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], dt.dtype):
+        dtype = shape[0]
+    if dtype is not None:
+        return _view_as_dtype(self, dtype)
+    if len(shape) == 1 and isinstance(shape[0], str):
+        raise TypeError(f"view() takes sizes or a dtype, not a str\n  at {errors.here()}")
     wanted = resolve_shape(api.shape_argument(shape), self._a.size, "view")
     if not self._a.flags.c_contiguous and not _viewable(self._a, wanted):
         raise RuntimeError(
@@ -193,9 +233,58 @@ def _viewable(array: np.ndarray, shape: tuple[int, ...]) -> bool:
 
 
 def _view_as_dtype(x: Tensor, d: Any) -> Tensor:
-    if d.np == x._a.dtype:
-        return view_op(x, shape=x._a.shape)
-    made = wrap(x._a.view(d.np))
+    """The same bytes as elements of another type."""
+    array, new = x._a, d.np
+    if new == array.dtype:
+        return view_op(x, shape=array.shape)
+    old_size, new_size = array.itemsize, new.itemsize
+    if new_size == old_size:
+        return _same_memory(x, array.view(new))
+    _check_dtype_view(x, d)
+    if new_size < old_size:
+        ratio = old_size // new_size
+        shape = (*array.shape[:-1], array.shape[-1] * ratio)
+    else:
+        shape = (*array.shape[:-1], array.shape[-1] * old_size // new_size)
+    if not array.size:
+        return _same_memory(x, np.empty(shape, new))
+    return _same_memory(x, array.view(new))
+
+
+def _check_dtype_view(x: Tensor, d: Any) -> None:
+    """PyTorch's rules for seeing memory as elements of another size."""
+    array, ratio = x._a, d.itemsize // x._a.itemsize
+    what = f"to view {x.dtype.name} as {d.name} (different element sizes)"
+    if not array.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 {what}\n  at {errors.here()}")
+    strides = x.stride()
+    if array.size and strides[-1] != 1 and array.shape[-1] != 1:
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 {what}, but got {strides[-1]}\n  at {errors.here()}"
+        )
+    if ratio < 2:
+        return
+    if array.shape[-1] % ratio:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {ratio} {what}, but got {array.shape[-1]}\n"
+            f"  at {errors.here()}"
+        )
+    if x.storage_offset() % ratio:
+        raise RuntimeError(
+            f"self.storage_offset() must be divisible by {ratio} {what}, but got "
+            f"{x.storage_offset()}\n  at {errors.here()}"
+        )
+    for dim, step in enumerate(strides[:-1]):
+        if step % ratio and array.shape[dim] > 1:
+            raise RuntimeError(
+                f"self.stride({dim}) must be divisible by {ratio} {what}, but got {step}\n"
+                f"  at {errors.here()}"
+            )
+
+
+def _same_memory(x: Tensor, array: np.ndarray) -> Tensor:
+    # Other bytes than the graph knows of: no gradient, but one count of changes.
+    made = wrap(array)
     made._vc = x._vc
     return made
 
@@ -242,7 +331,10 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension as several."""
     d = api.wrap_dim(dim, input.ndim)
     shape = input._a.shape
-    inner = resolve_shape(api.shape_argument((sizes,)), shape[d], "unflatten")
+    wanted = api.shape_argument((sizes,))
+    if not wanted:
+        raise RuntimeError(f"unflatten: sizes must be non-empty\n  at {errors.here()}")
+    inner = resolve_shape(wanted, shape[d] if shape else 1, "unflatten")
     return view(input, (*shape[:d], *inner, *shape[d + 1 :]))
 
 
@@ -298,9 +390,9 @@ expand_op = linear(
 
 
 @api.method
-def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Repeat along dimensions of length one, without copying."""
-    wanted = list(api.shape_argument(sizes))
+    wanted = list(api.shape_argument(sizes if size is None else (size,)))
     shape = self._a.shape
     lead = len(wanted) - len(shape)
     if lead < 0:
@@ -399,10 +491,21 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """A stretch along a dimension."""
     if not input._a.ndim:
         raise RuntimeError(f"narrow() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
+    if not input.ndim:
+        raise RuntimeError(f"narrow() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
+    if isinstance(start, Tensor) and (start._a.ndim or start._a.dtype.kind not in "iu"):
+        raise RuntimeError(f"start must be an 0-dim integral Tensor.\n  at {errors.here()}")
     d, start, length = api.wrap_dim(dim, input.ndim), int(start), int(length)
     size = input._a.shape[d]
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative.\n  at {errors.here()}")
+    if not -size <= start <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got "
+            f"{start})\n  at {errors.here()}"
+        )
     first = start + size if start < 0 else start
-    if length < 0 or not 0 <= first <= size or first + length > size:
+    if first + length > size:
         raise RuntimeError(
             f"narrow(): start ({start}) + length ({length}) exceeds dimension size ({size}).\n"
             f"  at {errors.here()}"
@@ -426,6 +529,13 @@ split_op = linear(
     multiple=True,
     samples=lambda m: [Sample((m.real(5, 3),), {"sizes": (2, 2, 1), "dim": 0})],
 )
+
+
+def _check_rank(x: Tensor, name: str) -> None:
+    if not x._a.ndim:
+        raise RuntimeError(
+            f"{name} expects at least a 1-dimensional tensor\n  at {errors.here()}"
+        )
 
 
 @api.both
@@ -466,6 +576,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 @api.both
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts of equal size along a dimension."""
+    _check_rank(input, "chunk")
     if chunks <= 0:
         raise RuntimeError(
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
@@ -539,9 +650,13 @@ cat_op = linear(
 @api.top(out=True)
 def cat(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors joined along a dimension that they have."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            f"cat(): argument 'tensors' must be tuple of Tensors, not Tensor\n  at {errors.here()}"
+        )
     parts = tuple(tensors)
     if not parts:
-        raise RuntimeError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
+        raise ValueError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
     for k, part in enumerate(parts):
         if not isinstance(part, Tensor):
             raise TypeError(
@@ -589,7 +704,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     return stack_op(*parts, dim=api.wrap_dim(dim, len(first) + 1))
 
 
-# --- diagonal, unfold, as_strided, real and imaginary parts ----------------------------
+# --- diagonal, real and imaginary parts ------------------------------------------------
 
 
 def _diagonal_place(g: np.ndarray, shape: Any, offset: int, dim1: int, dim2: int) -> np.ndarray:
@@ -638,180 +753,6 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
             f"diagonal dimensions cannot be identical {dim1}, {dim2}\n  at {errors.here()}"
         )
     return diagonal_op(input, offset=offset, dim1=first, dim2=second)
-
-
-def _unfold(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
-    if not x.ndim:
-        return strided(x, (size,), (x.itemsize,))
-    count = (x.shape[dim] - size) // step + 1
-    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
-    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-    return strided(x, shape, strides)
-
-
-def _unfold_back(g: np.ndarray, shape: Any, dim: int, size: int, step: int) -> np.ndarray:
-    out = np.zeros(shape, g.dtype)
-    if not shape:
-        return out + g.sum()
-    windows = _unfold(out, dim, size, step)
-    for k in range(size):  # windows overlap: add one position of all of them at a time
-        windows[..., k] += g[..., k]
-    return out
-
-
-unfold_op = linear(
-    "unfold",
-    _unfold,
-    lambda g, x_shape, dim, size, step: unfold_back_op(
-        g, shape=x_shape, dim=dim, size=size, step=step
-    ),
-    view=True,
-    samples=lambda m: [Sample((m.real(5, 2),), {"dim": 0, "size": 3, "step": 1})],
-)
-unfold_back_op = linear(
-    "unfold_backward",
-    _unfold_back,
-    lambda g, dim, size, step: unfold_op(g, dim=dim, size=size, step=step),
-    samples=lambda m: [
-        Sample((m.real(3, 2, 3),), {"shape": (5, 2), "dim": 0, "size": 3, "step": 1})
-    ],
-)
-
-
-@api.method
-def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows along a dimension, as a last dimension; overlapping ones share memory."""
-    d = api.wrap_dim(dimension, self.ndim)
-    length = self._a.shape[d] if self.ndim else 1
-    if size > length or size < 0 or step <= 0:
-        raise RuntimeError(
-            f"unfold: maximum size for tensor at dimension {d} is {length} but size is {size}, "
-            f"step is {step}\n  at {errors.here()}"
-        )
-    return unfold_op(self, dim=d, size=size, step=step)
-
-
-def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | None) -> np.ndarray:
-    owner = x
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    if storage_offset is not None:
-        start = storage_offset * x.itemsize
-    last = start + sum((n - 1) * s * x.itemsize for n, s in zip(size, stride, strict=True))
-    if 0 not in size and last + x.itemsize > owner.nbytes:
-        raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset "
-            f"{start // x.itemsize} are out of bounds for storage of size {owner.nbytes}"
-        )
-    flat = np.lib.stride_tricks.as_strided(owner, (owner.nbytes // x.itemsize,), (x.itemsize,))
-    begin = flat.view(x.dtype)[start // x.itemsize :] if owner.dtype != x.dtype else (
-        flat[start // x.itemsize :]
-    )
-    return np.lib.stride_tricks.as_strided(begin, size, tuple(s * x.itemsize for s in stride))
-
-
-def strided_places(size: Any, stride: Any, offset: int) -> np.ndarray:
-    """For each element of a strided view, its place in memory."""
-    places = np.full(size, offset, np.int64)
-    for dim, (n, s) in enumerate(zip(size, stride, strict=True)):
-        places += (np.arange(n) * s).reshape((n,) + (1,) * (len(size) - dim - 1))
-    return places
-
-
-def _as_strided_back(
-    g: np.ndarray, shape: Any, layout: Any, size: Any, stride: Any, offset: int
-) -> np.ndarray:
-    places = strided_places(size, stride, offset)
-    own = strided_places(shape, layout, 0)
-    span = int(max(places.max(initial=-1), own.max(initial=-1))) + 1
-    memory = np.zeros(span, g.dtype)
-    np.add.at(memory, places.ravel(), g.ravel())
-    # An input that itself overlaps shares each place's gradient among its elements.
-    counts = np.zeros(span, np.int64)
-    np.add.at(counts, own.ravel(), 1)
-    return (memory[own] / counts[own]).astype(g.dtype) if own.size else np.zeros(shape, g.dtype)
-
-
-as_strided_op = linear(
-    "as_strided",
-    lambda x, size, stride, storage_offset, layout: _as_strided(x, size, stride, storage_offset),
-    lambda g, x_shape, size, stride, storage_offset, layout: as_strided_back_op(
-        g, shape=x_shape, layout=layout[0], size=size, stride=stride,
-        offset=(layout[1] if storage_offset is None else storage_offset) - layout[1],
-    ),
-    view=True,
-    samples=lambda m: [
-        Sample(
-            (m.real(4, 3),),
-            {"size": (2, 2), "stride": (3, 2), "storage_offset": 1, "layout": ((3, 1), 0)},
-        )
-    ],
-)
-
-
-def _as_strided_again(g: Any, shape: Any, layout: Any, size: Any, stride: Any, offset: int) -> Any:
-    places = strided_places(size, stride, offset)
-    own = strided_places(shape, layout, 0)
-    span = int(max(places.max(initial=-1), own.max(initial=-1))) + 1
-    flat = np.full(span, -1, np.int64)
-    flat[own.ravel()] = np.arange(own.size)
-    return take_flat_op(g, places=flat[places])
-
-
-as_strided_back_op = linear(
-    "as_strided_backward",
-    _as_strided_back,
-    _as_strided_again,
-    samples=lambda m: [
-        Sample(
-            (m.real(2, 2),),
-            {"shape": (4, 3), "layout": (3, 1), "size": (2, 2), "stride": (3, 2), "offset": 1},
-        )
-    ],
-)
-
-
-def _take_flat(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-    taken = x.reshape(-1)[places]
-    return np.where(places < 0, np.zeros((), x.dtype), taken)
-
-
-def _put_flat(g: np.ndarray, shape: Any, places: np.ndarray) -> np.ndarray:
-    out = np.zeros(int(np.prod(shape)), g.dtype)
-    seen = places >= 0
-    np.add.at(out, places[seen], g[seen])
-    return out.reshape(shape)
-
-
-take_flat_op = linear(
-    "take_flat",
-    _take_flat,
-    lambda g, x_shape, places: put_flat_op(g, shape=x_shape, places=places),
-    grad_name="TakeBackward",
-    samples=lambda m: [Sample((m.real(2, 3),), {"places": np.array([[0, 5], [-1, 5]])})],
-)
-put_flat_op = linear(
-    "put_flat",
-    _put_flat,
-    lambda g, places: take_flat_op(g, places=places),
-    grad_name="PutBackward",
-    samples=lambda m: [
-        Sample((m.real(2, 2),), {"shape": (2, 3), "places": np.array([[0, 5], [-1, 5]])})
-    ],
-)
-
-
-@api.both
-def as_strided(
-    input: Tensor, size: Any, stride: Any, storage_offset: int | None = None
-) -> Tensor:
-    """A view by explicit sizes and strides into the storage."""
-    layout = (input.stride(), input.storage_offset())
-    return as_strided_op(
-        input, size=api.shape_argument((size,)), stride=api.shape_argument((stride,)),
-        storage_offset=storage_offset, layout=layout,
-    )
 
 
 real_op = linear(
@@ -863,34 +804,63 @@ def _set_part(part: Any) -> Any:
 Tensor.real = property(real, _set_part(real))  # type: ignore[attr-defined]
 Tensor.imag = property(imag, _set_part(imag))  # type: ignore[attr-defined]
 
-view_as_real_op = linear(
-    "view_as_real",
-    lambda x: x.view(x.real.dtype).reshape(*x.shape, 2) if x.flags.c_contiguous else np.stack(
-        (x.real, x.imag), -1
+# --- windows ---------------------------------------------------------------------------
+
+
+def _unfold(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
+    if not x.ndim:
+        return strided(x, (size,), (x.itemsize,))
+    count = (x.shape[dim] - size) // step + 1
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+    return strided(x, shape, strides)
+
+
+def _unfold_back(g: np.ndarray, shape: Any, dim: int, size: int, step: int) -> np.ndarray:
+    out = np.zeros(shape, g.dtype)
+    if not shape:
+        return out + g.sum()
+    windows = _unfold(out, dim, size, step)
+    for k in range(size):  # windows overlap: add one position of all of them at a time
+        windows[..., k] += g[..., k]
+    return out
+
+
+unfold_op = linear(
+    "unfold",
+    _unfold,
+    lambda g, x_shape, dim, size, step: unfold_back_op(
+        g, shape=x_shape, dim=dim, size=size, step=step
     ),
-    lambda g: view_as_complex_op(g),
     view=True,
-    samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),))],
+    samples=lambda m: [Sample((m.real(5, 2),), {"dim": 0, "size": 3, "step": 1})],
+)
+unfold_back_op = linear(
+    "unfold_backward",
+    _unfold_back,
+    lambda g, dim, size, step: unfold_op(g, dim=dim, size=size, step=step),
+    samples=lambda m: [
+        Sample((m.real(3, 2, 3),), {"shape": (5, 2), "dim": 0, "size": 3, "step": 1})
+    ],
 )
 
 
-def _view_as_complex(x: np.ndarray) -> np.ndarray:
-    if x.strides[-1] != x.itemsize or any(s % (2 * x.itemsize) for s in x.strides[:-1]):
-        x = np.ascontiguousarray(x)
-    kind = np.complex64 if x.dtype == np.float32 else np.complex128
-    return np.lib.stride_tricks.as_strided(x.view(kind) if x.flags.c_contiguous else x.view(kind),
-                                           x.shape[:-1], x.strides[:-1])
+@api.method
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows along a dimension, as a last dimension; overlapping ones share memory."""
+    d = api.wrap_dim(dimension, self.ndim)
+    length = self._a.shape[d] if self.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0\n  at {errors.here()}")
+    if size > length:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {d} is {length} but size is {size}\n"
+            f"  at {errors.here()}"
+        )
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0\n  at {errors.here()}")
+    return unfold_op(self, dim=d, size=size, step=step)
 
-
-view_as_complex_op = linear(
-    "view_as_complex",
-    _view_as_complex,
-    lambda g: view_as_real_op(g),
-    view=True,
-    samples=lambda m: [Sample((m.real(3, 2),))],
-)
-api.top(lambda input: view_as_real_op(input), name="view_as_real")
-api.top(lambda input: view_as_complex_op(input), name="view_as_complex")
 
 # --- the base of a view that was changed in place --------------------------------------
 
@@ -926,7 +896,9 @@ copy_slices_op = linear(
 # --- in place: another shape for the same tensor ---------------------------------------
 
 
-def _in_place_view(name: str, function: Any) -> None:
+def in_place_view(name: str, function: Any) -> None:
+    """Offer ``Tensor.<name>``, which gives the tensor itself the geometry of its view."""
+
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         seen = function(self, *args, **kwargs)
         if not isinstance(self._node, type(None)) and self.is_leaf:
@@ -948,11 +920,4 @@ for _name, _function in (
     ("squeeze_", squeeze), ("unsqueeze_", unsqueeze), ("transpose_", transpose), ("t_", t),
     ("swapaxes_", transpose), ("swapdims_", transpose),
 ):
-    _in_place_view(_name, _function)
-
-
-@api.method
-def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
-    """Take another geometry on the same storage."""
-    self._a = as_strided(self, size, stride, storage_offset)._a
-    return self
+    in_place_view(_name, _function)

@@ -36,8 +36,7 @@ class _Rules:
         if (rtol is None) != (atol is None):
             lacking = "rtol" if rtol is None else "atol"
             raise ValueError(
-                "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
-                f"{lacking}."
+                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {lacking}."
             )
         self.tolerance = None if rtol is None else (float(rtol), float(atol))
         self.equal_nan, self.check_dtype = options["equal_nan"], options["check_dtype"]

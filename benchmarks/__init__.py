@@ -1,0 +1,1 @@
+"""Speed against torch: both in one process, in turns, the best of several, as ratios."""

@@ -1,0 +1,21 @@
+"""``python -m benchmarks eager_overhead [results.json]``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+NAMES = ("eager_overhead",)
+
+
+def main() -> int:
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    if chosen not in NAMES:
+        print(f"usage: python -m benchmarks {{{','.join(NAMES)}}} [results.json]")
+        return 2
+    module = importlib.import_module(f"benchmarks.{chosen}")
+    return 0 if module.run(sys.argv[2] if len(sys.argv) > 2 else None) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

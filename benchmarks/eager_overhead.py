@@ -1,0 +1,118 @@
+"""What a small op costs in eager mode, and what a step costs in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.timing import Row, compare, in_processes, report
+
+
+def small_ops(lib: Any) -> dict[str, Any]:
+    a, b = lib.ones(4, 4, requires_grad=True), lib.ones(4, 4)
+
+    def chain() -> None:
+        x = a
+        for _ in range(50):
+            x = x * b
+        x.sum().backward()
+        a.grad = None
+
+    return {"add": lambda: a + b, "add without recording": lambda: b + b, "chain": chain}
+
+
+def network(lib: Any) -> Any:
+    """One Adam step of a 2-10-1 ReLU network on a batch of 100, written on bare tensors."""
+    lib.manual_seed(0)
+    x, y = lib.randn(100, 2), lib.randn(100, 1)
+    parameters = [
+        t.requires_grad_()
+        for t in (lib.randn(10, 2), lib.zeros(10), lib.randn(1, 10), lib.zeros(1))
+    ]
+    means = [lib.zeros_like(p) for p in parameters]
+    squares = [lib.zeros_like(p) for p in parameters]
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        w1, b1, w2, b2 = parameters
+        hidden = lib.relu(x @ w1.t() + b1)
+        loss = ((hidden @ w2.t() + b2 - y) ** 2).mean()
+        loss.backward()
+        with lib.no_grad():
+            first, second = 1 - 0.9**count, (1 - 0.999**count) ** 0.5
+            for p, m, v in zip(parameters, means, squares, strict=True):
+                g = p.grad
+                m.mul_(0.9).add_(g, alpha=0.1)
+                v.mul_(0.999).addcmul_(g, g, value=0.001)
+                p.addcdiv_(m, (v.sqrt() / second).add_(1e-8), value=-1e-3 / first)
+                p.grad = None
+
+    return step
+
+
+IMPORT = """
+import time
+start = time.perf_counter()
+import {name}
+print((time.perf_counter() - start) * 1000)
+"""
+
+# The growth of the process's peak over one step, after the inputs exist.
+MEMORY = """
+import resource
+import {name} as lib
+lib.manual_seed(0)
+x = lib.randn(512, 784)
+y = lib.randn(512, 10)
+sizes = [784, 1024, 1024, 10]
+weights = [(lib.randn(n, m) * 0.05).requires_grad_() for m, n in zip(sizes, sizes[1:])]
+biases = [lib.zeros(n, requires_grad=True) for n in sizes[1:]]
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def step():
+    h = x
+    for k, (w, b) in enumerate(zip(weights, biases)):
+        h = h @ w.t() + b
+        if k < 2:
+            h = lib.relu(h)
+    loss = ((h - y) ** 2).mean()
+    loss.backward()
+    with lib.no_grad():
+        for p in weights + biases:
+            p.sub_(p.grad, alpha=1e-3)
+            p.grad = None
+small = lib.ones(4, 4, requires_grad=True)
+((small @ small.t() + small).relu() ** 2).mean().backward()
+before = peak()
+for _ in range(3):
+    step()
+print(peak() - before)
+"""
+
+
+def run(path: str | None = None) -> bool:
+    """Measure everything; True if all limits hold."""
+    import torch
+
+    import weft
+
+    torch.set_num_threads(2)
+    mine, theirs = small_ops(weft), small_ops(torch)
+    rows: list[Row] = [
+        compare("add of two 4x4, recorded", mine["add"], theirs["add"], 20000, limit=1.0),
+        compare(
+            "add of two 4x4, not recorded", mine["add without recording"],
+            theirs["add without recording"], 20000,
+        ),
+        compare("50 multiplications of 4x4 and backward", mine["chain"], theirs["chain"], 300, limit=0.7),
+        compare("2-10-1 ReLU network, Adam step", network(weft), network(torch), 200, limit=0.7),
+        in_processes(
+            "import", IMPORT.format(name="weft"), IMPORT.format(name="torch"), 0.2, "ms"
+        ),
+        in_processes(
+            "peak memory of a 784-1024-1024-10 step", MEMORY.format(name="weft"),
+            MEMORY.format(name="torch"), 1.05, "MiB",
+        ),
+    ]
+    return report("eager overhead, weft against torch", rows, path)

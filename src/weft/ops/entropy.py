@@ -1,0 +1,474 @@
+"""Losses of classes and probabilities."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor, wrap
+from weft.kernels import sequence as kernels
+from weft.ops import api
+from weft.ops.arguments import need_float, refuse, scalar_name
+from weft.ops.arithmetic import where_op
+from weft.ops.build import Sample, elementwise, general, linear
+from weft.ops.losses import reduced, reduction_of
+from weft.ops.pointwise import exp_op, log_op
+from weft.ops.softmax import log_softmax_op
+
+# --- class numbers ---------------------------------------------------------------------
+
+
+def _places(
+    shape: Any, target: np.ndarray, weight: Any, ignore_index: int, d: np.dtype
+) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray]:
+    """Where the targets' entries stand, which of them count, and with which weight."""
+    axis = 1 if len(shape) > 1 else 0
+    target = target.reshape(shape[:axis] + shape[axis + 1 :])
+    used = target != ignore_index
+    place = np.where(used, target, 0)
+    wrong = (place < 0) | (place >= shape[axis])
+    if wrong.any():
+        raise IndexError(f"Target {place[wrong].flat[0]} is out of bounds.")
+    factor = used.astype(d) if weight is None else np.where(used, weight[place], 0).astype(d)
+    index = list(np.ix_(*(np.arange(n) for n in target.shape))) if target.ndim else []
+    index.insert(axis, place)
+    return tuple(index), used, factor
+
+
+def _nll(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
+    index, used, factor = _places(x.shape, target, weight, ignore_index, x.dtype)
+    loss = np.where(used, -x[index] * factor, 0).astype(x.dtype)
+    if reduction == "none":
+        return loss
+    total = np.add.reduce(loss, axis=None)
+    return total if reduction == "sum" else total / np.add.reduce(factor, axis=None)
+
+
+def _nll_back(
+    x: Any, target: Any, weight: Any, shape: Any, reduction: str, ignore_index: int
+) -> np.ndarray:
+    index, used, factor = _places(shape, target, weight, ignore_index, x.dtype)
+    share = -x * factor
+    if reduction == "mean":
+        share = share / np.add.reduce(factor, axis=None)
+    out = np.zeros(shape, x.dtype)
+    out[index] = np.where(used, share, 0)
+    return out
+
+
+def _nll_samples(m: Any, back: bool = False) -> list[Sample]:
+    found = []
+    for shape, reduction in (((3, 4), "mean"), ((2, 3, 2), "sum"), ((2, 3, 2), "none")):
+        target = m.integers(shape[0], *shape[2:], high=3)
+        target[0] = -100
+        x = m.real(*(target.shape if reduction == "none" else ())) if back else m.real(*shape)
+        attrs = {"reduction": reduction, "ignore_index": -100}
+        weight = np.linspace(0.5, 1.5, shape[1])
+        found.append(Sample((x, target, weight), attrs | ({"shape": shape} if back else {})))
+    return found
+
+
+nll_loss_op = linear(
+    "nll_loss",
+    _nll,
+    lambda g, target, weight, x_shape, reduction, ignore_index: nll_loss_back_op(
+        g, target, weight, shape=x_shape, reduction=reduction, ignore_index=ignore_index
+    ),
+    names=("x", "target", "weight"),
+    promote="same",
+    promote_args=(0, 2),
+    samples=_nll_samples,
+)
+nll_loss_back_op = linear(
+    "nll_loss_backward",
+    _nll_back,
+    lambda g, target, weight, reduction, ignore_index: nll_loss_op(
+        g, target, weight, reduction=reduction, ignore_index=ignore_index
+    ),
+    names=("x", "target", "weight"),
+    promote="same",
+    promote_args=(0, 2),
+    samples=lambda m: _nll_samples(m, back=True),
+)
+
+
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    shape, wanted = input._a.shape, target._a.shape
+    if not shape:
+        refuse("Expected 1 or more dimensions (got 0)", ValueError)
+    if len(shape) == 1:
+        if target.ndim == 1 and wanted[0] != 1:
+            refuse(
+                f"For 1D input, 1D target must have size 1, but got target size: {wanted[0]}",
+                ValueError,
+            )
+    elif not wanted or shape[0] != wanted[0]:
+        refuse(
+            f"Expected input batch_size ({shape[0]}) to match target batch_size "
+            f"({wanted[0] if wanted else 1}).",
+            ValueError,
+        )
+    elif shape[:1] + shape[2:] != wanted:
+        refuse(f"Expected target size {list(shape[:1] + shape[2:])}, got {list(wanted)}")
+    if target._a.dtype not in (np.int64, np.uint8):
+        refuse(
+            f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}"
+        )
+    classes = shape[1] if len(shape) > 1 else shape[0]
+    if weight is not None and weight._a.shape != (classes,):
+        refuse(
+            f"weight tensor should be defined either for all {classes} classes or no classes but "
+            f"got weight tensor of shape: {list(weight._a.shape)}"
+        )
+
+
+@api.under("nn.functional")
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negated log probabilities of the right classes, averaged by default."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    _check_classes(input, target, weight)
+    need_float(input, "nll_loss_out_frame")
+    return nll_loss_op(input, target, weight, reduction=reduction, ignore_index=ignore_index)
+
+
+@api.under("nn.functional")
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The loss of scores against class numbers, or against probabilities of classes."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        refuse(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    need_float(input, "log_softmax_lastdim_kernel_impl")
+    dim = 1 if input.ndim > 1 else 0
+    if input._a.shape == target._a.shape:
+        return _soft_targets(
+            input, target, weight, ignore_index, reduction, label_smoothing, dim
+        )
+    _check_classes(input, target, weight)
+    logs = log_softmax_op(input, dim=dim)
+    loss = nll_loss_op(logs, target, weight, reduction=reduction, ignore_index=ignore_index)
+    if label_smoothing == 0.0:
+        return loss
+    smooth = _smooth(logs, target, weight, ignore_index, reduction, dim)
+    share = label_smoothing / input._a.shape[dim]
+    return loss * (1.0 - label_smoothing) + smooth * share
+
+
+def _over_classes(weight: Tensor, rank: int, dim: int) -> Tensor:
+    return weight.reshape((1,) * dim + (-1,) + (1,) * (rank - dim - 1))
+
+
+def _smooth(
+    logs: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str,
+    dim: int,
+) -> Tensor:
+    """The loss against the uniform distribution."""
+    weighted = logs if weight is None else logs * _over_classes(weight, logs.ndim, dim)
+    loss = -weighted.sum(dim)
+    used = target.reshape(loss._a.shape) != ignore_index
+    loss = where_op(used, loss, 0.0)
+    if reduction != "mean":
+        return reduced(loss, reduction)
+    if weight is None:
+        return loss.sum() / used.sum()
+    picked = weight[where_op(used, target.reshape(loss._a.shape), 0)]
+    return loss.sum() / where_op(used, picked, 0.0).sum()
+
+
+def _soft_targets(
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str,
+    smoothing: float, dim: int,
+) -> Tensor:
+    if target._a.dtype.kind in "iub":
+        refuse(
+            "Expected floating point type for target with class probabilities, got "
+            f"{scalar_name(target.dtype)}"
+        )
+    if ignore_index >= 0:
+        refuse("ignore_index is not supported for floating point target")
+    classes = input._a.shape[dim]
+    if weight is not None and weight._a.shape != (classes,):
+        refuse(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or "
+            f"no classes but got weight tensor of shape: {list(weight._a.shape)}"
+        )
+    if smoothing > 0.0:
+        target = target * (1.0 - smoothing) + smoothing / classes
+    logs = log_softmax_op(input, dim=dim) * target
+    if weight is not None:
+        logs = logs * _over_classes(weight, logs.ndim, dim)
+    if reduction == "none":
+        return -logs.sum(dim)
+    total = -logs.sum()
+    return total if reduction == "sum" else total / (input._a.size / max(classes, 1))
+
+
+# --- two classes -----------------------------------------------------------------------
+
+
+def _bce(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if ((a < 0) | (a > 1)).any():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    low = np.asarray(-100, a.dtype)
+    return (b - 1) * np.maximum(np.log1p(-a), low) - b * np.maximum(np.log(a), low)
+
+
+def _bounded_log(x: Any) -> Any:
+    found = log_op(x)
+    return where_op(found < -100.0, -100.0, found)
+
+
+def _bce_rule(t: Any, a: Any, b: Any) -> Any:
+    spread = (1.0 - a) * a
+    return t * ((a - b) / where_op(spread < 1e-12, 1e-12, spread))
+
+
+binary_cross_entropy_op = elementwise(
+    "binary_cross_entropy",
+    _bce,
+    _bce_rule,
+    lambda t, a: t * (_bounded_log(1.0 - a) - _bounded_log(a)),
+    domain=(0.1, 0.9),
+    public=False,
+)
+
+
+def _bce_logits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.maximum(a, 0) - a * b + np.log1p(np.exp(-np.abs(a)))
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + exp_op(-x))
+
+
+bce_with_logits_op = elementwise(
+    "binary_cross_entropy_with_logits",
+    _bce_logits,
+    lambda t, a, b: t * (_sigmoid(a) - b),
+    lambda t, a: t * -a,
+    public=False,
+)
+
+
+@api.under("nn.functional")
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The loss of probabilities against targets between 0 and 1."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if target._a.shape != input._a.shape:
+        refuse(
+            f"Using a target size ({target.shape!r}) that is different to the input size "
+            f"({input.shape!r}) is deprecated. Please ensure they have the same size.",
+            ValueError,
+        )
+    need_float(input, "binary_cross_entropy")
+    loss = binary_cross_entropy_op(input, target)
+    # Here, unlike in other losses, weights do not change the divisor of the mean.
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@api.under("nn.functional")
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """The loss of scores, through a sigmoid, against targets between 0 and 1."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if target._a.shape != input._a.shape:
+        refuse(
+            f"Target size ({target.shape!r}) must be the same as input size ({input.shape!r})",
+            ValueError,
+        )
+    if pos_weight is None:
+        loss = bce_with_logits_op(input, target)
+    else:
+        scale = (pos_weight - 1.0) * target + 1.0
+        loss = (1.0 - target) * input + scale * bce_with_logits_op(input, 1.0)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@api.top(name="binary_cross_entropy_with_logits")
+def _top_bce_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    """The same with the reduction as a number."""
+    return binary_cross_entropy_with_logits(
+        input, target, weight, reduction=("none", "mean", "sum")[reduction], pos_weight=pos_weight
+    )
+
+
+@api.under("nn.functional")
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The logistic loss of each class, averaged over the classes."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    loss = bce_with_logits_op(input, target)
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss.sum(-1) / input._a.shape[-1], reduction)
+
+
+@api.under("nn.functional")
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """The divergence of log probabilities from target probabilities."""
+    batch = reduction == "batchmean"
+    if size_average is not None or reduce is not None:
+        reduction, batch = reduction_of(reduction, size_average, reduce), False
+    elif reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.'mean' will be changed to behave the same as 'batchmean' in the next "
+            "major release.",
+            stacklevel=2,
+        )
+    if not batch:
+        reduction_of(reduction)
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        loss = target.xlogy(target) - target * input
+    if batch:
+        return loss.sum() / input._a.shape[0] if input.ndim else loss.sum()
+    return reduced(loss, reduction)
+
+
+# --- sequences -------------------------------------------------------------------------
+
+
+def _ctc_again(g: Any, needs: Any) -> Any:
+    raise NotImplementedError("the second derivative of ctc_loss is not implemented")
+
+
+# Without samples: the gradient is that for probabilities, so differences can't check it.
+ctc_loss_op = general(
+    "ctc_loss",
+    lambda x, targets, inputs, labels, blank, zero_infinity: kernels.ctc_loss(
+        x, targets, inputs, labels, blank, zero_infinity
+    ),
+    lambda g, x, targets, inputs, labels, alpha, blank, zero_infinity: ctc_loss_back_op(
+        g[0], x, targets, inputs, labels, alpha, blank=blank, zero_infinity=zero_infinity
+    ),
+    names=("x", "targets", "inputs", "labels"),
+    outputs=("y", "alpha"),
+    constant_outputs=(1,),
+    samples=None,
+)
+ctc_loss_back_op = general(
+    "ctc_loss_backward",
+    lambda g_in, x, targets, inputs, labels, alpha, blank, zero_infinity: (
+        kernels.ctc_loss_grad(g_in, x, targets, inputs, labels, alpha, blank, zero_infinity)
+    ),
+    joint=_ctc_again,
+    names=("g_in", "x", "targets", "inputs", "labels", "alpha"),
+    samples=None,
+)
+
+
+def _lengths(value: Any, count: int, name: str) -> Tensor:
+    array = value._a if isinstance(value, Tensor) else np.asarray(value, np.int64)
+    if array.dtype.kind not in "iu":
+        refuse(f"{name} must be integral")
+    if array.size != count:
+        refuse(f"{name} must be of size batch_size: got {array.size}, expected {count}")
+    return wrap(array.reshape(-1).astype(np.int64))
+
+
+@api.under("nn.functional")
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """The loss of writing target sequences somewhere within longer input sequences."""
+    reduction = reduction_of(reduction)
+    need_float(log_probs, "ctc_loss_cpu")
+    batched = log_probs.ndim == 3
+    x = log_probs if batched else log_probs.unsqueeze(1)
+    steps, count, classes = x._a.shape
+    if not 0 <= blank < classes:
+        refuse("blank must be in label range")
+    inputs = _lengths(input_lengths, count, "input_lengths")
+    labels = _lengths(target_lengths, count, "target_lengths")
+    if inputs._a.max(initial=0) > steps:
+        refuse(
+            f"Expected input_lengths to have value at most {steps}, but got value "
+            f"{inputs._a.max()}"
+        )
+    places = targets if batched or targets.ndim == 1 else targets.reshape(1, -1)
+    if places.ndim == 2 and labels._a.max(initial=0) > places._a.shape[1]:
+        refuse(
+            f"Expected tensor to have size at least {labels._a.max()} at dimension 1, but got "
+            f"size {list(places._a.shape)} for argument #2 'targets'"
+        )
+    loss = ctc_loss_op(x, places, inputs, labels, blank=blank, zero_infinity=zero_infinity)[0]
+    if reduction == "mean":
+        return (loss / labels.clamp_min(1).to(loss.dtype)).mean()
+    return reduced(loss if batched else loss.squeeze(0), reduction)
+
+
+@api.top(name="ctc_loss")
+def _top_ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """The same with the reduction as a number."""
+    return ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank,
+        ("none", "mean", "sum")[reduction], zero_infinity,
+    )

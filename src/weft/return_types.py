@@ -1,0 +1,7 @@
+"""The types of results with several named parts, such as ``(values, indices)``."""
+
+from __future__ import annotations
+
+from weft.ops.along import RESULT_TYPES as _RESULT_TYPES
+
+globals().update(_RESULT_TYPES)
