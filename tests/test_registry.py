@@ -67,7 +67,9 @@ def inner(a: Any, b: Any) -> float:
 
 
 def moved(args: Any, direction: dict[int, np.ndarray], step: float) -> list[Any]:
-    return [a + step * direction[i] if i in direction else a for i, a in enumerate(args)]
+    return [
+        np.asarray(a + step * direction[i]) if i in direction else a for i, a in enumerate(args)
+    ]
 
 
 def slope(op: Op, sample: Sample, direction: dict[int, np.ndarray]) -> list[np.ndarray]:

@@ -1,5 +1,7 @@
 """weft: PyTorch's freedom, with a graph that you can hold in your hand."""
 
+# ruff: noqa: F401 - what is imported here is what the package offers
+
 from __future__ import annotations
 
 import importlib as _importlib
@@ -46,6 +48,7 @@ from weft.version import __version__
 _load.everything()
 
 from weft import fft, linalg, nn, special  # noqa: E402
+from weft.func import vmap  # noqa: E402
 from weft.ops.casting import (  # noqa: E402
     channels_last,
     channels_last_3d,

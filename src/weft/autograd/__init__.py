@@ -18,8 +18,23 @@ from weft.core.modes import (
 )
 
 __all__ = [
-    *("Function", "GradcheckError", "Variable", "anomaly_mode", "backward", "detect_anomaly"),
-    *("enable_grad", "forward_ad", "function", "functional", "grad", "grad_mode", "gradcheck"),
-    *("gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly"),
+    "Function",
+    "GradcheckError",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from weft.core.modes import MODES, _Switch
+from weft.ops import api
 
 
 class set_detect_anomaly(_Switch):
@@ -50,11 +51,13 @@ class detect_anomaly(_Switch):
         return self
 
 
+@api.top
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on in this thread."""
     return MODES.now.anomaly
 
 
+@api.top
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode stops at NaN."""
     return MODES.now.anomaly_check_nan

@@ -197,9 +197,7 @@ class _FunctionPlan:
     joint, single, vjp_single, pack = True, -1, None, None
     slots = ("saved",)
 
-    def __init__(
-        self, cls: type[Function], inputs: int, outputs: int | None, holds: bool
-    ) -> None:
+    def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
         self.op = _FunctionOp(cls, outputs)
         self.holds = holds
         self.targets = range(inputs)
@@ -265,9 +263,7 @@ def _check_gradients(node: FunctionNode, results: list[Any]) -> None:
 
 def _sums_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     lead = len(shape) - len(wanted)
-    return lead >= 0 and all(
-        n == m or m == 1 for n, m in zip(shape[lead:], wanted, strict=True)
-    )
+    return lead >= 0 and all(n == m or m == 1 for n, m in zip(shape[lead:], wanted, strict=True))
 
 
 class Function:
@@ -470,7 +466,7 @@ def _place_output(
         out = _as_view(out)
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
-    out._node = output_of(node, k) if node.op.multiple else node  # type: ignore
+    out._node = output_of(node, k) if node.op.multiple else node  # type: ignore[union-attr]
     if out._base is not None:
         out._stamp = _SETTLED
     return out

@@ -375,9 +375,7 @@ def get_numerical_jacobian(
     """The Jacobian by finite differences, inputs by rows, as PyTorch's old helper gives it."""
     given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     problem = _Problem(fn, given)
-    return [
-        wrap(problem.numerical_matrix(i, eps, 1)[0].T.copy()) for i, _ in problem.checked
-    ]
+    return [wrap(problem.numerical_matrix(i, eps, 1)[0].T.copy()) for i, _ in problem.checked]
 
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

@@ -160,10 +160,7 @@ def register_multi_grad_hook(
             fn(list(state.grads))
 
     return _Handles(
-        [
-            t.register_hook(lambda grad, i=i: on_gradient(i, grad))
-            for i, t in enumerate(tensors)
-        ]
+        [t.register_hook(lambda grad, i=i: on_gradient(i, grad)) for i, t in enumerate(tensors)]
     )
 
 

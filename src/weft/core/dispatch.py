@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -75,10 +76,14 @@ class Op:
         self.into_overlap = into_overlap  # may write where elements share memory
         self.torch_name, self.tolerance = torch_name or name, tolerance
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        base = grad_name or f"{camel}Backward"
-        self.node_types = [_node_type(base, number) for number in (0, 1, 2)]
+        self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
         REGISTRY[name] = self
+
+    @functools.cached_property
+    def node_types(self) -> tuple[type[Node], ...]:
+        """The classes that this op's nodes show themselves as, by variant."""
+        return tuple(_node_type(self.grad_name, number) for number in (0, 1, 2))
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         scalars = False
@@ -473,7 +478,7 @@ def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
 
 def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -> list[Any]:
     """Tangents of the outputs from those of the inputs, by the op's own rule."""
-    if op.jvp == "linear":
+    if op.jvp in ("linear", "together"):
         out = _linear_jvp(op, primals, tangents, attrs)
         moved = list(out) if op.multiple else [out]
     elif callable(op.jvp) and "tangents" in parameters(op.jvp):
@@ -542,13 +547,16 @@ def _call_rule(
 
 
 def _linear_jvp(op: Op, primals: Any, tangents: Any, attrs: dict[str, Any]) -> Any:
-    # Linear in each tensor input: put a tangent in the place of one input at a time.
-    if op.variadic:
-        filled = [
-            t if t is not None else wrap(np.zeros_like(p._a))
-            for p, t in zip(primals, tangents, strict=True)
-        ]
+    if op.jvp == "together" or op.variadic:
+        # Linear in all inputs at once: the op on the tangents, zeros where there is none.
+        filled = list(primals)
+        for i, (x, t) in enumerate(zip(primals, tangents, strict=True)):
+            if t is not None:
+                filled[i] = t
+            elif isinstance(x, Tensor) and (op.variadic or i < len(op.names)):
+                filled[i] = wrap(np.zeros_like(x._a))
         return op(*filled, **attrs)
+    # Linear in each input: put a tangent in the place of one input at a time.
     total = None
     for i, tangent in enumerate(tangents):
         if tangent is not None:
@@ -853,7 +861,7 @@ def fast_unary(op: Op) -> Callable:
                     if edge is not None:
                         plan = plans.get(ONE_KEY) or op.plan_for(*ONE)
                         if plan.slots:
-                            saved, guard = plan.pack((x,), (y,), (input._vc,), (cell,))
+                            saved, guard = plan.pack_short(x, None, y, input._vc, None, cell)
                         else:
                             saved, guard = (), None
                         frame = getframe(1)
@@ -915,7 +923,6 @@ def fast_binary(op: Op) -> Callable:
                         left is NOWHERE or input._stamp != input._vc[0]
                     ):
                         return apply(op, (input, other), NO_ATTRS)
-                    cells: Any = None
                     if tensor:
                         right = other._node
                         if other._base is not None and (
@@ -935,12 +942,11 @@ def fast_binary(op: Op) -> Callable:
                         return t
                     else:
                         key, pattern, edges = NUMBER_KEY, NUMBER, (left, other)
-                        cells = (input._vc, None)
                     plan = plans.get(key) or op.plan_for(*pattern)
                     if plan.slots:
-                        if cells is None:
-                            cells = (input._vc, other._vc)
-                        saved, guard = plan.pack((x, y), (z,), cells, (cell,))
+                        saved, guard = plan.pack_short(
+                            x, y, z, input._vc, other._vc if tensor else None, cell
+                        )
                     else:
                         saved, guard = (), None
                     frame = getframe(1)

@@ -11,17 +11,20 @@ followed here.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-Array = NDArray[Any]
-Shape = int | Sequence[int]
+if TYPE_CHECKING:  # loading numpy.typing takes as long as loading all of this package
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    Array = NDArray[Any]
+    Shape = int | Sequence[int]
 
 _F16 = np.dtype(np.float16)
 _F32 = np.dtype(np.float32)
@@ -63,7 +66,6 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         """Start from PyTorch's default seed."""
         self.device = device
-        self._engine = np.random.MT19937(0)
         # The engine always stands at the end of a block; its tempered words wait in _buffer.
         self._buffer: Array = np.zeros(_BLOCK, np.uint32)
         self._pos = _BLOCK
@@ -76,9 +78,14 @@ class Generator:
 
     # ---------------------------------------------------------------- seed and state
 
+    @functools.cached_property
+    def _engine(self) -> Any:
+        # Made when first needed: loading numpy.random would slow down the import of everything.
+        return _seeded_engine(self._initial_seed)
+
     def _reseed(self, seed: int) -> None:
         self._initial_seed = seed
-        self._engine._legacy_seeding(seed & 0xFFFFFFFF)  # type: ignore[attr-defined]
+        self.__dict__.pop("_engine", None)
         self._pos = _BLOCK
         self._next_normal = None
         self._next_float_normal = None
@@ -110,7 +117,9 @@ class Generator:
         record = np.zeros(1, _STATE)
         key = self._engine.state["state"]["key"]
         pos = self._pos
-        if pos == _BLOCK and np.array_equal(key, _seeded_key(self._initial_seed)):
+        if pos == _BLOCK and np.array_equal(
+            key, _seeded_engine(self._initial_seed).state["state"]["key"]
+        ):
             pos = 0  # PyTorch writes "next" as 0, not 624, until the first draw
         record["seed"] = self._initial_seed
         record["left"] = _BLOCK + 1 - pos if pos else 1
@@ -730,10 +739,10 @@ def _restore(device: Any, state: Array) -> Generator:
     return Generator(device).set_state(state)
 
 
-def _seeded_key(seed: int) -> Array:
+def _seeded_engine(seed: int) -> Any:
     engine = np.random.MT19937(0)
-    engine._legacy_seeding(seed & 0xFFFFFFFF)  # type: ignore[attr-defined]
-    return engine.state["state"]["key"]
+    engine._legacy_seeding(seed & 0xFFFFFFFF)
+    return engine
 
 
 # -------------------------------------------------------------------- shapes and dtypes

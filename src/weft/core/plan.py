@@ -10,6 +10,7 @@ all inputs. Only what some needed rule names is kept alive.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,15 @@ class Plan:
     ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives
     the saved values with a guard: the sum of the cells' versions, then the cells. Versions
     only grow, so an equal sum means that no saved value has been overwritten.
+    ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
     input, ``single`` is its number and ``vjp_single`` gives its gradient bare.
     """
 
-    __slots__ = ("holds", "joint", "op", "pack", "single", "slots", "targets", "vjp", "vjp_single")
+    __slots__ = (
+        *("holds", "joint", "op", "pack", "pack_short", "single", "slots", "targets"),
+        *("vjp", "vjp_single"),
+    )
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
         self.op = op
@@ -96,7 +101,7 @@ class Plan:
             elif name == "rest":
                 first = len(op.names)
                 values.append(f"tuple(x[{first}:])")
-                cells += [f"v[{i}]" for i, is_tensor in enumerate(tensors) if is_tensor and i >= first]
+                cells += [f"v[{i}]" for i, tensor in enumerate(tensors) if tensor and i >= first]
             else:
                 kind = name.rpartition("_")[2]
                 i = op.names.index(name.removesuffix("_shape").removesuffix("_dtype"))
@@ -104,6 +109,10 @@ class Plan:
         saved = f"({', '.join(values)},)" if values else "()"
         total = " + ".join(f"{c}[0]" for c in cells)
         guard = f"({total}, {', '.join(cells)})" if cells else "None"
+        self.pack_short = None
+        if len(op.names) <= 2 and len(op.outputs) == 1 and "tuple(" not in saved:
+            flat = re.sub(r"([xyvw])\[([01])\](?!\d)", r"\1\2", f"({saved}, {guard})")
+            self.pack_short = eval(f"lambda x0, x1, y0, v0, v1, w0: {flat}", _HELPERS)
         return eval(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
 
     def _calls(

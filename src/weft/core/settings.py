@@ -105,7 +105,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):
         raise RuntimeError(
-            f"invalid value of debug_mode, expected 0, 1 or 2 (or their names), but got {debug_mode}"
+            "invalid value of debug_mode, expected 0, 1 or 2 (or their names), but got "
+            f"{debug_mode}"
         )
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
 

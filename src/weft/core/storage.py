@@ -53,6 +53,10 @@ class UntypedStorage:
 
     is_cuda = is_hpu = is_sparse = False
 
+    def untyped(self) -> UntypedStorage:
+        """The storage itself."""
+        return self
+
     def size(self) -> int:
         """The number of bytes."""
         return self._memory.size
@@ -240,12 +244,12 @@ class TypedStorage:
 
 
 STORAGE_NAMES = {
-    **{"float32": "FloatStorage", "float64": "DoubleStorage", "float16": "HalfStorage"},
-    **{"bfloat16": "BFloat16Storage", "uint8": "ByteStorage", "int8": "CharStorage"},
-    **{"int16": "ShortStorage", "int32": "IntStorage", "int64": "LongStorage"},
-    **{"bool": "BoolStorage", "complex64": "ComplexFloatStorage"},
-    **{"complex128": "ComplexDoubleStorage"},
-}
+    "float32": "FloatStorage", "float64": "DoubleStorage", "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage", "uint8": "ByteStorage", "int8": "CharStorage",
+    "int16": "ShortStorage", "int32": "IntStorage", "int64": "LongStorage",
+    "bool": "BoolStorage", "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
+}  # fmt: skip
 
 
 def _legacy(name: str, dtype: dt.dtype) -> type[TypedStorage]:

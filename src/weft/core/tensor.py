@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -404,6 +405,11 @@ class Tensor(metaclass=_TensorMeta):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version is not None and api_version < "2021.12":
+            raise ValueError(f"array API version {api_version!r} is not supported")
+        return sys.modules["weft"]
 
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from weft.core.device import device as _any_device
 from weft.cuda import amp
 
-__all__ = ["amp", "is_available", "device_count", "manual_seed", "manual_seed_all", "empty_cache"]
+__all__ = ["amp", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all"]
 
 has_half = has_magma = False
 default_generators: tuple[Any, ...] = ()

@@ -21,7 +21,17 @@ from weft.func._reverse import (
 from weft.func._vmap import vmap
 
 __all__ = [
-    *("debug_unwrap", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd"),
-    *("jacrev", "jvp", "linearize", "replace_all_batch_norm_modules_", "stack_module_state"),
-    *("vjp", "vmap"),
+    "debug_unwrap",
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
 ]

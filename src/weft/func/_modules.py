@@ -159,9 +159,7 @@ def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         tensors = [s[name] for s in states]
         wanted = {t.requires_grad for t in tensors}
         if len(wanted) > 1:
-            raise RuntimeError(
-                f"Expected {name} from each model to have the same .requires_grad"
-            )
+            raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
         stacked = api.FUNCTIONS["stack"]([t.detach() for t in tensors])
         found[name] = stacked.requires_grad_() if wanted.pop() else stacked
     return found

@@ -371,6 +371,15 @@ def _basis(x: Tensor) -> Any:
         yield wrap(unit.reshape(x._a.shape))
 
 
+def _check_real(leaves: list[Any], name: str, kind: str) -> None:
+    for i, x in enumerate(leaves):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(
+                f"{name}: Expected all {kind} to be real but received complex tensor at flattened "
+                f"{kind[:-1]} idx: {i}"
+            )
+
+
 def _check_chunks(chunk_size: int | None, name: str) -> None:
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"{name}: `chunk_size` should be greater than 0.")
@@ -396,9 +405,11 @@ def jacrev(
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         alone, chosen = on_chosen(func, args, argnums, kwargs, "jacrev")
+        inputs, spec = tree_flatten(chosen)
+        _check_real(inputs, "jacrev", "inputs")
         out, pull, *aux = vjp(alone, *chosen, has_aux=has_aux)
         outs, out_spec = tree_flatten(out)
-        inputs, spec = tree_flatten(chosen)
+        _check_real(outs, "jacrev", "outputs")
         blocks = []
         for k, o in enumerate(outs):
             zeros = [wrap(np.zeros_like(x._a)) for x in outs]
@@ -439,8 +450,10 @@ def jacfwd(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         alone, chosen = on_chosen(func, args, argnums, kwargs, "jacfwd")
         inputs, spec = tree_flatten(chosen)
+        _check_real(inputs, "jacfwd", "inputs")
         (out, aux), push, _, out_spec = _linear(alone, chosen, has_aux, "jacfwd")
         outs = tree_flatten(out)[0]
+        _check_real(outs, "jacfwd", "outputs")
         columns: list[list[Tensor]] = []
         for i, x in enumerate(inputs):
             zeros = [wrap(np.zeros_like(y._a)) for y in inputs]

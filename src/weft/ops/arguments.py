@@ -13,9 +13,18 @@ from weft.core.tensor import Tensor
 
 # The names that PyTorch's messages give to dtypes.
 _SCALAR_NAMES = {
-    **{"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"},
-    **{"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte"},
-    **{"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"},
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
 }
 
 

@@ -119,11 +119,16 @@ def linear(
     joint: Callable | None = None,
     names: tuple[str, ...] = ("x",),
     samples: Callable,
+    together: bool = False,
     **more: Any,
 ) -> Op:
-    """An op that is linear in each of its differentiable inputs; rules are its transposes."""
+    """An op that is linear in each of its differentiable inputs; rules are its transposes.
+
+    ``together=True`` is for ops that are linear in all of them at once, as ``cat`` and not as
+    ``matmul``: scaling one input alone does not scale the result.
+    """
     return Op(
-        name, reference, names=names, rules=rules or None, joint=joint, jvp="linear",
+        name, reference, names=names, rules=rules or None, joint=joint, jvp="together" if together else "linear",
         samples=samples, **more,
     )
 

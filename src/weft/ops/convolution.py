@@ -29,7 +29,13 @@ def _with_bias(y: np.ndarray, bias: Any) -> np.ndarray:
 
 
 def _convolution(
-    x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int,
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
     extent: Ints | None = None,
 ) -> np.ndarray:
     y = kernels.convolution(x, w, stride, padding, dilation, groups)
@@ -40,7 +46,13 @@ def _convolution(
 
 
 def _transposed(
-    x: Any, w: Any, bias: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    x: Any,
+    w: Any,
+    bias: Any,
+    shape: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     groups: int,
 ) -> np.ndarray:
     y = kernels.convolution_input_grad(x, w, shape, stride, padding, dilation, groups)
@@ -59,7 +71,13 @@ def _input_rule(
     g: Any, w: Any, x_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
     return conv_transpose_op(
-        g, conj_op(w), None, shape=x_shape, stride=stride, padding=padding, dilation=dilation,
+        g,
+        conj_op(w),
+        None,
+        shape=x_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
         groups=groups,
     )
 
@@ -68,7 +86,12 @@ def _weight_rule(
     g: Any, x: Any, w_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
     return conv_weight_op(
-        g, conj_op(x), shape=w_shape, stride=stride, padding=padding, dilation=dilation,
+        g,
+        conj_op(x),
+        shape=w_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
         groups=groups,
     )
 
@@ -78,9 +101,7 @@ def _attrs(
 ) -> dict[str, Any]:
     count = len(stride)
     dilation = dilation * count if len(dilation) == 1 else dilation
-    return {
-        "stride": stride, "padding": padding, "dilation": dilation, "groups": groups, **more
-    }
+    return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, **more}
 
 
 convolution_op = general(
@@ -102,7 +123,9 @@ convolution_op = general(
     promote="same",
     samples=lambda m: [
         Sample((m.real(2, 2, 5), m.real(3, 2, 3), m.real(3)), _attrs((1,), (1,))),
-        Sample((m.real(1, 2, 4, 5), m.real(4, 1, 2, 3), m.real(4)), _attrs((2, 1), (0, 1), (1, 2), 2)),
+        Sample(
+            (m.real(1, 2, 4, 5), m.real(4, 1, 2, 3), m.real(4)), _attrs((2, 1), (0, 1), (1, 2), 2)
+        ),
         Sample((m.real(2, 2, 3, 3), m.real(3, 2, 1, 1), None), _attrs((1, 1), (0, 0))),
         Sample((m.real(1, 1, 3, 3, 3), m.real(1, 1, 2, 2, 2), None), _attrs((1,) * 3, (0,) * 3)),
     ],
@@ -111,22 +134,45 @@ conv_transpose_op = general(
     "conv_transpose",
     _transposed,
     lambda g, w, x_shape, stride, padding, dilation, groups: convolution_op(
-        g, conj_op(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        g,
+        conj_op(w),
+        None,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
         extent=tuple(x_shape[2:]),
     ),
     lambda g, x, w_shape, stride, padding, dilation, groups: conv_weight_op(
-        conj_op(x), g, shape=w_shape, stride=stride, padding=padding, dilation=dilation,
+        conj_op(x),
+        g,
+        shape=w_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
         groups=groups,
     ),
     _bias_rule,
     names=("x", "w", "bias"),
     jvp=(
         lambda t, w, shape, stride, padding, dilation, groups: conv_transpose_op(
-            t, w, None, shape=shape, stride=stride, padding=padding, dilation=dilation,
+            t,
+            w,
+            None,
+            shape=shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
             groups=groups,
         ),
         lambda t, x, shape, stride, padding, dilation, groups: conv_transpose_op(
-            x, t, None, shape=shape, stride=stride, padding=padding, dilation=dilation,
+            x,
+            t,
+            None,
+            shape=shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
             groups=groups,
         ),
         _bias_tangent,
@@ -147,11 +193,23 @@ conv_weight_op = linear(
         g, x, shape, stride, padding, dilation, groups
     ),
     lambda g, x, g_in_shape, stride, padding, dilation, groups: convolution_op(
-        conj_op(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        conj_op(x),
+        g,
+        None,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
         extent=tuple(g_in_shape[2:]),
     ),
     lambda g, g_in, x_shape, stride, padding, dilation, groups: conv_transpose_op(
-        conj_op(g_in), g, None, shape=x_shape, stride=stride, padding=padding, dilation=dilation,
+        conj_op(g_in),
+        g,
+        None,
+        shape=x_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
         groups=groups,
     ),
     names=("g_in", "x"),
@@ -220,12 +278,12 @@ def _batched(input: Tensor, count: int, name: str) -> tuple[Tensor, bool]:
     """The input with a batch dimension, and whether it came with one."""
     if input.ndim == count + 2:
         return input, True
-    if input.ndim == count + 1:
-        return input.unsqueeze(0), False
-    refuse(
-        f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but got "
-        f"input of size: {list(input._a.shape)}"
-    )
+    if input.ndim != count + 1:
+        refuse(
+            f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but "
+            f"got input of size: {list(input._a.shape)}"
+        )
+    return input.unsqueeze(0), False
 
 
 def _same_padding(input: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Tensor, Ints]:
@@ -243,8 +301,14 @@ def _same_padding(input: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> 
 
 
 def _conv(
-    count: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
-    dilation: Any, groups: int,
+    count: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Tensor:
     name = f"conv{count}d"
     if weight.ndim != count + 2:
@@ -272,8 +336,15 @@ def _conv(
 
 
 def _conv_transpose(
-    count: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
-    output_padding: Any, groups: int, dilation: Any,
+    count: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
 ) -> Tensor:
     name = f"conv_transpose{count}d"
     x, batched = _batched(input, count, name)
@@ -290,12 +361,16 @@ def _conv_transpose(
             f"output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
         )
     kernel = weight._a.shape[2:]
-    spatial = kernels.transposed_extent(
-        x._a.shape[2:], kernel, stride, padding, dilation, extra
-    )
+    spatial = kernels.transposed_extent(x._a.shape[2:], kernel, stride, padding, dilation, extra)
     y = conv_transpose_op(
-        x, weight, bias, shape=(x._a.shape[0], weight._a.shape[1] * groups, *spatial),
-        stride=stride, padding=padding, dilation=dilation, groups=groups,
+        x,
+        weight,
+        bias,
+        shape=(x._a.shape[0], weight._a.shape[1] * groups, *spatial),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
     )
     return y if batched else y.squeeze(0)
 
@@ -431,7 +506,11 @@ im2col_op = linear(
         x, kernel, dilation, padding, stride
     ),
     lambda g, x_shape, kernel, dilation, padding, stride: col2im_op(
-        g, size=tuple(x_shape[2:]), kernel=kernel, dilation=dilation, padding=padding,
+        g,
+        size=tuple(x_shape[2:]),
+        kernel=kernel,
+        dilation=dilation,
+        padding=padding,
         stride=stride,
     ),
     samples=lambda m: [
@@ -454,7 +533,10 @@ col2im_op = linear(
         Sample(
             (m.real(1, 8, 6),),
             {
-                "size": (4, 3), "kernel": (2, 2), "dilation": (1, 1), "padding": (1, 0),
+                "size": (4, 3),
+                "kernel": (2, 2),
+                "dilation": (1, 1),
+                "padding": (1, 0),
                 "stride": (2, 1),
             },
         )
@@ -466,8 +548,10 @@ def _window_arguments(
     kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> dict[str, Ints]:
     found = {
-        "kernel": ints(kernel_size, 2, "kernel_size"), "dilation": ints(dilation, 2, "dilation"),
-        "padding": ints(padding, 2, "padding"), "stride": ints(stride, 2, "stride"),
+        "kernel": ints(kernel_size, 2, "kernel_size"),
+        "dilation": ints(dilation, 2, "dilation"),
+        "padding": ints(padding, 2, "padding"),
+        "stride": ints(stride, 2, "stride"),
     }
     for name in ("kernel", "dilation", "stride"):
         if min(found[name]) <= 0:

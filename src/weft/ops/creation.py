@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -141,9 +142,9 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
         return np.array(data, target)
     except OverflowError:
         where = f"\n  at {errors.here()}"
-        if target == dt.I64 and not np.array(data, dtype=object).size == 0:
-            if all(isinstance(v, int) for v in np.array(data, dtype=object).ravel()):
-                raise ValueError(f"Overflow when unpacking long long{where}") from None
+        leaves = np.array(data, dtype=object).ravel()
+        if target == dt.I64 and all(isinstance(v, int) for v in leaves):
+            raise ValueError(f"Overflow when unpacking long long{where}") from None
         name = dt.of_numpy(target).name
         raise RuntimeError(
             f"value cannot be converted to type {name} without overflow{where}"
@@ -330,10 +331,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         dev.present(device)
     array = np.from_dlpack(source) if copy is None else np.from_dlpack(source, copy=copy)
     if not array.flags.writeable:
-        try:
+        with contextlib.suppress(ValueError):  # memory that its owner keeps read-only
             array.flags.writeable = True
-        except ValueError:  # memory that its owner keeps read-only
-            pass
     return wrap(array)
 
 

@@ -62,8 +62,10 @@ def _public(name: str, feature: bool, alpha: bool) -> None:
 
 
 for _name, _feature, _alpha in (
-    ("dropout", False, False), ("feature_dropout", True, False),
-    ("alpha_dropout", False, True), ("feature_alpha_dropout", True, True),
+    ("dropout", False, False),
+    ("feature_dropout", True, False),
+    ("alpha_dropout", False, True),
+    ("feature_alpha_dropout", True, True),
 ):
     _public(_name, _feature, _alpha)
 
@@ -77,9 +79,7 @@ def _either(
 
 
 @api.under("nn.functional")
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero random elements in training and scale the others."""
     return _either("dropout", input, p, training, inplace, False, False)
 

@@ -7,8 +7,6 @@ import math
 import string
 from typing import Any
 
-import numpy as np
-
 from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.ops import api
@@ -47,11 +45,10 @@ def _labels(text: str, what: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _parse(equation: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None]:
+@functools.lru_cache(maxsize=512)
+def _parse(equation: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
     left, arrow, right = equation.partition("->")
-    inputs = [
-        _labels(part, f"for operand {k}") for k, part in enumerate(left.split(","))
-    ]
+    inputs = tuple(_labels(part, f"for operand {k}") for k, part in enumerate(left.split(",")))
     return inputs, _labels(right, "in the output") if arrow else None
 
 
@@ -71,16 +68,14 @@ def _resolve(
             )
         widths.append(rank - named)
     widest = max((w for w, i in zip(widths, inputs, strict=True) if ELLIPSIS in i), default=0)
-    spelled = [
-        _spell(labels, width, widest) for labels, width in zip(inputs, widths, strict=True)
-    ]
+    spelled = [_spell(labels, width, widest) for labels, width in zip(inputs, widths, strict=True)]
     if output is None:
         counts: dict[int, int] = {}
         for labels in spelled:
             for label in labels:
                 counts[label] = counts.get(label, 0) + 1
         dots = tuple(_dot_label(widest, d) for d in range(widest))
-        letters = sorted(l for l, n in counts.items() if n == 1 and l < 100)
+        letters = sorted(label for label, n in counts.items() if n == 1 and label < 100)
         return spelled, (*dots, *letters)
     final = _spell(output, widest, widest)
     for label in final:
@@ -130,14 +125,12 @@ def einsum(*args: Any) -> Tensor:
     ranks = tuple(x._a.ndim for x in operands)
     labels, final = _resolve(tuple(inputs), output, ranks)
     sizes = _sizes(operands, labels)
-    parts = [
-        _diagonals(x, own) for x, own in zip(operands, labels, strict=True)
-    ]
-    for first, second in _path(parts, final, sizes):
-        (a, a_labels), (b, b_labels) = parts[first], parts[second]
-        parts = [p for k, p in enumerate(parts) if k not in (first, second)]
+    parts = [_diagonals(x, own) for x, own in zip(operands, labels, strict=True)]
+    for i, j in _path(parts, final, sizes):
+        first, second = parts[i], parts[j]
+        parts = [part for k, part in enumerate(parts) if k not in (i, j)]
         wanted = set(final).union(*(own for _, own in parts))
-        parts.append(_pair(a, a_labels, b, b_labels, wanted))
+        parts.append(_pair(first, second, wanted))
     x, own = parts[0]
     return _finish(x, own, final)
 
@@ -190,11 +183,11 @@ def _sizes(operands: list[Tensor], labels: list[tuple[int, ...]]) -> dict[int, i
 def _diagonals(x: Tensor, labels: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
     """An operand with each label once: repeated ones become diagonals."""
     while len(set(labels)) != len(labels):
-        label = next(l for l in labels if labels.count(l) > 1)
+        label = next(label for label in labels if labels.count(label) > 1)
         first = labels.index(label)
         second = labels.index(label, first + 1)
         x = x.diagonal(0, first, second)
-        labels = (*(l for k, l in enumerate(labels) if k not in (first, second)), label)
+        labels = (*(label for k, label in enumerate(labels) if k not in (first, second)), label)
     return x, labels
 
 
@@ -212,9 +205,9 @@ def _path(parts: list[Any], final: tuple[int, ...], sizes: dict[int, int]) -> An
             for j in range(i + 1, len(left)):
                 rest = frozenset(final).union(*(s for k, s in enumerate(left) if k not in (i, j)))
                 both = left[i] | left[j]
-                size = math.prod(sizes[l] for l in both & rest)
-                gain = size - sum(math.prod(sizes[l] for l in left[k]) for k in (i, j))
-                cost = (gain, math.prod(sizes[l] for l in both), i, j)
+                size = math.prod(sizes[label] for label in both & rest)
+                gain = size - sum(math.prod(sizes[label] for label in left[k]) for k in (i, j))
+                cost = (gain, math.prod(sizes[label] for label in both), i, j)
                 if best is None or cost < best[0]:
                     best = (cost, i, j, both & rest)
         assert best is not None
@@ -224,28 +217,29 @@ def _path(parts: list[Any], final: tuple[int, ...], sizes: dict[int, int]) -> An
     return steps
 
 
-def _sum_out(
-    x: Tensor, labels: tuple[int, ...], dims: list[int]
-) -> tuple[Tensor, tuple[int, ...]]:
+def _sum_out(x: Tensor, labels: tuple[int, ...], dims: list[int]) -> tuple[Tensor, tuple[int, ...]]:
     if not dims:
         return x, labels
-    kept = tuple(l for d, l in enumerate(labels) if d not in dims)
+    kept = tuple(label for d, label in enumerate(labels) if d not in dims)
     if all(x._a.shape[d] == 1 for d in dims):
         return x.reshape([n for d, n in enumerate(x._a.shape) if d not in dims]), kept
     return x.sum(dims, dtype=x.dtype), kept
 
 
-def _own_only(
-    x: Tensor, labels: tuple[int, ...], other: tuple[int, ...], sizes: Any, wanted: set[int]
-) -> tuple[Tensor, tuple[int, ...]]:
+Part = tuple[Tensor, tuple[int, ...]]
+
+
+def _own_only(part: Part, other: Part, wanted: set[int]) -> Part:
     """Without what this operand can settle by itself.
 
     A dimension of length one that is longer in the other operand only repeats; a label that
     nobody else has and the result does not want can be summed at once.
     """
+    x, labels = part
+    sizes = dict(zip(other[1], other[0]._a.shape, strict=True))
     dims = []
     for d, label in enumerate(labels):
-        if label in other:
+        if label in sizes:
             if x._a.shape[d] == 1 and sizes[label] != 1:
                 dims.append(d)
         elif label not in wanted:
@@ -253,57 +247,40 @@ def _own_only(
     return _sum_out(x, labels, dims)
 
 
-def _pair(
-    a: Tensor, a_labels: tuple[int, ...], b: Tensor, b_labels: tuple[int, ...], wanted: set[int]
-) -> tuple[Tensor, tuple[int, ...]]:
+def _pair(first: Part, second: Part, wanted: set[int]) -> Part:
     """Two operands joined by one matrix product."""
-    a_sizes = dict(zip(a_labels, a._a.shape, strict=True))
-    b_sizes = dict(zip(b_labels, b._a.shape, strict=True))
-    a, a_labels, b, b_labels = (
-        *_own_only(a, a_labels, b_labels, b_sizes, wanted),
-        *_own_only(b, b_labels, a_labels, a_sizes, wanted),
-    )
-    # Dropping repeated ones may have left labels to one operand that nobody wants any more.
-    a, a_labels = _own_only(a, a_labels, b_labels, dict(zip(b_labels, b._a.shape, strict=True)),
-                            wanted)
-    b, b_labels = _own_only(b, b_labels, a_labels, dict(zip(a_labels, a._a.shape, strict=True)),
-                            wanted)
-    batch = [l for l in a_labels if l in b_labels and l in wanted]
-    inner = [l for l in a_labels if l in b_labels and l not in wanted]
-    left = [l for l in a_labels if l not in b_labels]
-    right = [l for l in b_labels if l not in a_labels]
+    first, second = _own_only(first, second, wanted), _own_only(second, first, wanted)
+    # What one operand dropped, nobody may want any more in the other.
+    first, second = _own_only(first, second, wanted), _own_only(second, first, wanted)
+    (a, in_a), (b, in_b) = first, second
+    batch = [label for label in in_a if label in in_b and label in wanted]
+    inner = [label for label in in_a if label in in_b and label not in wanted]
+    left = [label for label in in_a if label not in in_b]
+    right = [label for label in in_b if label not in in_a]
+    sizes = {**dict(zip(in_a, a._a.shape, strict=True)), **dict(zip(in_b, b._a.shape, strict=True))}
+
+    def lengths(labels: list[int]) -> tuple[int, ...]:
+        return tuple(sizes[label] for label in labels)
+
+    def size(labels: list[int]) -> int:
+        return math.prod(lengths(labels))
+
+    a_order = tuple(in_a.index(label) for label in (*batch, *left, *inner))
+    b_order = tuple(in_b.index(label) for label in (*batch, *inner, *right))
     labels = (*batch, *left, *right)
-    sizes = dict(zip(a_labels, a._a.shape, strict=True))
-    sizes.update(zip(b_labels, b._a.shape, strict=True))
-
-    def size(some: list[int]) -> int:
-        return math.prod(sizes[l] for l in some)
-
-    a_order = tuple(a_labels.index(l) for l in (*batch, *left, *inner))
-    shape = tuple(sizes[l] for l in labels)
     if not inner:  # nothing to sum: a plain product that broadcasts
-        b_order = tuple(b_labels.index(l) for l in (*batch, *right))
-        spread = tuple(sizes[l] for l in (*batch, *left)) + (1,) * len(right)
-        if not left:
-            return a.permute(a_order).reshape(spread) * b.permute(b_order), labels
-        gap = tuple(sizes[l] for l in batch) + (1,) * len(left) + tuple(sizes[l] for l in right)
-        first = ordered(a, a_order, spread)
-        return first * ordered(b, b_order, gap), labels
-    b_order = tuple(b_labels.index(l) for l in (*batch, *inner, *right))
-    if not batch:
-        product = mm_op(
-            ordered(a, a_order, (size(left), size(inner))),
-            ordered(b, b_order, (size(inner), size(right))),
-        )
-    else:
-        product = bmm_op(
-            ordered(a, a_order, (size(batch), size(left), size(inner))),
-            ordered(b, b_order, (size(batch), size(inner), size(right))),
-        )
-    return ordered(product, tuple(range(product._a.ndim)), shape), labels
+        spread = (*lengths(batch), *lengths(left), *(1 for _ in right))
+        gap = (*lengths(batch), *(1 for _ in left), *lengths(right))
+        return ordered(a, a_order, spread) * ordered(b, b_order, gap), labels
+    op, many = (bmm_op, (size(batch),)) if batch else (mm_op, ())
+    product = op(
+        ordered(a, a_order, (*many, size(left), size(inner))),
+        ordered(b, b_order, (*many, size(inner), size(right))),
+    )
+    return ordered(product, tuple(range(product._a.ndim)), lengths([*labels])), labels
 
 
 def _finish(x: Tensor, labels: tuple[int, ...], final: tuple[int, ...]) -> Tensor:
-    x, labels = _sum_out(x, labels, [d for d, l in enumerate(labels) if l not in final])
-    order = tuple(labels.index(l) for l in final)
+    x, labels = _sum_out(x, labels, [d for d, label in enumerate(labels) if label not in final])
+    order = tuple(labels.index(label) for label in final)
     return x if order == tuple(range(len(order))) else x.permute(order)

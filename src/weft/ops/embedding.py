@@ -35,13 +35,14 @@ def _add_rows(
         return out
     # Sorted, the rows of one number stand together and are summed in one pass.
     order = np.argsort(flat, kind="stable")
-    numbers, starts, counts = np.unique(flat[order], return_index=True, return_counts=True)
-    if len(numbers) == len(flat):
-        sums = rows[order]
-    else:
-        sums = np.add.reduceat(rows[order], starts, axis=0)
+    ordered = flat[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    numbers, sums = ordered[starts], rows[order]
+    if len(numbers) < len(flat):
+        sums = np.add.reduceat(sums, starts, axis=0)
     if by_freq:
-        sums = sums / counts.reshape((-1,) + (1,) * (sums.ndim - 1)).astype(x.dtype)
+        counts = np.diff(starts, append=len(flat)).reshape((-1,) + (1,) * (sums.ndim - 1))
+        sums = sums / counts.astype(x.dtype)
     out[numbers] = sums
     return out
 
@@ -54,9 +55,7 @@ embedding_op = linear(
     ),
     names=("weight", "indices"),
     samples=lambda m: [
-        Sample(
-            (m.real(4, 3), np.array([[0, 2], [2, 3]])), {"padding_idx": -1, "by_freq": False}
-        ),
+        Sample((m.real(4, 3), np.array([[0, 2], [2, 3]])), {"padding_idx": -1, "by_freq": False}),
     ],
 )
 
@@ -191,14 +190,31 @@ def _bag(
 
 
 def _bag_rule(
-    g: Any, weight: Any, indices: Any, psw: Any, bag: Any, sizes: Any, largest: Any, needs: Any,
-    mode: str, padding_idx: int | None, by_freq: bool,
+    g: Any,
+    weight: Any,
+    indices: Any,
+    psw: Any,
+    bag: Any,
+    sizes: Any,
+    largest: Any,
+    needs: Any,
+    mode: str,
+    padding_idx: int | None,
+    by_freq: bool,
 ) -> tuple[Any, ...]:
     gw = gp = None
     if needs[0]:
         gw = bag_back_op(
-            g[0], indices, psw, bag, sizes, largest, shape=weight.shape, mode=mode,
-            padding_idx=padding_idx, by_freq=by_freq,
+            g[0],
+            indices,
+            psw,
+            bag,
+            sizes,
+            largest,
+            shape=weight.shape,
+            mode=mode,
+            padding_idx=padding_idx,
+            by_freq=by_freq,
         )
     if needs[3]:
         gp = bag_weight_back_op(g[0], weight, indices, bag, padding_idx=padding_idx)
@@ -221,12 +237,28 @@ embedding_bag_op = general(
 
 
 def _bag_back(
-    g_in: np.ndarray, indices: np.ndarray, psw: Any, bag: np.ndarray, sizes: np.ndarray,
-    largest: np.ndarray, shape: Any, mode: str, padding_idx: int | None, by_freq: bool,
+    g_in: np.ndarray,
+    indices: np.ndarray,
+    psw: Any,
+    bag: np.ndarray,
+    sizes: np.ndarray,
+    largest: np.ndarray,
+    shape: Any,
+    mode: str,
+    padding_idx: int | None,
+    by_freq: bool,
 ) -> np.ndarray:
     return kernels.embedding_bag_grad(
-        g_in, shape, indices, bag, sizes, largest if mode == "max" else None, mode, psw,
-        padding_idx, by_freq,
+        g_in,
+        shape,
+        indices,
+        bag,
+        sizes,
+        largest if mode == "max" else None,
+        mode,
+        psw,
+        padding_idx,
+        by_freq,
     )
 
 
@@ -257,8 +289,12 @@ bag_weight_back_op = general(
 
 
 def _check_bags(
-    input: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None,
-    scale_grad_by_freq: bool, sparse: bool,
+    input: Tensor,
+    offsets: Tensor | None,
+    mode: str,
+    per_sample_weights: Tensor | None,
+    scale_grad_by_freq: bool,
+    sparse: bool,
 ) -> None:
     if mode not in ("sum", "mean", "max"):
         refuse("mode has to be one of sum, mean or max", ValueError)
@@ -277,8 +313,10 @@ def _check_bags(
                 NotImplementedError,
             )
     if mode == "max" and (scale_grad_by_freq or sparse):
-        refuse("max mode does not support scaling the gradient by the frequency, nor sparse "
-               "weights", ValueError)
+        refuse(
+            "max mode does not support scaling the gradient by the frequency, nor sparse weights",
+            ValueError,
+        )
     if input.ndim == 2:
         if offsets is not None:
             refuse(
@@ -287,8 +325,9 @@ def _check_bags(
                 ValueError,
             )
     elif input.ndim != 1:
-        refuse(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}",
-               ValueError)
+        refuse(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}", ValueError
+        )
     elif offsets is None:
         refuse("offsets has to be a 1D Tensor but got None", ValueError)
     elif offsets.ndim != 1:
@@ -324,8 +363,14 @@ def embedding_bag(
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     return embedding_bag_op(
-        weight, input, offsets, per_sample_weights, mode=mode, last=include_last_offset,
-        padding_idx=None if place < 0 else place, by_freq=scale_grad_by_freq,
+        weight,
+        input,
+        offsets,
+        per_sample_weights,
+        mode=mode,
+        last=include_last_offset,
+        padding_idx=None if place < 0 else place,
+        by_freq=scale_grad_by_freq,
     )[0]
 
 
@@ -343,6 +388,12 @@ def _top_embedding_bag(
 ) -> tuple[Tensor, ...]:
     """Bags of rows, with the bag of each number, the bags' sizes and the largest rows."""
     return embedding_bag_op(
-        weight, indices, offsets, per_sample_weights, mode=("sum", "mean", "max")[mode],
-        last=include_last_offset, padding_idx=padding_idx, by_freq=scale_grad_by_freq,
+        weight,
+        indices,
+        offsets,
+        per_sample_weights,
+        mode=("sum", "mean", "max")[mode],
+        last=include_last_offset,
+        padding_idx=padding_idx,
+        by_freq=scale_grad_by_freq,
     )

@@ -22,39 +22,53 @@ from weft.ops.softmax import log_softmax_op
 
 def _places(
     shape: Any, target: np.ndarray, weight: Any, ignore_index: int, d: np.dtype
-) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray]:
-    """Where the targets' entries stand, which of them count, and with which weight."""
+) -> tuple[tuple[Any, ...], np.ndarray | None]:
+    """Where the targets' entries stand, and their weights unless all count alike."""
     axis = 1 if len(shape) > 1 else 0
     target = target.reshape(shape[:axis] + shape[axis + 1 :])
     used = target != ignore_index
-    place = np.where(used, target, 0)
-    wrong = (place < 0) | (place >= shape[axis])
-    if wrong.any():
-        raise IndexError(f"Target {place[wrong].flat[0]} is out of bounds.")
-    factor = used.astype(d) if weight is None else np.where(used, weight[place], 0).astype(d)
-    index = list(np.ix_(*(np.arange(n) for n in target.shape))) if target.ndim else []
+    every = used.all()
+    place = target if every else np.where(used, target, 0)
+    if place.size and (place.min() < 0 or place.max() >= shape[axis]):
+        wrong = place[(place < 0) | (place >= shape[axis])]
+        raise IndexError(f"Target {wrong.flat[0]} is out of bounds.")
+    factor = None
+    if weight is not None:
+        factor = np.where(used, weight[place], 0).astype(d)
+    elif not every:
+        factor = used.astype(d)
+    ranges = [np.arange(n) for n in target.shape]
+    index = list(np.ix_(*ranges)) if len(ranges) > 1 else ranges
     index.insert(axis, place)
-    return tuple(index), used, factor
+    return tuple(index), factor
 
 
 def _nll(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
-    index, used, factor = _places(x.shape, target, weight, ignore_index, x.dtype)
-    loss = np.where(used, -x[index] * factor, 0).astype(x.dtype)
+    index, factor = _places(x.shape, target, weight, ignore_index, x.dtype)
+    loss = -x[index]
+    if factor is not None:
+        # A select, not only a product: what is ignored may be infinite.
+        loss = np.where(factor != 0, loss * factor, 0).astype(x.dtype)
     if reduction == "none":
         return loss
     total = np.add.reduce(loss, axis=None)
-    return total if reduction == "sum" else total / np.add.reduce(factor, axis=None)
+    return total if reduction == "sum" else total / _total(factor, target, x.dtype)
+
+
+def _total(factor: np.ndarray | None, target: np.ndarray, d: np.dtype) -> Any:
+    return d.type(target.size) if factor is None else np.add.reduce(factor, axis=None)
 
 
 def _nll_back(
     x: Any, target: Any, weight: Any, shape: Any, reduction: str, ignore_index: int
 ) -> np.ndarray:
-    index, used, factor = _places(shape, target, weight, ignore_index, x.dtype)
-    share = -x * factor
+    index, factor = _places(shape, target, weight, ignore_index, x.dtype)
+    share = -x if factor is None else np.where(factor != 0, -x * factor, 0)
     if reduction == "mean":
-        share = share / np.add.reduce(factor, axis=None)
+        total = _total(factor, target, x.dtype)
+        share = share / (total if total else 1)
     out = np.zeros(shape, x.dtype)
-    out[index] = np.where(used, share, 0)
+    out[index] = share
     return out
 
 
@@ -113,9 +127,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
     elif shape[:1] + shape[2:] != wanted:
         refuse(f"Expected target size {list(shape[:1] + shape[2:])}, got {list(wanted)}")
     if target._a.dtype not in (np.int64, np.uint8):
-        refuse(
-            f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}"
-        )
+        refuse(f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}")
     classes = shape[1] if len(shape) > 1 else shape[0]
     if weight is not None and weight._a.shape != (classes,):
         refuse(
@@ -159,9 +171,7 @@ def cross_entropy(
     need_float(input, "log_softmax_lastdim_kernel_impl")
     dim = 1 if input.ndim > 1 else 0
     if input._a.shape == target._a.shape:
-        return _soft_targets(
-            input, target, weight, ignore_index, reduction, label_smoothing, dim
-        )
+        return _soft_targets(input, target, weight, ignore_index, reduction, label_smoothing, dim)
     _check_classes(input, target, weight)
     logs = log_softmax_op(input, dim=dim)
     loss = nll_loss_op(logs, target, weight, reduction=reduction, ignore_index=ignore_index)
@@ -177,7 +187,11 @@ def _over_classes(weight: Tensor, rank: int, dim: int) -> Tensor:
 
 
 def _smooth(
-    logs: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str,
+    logs: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
     dim: int,
 ) -> Tensor:
     """The loss against the uniform distribution."""
@@ -194,8 +208,13 @@ def _smooth(
 
 
 def _soft_targets(
-    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str,
-    smoothing: float, dim: int,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+    dim: int,
 ) -> Tensor:
     if target._a.dtype.kind in "iub":
         refuse(
@@ -402,8 +421,8 @@ ctc_loss_op = general(
 )
 ctc_loss_back_op = general(
     "ctc_loss_backward",
-    lambda g_in, x, targets, inputs, labels, alpha, blank, zero_infinity: (
-        kernels.ctc_loss_grad(g_in, x, targets, inputs, labels, alpha, blank, zero_infinity)
+    lambda g_in, x, targets, inputs, labels, alpha, blank, zero_infinity: kernels.ctc_loss_grad(
+        g_in, x, targets, inputs, labels, alpha, blank, zero_infinity
     ),
     joint=_ctc_again,
     names=("g_in", "x", "targets", "inputs", "labels", "alpha"),
@@ -442,8 +461,7 @@ def ctc_loss(
     labels = _lengths(target_lengths, count, "target_lengths")
     if inputs._a.max(initial=0) > steps:
         refuse(
-            f"Expected input_lengths to have value at most {steps}, but got value "
-            f"{inputs._a.max()}"
+            f"Expected input_lengths to have value at most {steps}, but got value {inputs._a.max()}"
         )
     places = targets if batched or targets.ndim == 1 else targets.reshape(1, -1)
     if places.ndim == 2 and labels._a.max(initial=0) > places._a.shape[1]:
@@ -469,6 +487,41 @@ def _top_ctc_loss(
 ) -> Tensor:
     """The same with the reduction as a number."""
     return ctc_loss(
-        log_probs, targets, input_lengths, target_lengths, blank,
-        ("none", "mean", "sum")[reduction], zero_infinity,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        ("none", "mean", "sum")[reduction],
+        zero_infinity,
+    )
+
+
+@api.under("nn.functional")
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """Cross entropy of the scores that a linear layer makes of the input."""
+    # A weight of (C, d1, ..., features) makes scores for a K-dimensional loss.
+    table = linear_weight.reshape(-1, linear_weight._a.shape[-1])
+    shift = None if linear_bias is None else linear_bias.reshape(-1)
+    scores = api.NAMESPACES["nn.functional"]["linear"](input, table, shift)
+    scores = scores.reshape(*input._a.shape[:-1], *linear_weight._a.shape[:-1])
+    place = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        scores,
+        target,
+        weight,
+        ignore_index=place,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
     )

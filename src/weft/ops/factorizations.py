@@ -1,4 +1,4 @@
-"""Factorisations of matrices: Cholesky, QR, LU, LDL, eigenvalues, singular values."""
+"""Factorisations of matrices: Cholesky, QR, LU, LDL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
 from weft.ops.matmul import (
     adjoint,
-    column,
     conjugate,
-    is_complex,
-    row,
     transposed,
     type_name,
 )
-from weft.ops.views import diagonal_op, diagonal_place_op, imag_op, real_op
+from weft.ops.views import cat_op, diagonal_op, diagonal_place_op
 
 
 class LinAlgError(RuntimeError):
@@ -93,12 +90,12 @@ def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
     raise LinAlgError(f"{name}: {batch}{message(code)}\n  at {errors.here()}")
 
 
-def lower(x: Any, offset: int = 0) -> Any:
+def lower_part(x: Any, offset: int = 0) -> Any:
     """The lower triangles, zeros elsewhere."""
     return where_op(np.tri(*x.shape[-2:], offset, dtype=bool), x, 0.0)
 
 
-def upper(x: Any, offset: int = 0) -> Any:
+def upper_part(x: Any, offset: int = 0) -> Any:
     """The upper triangles, zeros elsewhere."""
     return where_op(np.tri(*x.shape[-2:], offset - 1, dtype=bool), 0.0, x)
 
@@ -112,19 +109,12 @@ def diagonal_of(x: Any) -> Any:
 def diagonal_matrix(d: Any) -> Any:
     """Square matrices with the given diagonals."""
     rank = len(d.shape)
-    return diagonal_place_op(
-        d, shape=(*d.shape, d.shape[-1]), offset=0, dim1=rank - 1, dim2=rank
-    )
+    return diagonal_place_op(d, shape=(*d.shape, d.shape[-1]), offset=0, dim1=rank - 1, dim2=rank)
 
 
 def with_diagonal(x: Any, value: Any) -> Any:
     """Square matrices with another main diagonal, given as a number or as matrices."""
     return where_op(np.eye(x.shape[-1], dtype=bool), value, x)
-
-
-def _idle(g: Any) -> bool:
-    """Whether a gradient is zero and stays so: its part of a formula can be left out."""
-    return (g._node is None and not g._a.any()) if isinstance(g, Tensor) else not g.any()
 
 
 def each(function: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -136,9 +126,7 @@ def each(function: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     count = math.prod(lead)
     if not count or any(f is None for f in flat):
         made = function(*(np.zeros(a.shape[-2:], a.dtype) for a in arrays))
-        return tuple(
-            np.broadcast_to(np.asarray(r), (*lead, *np.shape(r))).copy() for r in made
-        )
+        return tuple(np.broadcast_to(np.asarray(r), (*lead, *np.shape(r))).copy() for r in made)
     results = [function(*(f[i] for f in flat)) for i in range(count)]
     return tuple(
         np.stack([np.asarray(r[k]) for r in results]).reshape(*lead, *np.shape(results[0][k]))
@@ -160,9 +148,7 @@ def converged(name: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
 # --- triangular systems ----------------------------------------------------------------
 
 
-def _solve_triangular(
-    a: np.ndarray, b: np.ndarray, upper: bool, unitriangular: bool
-) -> np.ndarray:
+def _solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unitriangular: bool) -> np.ndarray:
     # Row by row over the whole batch; a zero pivot gives an infinity and no error.
     n = a.shape[-1]
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -185,7 +171,7 @@ def _solve_triangular_rule(
     if needs[0]:
         ga = -(gb @ adjoint(y))
         offset = int(unitriangular)
-        ga = globals()["upper"](ga, offset) if upper else lower(ga, -offset)
+        ga = upper_part(ga, offset) if upper else lower_part(ga, -offset)
     return ga, gb if needs[1] else None
 
 
@@ -281,7 +267,7 @@ def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
 def _cholesky_rule(g: Any, y: Any, upper: bool) -> Any:
     g, factor = (adjoint(g[0]), adjoint(y)) if upper else (g[0], y)
     back = adjoint(factor)
-    inner = lower(back @ g)
+    inner = lower_part(back @ g)
     inner = with_diagonal(inner, inner * 0.5)
     # L^-H inner L^-1, then the Hermitian part, since only such changes are possible.
     half = solve_triangular_op(back, inner, upper=True, unitriangular=False)
@@ -315,9 +301,12 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
 
 def _check_cholesky(name: str, info: Tensor) -> None:
     check_info(
-        name, info,
-        lambda k: "The factorization could not be completed because the input is not "
-        f"positive-definite (the leading minor of order {k} is not positive-definite).",
+        name,
+        info,
+        lambda k: (
+            "The factorization could not be completed because the input is not "
+            f"positive-definite (the leading minor of order {k} is not positive-definite)."
+        ),
     )
 
 
@@ -387,13 +376,11 @@ def _qr_rule(g: Any, q: Any, r: Any, mode: str) -> Any:
 
 
 def _side_by_side(left: Any, right: Any) -> Any:
-    from weft.ops.views import cat_op
-
     return cat_op(left, right, dim=len(left.shape) - 1)
 
 
 def _tall_qr(gq: Any, gr: Any, q: Any, r: Any) -> Any:
-    inner = upper(gr @ adjoint(r) - adjoint(q) @ gq)
+    inner = upper_part(gr @ adjoint(r) - adjoint(q) @ gq)
     inner = inner + adjoint(inner)
     inner = with_diagonal(inner, inner * 0.5)
     whole = gq + q @ inner
@@ -452,7 +439,7 @@ def geqrf(input: Tensor) -> Any:
 def _reflectors(A: Tensor, count: int) -> Tensor:
     m, n = A._a.shape[-2:]
     unit = wrap(np.eye(m, n, dtype=A._a.dtype))
-    return (lower(A, -1) + unit)[..., :count]
+    return (lower_part(A, -1) + unit)[..., :count]
 
 
 def _reflect(vectors: Tensor, tau: Tensor, x: Tensor, order: Any) -> Tensor:
@@ -514,8 +501,8 @@ def _split_lu(x: Any) -> tuple[Any, Any]:
     """The two factors from their compact form."""
     m, n = x.shape[-2:]
     k = min(m, n)
-    left = lower(x[..., :k], -1)
-    return with_unit(left), upper(x[..., :k, :])
+    left = lower_part(x[..., :k], -1)
+    return with_unit(left), upper_part(x[..., :k, :])
 
 
 def with_unit(x: Any) -> Any:
@@ -545,7 +532,7 @@ def _lu_rule(g: Any, y: Any, pivots: Any) -> Any:
     m, n = y.shape[-2:]
     left, right = _split_lu(y)
     k = min(m, n)
-    gl, gu = lower(g[..., :k], -1), upper(g[..., :k, :])
+    gl, gu = lower_part(g[..., :k], -1), upper_part(g[..., :k, :])
     array = y._a if isinstance(y, Tensor) else y
     order = pivots._a if isinstance(pivots, Tensor) else pivots
     p = _permutation_matrix(order, m, array.dtype)
@@ -567,11 +554,9 @@ def _lu_rule(g: Any, y: Any, pivots: Any) -> Any:
         # The columns beyond: U2 = L^-1 A2.
         rest = by_l(gu[..., k:])
         gl1 = gl1 - rest @ adjoint(right[..., k:])
-    core = by_u(by_l(lower(adjoint(l1) @ gl1, -1) + upper(gu1 @ adjoint(u1))))
+    core = by_u(by_l(lower_part(adjoint(l1) @ gl1, -1) + upper_part(gu1 @ adjoint(u1))))
     if rest is None:
         return p @ core
-    from weft.ops.views import cat_op
-
     return p @ cat_op(core, rest, dim=len(g.shape) - (2 if m > n else 1))
 
 
@@ -611,10 +596,13 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 def _check_lu(name: str, info: Tensor) -> None:
     check_info(
-        name, info,
-        lambda k: f"U[{k},{k}] is zero and using it on lu_solve would result in a division by "
-        "zero. If you still want to perform the factorization, consider calling "
-        "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+        name,
+        info,
+        lambda k: (
+            f"U[{k},{k}] is zero and using it on lu_solve would result in a division by "
+            "zero. If you still want to perform the factorization, consider calling "
+            "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+        ),
     )
 
 
@@ -701,9 +689,7 @@ def _ldl(x: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.nda
     return each(one, x)  # type: ignore[return-value]
 
 
-def _ldl_solve(
-    x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
-) -> np.ndarray:
+def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
     routine = "hetrs" if hermitian and x.dtype.kind == "c" else "sytrs"
     lead = np.broadcast_shapes(x.shape[:-2], b.shape[:-2])
     if not math.prod((*lead, *b.shape[-2:])):
@@ -738,9 +724,12 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 
 def _check_ldl(name: str, info: Tensor) -> None:
     check_info(
-        name, info,
-        lambda k: f"D[{k},{k}] is zero; the factorization was completed, but using it to solve a "
-        "system would divide by zero.",
+        name,
+        info,
+        lambda k: (
+            f"D[{k},{k}] is zero; the factorization was completed, but using it to solve a "
+            "system would divide by zero."
+        ),
     )
 
 
@@ -758,244 +747,3 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     check_square("torch.linalg.ldl_solve", LD, "LD")
     check_sides("torch.linalg.ldl_solve", LD, B, True)
     return ldl_solve_op(LD, pivots, B, hermitian=hermitian)
-
-
-# --- eigenvalues -----------------------------------------------------------------------
-
-
-def _gaps(values: Any) -> Any:
-    """``values[j] - values[i]``, with ones on the diagonal."""
-    return with_diagonal(row(values) - column(values), 1.0)
-
-
-def _check_gauge(diagonal: Any, name: str) -> None:
-    """The phase of complex vectors is arbitrary: a loss that depends on it is no function."""
-    array = diagonal._a if isinstance(diagonal, Tensor) else diagonal
-    if array.dtype.kind == "c" and array.size:
-        if not np.allclose(array.imag, 0.0, atol=1e-2 * max(1.0, float(np.abs(array).max()))):
-            raise RuntimeError(
-                f"{name}: The vectors in the complex case are specified up to multiplication by "
-                "e^{i phi}. The specified loss function depends on this phase term, making it "
-                "ill-defined."
-            )
-
-
-def _eigh_rule(g: Any, values: Any, vectors: Any) -> Any:
-    gl, gv = g
-    back = adjoint(vectors)
-    core = diagonal_matrix(gl)
-    if not _idle(gv):
-        turned = back @ gv
-        _check_gauge(diagonal_of(turned), "linalg_eigh_backward")
-        core = with_diagonal(turned / _gaps(values), core)
-        return vectors @ (core @ back)
-    return (vectors * row(gl)) @ back
-
-
-# As for Cholesky, the gradient is for symmetric changes only: nothing to sample freely.
-linalg_eigh_op = general(
-    "linalg_eigh",
-    lambda x, uplo: tuple(converged("linalg.eigh", np.linalg.eigh, x, uplo)),
-    _eigh_rule,
-    outputs=("values", "vectors"),
-    samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
-)
-eigvalsh_op = general(
-    "linalg_eigvalsh",
-    lambda x, uplo: converged("linalg.eigvalsh", np.linalg.eigvalsh, x, uplo),
-    lambda g, x, uplo: _eigvalsh_rule(g, x, uplo),
-    samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
-)
-
-
-def _eigvalsh_rule(g: Any, x: Any, uplo: str) -> Any:
-    vectors = linalg_eigh_op(x, uplo=uplo)[1]
-    return (vectors * row(g)) @ adjoint(vectors)
-
-
-eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
-eig_result = namedtuple("linalg_eig", ("eigenvalues", "eigenvectors"))
-
-
-def _uplo(name: str, UPLO: str) -> str:
-    if UPLO.upper() not in ("L", "U"):
-        raise refuse(f"{name}: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    return UPLO.upper()
-
-
-@api.under("linalg", out=True)
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
-    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices."""
-    check_square("linalg.eigh", A)
-    return eigh_result(*linalg_eigh_op(A, uplo=_uplo("linalg.eigh", UPLO)))
-
-
-@api.under("linalg", out=True)
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """Eigenvalues, ascending, of symmetric or Hermitian matrices."""
-    check_square("linalg.eigvalsh", A)
-    return eigvalsh_op(A, uplo=_uplo("linalg.eigvalsh", UPLO))
-
-
-def _as_complex(x: np.ndarray) -> np.ndarray:
-    return x if x.dtype.kind == "c" else x.astype(np.result_type(x.dtype, np.complex64))
-
-
-def _eig(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, vectors = converged("linalg.eig", np.linalg.eig, x)
-    return _as_complex(values), _as_complex(vectors)
-
-
-def _eig_rule(g: Any, values: Any, vectors: Any) -> Any:
-    from weft.ops.linalg import solve_op
-
-    gl, gv = g
-    back = adjoint(vectors)
-    core = diagonal_matrix(gl)
-    if not _idle(gv):
-        turned = back @ gv
-        diagonal = diagonal_of(turned)
-        _check_gauge(diagonal, "linalg_eig_backward")
-        # Vectors keep length one: what would change it is taken out.
-        turned = turned - back @ (vectors * row(real_op(diagonal)))
-        core = with_diagonal(turned / conjugate(_gaps(values)), core)
-    return solve_op(back, core @ back)[0]
-
-
-linalg_eig_op = general(
-    "linalg_eig",
-    _eig,
-    _eig_rule,
-    outputs=("values", "vectors"),
-    samples=lambda m: [],
-)
-eigvals_op = general(
-    "linalg_eigvals",
-    lambda x: _as_complex(converged("linalg.eigvals", np.linalg.eigvals, x)),
-    lambda g, x: _eigvals_rule(g, x),
-    samples=lambda m: [],
-)
-
-
-def _eigvals_rule(g: Any, x: Any) -> Any:
-    from weft.ops.linalg import solve_op
-
-    back = adjoint(linalg_eig_op(x)[1])
-    return solve_op(back, column(g) * back)[0]
-
-
-def _check_finite(name: str, A: Tensor) -> None:
-    if not np.isfinite(A._a).all():
-        raise refuse(f"{name}: input tensor should not contain infs or NaNs.")
-
-
-@api.under("linalg", out=True)
-def eig(A: Tensor) -> Any:
-    """Eigenvalues and eigenvectors of square matrices, complex in general."""
-    check_square("linalg.eig", A)
-    _check_finite("torch.linalg.eig", A)
-    return eig_result(*linalg_eig_op(A))
-
-
-@api.under("linalg", out=True)
-def eigvals(A: Tensor) -> Tensor:
-    """Eigenvalues of square matrices, complex in general."""
-    check_square("linalg.eigvals", A)
-    _check_finite("torch.linalg.eigvals", A)
-    return eigvals_op(A)
-
-
-# --- singular values -------------------------------------------------------------------
-
-
-def _svd(x: np.ndarray, full_matrices: bool) -> tuple[np.ndarray, ...]:
-    return tuple(converged("linalg.svd", np.linalg.svd, x, full_matrices))
-
-
-def _skew(x: Any) -> Any:
-    return x - adjoint(x)
-
-
-def _svd_rule(g: Any, u: Any, s: Any, vh: Any) -> Any:
-    k = s.shape[-1]
-    u, vh, gu, gs, gvh = u[..., :k], vh[..., :k, :], g[0][..., :k], g[1], g[2][..., :k, :]
-    if _idle(gu) and _idle(gvh):
-        return (u * row(gs)) @ vh
-    v = adjoint(vh)
-    turned_u, turned_v = adjoint(u) @ gu, vh @ adjoint(gvh)
-    _check_gauge(diagonal_of(turned_u) + diagonal_of(turned_v), "svd_backward")
-    gaps = with_diagonal((row(s) - column(s)) * (row(s) + column(s)), 1.0)
-    core = (_skew(turned_u) / gaps) * row(s) + column(s) * (_skew(turned_v) / gaps)
-    inner = gs
-    if is_complex(u):
-        inner = inner + imag_op(diagonal_of(turned_u)) / s * 1j
-    core = with_diagonal(core, diagonal_matrix(inner))
-    out = u @ (core @ vh)
-    if u.shape[-2] > k:
-        out = out + ((gu - u @ turned_u) / row(s)) @ vh
-    if vh.shape[-1] > k:
-        out = out + u @ ((gvh - (gvh @ v) @ vh) / column(s))
-    return out
-
-
-linalg_svd_op = general(
-    "linalg_svd",
-    _svd,
-    _svd_rule,
-    outputs=("u", "s", "vh"),
-    samples=lambda m: [
-        Sample((m.real(3, 2),), {"full_matrices": False}),
-        Sample((m.real(2, 2, 3),), {"full_matrices": False}),
-        Sample((m.real(2, 0, 3),), {"full_matrices": False}),
-    ],
-)
-
-
-def _svdvals_rule(g: Any, x: Any) -> Any:
-    u, _, vh = linalg_svd_op(x, full_matrices=False)
-    return (u * row(g)) @ vh
-
-
-svdvals_op = general(
-    "linalg_svdvals",
-    lambda x: converged("linalg.svdvals", np.linalg.svd, x, compute_uv=False),
-    _svdvals_rule,
-    samples=lambda m: [Sample((m.real(3, 2),)), Sample((m.real(2, 2, 3),))],
-)
-linalg_svd_result = namedtuple("linalg_svd", ("U", "S", "Vh"))
-svd_result = namedtuple("svd", ("U", "S", "V"))
-
-
-@api.under("linalg", out=True)
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """``U``, the singular values, and ``V^H``, whose product is ``A``."""
-    _check_driver("linalg.svd", driver)
-    check_matrix("linalg.svd", A)
-    return linalg_svd_result(*linalg_svd_op(A, full_matrices=full_matrices))
-
-
-def _check_driver(name: str, driver: str | None) -> None:
-    if driver is not None:
-        raise refuse(f"{name}: keyword argument `driver=` is only supported on CUDA inputs")
-
-
-@api.under("linalg", out=True)
-def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
-    """The singular values, descending."""
-    _check_driver("linalg.svdvals", driver)
-    check_matrix("linalg.svdvals", A)
-    return svdvals_op(A)
-
-
-@api.both(name="svd", out=True)
-def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
-    """The singular value decomposition by its old name, with ``V`` instead of ``V^H``."""
-    check_matrix("linalg.svd", input)
-    if not compute_uv:
-        m, n = input._a.shape[-2:]
-        lead, d = input._a.shape[:-2], input._a.dtype
-        none = (wrap(np.zeros((*lead, k, k), d)) for k in (m, n))
-        u, v = none
-        return svd_result(u, svdvals_op(input), v)
-    u, s, vh = linalg_svd_op(input, full_matrices=not some)
-    return svd_result(u, s, adjoint(vh))

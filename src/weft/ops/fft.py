@@ -168,7 +168,9 @@ def _resized(x: Tensor, dims: tuple[int, ...], points: tuple[int | None, ...]) -
             index[d] = slice(0, min(n, shape[d]))
             larger |= n > shape[d]
             shape[d] = n
-    if any(part.stop is not None and part.stop < m for part, m in zip(index, x._a.shape)):
+    if any(
+        part.stop is not None and part.stop < m for part, m in zip(index, x._a.shape, strict=True)
+    ):
         x = slice_op(x, index=tuple(index))
     return place_op(x, shape=tuple(shape), index=tuple(index)) if larger else x
 

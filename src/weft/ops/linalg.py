@@ -16,25 +16,22 @@ from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
 from weft.ops.factorizations import (
     LinAlgError,
-    check_float,
     check_info,
     check_matrix,
     check_sides,
     check_square,
     check_types,
+    cholesky,
     converged,
     each,
-    eigh,
     lapack,
-    linalg_eigh_op,
-    linalg_svd_op,
     qr,
     refuse,
-    svd,
-    svdvals,
+    solve_triangular,
 )
 from weft.ops.matmul import adjoint, column, conjugate, is_complex, matmul, row, transposed
 from weft.ops.reductions import prod_op
+from weft.ops.spectral import eigh, linalg_svd_op, svd
 from weft.ops.views import cat_op, imag_op
 
 api.NAMESPACES.setdefault("linalg", {})["LinAlgError"] = LinAlgError
@@ -96,8 +93,10 @@ def _solve_ex(name: str, A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tens
     check_types(name, A, B)
     vector = is_vector(A, B)
     if vector and not left:
-        raise refuse(f"{name}: Vector broadcasting of the left hand side is not supported for "
-                     "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
+        raise refuse(
+            f"{name}: Vector broadcasting of the left hand side is not supported for "
+            "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)"
+        )
     side = column(B) if vector else B
     check_sides(name, A, side, left)
     if left:
@@ -118,9 +117,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 def _check_solved(name: str, info: Tensor) -> None:
-    check_info(
-        name, info, lambda k: "The solver failed because the input matrix is singular."
-    )
+    check_info(name, info, lambda k: "The solver failed because the input matrix is singular.")
 
 
 @api.under("linalg", out=True)
@@ -165,9 +162,12 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
 
 def _check_inverse(name: str, info: Tensor) -> None:
     check_info(
-        name, info,
-        lambda k: f"The diagonal element {k} is zero, the inversion could not be completed "
-        "because the input matrix is singular.",
+        name,
+        info,
+        lambda k: (
+            f"The diagonal element {k} is zero, the inversion could not be completed "
+            "because the input matrix is singular."
+        ),
     )
 
 
@@ -237,7 +237,9 @@ det_op = general(
     lambda x: np.asarray(np.linalg.det(x), x.dtype),
     _det_rule,
     samples=lambda m: [
-        Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),)), Sample((m.real(2, 0, 0),)),
+        Sample((m.real(3, 3),)),
+        Sample((m.real(2, 2, 2),)),
+        Sample((m.real(2, 0, 0),)),
     ],
 )
 
@@ -358,9 +360,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond)
 
 
-def _rank(
-    x: np.ndarray, rtol: np.ndarray, atol: np.ndarray, hermitian: bool
-) -> np.ndarray:
+def _rank(x: np.ndarray, rtol: np.ndarray, atol: np.ndarray, hermitian: bool) -> np.ndarray:
     if hermitian:
         size = np.abs(converged("linalg.eigvalsh", np.linalg.eigvalsh, x))
     else:
@@ -421,9 +421,7 @@ lstsq_op = general(
         Sample((m.real(2, 3), m.real(2, 2)), {"rcond": 1e-10, "truncate": True}),
     ],
 )
-lstsq_result = namedtuple(
-    "linalg_lstsq", ("solution", "residuals", "rank", "singular_values")
-)
+lstsq_result = namedtuple("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))
 
 
 @api.under("linalg")
@@ -434,13 +432,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     check_types(name, A, B)
     driver = "gelsy" if driver is None else driver
     if driver not in ("gels", "gelsy", "gelsd", "gelss"):
-        raise refuse(
-            f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
-        )
+        raise refuse(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     m, n = A._a.shape[-2:]
-    vector = B._a.ndim == 1 or (
-        A._a.ndim - 1 == B._a.ndim and B._a.shape == A._a.shape[:-1]
-    )
+    vector = B._a.ndim == 1 or (A._a.ndim - 1 == B._a.ndim and B._a.shape == A._a.shape[:-1])
     side = column(B) if vector else B
     if side._a.shape[-2] != m:
         raise refuse(f"{name}: input.size(-2) should match other.size(-{1 if vector else 2})")
@@ -488,7 +482,9 @@ matrix_exp_op = general(
     _matrix_exp,
     _matrix_exp_rule,
     samples=lambda m: [
-        Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),)), Sample((m.real(2, 0, 0),)),
+        Sample((m.real(3, 3),)),
+        Sample((m.real(2, 2, 2),)),
+        Sample((m.real(2, 0, 0),)),
     ],
 )
 
@@ -568,14 +564,22 @@ def pca_lowrank(
 
 @api.top
 def lobpcg(
-    A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None,
-    n: int | None = None, iK: Any = None, niter: int | None = None, tol: float | None = None,
-    largest: bool | None = None, method: str | None = None, tracker: Any = None,
-    ortho_iparams: Any = None, ortho_fparams: Any = None, ortho_bparams: Any = None,
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Any = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Any = None,
+    ortho_iparams: Any = None,
+    ortho_fparams: Any = None,
+    ortho_bparams: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The extreme eigenvalues of ``A x = e B x``; found by a full decomposition here."""
-    from weft.ops.factorizations import cholesky, solve_triangular
-
     check_square("lobpcg", A)
     count = (1 if X is None else X._a.shape[-1]) if k is None else k
     matrix, factor = A, None
@@ -590,6 +594,3 @@ def lobpcg(
     if factor is not None:
         vectors = solve_triangular(adjoint(factor), vectors, upper=True)
     return values, vectors
-
-
-__all__ = ["check_float", "linalg_eigh_op", "svdvals"]

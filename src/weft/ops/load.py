@@ -9,10 +9,10 @@ FILES = (
     *("arithmetic", "views", "strided", "pointwise", "casting", "pairwise", "indexing"),
     *("reductions", "matmul", "einsum"),
     *("creation", "ranges", "memory", "windows", "special", "arranging", "gather"),
-    *("cumulative", "statistics", "sorting", "searching", "factorizations", "linalg"),
+    *("cumulative", "statistics", "sorting", "searching", "factorizations", "spectral", "linalg"),
     *("norms", "fft", "stft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
-    *("resampling", "embedding", "losses", "entropy"),
+    *("resampling", "embedding", "losses", "entropy", "attention"),
 )
 
 

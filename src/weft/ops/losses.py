@@ -262,7 +262,8 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """The input where the target is 1, what is missing to the margin where it is -1."""
     reduction = reduction_of(reduction, size_average, reduce)
-    missing = where_op(target != 1, _above(margin - input), 0.0)
+    # In the input's own type, which for half types is PyTorch's rounding.
+    missing = where_op(target != 1, _above(api.as_tensor_like(margin, input) - input), 0.0)
     return reduced(missing + where_op(target != -1, input, 0.0), reduction)
 
 
@@ -285,8 +286,10 @@ def cosine_embedding_loss(
             f"{list(target._a.shape)}"
         )
     if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):
-        refuse("1D target tensor expects 2D input tensors, but found inputs with sizes "
-               f"{list(input1._a.shape)} and {list(input2._a.shape)}")
+        refuse(
+            "1D target tensor expects 2D input tensors, but found inputs with sizes "
+            f"{list(input1._a.shape)} and {list(input2._a.shape)}"
+        )
     dim = target.ndim
     product = (input1 * input2).sum(dim)
     first = (input1 * input1).sum(dim) + 1e-12
@@ -359,9 +362,7 @@ def multi_margin_loss(
     rows = input if input.ndim == 2 else input.reshape(1, -1)
     labels = target.reshape(-1)
     if len(rows._a) != labels._a.size:
-        refuse(
-            f"inconsistent target size, expected {len(rows._a)} but got {list(target._a.shape)}"
-        )
+        refuse(f"inconsistent target size, expected {len(rows._a)} but got {list(target._a.shape)}")
     right = -nll_loss_op(rows, labels, None, reduction="none", ignore_index=-100)
     lack = _above(margin - right.unsqueeze(1) + rows)
     loss = lack if p == 1 else lack * lack
@@ -419,7 +420,12 @@ def triplet_margin_loss(
     if margin <= 0:
         refuse(f"margin must be greater than 0, got {margin}", ValueError)
     return _triplet(
-        anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap,
+        anchor,
+        positive,
+        negative,
+        lambda a, b: pairwise_distance(a, b, p, eps),
+        margin,
+        swap,
         reduction,
     )
 
@@ -444,8 +450,13 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable, margin: float,
-    swap: bool, reduction: str,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance: Callable,
+    margin: float,
+    swap: bool,
+    reduction: str,
 ) -> Tensor:
     if not anchor.ndim == positive.ndim == negative.ndim:
         refuse(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from sys import _getframe as getframe
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import NO_ATTRS, apply, caller, edge_of, fast_binary
-from weft.core.modes import MODES, PLAIN, SPECIAL
-from weft.core.node import next_sequence
+from weft.core.dispatch import NO_ATTRS, apply, fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
@@ -70,10 +66,17 @@ def row(x: Any) -> Any:
 # --- the kernels -----------------------------------------------------------------------
 
 _C_NAMES = {
-    **{"float32": "float", "float64": "double", "float16": "c10::Half"},
-    **{"bfloat16": "c10::BFloat16", "int64": "long int", "int32": "int", "int16": "short int"},
-    **{"int8": "signed char", "uint8": "unsigned char"},
-    **{"complex64": "c10::complex<float>", "complex128": "c10::complex<double>"},
+    "float32": "float",
+    "float64": "double",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "int64": "long int",
+    "int32": "int",
+    "int16": "short int",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
 }
 
 
@@ -461,9 +464,7 @@ def _added(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> 
 
 
 @api.both(out=True)
-def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * (mat1 @ mat2)``."""
     for name, x in (("mat1", mat1), ("mat2", mat2)):
         if x._a.ndim != 2:
@@ -482,7 +483,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     """``beta * input + alpha * outer(vec1, vec2)``, in the common type."""
     product = outer(vec1, vec2)
     common = dt.promote(input._a.dtype, product._a.dtype)
-    if common == bool:
+    if common == np.bool_:
         kept = input if beta else where_op(np.False_, input, False)
         kept = kept.expand(product._a.shape)
         return kept | product if alpha else kept.clone()
@@ -492,7 +493,12 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 @api.both(out=True)
 def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
     out_dtype: Any = None,
 ) -> Tensor:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
@@ -526,43 +532,11 @@ def linear_layer(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
         return product if bias is None else product + bias
     if bias is None:
         return _linear2(input, weight)
-    now = MODES.now
-    d = input._a.dtype
-    if now.mode is SPECIAL or (d is not F32 and d is not F64):
-        return apply(linear_with_bias_op, (input, weight, bias), {})
-    arrays = (input._a, weight._a, bias._a)
-    try:
-        y = _linear_with_bias(*arrays)
-    except Exception:
-        return apply(linear_with_bias_op, (input, weight, bias), {})  # raises, explained
-    made = wrap(y)
-    if now.mode is PLAIN:
-        edges = (edge_of(input), edge_of(weight), edge_of(bias))
-        needs = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
-        if True in needs:
-            plan = linear_with_bias_op.plan(needs, ALL_TENSORS, False)
-            cells = (input._vc, weight._vc, bias._vc)
-            saved, guard = plan.pack(arrays, (y,), cells, (made._vc,))
-            frame = caller(getframe(1))
-            made._node = linear_with_bias_op.node_types[0](
-                plan,
-                tuple(
-                    ref(x) if edge is None else edge
-                    for x, edge in zip((input, weight, bias), edges, strict=True)
-                ),
-                saved, guard, NO_ATTRS, y.shape, d, next_sequence(), frame.f_code, frame.f_lasti,
-                now.scope,
-            )
-    return made
-
-
-ALL_TENSORS = (True, True, True)
+    return apply(linear_with_bias_op, (input, weight, bias), NO_ATTRS)
 
 
 @api.both
-def bilinear(
-    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[k] @ input2 + bias[k]`` for each output ``k``."""
     lead = input1._a.shape[:-1]
     count, first, second = weight._a.shape
@@ -593,7 +567,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Products summed over several dimensions of two tensors at once."""
     left, right = _tensordot_dims(a, b, dims)
     a_shape, b_shape = a._a.shape, b._a.shape
-    for i, (p, q) in enumerate(zip(left, right, strict=True)):
+    for p, q in zip(left, right, strict=True):
         if a_shape[p] == b_shape[q]:
             continue
         if a_shape[p] == 1:
@@ -681,9 +655,7 @@ def _cross(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
         raise _refuse(f"{name}: inputs must have the same number of dimensions.")
     d = api.wrap_dim(dim, len(a))
     if a[d] != 3 or b[d] != 3:
-        raise _refuse(
-            f"{name}: inputs dimension {dim} must have length 3. Got {a[d]} and {b[d]}"
-        )
+        raise _refuse(f"{name}: inputs dimension {dim} must have length 3. Got {a[d]} and {b[d]}")
     a1, a2, a3 = input.unbind(d)
     b1, b2, b3 = other.unbind(d)
     return stack_op(a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1, dim=d)

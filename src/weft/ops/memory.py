@@ -89,6 +89,11 @@ def set_(
             (size,), "set_"
         )  # fmt: skip
         steps = _steps(shape) if stride is None else tuple(stride)
+        last = sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+        needed = 0 if 0 in shape else (storage_offset + last + 1) * d.itemsize
+        if needed > memory.size and not isinstance(source, Tensor):
+            source.untyped().resize_(needed)  # as in PyTorch, a storage grows to fit
+            memory = source._bytes()
         self._a = _over(memory, d, shape, steps, storage_offset)
         if isinstance(source, Tensor):
             self._vc = source._vc

@@ -127,9 +127,7 @@ def _top_layer_norm(
 def _rms_norm(x: np.ndarray, weight: Any, rank: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
     axes = _last(x, rank)
     square = x * x
-    rstd = 1.0 / np.sqrt(
-        np.add.reduce(square, axes, keepdims=True) / prod(x.shape[-rank:]) + eps
-    )
+    rstd = 1.0 / np.sqrt(np.add.reduce(square, axes, keepdims=True) / prod(x.shape[-rank:]) + eps)
     y = np.multiply(x, rstd, out=square)
     if weight is not None:
         y *= weight
@@ -262,12 +260,18 @@ def _batch_norm_fixed_rule(
 ) -> tuple[Any, ...]:
     rank, dims = len(g.shape), _other_dims(g)
     rstd = (var + eps) ** -0.5
-    gx = gw = None
+    scale = rstd if weight is None else rstd * weight
+    gx = gw = gm = gv = None
     if needs[0]:
-        gx = g * _along_channels(rstd if weight is None else rstd * weight, rank)
-    if needs[1]:
-        gw = sum_op(g * (x - _along_channels(mean, rank)), dim=dims, keepdim=False) * rstd
-    return gx, gw, sum_op(g, dim=dims, keepdim=False) if needs[2] else None, None, None
+        gx = g * _along_channels(scale, rank)
+    total = sum_op(g, dim=dims, keepdim=False)
+    if needs[1] or needs[4]:
+        along = sum_op(g * (x - _along_channels(mean, rank)), dim=dims, keepdim=False)
+        gw = along * rstd
+        gv = along * scale * rstd * rstd * -0.5
+    if needs[3]:
+        gm = total * -scale
+    return gx, gw, total, gm, gv
 
 
 batch_norm_fixed_op = general(
@@ -312,7 +316,10 @@ def _normalize_batch(
         refuse(f"batch_norm expects an input of at least 2 dimensions, got {input.ndim}")
     _check_channels(
         input._a.shape[1],
-        running_mean=running_mean, running_var=running_var, weight=weight, bias=bias,
+        running_mean=running_mean,
+        running_var=running_var,
+        weight=weight,
+        bias=bias,
     )
     if not training:
         if running_mean is None or running_var is None:
@@ -492,7 +499,13 @@ def instance_norm(
         )
     y = _normalize_batch(
         input.reshape(1, samples * channels, *shape[2:]),
-        mean, var, repeated(weight), repeated(bias), use_input_stats, momentum, eps,
+        mean,
+        var,
+        repeated(weight),
+        repeated(bias),
+        use_input_stats,
+        momentum,
+        eps,
     )[0]
     if use_input_stats:
         with no_grad():
@@ -545,8 +558,13 @@ def local_response_norm(
     at = (slice(None), slice(None), slice(before, before + channels))
     square = place_op(square, shape=wide, index=at)
     mean = avg_pool_op(
-        square, kernel=(size, 1), stride=(1, 1), padding=(0, 0), ceil_mode=False,
-        count_include_pad=True, divisor_override=None,
+        square,
+        kernel=(size, 1),
+        stride=(1, 1),
+        padding=(0, 0),
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
     )
     return input / (mean.reshape(shape) * alpha + k) ** beta
 

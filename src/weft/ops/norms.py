@@ -12,11 +12,12 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, general
-from weft.ops.factorizations import check_float, refuse, svdvals
+from weft.ops.factorizations import check_float, refuse
 from weft.ops.linalg import inv_ex
-from weft.ops.matmul import type_name
+from weft.ops.matmul import column, transposed, type_name
 from weft.ops.pointwise import abs_op, sgn_op
 from weft.ops.reductions import kept_shape, sum_op
+from weft.ops.spectral import svdvals
 from weft.ops.views import reshape_op
 
 # --- vectors ---------------------------------------------------------------------------
@@ -53,20 +54,20 @@ def norm_rule(g: Any, x: Any, y: Any, p: float, dim: tuple[int, ...], keepdim: b
         return x * 0.0
     if p == 1:
         return sgn_op(x) * g
+    # Where the norm is zero, so is every element: the divisor there only must not be zero.
+    safe = where_op(y == 0, 1.0, y)
     if p == 2:
-        return x * where_op(y == 0, 0.0, g / y)
+        return x * (g / safe)
     if math.isinf(p):
         hit = abs_op(x) == y
         hit = where_op(hit | ((y != y) & (x != x)), 1.0, 0.0)
         return sgn_op(x) * (hit * (g / sum_op(hit, dim=dim, keepdim=True)))
     if p < 1:
-        steep = where_op(x == 0, 0.0, abs_op(x) ** (p - 1.0))
+        steep = where_op(x == 0, 1.0, abs_op(x)) ** (p - 1.0)
         return sgn_op(x) * (steep * (g * y ** (1.0 - p)))
     if p < 2:
-        slope = sgn_op(x) * abs_op(x) ** (p - 1.0)
-        return slope * where_op(y == 0, 0.0, g / y ** (p - 1.0))
-    slope = x * (abs_op(x) if p == 3 else abs_op(x) ** (p - 2.0))
-    return slope * where_op(y == 0, 0.0, g / y ** (p - 1.0))
+        return (sgn_op(x) * abs_op(x) ** (p - 1.0)) * (g / safe ** (p - 1.0))
+    return (x * (abs_op(x) if p == 3 else abs_op(x) ** (p - 2.0))) * (g / safe ** (p - 1.0))
 
 
 def _norm_samples(m: Any) -> list[Sample]:
@@ -176,8 +177,7 @@ def norm(
         dim = tuple(dim)
         if len(dim) not in (1, 2) and ord is not None:
             raise refuse(
-                "linalg.norm: If dim is specified, it must be of length 1 or 2. Got "
-                f"{list(dim)}"
+                f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
             )
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
@@ -186,7 +186,7 @@ def norm(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
             f"{A._a.ndim}D."
         )
-    pair = isinstance(dim, tuple) and len(dim) == 2 or (dim is None and A._a.ndim == 2)
+    pair = (isinstance(dim, tuple) and len(dim) == 2) or (dim is None and A._a.ndim == 2)
     if pair:
         return matrix_norm(A, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
     if isinstance(ord, str):
@@ -251,9 +251,7 @@ def _euclidean_mm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _euclidean_rule(g: Any, needs: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-    from weft.ops.matmul import column, transposed
-
-    ratio = where_op(y == 0, 0.0, g / y)
+    ratio = where_op(y == 0, 0.0, g / where_op(y == 0, 1.0, y))
     last = len(ratio.shape) - 1
     ga = gb = None
     if needs[0]:
@@ -275,14 +273,17 @@ euclidean_op = general(
     ],
 )
 MM_MODES = (
-    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
     "donot_use_mm_for_euclid_dist",
 )
 
 
 @api.top
 def cdist(
-    x1: Tensor, x2: Tensor, p: float = 2.0,
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
     compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:
     """The p-norm distances between all pairs of points of two sets."""
@@ -312,9 +313,7 @@ def cdist(
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances between all pairs of rows, each pair once."""
     if input._a.ndim != 2:
-        raise refuse(
-            f"pdist only supports 2D tensors, got: {input._a.ndim}D"
-        )
+        raise refuse(f"pdist only supports 2D tensors, got: {input._a.ndim}D")
     if p < 0:
         raise refuse("pdist only supports non-negative p values")
     first, second = (wrap(k) for k in np.triu_indices(input._a.shape[0], 1))

@@ -52,9 +52,17 @@ def _max_tangent(t: Any, indices: Any) -> Any:
 def _max_op(name: str, reference: Any, grad_name: str, samples: Any) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
-        name, reference, _max_rule, jvp=(_max_tangent,), outputs=("y", "indices"),
-        constant_outputs=(1,), promote="same", promote_args=(0,), grad_name=grad_name,
-        samples=samples, names=("x",),
+        name,
+        reference,
+        _max_rule,
+        jvp=(_max_tangent,),
+        outputs=("y", "indices"),
+        constant_outputs=(1,),
+        promote="same",
+        promote_args=(0,),
+        grad_name=grad_name,
+        samples=samples,
+        names=("x",),
     )
 
 
@@ -145,8 +153,14 @@ avg_pool_op = linear(
     _avg_pool,
     lambda g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: (
         avg_pool_back_op(
-            g, shape=x_shape, kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad, divisor_override=divisor_override,
+            g,
+            shape=x_shape,
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            divisor_override=divisor_override,
         )
     ),
     promote="same",
@@ -159,11 +173,14 @@ avg_pool_op = linear(
 avg_pool_back_op = linear(
     "avg_pool_backward",
     _avg_pool_back,
-    lambda g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: (
-        avg_pool_op(
-            g, kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad, divisor_override=divisor_override,
-        )
+    lambda g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: avg_pool_op(
+        g,
+        kernel=kernel,
+        stride=stride,
+        padding=padding,
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        divisor_override=divisor_override,
     ),
     promote="same",
     samples=lambda m: [
@@ -229,7 +246,12 @@ def _window_arguments(
 
 
 def _max(
-    count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    count: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
     ceil_mode: bool,
 ) -> tuple[Tensor, ...]:
     kernel, stride, padding, dilation = _window_arguments(
@@ -293,8 +315,13 @@ def _offer_avg_pool(count: int) -> None:
             refuse("divisor must be not zero")
         x, batched = _planes(input, count, f"avg_pool{count}d")
         y = avg_pool_op(
-            x, kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad, divisor_override=divisor_override,
+            x,
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            divisor_override=divisor_override,
         )
         return _unbatched(batched, y)[0]
 
@@ -314,9 +341,7 @@ def _adaptive_size(input: Tensor, output_size: Any, count: int) -> Ints:
         given *= count
     if len(given) != count:
         refuse(f"adaptive pooling: output_size must be {count} numbers, got {list(given)}")
-    size = tuple(
-        n if wanted is None else int(wanted) for n, wanted in zip(own, given, strict=True)
-    )
+    size = tuple(n if wanted is None else int(wanted) for n, wanted in zip(own, given, strict=True))
     if min(size) < 0:
         refuse(
             f"adaptive pooling: elements of output_size must be greater than or equal to 0 but "
@@ -348,7 +373,8 @@ def _offer_adaptive(count: int) -> None:
         return both if return_indices else both[0]
 
     for function, name in (
-        (average, f"adaptive_avg_pool{count}d"), (largest, f"adaptive_max_pool{count}d"),
+        (average, f"adaptive_avg_pool{count}d"),
+        (largest, f"adaptive_max_pool{count}d"),
         (largest_with_indices, f"adaptive_max_pool{count}d_with_indices"),
     ):
         function.__name__ = function.__qualname__ = name
@@ -363,8 +389,7 @@ def _unpooled_size(
 ) -> Ints:
     spatial = input._a.shape[-count:]
     usual = tuple(
-        (n - 1) * s + k - 2 * p
-        for n, k, s, p in zip(spatial, kernel, stride, padding, strict=True)
+        (n - 1) * s + k - 2 * p for n, k, s, p in zip(spatial, kernel, stride, padding, strict=True)
     )
     if output_size is None:
         return usual

@@ -254,9 +254,9 @@ def _by_rate(name: str, settings: tuple[tuple[str, Any], ...], kernel: str | Non
             _floats_only(a.dtype, kernel)
         method = getattr(source(generator), name)
         if name == "geometric":
-            draw = lambda s: method(s, *values, a.dtype)  # noqa: E731
+            draw = lambda s: method(s, *values, a.dtype)
         else:
-            draw = lambda s: method(s, a.dtype, *values)  # noqa: E731
+            draw = lambda s: method(s, a.dtype, *values)
         return fill(self, name, drawn_like(a, draw))
 
     change.__name__ = change.__qualname__ = name + "_"
@@ -462,10 +462,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     x = input._a
     draw = source(generator).bernoulli
     if p is not None:
-        values = drawn_like(x, lambda s: draw(float(p), s, x.dtype))
+        values = draw(float(p), x.shape, x.dtype)
     else:
         _floats_only(x.dtype, "bernoulli_tensor_cpu_p_")
-        values = _bernoulli_of(x, x, draw)
+        values = draw(x, None, x.dtype)
     return bernoulli_op(input, values=values)
 
 

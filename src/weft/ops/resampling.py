@@ -16,8 +16,13 @@ from weft.ops.build import Sample, general, linear
 
 Ints = tuple[int, ...]
 _MODES = {
-    "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5),
-    "linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,),
+    "nearest": (3, 4, 5),
+    "nearest-exact": (3, 4, 5),
+    "area": (3, 4, 5),
+    "linear": (3,),
+    "bilinear": (4,),
+    "bicubic": (4,),
+    "trilinear": (5,),
 }
 
 
@@ -31,7 +36,11 @@ interpolate_op = linear(
         x, size, mode, align_corners, scales, antialias
     ),
     lambda g, x_shape, mode, align_corners, scales, antialias: interpolate_back_op(
-        g, shape=x_shape, mode=mode, align_corners=align_corners, scales=scales,
+        g,
+        shape=x_shape,
+        mode=mode,
+        align_corners=align_corners,
+        scales=scales,
         antialias=antialias,
     ),
     promote="same",
@@ -48,7 +57,11 @@ interpolate_back_op = linear(
         x, shape, mode, align_corners, scales, antialias
     ),
     lambda g, x_shape, mode, align_corners, scales, antialias: interpolate_op(
-        g, size=tuple(x_shape[2:]), mode=mode, align_corners=align_corners, scales=scales,
+        g,
+        size=tuple(x_shape[2:]),
+        mode=mode,
+        align_corners=align_corners,
+        scales=scales,
         antialias=antialias,
     ),
     promote="same",
@@ -130,8 +143,12 @@ def interpolate(
     if input._a.dtype != np.uint8:
         need_float(input, f"upsample_{mode}")
     return interpolate_op(
-        input, size=wanted, mode=mode, align_corners=bool(align_corners),
-        scales=None if recompute_scale_factor else factors, antialias=antialias,
+        input,
+        size=wanted,
+        mode=mode,
+        align_corners=bool(align_corners),
+        scales=None if recompute_scale_factor else factors,
+        antialias=antialias,
     )
 
 
@@ -322,7 +339,10 @@ def _grid_sampler(
 ) -> Tensor:
     """``grid_sample`` with its modes as numbers."""
     return grid_sample(
-        input, grid, _SAMPLE_MODES[interpolation_mode], _PADDING_MODES[padding_mode],
+        input,
+        grid,
+        _SAMPLE_MODES[interpolation_mode],
+        _PADDING_MODES[padding_mode],
         align_corners,
     )
 

@@ -49,19 +49,65 @@ def _samples(m: Any) -> list[Sample]:
     ]
 
 
-def _softmax_rule(g: Any, y: Any, dim: int) -> Any:
-    scaled = g * y
-    return scaled - y * _sum(scaled, dim)
+# Backward has ops of its own, which use memory once; their rules give the higher orders.
 
 
-# The Jacobian is symmetric, so one rule serves both directions.
+def _softmax_back(g_in: np.ndarray, y: np.ndarray, dim: int) -> np.ndarray:
+    if not y.ndim:
+        return g_in - g_in
+    out = g_in * y
+    out -= y * np.add.reduce(out, axis=dim, keepdims=True)
+    return out
+
+
+def _log_softmax_back(g_in: np.ndarray, y: np.ndarray, dim: int) -> np.ndarray:
+    if not y.ndim:
+        return g_in - g_in
+    out = np.exp(y)
+    out *= np.add.reduce(g_in, axis=dim, keepdims=True)
+    return np.subtract(g_in, out, out=out)
+
+
+def _pairs(m: Any) -> list[Sample]:
+    return [
+        Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1}),
+        Sample((m.real(3, 2, 2), m.real(3, 2, 2)), {"dim": 0}),
+    ]
+
+
+softmax_back_op = general(
+    "softmax_backward_data",
+    _softmax_back,
+    lambda g, y, dim: softmax_back_op(g, y, dim=dim),
+    lambda g, g_in, y, dim: g * (g_in - _sum(g_in * y, dim)) - g_in * _sum(g * y, dim),
+    names=("g_in", "y"),
+    outputs=("out",),
+    promote="same",
+    samples=_pairs,
+)
+log_softmax_back_op = general(
+    "log_softmax_backward_data",
+    _log_softmax_back,
+    lambda g, y, dim: g - _sum(exp_op(y) * g, dim),
+    lambda g, g_in, y, dim: -g * exp_op(y) * _sum(g_in, dim),
+    names=("g_in", "y"),
+    outputs=("out",),
+    promote="same",
+    samples=_pairs,
+)
+# The Jacobian of softmax is symmetric, so its jvp is its vjp.
 softmax_op = general(
-    "softmax", _softmax, _softmax_rule, jvp=(_softmax_rule,), promote="same", samples=_samples
+    "softmax",
+    _softmax,
+    lambda g, y, dim: softmax_back_op(g, y, dim=dim),
+    jvp=(lambda t, y, dim: softmax_back_op(t, y, dim=dim),),
+    promote="same",
+    samples=_samples,
 )
 log_softmax_op = general(
     "log_softmax",
     _log_softmax,
-    lambda g, y, dim: g - exp_op(y) * _sum(g, dim),
+    lambda g, y, dim: log_softmax_back_op(g, y, dim=dim),
     jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
     promote="same",
     samples=_samples,

@@ -886,6 +886,7 @@ copy_slices_op = linear(
     lambda g, chain: follow(g, chain),
     names=("base", "part"),
     grad_name="CopySlices",
+    together=True,
     single_use=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(3)), {"chain": (select_op, (), {"dim": 0, "index": 1}, 0,

@@ -14,9 +14,9 @@ from weft.core.tensor import Tensor
 
 # The default tolerances (rtol, atol) by dtype; integers and booleans must be equal.
 TOLERANCES = {
-    **{"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5)},
-    **{"float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)},
-}
+    "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
 _NUMBERS = (int, float, complex, np.number)
 
 
@@ -31,17 +31,18 @@ class _Mismatch(Exception):
 class _Rules:
     """What counts as close."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        rtol, atol = options["rtol"], options["atol"]
+    def __init__(
+        self, rtol: float | None, atol: float | None, equal_nan: bool, check_dtype: bool,
+        check_stride: bool, allow_subclasses: bool,
+    ) -> None:  # fmt: skip
         if (rtol is None) != (atol is None):
             lacking = "rtol" if rtol is None else "atol"
             raise ValueError(
                 f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {lacking}."
             )
         self.tolerance = None if rtol is None else (float(rtol), float(atol))
-        self.equal_nan, self.check_dtype = options["equal_nan"], options["check_dtype"]
-        self.check_stride = options["check_stride"]
-        self.allow_subclasses = options["allow_subclasses"]
+        self.equal_nan, self.check_dtype, self.check_stride = equal_nan, check_dtype, check_stride
+        self.allow_subclasses = allow_subclasses
 
     def tolerance_for(self, *dtypes: dt.dtype) -> tuple[float, float]:
         if self.tolerance is not None:
@@ -69,12 +70,7 @@ def assert_close(
     Tensors, arrays, numbers, and sequences and mappings of them can be compared. Two values
     are close if ``abs(actual - expected) <= atol + rtol * abs(expected)``.
     """
-    rules = _Rules(
-        {
-            **{"rtol": rtol, "atol": atol, "equal_nan": equal_nan, "check_dtype": check_dtype},
-            **{"check_stride": check_stride, "allow_subclasses": allow_subclasses},
-        }
-    )
+    rules = _Rules(rtol, atol, equal_nan, check_dtype, check_stride, allow_subclasses)
     try:
         _compare(actual, expected, rules, ())
     except _Mismatch as found:

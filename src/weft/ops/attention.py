@@ -1,0 +1,248 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core.tensor import Tensor, wrap
+from weft.ops import api
+from weft.ops.arguments import refuse
+from weft.ops.arithmetic import where_op
+from weft.ops.dropout import dropout
+from weft.ops.softmax import softmax_op
+
+_LOWEST = float("-inf")
+
+
+def _check_attention(query: Tensor, key: Tensor, value: Tensor) -> None:
+    if not query._a.dtype == key._a.dtype == value._a.dtype:
+        refuse(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{query.dtype!r} key.dtype: {key.dtype!r} and value.dtype: {value.dtype!r} instead."
+        )
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        refuse(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{query.ndim}, key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        )
+
+
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Each head of keys or values as many times as query heads share it."""
+    shape = x._a.shape
+    own = shape[-3]
+    if own == heads:
+        return x
+    if heads % own:
+        refuse(
+            "Number of heads in key and value must divide the number of heads in query, got "
+            f"{own} and {heads}"
+        )
+    wide = x.unsqueeze(-3).expand(*shape[:-2], heads // own, *shape[-2:])
+    return wide.reshape(*shape[:-3], heads, *shape[-2:])
+
+
+def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    """Products with a mask; for half types rounded once, after the mask."""
+    half = query._a.dtype in dt.HALF
+    if half:
+        query, key, final = query.to(dt.float32), key.to(dt.float32), query.dtype
+    scores = query @ key.transpose(-2, -1)
+    if mask is not None:
+        if mask._a.dtype == np.bool_:
+            scores = where_op(mask, scores, _LOWEST)
+        else:
+            scores = scores + mask
+    return scores.to(final) if half else scores
+
+
+def _weights(scores: Tensor, safe: bool) -> Tensor:
+    weights = softmax_op(scores, dim=scores.ndim - 1)
+    if safe:
+        # A row that may look at nothing gets nothing, not NaN.
+        empty = (scores.detach() == _LOWEST).all(-1, keepdim=True)
+        weights = where_op(empty, 0.0, weights)
+    return weights
+
+
+@api.under("nn.functional")
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Means of values, weighted by the softmax of the products of queries and keys."""
+    _check_attention(query, key, value)
+    if is_causal:
+        if attn_mask is not None:
+            refuse(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+                "is_causal=True"
+            )
+        rows, columns = query._a.shape[-2], key._a.shape[-2]
+        attn_mask = wrap(np.tri(rows, columns, dtype=bool))
+    if enable_gqa:
+        key = _repeat_heads(key, query._a.shape[-3])
+        value = _repeat_heads(value, query._a.shape[-3])
+    if scale is None:
+        scale = 1.0 / math.sqrt(max(query._a.shape[-1], 1))
+    final = query.dtype
+    if query._a.dtype in dt.HALF:
+        query, key, value = (x.to(dt.float32) for x in (query, key, value))
+    weights = _weights(_scores(query * scale, key, attn_mask), safe=attn_mask is not None)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p)
+    y = weights @ value
+    return y if y.dtype is final else y.to(final)
+
+
+# --- several heads ---------------------------------------------------------------------
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return api.NAMESPACES["nn.functional"]["linear"](x, weight, bias)
+
+
+def _projected(
+    query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Queries, keys and values through their own layers, in one product where they are one."""
+    size = query._a.shape[-1]
+    biases = (None,) * 3 if bias is None else bias.split(size)
+    if isinstance(weights, Tensor):
+        if query is key and key is value:
+            parts = _linear(query, weights, bias)
+            return tuple(parts.split(size, -1))
+        weights = weights.split(size)
+    inputs = (query, key, value)
+    return tuple(_linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True))
+
+
+def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """A mask as numbers that are added to scores; True means: do not look there."""
+    if mask is None or mask._a.dtype != np.bool_:
+        return mask
+    return wrap(np.where(mask._a, _LOWEST, 0.0).astype(like._a.dtype))
+
+
+def _one_more(mask: Tensor | None) -> Tensor | None:
+    """A mask with one open column at its end."""
+    if mask is None:
+        return None
+    shape = (*mask._a.shape[:-1], 1)
+    return api.FUNCTIONS["cat"]([mask, wrap(np.zeros(shape, mask._a.dtype))], -1)
+
+
+def _heads(x: Tensor, count: int) -> Tensor:
+    """(L, N, heads * E) to (N, heads, L, E)."""
+    length, samples, size = x._a.shape
+    return x.reshape(length, samples, count, size // count).permute(1, 2, 0, 3)
+
+
+def _joined_mask(
+    attn_mask: Tensor | None, padding: Tensor | None, samples: int, heads: int
+) -> Tensor | None:
+    if attn_mask is not None and attn_mask.ndim == 3:
+        attn_mask = attn_mask.reshape(samples, heads, *attn_mask._a.shape[1:])
+    if padding is None:
+        return attn_mask
+    padding = padding.reshape(samples, 1, 1, -1)
+    return padding if attn_mask is None else attn_mask + padding
+
+
+@api.under("nn.functional")
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention in several heads between two linear layers, over (length, batch, features)."""
+    batched = query.ndim == 3
+    if not batched:
+        same = query is key and key is value
+        query = query.unsqueeze(1)
+        key, value = (query, query) if same else (key.unsqueeze(1), value.unsqueeze(1))
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, samples, size = query._a.shape
+    if size != embed_dim_to_check:
+        refuse(
+            f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}",
+            AssertionError,
+        )
+    if size % num_heads:
+        refuse(f"embed_dim {size} not divisible by num_heads {num_heads}", AssertionError)
+    if is_causal and attn_mask is None:
+        refuse(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    attn_mask = _as_scores(attn_mask, query)
+    padding = _as_scores(key_padding_mask, query)
+    weights = (
+        (q_proj_weight, k_proj_weight, v_proj_weight)
+        if use_separate_proj_weight
+        else in_proj_weight
+    )
+    q, k, v = _projected(query, key, value, weights, in_proj_bias)
+    cat = api.FUNCTIONS["cat"]
+    if bias_k is not None and bias_v is not None:
+        k = cat([k, bias_k.expand(1, samples, size)])
+        v = cat([v, bias_v.expand(1, samples, size)])
+        attn_mask, padding = _one_more(attn_mask), _one_more(padding)
+    part = size // num_heads
+    q = _heads(q, num_heads)
+    k = _heads(k, num_heads) if static_k is None else static_k.reshape(samples, num_heads, -1, part)
+    v = _heads(v, num_heads) if static_v is None else static_v.reshape(samples, num_heads, -1, part)
+    if add_zero_attn:
+        zero = wrap(np.zeros((samples, num_heads, 1, part), k._a.dtype))
+        k, v = cat([k, zero], 2), cat([v, zero], 2)
+        attn_mask, padding = _one_more(attn_mask), _one_more(padding)
+    mask = _joined_mask(attn_mask, padding, samples, num_heads)
+    if not training:
+        dropout_p = 0.0
+    shares = None
+    if need_weights:
+        shares = _weights(_scores(q * math.sqrt(1.0 / part), k, mask), safe=False)
+        shares = dropout(shares, dropout_p) if dropout_p > 0.0 else shares
+        y = shares @ v
+    else:
+        y = scaled_dot_product_attention(q, k, v, mask, dropout_p)
+    y = y.permute(2, 0, 1, 3).reshape(length, samples, size)
+    y = _linear(y, out_proj_weight, out_proj_bias)
+    if shares is not None and average_attn_weights:
+        shares = shares.mean(1)
+    if batched:
+        return y, shares
+    return y.squeeze(1), None if shares is None else shares.squeeze(0)

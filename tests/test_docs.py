@@ -1,0 +1,66 @@
+"""The code in the documents runs and does what they say."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# The walk-through defines ops that weft has: they are taken out first, in a process of their own.
+WALK = """
+import re, sys
+sys.path.insert(0, {tests!r})
+import weft
+from weft.core.dispatch import REGISTRY
+text = open({path!r}).read()
+blocks = re.findall(r"```python\\n(.*?)```", text, re.S)
+names = re.findall(r'(?:elementwise|linear|general|constant)\\(\\s*"(\\w+)"', "\\n".join(blocks))
+assert names == ["exp2", "cumsum"], names
+for name in names:
+    REGISTRY.pop(name)
+scope = {{}}
+for block in blocks:
+    exec(compile(block, {path!r}, "exec"), scope)
+import test_registry as checks
+for name in names:
+    checks.test_reference_takes_any_layout_and_leaves_its_inputs_alone(name)
+    checks.test_vjp_matches_finite_differences_for_every_subset_of_inputs(name)
+    checks.test_jvp_matches_finite_differences(name)
+    checks.test_second_derivative_matches_finite_differences_of_the_first(name)
+print("walked through", names)
+"""
+
+
+def test_the_walk_through_of_adding_an_op_runs() -> None:
+    path = ROOT / "docs" / "adding_an_op.md"
+    code = WALK.format(tests=str(ROOT / "tests"), path=str(path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "walked through ['exp2', 'cumsum']" in done.stdout
+
+
+def test_the_readme_example_runs_and_prints_what_the_readme_shows(tmp_path: pathlib.Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    code = re.search(r"```python\n(.*?)```", text, re.S)
+    shown = re.search(r"```\n(tensor.*?)```", text, re.S)
+    assert code and shown
+    (tmp_path / "example.py").write_text(code[1])
+    done = subprocess.run(
+        [sys.executable, "example.py"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.rstrip() for line in done.stdout.splitlines()] == shown[1].splitlines()
+
+
+@pytest.mark.parametrize("module", ["weft.core.modes", "weft.core.size", "weft.core.tensor"])
+def test_examples_in_docstrings(module: str) -> None:
+    import doctest
+    import importlib
+
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted and not results.failed
