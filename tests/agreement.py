@@ -14,8 +14,10 @@ FAST = {"rtol": 1e-9, "atol": 1e-11}
 
 def plain(x):
     """Tensors as arrays, containers as lists, the rest as it is."""
-    if isinstance(x, (torch.Tensor, weft.Tensor)):
-        return np.asarray(x.detach().resolve_conj().numpy())
+    if isinstance(x, torch.Tensor):
+        return x.detach().resolve_conj().numpy()
+    if isinstance(x, weft.Tensor):
+        return x.detach().numpy()
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
     if isinstance(x, (list, tuple)):

@@ -792,6 +792,101 @@ def function_jvp(T):
     return ta, tb, T.autograd.grad(ta.sum(), [x, y], allow_unused=True), missing
 
 
+@scenario
+def forward_mode_through_many_ops(T):
+    F = fw(T)
+    x, v = double(T, 0.3, 0.7, grad=False), double(T, 1.0, 2.0, grad=False)
+    with F.dual_level():
+        dual = F.make_dual(x, v)
+        a, b = dual.unbind(0)
+        changed = dual * 1
+        changed.mul_(dual)
+        outs = (
+            a * b,
+            T.stack([a, b]).cumsum(0),
+            dual.max(0)[0],
+            dual.reshape(2, 1) @ dual.reshape(1, 2),
+            dual.view(1, 2).expand(2, 2).sum(),
+            changed,
+        )
+        return [F.unpack_dual(o).tangent for o in outs]
+
+
+@scenario
+def forward_mode_in_place_on_a_view(T):
+    F = fw(T)
+    x, v = double(T, 0.3, 0.7, grad=False), double(T, 1.0, 2.0, grad=False)
+    with F.dual_level():
+        dual = F.make_dual(x, v)
+        z = T.zeros(2, dtype=T.float64)
+        z[0] = dual[1] * 2
+        w = dual * 1
+        w[0] = 5.0
+        return F.unpack_dual(z).tangent, F.unpack_dual(w).tangent
+
+
+@scenario
+def forward_over_reverse_in_place(T):
+    F = fw(T)
+    x, v = double(T, 0.3, 0.7), double(T, 1.0, 2.0, grad=False)
+    with F.dual_level():
+        dual = F.make_dual(x, v)
+        y = dual * 1
+        y.mul_(dual.sin())
+        (g,) = T.autograd.grad(y.sum(), x)
+        return F.unpack_dual(g).tangent
+
+
+@scenario
+def function_error_in_backward(T):
+    class Fails(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("of the user's own")
+
+    return trial(T, Fails.apply(double(T, 1.0)).sum().backward, message="of the user's own")
+
+
+@scenario
+def hooks_and_changes_in_place(T):
+    x = double(T, 0.3, 0.7)
+    y = x.sin()
+    z = y.view(2, 1)
+    seen = []
+    y.register_hook(lambda g: seen.append(g.clone()))
+    y.mul_(2)
+    y.register_hook(lambda g: seen.append(g.clone() * 10))
+    z.sum().backward()
+    w = x * 2
+    w.retain_grad()
+    w.mul_(3)
+    w.sum().backward()
+    return seen, x.grad, w.grad
+
+
+@scenario
+def node_prehooks_and_kept_gradients(T):
+    x = double(T, 0.3, 0.7)
+    y = x * 2
+    y.retain_grad()
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 3,))
+    (y**2).sum().backward(retain_graph=True)
+    return y.grad, x.grad, T.autograd.grad((y**2).sum(), y)
+
+
+# Where core has to change first; each must start to pass together with that change.
+WAITING = {
+    forward_mode_in_place_on_a_view: "a changed view does not move its base's tangent",
+    forward_over_reverse_in_place: "values saved by an in-place op lose their tangents",
+    function_error_in_backward: "the engine turns ValueError into RuntimeError",
+    node_prehooks_and_kept_gradients: "node prehooks run before captures, not after",
+}
+
+
 # --- functional and gradcheck ----------------------------------------------------------
 
 
@@ -926,6 +1021,13 @@ def test_many_threads():
     )
 
 
-@pytest.mark.parametrize("run", SCENARIOS, ids=lambda f: f.__name__)
+def cases():
+    for run in SCENARIOS:
+        reason = WAITING.get(run)
+        marks = () if reason is None else (pytest.mark.xfail(strict=True, reason=reason),)
+        yield pytest.param(run, marks=marks, id=run.__name__)
+
+
+@pytest.mark.parametrize("run", list(cases()))
 def test_same_as_torch(run):
     agree(run)

@@ -138,6 +138,62 @@ def func_inside_plain_autograd(T):
 
 
 @scenario
+def func_through_changes_in_place(T):
+    f = T.func
+    x, v = double(T, 0.3, 0.7, grad=False), double(T, 1.0, 2.0, grad=False)
+
+    def change(x):
+        z = x * 0
+        z[0] = x[1] * x[0]
+        z[1:].mul_(2).add_(x[1:] ** 2)
+        return z
+
+    return (
+        f.jvp(change, (x,), (v,)),
+        f.jacrev(change)(x),
+        f.jacfwd(change)(x),
+        f.hessian(lambda x: change(x).sum())(x),
+    )
+
+
+@scenario
+def func_in_no_grad(T):
+    f = T.func
+    x, v = double(T, 0.3, 0.7, grad=False), double(T, 1.0, 2.0, grad=False)
+    with T.no_grad():
+        return (
+            f.jvp(T.sin, (x,), (v,)),
+            f.hessian(lambda x: (x**3).sum())(x),
+            f.vmap(f.grad(lambda x: x**2))(x),
+            f.vjp(T.sin, x)[1](v),
+        )
+
+
+@scenario
+def func_around_no_grad(T):
+    def half(x):
+        with T.no_grad():
+            y = x * 2
+        return (x * y).sum()
+
+    return T.func.grad(half)(double(T, 0.3, 0.7, grad=False))
+
+
+@scenario
+def func_of_complex(T):
+    f = T.func
+    z = T.tensor([1 + 2j, 3 - 1j], dtype=T.complex128)
+    return (
+        f.grad(lambda z: (z.abs() ** 2).sum())(z),
+        f.jvp(lambda z: z * z, (z,), (z,)),
+        f.jvp(lambda z: z.conj() * z, (z,), (z * 1j,)),
+        f.vjp(lambda z: z * z, z)[1](z * 1j),
+        trial(T, lambda: f.jacrev(lambda z: z * z)(z), message="to be real"),
+        trial(T, lambda: f.jacfwd(lambda z: z * z)(z), message="to be real"),
+    )
+
+
+@scenario
 def vmap_basics(T):
     f = T.func
     x = T.arange(6.0, dtype=T.float64).reshape(2, 3)

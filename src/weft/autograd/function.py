@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import (
     bump,
@@ -356,7 +355,9 @@ class Function:
             args, kwargs = bound.args, bound.kwargs
         if kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
-        return _run(cls, args)[0]
+        out, ctx = _run(cls, args)
+        ctx.saved_for_forward = None
+        return out
 
 
 def _run(cls: type[Function], args: tuple[Any, ...]) -> tuple[Any, FunctionCtx]:
@@ -522,7 +523,9 @@ def _run_dual(cls: type[Function], args: tuple[Any, ...], level: int) -> tuple[A
             for x, t in zip(primals, tangents, strict=True)
         ]
     moved = cls.jvp(ctx, *tangents)
-    ctx.saved_for_forward = None
+    if ctx.saved_for_forward is not None:
+        # For the level around this one, these are values that have a tangent here.
+        ctx.saved_for_forward = tuple(owners.get(id(x), x) for x in ctx.saved_for_forward)
     outs = out if isinstance(out, tuple) else (out,)
     moved = moved if isinstance(moved, tuple) else (moved,)
     if len(moved) != len(outs):
@@ -597,11 +600,6 @@ class InplaceFunction(Function):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
-
-
-def is_differentiable(x: Tensor) -> bool:
-    """Whether a tensor's dtype can carry gradients."""
-    return dt.of_numpy(x._a.dtype).is_floating_point or x.is_complex()
 
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

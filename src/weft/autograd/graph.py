@@ -14,7 +14,9 @@ from weft.autograd import engine
 from weft.core import errors
 from weft.core.dispatch import bump, edge_of
 from weft.core.modes import MODES, _Switch
-from weft.core.node import AccumulateGrad, GraphNode, Node, Output, RemovableHandle, output_of
+from weft.core.node import AccumulateGrad, Output, RemovableHandle, output_of
+from weft.core.node import GraphNode as Node
+from weft.core.node import Node as OpNode
 from weft.core.tensor import Tensor, wrap
 
 # --- saved tensors ---------------------------------------------------------------------
@@ -110,7 +112,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         )
     if isinstance(edge, Output):
         return GradientEdge(edge.node.named(), edge.index, edge)
-    return GradientEdge(edge.named() if isinstance(edge, Node) else edge, 0, tensor)
+    return GradientEdge(edge.named() if isinstance(edge, OpNode) else edge, 0, tensor)
 
 
 def tensor_at(edge: Any) -> Any:
@@ -118,7 +120,7 @@ def tensor_at(edge: Any) -> Any:
     if not isinstance(edge, GradientEdge):
         return edge
     node: Any = edge.node
-    if isinstance(node, Node) and node.op.multiple:
+    if isinstance(node, OpNode) and node.op.multiple:
         node = output_of(node, edge.output_nr)
     if isinstance(node, AccumulateGrad):
         return node.variable
@@ -184,7 +186,7 @@ class _Collected:
         return not self.done
 
 
-def _running() -> tuple[Any, set[GraphNode] | None]:
+def _running() -> tuple[Any, set[Node] | None]:
     """The backward that is calling a hook, and the nodes it still has before it (and this one)."""
     frame, node = sys._getframe(1), None
     while frame is not None:

@@ -145,11 +145,16 @@ def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
     common = None
     for i in chosen:
         x = args[i] if i < len(args) else None
-        if x.__class__ is not ndarray or (common is not None and x.dtype is not common):
+        if x.__class__ is ndarray:
+            if common is not None and x.dtype is not common:
+                common = None
+                break
+            common = x.dtype
+        elif x is not None and x.__class__ is not int and x.__class__ is not float:
             common = None
             break
-        common = x.dtype
-    if common is None:
+    if common is not F32 and common is not F64:
+        # Not all arrays of one float type, which numbers never widen: ask the full rules.
         common = dt.result_dtype(args[i] for i in chosen if i < len(args))
     if op.promote == "float" and dt.category(common) < dt.dtype.FLOAT:
         common = dt.get_default_dtype().np
@@ -554,7 +559,8 @@ def _linear_jvp(op: Op, primals: Any, tangents: Any, attrs: dict[str, Any]) -> A
             if t is not None:
                 filled[i] = t
             elif isinstance(x, Tensor) and (op.variadic or i < len(op.names)):
-                filled[i] = wrap(np.zeros_like(x._a))
+                if x._a.dtype.kind in "fcV":  # an index or a mask stays what it is
+                    filled[i] = wrap(np.zeros_like(x._a))
         return op(*filled, **attrs)
     # Linear in each input: put a tangent in the place of one input at a time.
     total = None
@@ -708,7 +714,7 @@ def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
 
 def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> None:
     """Refuse, as PyTorch does, to read from memory that is half the memory written to."""
-    if not (target.size and other.size and _is_dense(target) and _is_dense(other)):
+    if not (target.size and other.size and is_dense(target) and is_dense(other)):
         return
     start, begin = target.__array_interface__["data"][0], other.__array_interface__["data"][0]
     end, stop = start + target.nbytes, begin + other.nbytes
@@ -722,7 +728,7 @@ def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> N
         )
 
 
-def _is_dense(array: np.ndarray) -> bool:
+def is_dense(array: np.ndarray) -> bool:
     """Whether an array fills a stretch of memory, each place once."""
     expected = array.itemsize
     for stride, size in sorted(zip(array.strides, array.shape, strict=True)):

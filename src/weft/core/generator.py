@@ -428,8 +428,9 @@ class Generator:
                     "random_ expects 'from' casted to dtype to be less than 'to' casted to "
                     f"dtype, but got from={low} >= to={high}"
                 )
-        _check_bound(low, "from", dtype)
-        _check_bound(high - 1, "to - 1", dtype)
+        if dtype != _I64 or not _INT64_MIN <= low <= high - 1 < -_INT64_MIN:
+            _check_bound(low, "from", dtype)
+            _check_bound(high - 1, "to - 1", dtype)
         return self._integers(_count(shape), high - low, low, dtype).reshape(shape)
 
     def random(

@@ -146,11 +146,16 @@ def inplace(name: str, function: Callable | Op) -> None:
 
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
     """In place by way of an out-of-place function: compute, check, write, then record."""
+    source = self
     if MODES.now.grad:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        check_writable(self, any(edge_of(t) is not None for t in (self, *tensors)), name)
+        tracking = any(edge_of(t) is not None for t in (self, *tensors))
+        check_writable(self, tracking, name)
+        if tracking:
+            # The function may save its input, which the write below destroys.
+            source = wrap(self._a.copy(), self._node)
     check_overlap(self, name)
-    result = function(self, *args, **kwargs)
+    result = function(source, *args, **kwargs)
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
             write(self, result._a, name)  # raises, with the reason

@@ -41,13 +41,34 @@ def in_format(x: np.ndarray, format: Any) -> np.ndarray:
     if format is channels_last or format is channels_last_3d:
         check_format(x, format)
         return np.moveaxis(np.array(np.moveaxis(x, 1, -1), order="C"), -1, 1)
-    if format in (None, preserve_format):
-        # Repeated elements have no order to keep: such tensors come out row by row.
-        repeated = 0 in x.strides and any(
-            n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)
-        )
-        return np.array(x, order="C" if repeated else "K")
+    if format in (None, preserve_format) and not x.flags.c_contiguous:
+        order = dense_order(x.shape, x.strides)
+        made = np.empty([x.shape[d] for d in order], x.dtype)
+        out = made.transpose(np.argsort(order))
+        out[...] = x
+        return out
     return np.array(x, order="C")
+
+
+def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """The dimensions from the outermost to the innermost, for a copy without gaps.
+
+    A repeated dimension says nothing of its place, so it moves only when others push it.
+    """
+    order = list(range(len(shape)))[::-1]
+    for i in range(1, len(order)):
+        at = i
+        for k in range(i - 1, -1, -1):
+            inner, outer = order[k], order[at]
+            if not strides[inner] or not strides[outer]:
+                continue
+            here, there = (strides[inner], shape[inner]), (strides[outer], shape[outer])
+            if here > there:
+                order[k], order[at] = outer, inner
+                at = k
+            elif strides[inner] < strides[outer]:
+                break
+    return order[::-1]
 
 
 def check_format(x: np.ndarray, format: Any) -> None:
@@ -138,9 +159,14 @@ def _overflow(dtype: np.dtype) -> RuntimeError:
     return RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
+def _converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    # NumPy would put repeated dimensions innermost.
+    return _cast(in_format(x, None) if 0 in x.strides and x.ndim else x, dtype)
+
+
 to_op = linear(
     "to_copy",
-    _cast,
+    _converted,
     lambda g, x_dtype: to_op(g, dtype=x_dtype),
     samples=lambda m: [Sample((m.real(2, 3),), {"dtype": dt.F64})],
 )

@@ -288,26 +288,32 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A one-dimensional tensor on the memory of a Python buffer."""
-    length, size = memoryview(buffer).nbytes, dtype.itemsize
-    where = f"\n  at {errors.here()}"
+    problem = _buffer_problem(memoryview(buffer).nbytes, dtype.itemsize, count, offset)
+    if problem:
+        raise ValueError(f"{problem}\n  at {errors.here()}")
+    return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
+
+
+def _buffer_problem(length: int, size: int, count: int, offset: int) -> str | None:
+    """Why a part of a buffer can't be used, or None."""
     if length == 0 or count == 0:
-        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0{where}")
+        return f"both buffer length ({length}) and count ({count}) must not be 0"
     if not 0 <= offset < length:
-        raise ValueError(
+        return (
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
-            f"({length} bytes) minus 1{where}"
+            f"({length} bytes) minus 1"
         )
     if count < 0 and (length - offset) % size:
-        raise ValueError(
+        return (
             f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
-            f"multiple of element size ({size}){where}"
+            f"multiple of element size ({size})"
         )
     if count > 0 and offset + count * size > length:
-        raise ValueError(
+        return (
             f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) "
-            f"must not be greater than actual buffer length ({length} bytes){where}"
+            f"must not be greater than actual buffer length ({length} bytes)"
         )
-    return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
+    return None
 
 
 class _Capsule:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import string
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.ops import api
-from weft.ops.matmul import bmm_op, mm_op, ordered
+from weft.ops.matmul import bmm_pair, mm_pair
+from weft.ops.views import permute_op, reshape_op
 
 # Labels are numbers: letters first, then the dimensions that an ellipsis stands for.
 LETTERS = {letter: k for k, letter in enumerate(string.ascii_uppercase + string.ascii_lowercase)}
@@ -52,7 +55,6 @@ def _parse(equation: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] 
     return inputs, _labels(right, "in the output") if arrow else None
 
 
-@functools.lru_cache(maxsize=512)
 def _resolve(
     inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...] | None, ranks: tuple[int, ...]
 ) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
@@ -119,23 +121,14 @@ def einsum(*args: Any) -> Tensor:
             [3.]])
     """
     operands, inputs, output = _arguments(args)
-    if len(operands) != len(inputs):
-        more = "more" if len(operands) > len(inputs) else "fewer"
-        raise _refuse(f"{more} operands were provided than specified in the equation")
-    ranks = tuple(x._a.ndim for x in operands)
-    labels, final = _resolve(tuple(inputs), output, ranks)
-    sizes = _sizes(operands, labels)
-    parts = [_diagonals(x, own) for x, own in zip(operands, labels, strict=True)]
-    for i, j in _path(parts, final, sizes):
-        first, second = parts[i], parts[j]
-        parts = [part for k, part in enumerate(parts) if k not in (i, j)]
-        wanted = set(final).union(*(own for _, own in parts))
-        parts.append(_pair(first, second, wanted))
-    x, own = parts[0]
-    return _finish(x, own, final)
+    program = _compile(inputs, output, tuple(x._a.shape for x in operands))
+    values = list(operands)
+    for function, slots in program:
+        values.append(function(*[values[k] for k in slots]))
+    return values[-1]
 
 
-def _arguments(args: Any) -> tuple[list[Tensor], list[tuple[int, ...]], tuple[int, ...] | None]:
+def _arguments(args: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
     if not args:
         raise _refuse("must specify the equation string and at least one operand")
     if isinstance(args[0], str):
@@ -144,12 +137,11 @@ def _arguments(args: Any) -> tuple[list[Tensor], list[tuple[int, ...]], tuple[in
             operands = operands[0]
         if not operands:
             raise _refuse("must provide at least one operand")
-        inputs, output = _parse(args[0])
-        return list(operands), inputs, output
+        return operands, *_parse(args[0])
     output = None
     if len(args) % 2:
         args, output = args[:-1], _sublist(args[-1])
-    return list(args[::2]), [_sublist(s) for s in args[1::2]], output
+    return args[::2], tuple(_sublist(labels) for labels in args[1::2]), output
 
 
 def _sublist(labels: Any) -> tuple[int, ...]:
@@ -161,53 +153,192 @@ def _sublist(labels: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sizes(operands: list[Tensor], labels: list[tuple[int, ...]]) -> dict[int, int]:
+# --- the program: what to do with the operands, worked out once for their shapes --------
+
+
+class Value(NamedTuple):
+    """An operand or a step's result, as the program knows it."""
+
+    slot: int
+    shape: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+class Program:
+    """Steps in the order of execution, each with the slots that it reads."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.steps: list[tuple[Callable, tuple[int, ...]]] = []
+
+    def add(self, function: Callable, inputs: tuple[Value, ...], shape: Any, labels: Any) -> Value:
+        """One more step; its result goes into a slot of its own."""
+        self.steps.append((function, tuple(x.slot for x in inputs)))
+        self.count += 1
+        return Value(self.count - 1, tuple(shape), tuple(labels))
+
+    def diagonals(self, x: Value) -> Value:
+        """Each label once: repeated ones become diagonals."""
+        while len(set(x.labels)) != len(x.labels):
+            twice = next(label for label in x.labels if x.labels.count(label) > 1)
+            first = x.labels.index(twice)
+            second = x.labels.index(twice, first + 1)
+            kept = [d for d in range(len(x.labels)) if d not in (first, second)]
+            x = self.add(
+                functools.partial(_diagonal, first=first, second=second),
+                (x,),
+                [*(x.shape[d] for d in kept), x.shape[first]],
+                [*(x.labels[d] for d in kept), twice],
+            )
+        return x
+
+    def sum_out(self, x: Value, dims: list[int]) -> Value:
+        """Without some dimensions."""
+        if not dims:
+            return x
+        kept = [d for d in range(len(x.shape)) if d not in dims]
+        shape = tuple(x.shape[d] for d in kept)
+        function = functools.partial(_summed, dims=tuple(dims))
+        if all(x.shape[d] == 1 for d in dims):
+            function = functools.partial(reshape_op, shape=shape)
+        return self.add(function, (x,), shape, [x.labels[d] for d in kept])
+
+    def ordered(self, x: Value, labels: list[int], shape: tuple[int, ...]) -> Value:
+        """Dimensions in another order, then merged or split; nothing is done in vain."""
+        order = tuple(x.labels.index(label) for label in labels)
+        if order != tuple(range(len(order))):
+            moved = functools.partial(permute_op, dims=order)
+            x = self.add(moved, (x,), [x.shape[d] for d in order], labels)
+        if x.shape != shape:
+            x = self.add(functools.partial(reshape_op, shape=shape), (x,), shape, ())
+        return x
+
+    def own_only(self, x: Value, other: Value, wanted: set[int]) -> Value:
+        """Without what this operand can settle by itself.
+
+        A dimension of length one that is longer in the other operand only repeats; a label
+        that nobody else has and the result does not want can be summed at once.
+        """
+        sizes = dict(zip(other.labels, other.shape, strict=True))
+        dims = []
+        for d, label in enumerate(x.labels):
+            if label in sizes:
+                if x.shape[d] == 1 and sizes[label] != 1:
+                    dims.append(d)
+            elif label not in wanted:
+                dims.append(d)
+        return self.sum_out(x, dims)
+
+    def pair(self, a: Value, b: Value, wanted: set[int]) -> Value:
+        """Two operands joined by one matrix product."""
+        a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
+        # What one operand dropped, nobody may want any more in the other.
+        a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
+        batch = [label for label in a.labels if label in b.labels and label in wanted]
+        inner = [label for label in a.labels if label in b.labels and label not in wanted]
+        left = [label for label in a.labels if label not in b.labels]
+        right = [label for label in b.labels if label not in a.labels]
+        sizes = dict(zip((*a.labels, *b.labels), (*a.shape, *b.shape), strict=True))
+
+        def lengths(labels: list[int]) -> tuple[int, ...]:
+            return tuple(sizes[label] for label in labels)
+
+        labels = [*batch, *left, *right]
+        if not inner:  # nothing to sum: a plain product that broadcasts
+            spread = (*lengths(batch), *lengths(left), *(1 for _ in right))
+            gap = (*lengths(batch), *(1 for _ in left), *lengths(right))
+            a = self.ordered(a, [*batch, *left], spread)
+            b = self.ordered(b, [*batch, *right], gap)
+            return self.add(operator.mul, (a, b), lengths(labels), labels)
+        function, many = (bmm_pair, (math.prod(lengths(batch)),)) if batch else (mm_pair, ())
+        rows, depth, columns = (math.prod(lengths(some)) for some in (left, inner, right))
+        a = self.ordered(a, [*batch, *left, *inner], (*many, rows, depth))
+        b = self.ordered(b, [*batch, *inner, *right], (*many, depth, columns))
+        product = self.add(function, (a, b), (*many, rows, columns), ())
+        if product.shape != lengths(labels):
+            split = functools.partial(reshape_op, shape=lengths(labels))
+            product = self.add(split, (product,), lengths(labels), labels)
+        return product._replace(labels=tuple(labels))
+
+
+def _diagonal(x: Tensor, first: int, second: int) -> Tensor:
+    return x.diagonal(0, first, second)
+
+
+def _summed(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return x.sum(dims, dtype=x.dtype)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+@functools.lru_cache(maxsize=512)
+def _compile(
+    inputs: tuple[tuple[int, ...], ...],
+    output: tuple[int, ...] | None,
+    shapes: tuple[tuple[int, ...], ...],
+) -> list[tuple[Callable, tuple[int, ...]]]:
+    if len(shapes) != len(inputs):
+        more = "more" if len(shapes) > len(inputs) else "fewer"
+        raise _refuse(f"{more} operands were provided than specified in the equation")
+    labels, final = _resolve(inputs, output, tuple(len(shape) for shape in shapes))
+    sizes = _sizes(shapes, labels)
+    program = Program(len(shapes))
+    parts = [
+        program.diagonals(Value(k, shape, own))
+        for k, (shape, own) in enumerate(zip(shapes, labels, strict=True))
+    ]
+    for i, j in _path([part.labels for part in parts], final, sizes):
+        first, second = parts[i], parts[j]
+        parts = [part for k, part in enumerate(parts) if k not in (i, j)]
+        wanted = set(final).union(*(part.labels for part in parts))
+        parts.append(program.pair(first, second, wanted))
+    x = parts[0]
+    x = program.sum_out(x, [d for d, label in enumerate(x.labels) if label not in final])
+    program.ordered(x, [*final], tuple(x.shape[x.labels.index(label)] for label in final))
+    if not program.steps:
+        program.add(_same, (x,), x.shape, x.labels)
+    return program.steps
+
+
+def _sizes(shapes: tuple[tuple[int, ...], ...], labels: list[tuple[int, ...]]) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    for k, (x, own) in enumerate(zip(operands, labels, strict=True)):
-        for d, (label, size) in enumerate(zip(own, x._a.shape, strict=True)):
+    for k, (shape, own) in enumerate(zip(shapes, labels, strict=True)):
+        for d, (label, size) in enumerate(zip(own, shape, strict=True)):
+            first = shape[own.index(label)]
+            if size != first:
+                raise _refuse(
+                    f"subscript {_name(label)} is repeated for operand {k} but the sizes don't "
+                    f"match, {size} != {first}"
+                )
             known = sizes.get(label, 1)
             if known != 1 and size not in (1, known):
                 raise _refuse(
                     f"subscript {_name(label)} has size {size} for operand {k} (dim {d}) which "
                     f"does not broadcast with previously seen size {known}"
                 )
-            if own.count(label) > 1 and size != x._a.shape[own.index(label)]:
-                raise _refuse(
-                    f"subscript {_name(label)} is repeated for operand {k} but the sizes don't "
-                    f"match, {size} != {x._a.shape[own.index(label)]}"
-                )
-            sizes[label] = max(known, size) if 0 not in (known, size) else 0
+            sizes[label] = known if size == 1 else size
     return sizes
 
 
-def _diagonals(x: Tensor, labels: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
-    """An operand with each label once: repeated ones become diagonals."""
-    while len(set(labels)) != len(labels):
-        label = next(label for label in labels if labels.count(label) > 1)
-        first = labels.index(label)
-        second = labels.index(label, first + 1)
-        x = x.diagonal(0, first, second)
-        labels = (*(label for k, label in enumerate(labels) if k not in (first, second)), label)
-    return x, labels
-
-
-def _path(parts: list[Any], final: tuple[int, ...], sizes: dict[int, int]) -> Any:
-    """Which two operands to join at each step; from left to right unless more than two."""
-    count = len(parts)
-    if count < 2:
-        return []
-    if count == 2:
+def _path(parts: list[tuple[int, ...]], final: tuple[int, ...], sizes: dict[int, int]) -> Any:
+    """Which two operands to join at each step: those whose product is smallest."""
+    if len(parts) == 2:
         return [(0, 1)]
-    steps, left = [], [frozenset(own) for _, own in parts]
+    steps, left = [], [frozenset(own) for own in parts]
+
+    def size(labels: frozenset[int]) -> int:
+        return math.prod(sizes[label] for label in labels)
+
     while len(left) > 1:
         best = None
         for i in range(len(left)):
             for j in range(i + 1, len(left)):
                 rest = frozenset(final).union(*(s for k, s in enumerate(left) if k not in (i, j)))
                 both = left[i] | left[j]
-                size = math.prod(sizes[label] for label in both & rest)
-                gain = size - sum(math.prod(sizes[label] for label in left[k]) for k in (i, j))
-                cost = (gain, math.prod(sizes[label] for label in both), i, j)
+                gain = size(both & rest) - size(left[i]) - size(left[j])
+                cost = (gain, size(both), i, j)
                 if best is None or cost < best[0]:
                     best = (cost, i, j, both & rest)
         assert best is not None
@@ -215,72 +346,3 @@ def _path(parts: list[Any], final: tuple[int, ...], sizes: dict[int, int]) -> An
         steps.append((i, j))
         left = [s for k, s in enumerate(left) if k not in (i, j)] + [kept]
     return steps
-
-
-def _sum_out(x: Tensor, labels: tuple[int, ...], dims: list[int]) -> tuple[Tensor, tuple[int, ...]]:
-    if not dims:
-        return x, labels
-    kept = tuple(label for d, label in enumerate(labels) if d not in dims)
-    if all(x._a.shape[d] == 1 for d in dims):
-        return x.reshape([n for d, n in enumerate(x._a.shape) if d not in dims]), kept
-    return x.sum(dims, dtype=x.dtype), kept
-
-
-Part = tuple[Tensor, tuple[int, ...]]
-
-
-def _own_only(part: Part, other: Part, wanted: set[int]) -> Part:
-    """Without what this operand can settle by itself.
-
-    A dimension of length one that is longer in the other operand only repeats; a label that
-    nobody else has and the result does not want can be summed at once.
-    """
-    x, labels = part
-    sizes = dict(zip(other[1], other[0]._a.shape, strict=True))
-    dims = []
-    for d, label in enumerate(labels):
-        if label in sizes:
-            if x._a.shape[d] == 1 and sizes[label] != 1:
-                dims.append(d)
-        elif label not in wanted:
-            dims.append(d)
-    return _sum_out(x, labels, dims)
-
-
-def _pair(first: Part, second: Part, wanted: set[int]) -> Part:
-    """Two operands joined by one matrix product."""
-    first, second = _own_only(first, second, wanted), _own_only(second, first, wanted)
-    # What one operand dropped, nobody may want any more in the other.
-    first, second = _own_only(first, second, wanted), _own_only(second, first, wanted)
-    (a, in_a), (b, in_b) = first, second
-    batch = [label for label in in_a if label in in_b and label in wanted]
-    inner = [label for label in in_a if label in in_b and label not in wanted]
-    left = [label for label in in_a if label not in in_b]
-    right = [label for label in in_b if label not in in_a]
-    sizes = {**dict(zip(in_a, a._a.shape, strict=True)), **dict(zip(in_b, b._a.shape, strict=True))}
-
-    def lengths(labels: list[int]) -> tuple[int, ...]:
-        return tuple(sizes[label] for label in labels)
-
-    def size(labels: list[int]) -> int:
-        return math.prod(lengths(labels))
-
-    a_order = tuple(in_a.index(label) for label in (*batch, *left, *inner))
-    b_order = tuple(in_b.index(label) for label in (*batch, *inner, *right))
-    labels = (*batch, *left, *right)
-    if not inner:  # nothing to sum: a plain product that broadcasts
-        spread = (*lengths(batch), *lengths(left), *(1 for _ in right))
-        gap = (*lengths(batch), *(1 for _ in left), *lengths(right))
-        return ordered(a, a_order, spread) * ordered(b, b_order, gap), labels
-    op, many = (bmm_op, (size(batch),)) if batch else (mm_op, ())
-    product = op(
-        ordered(a, a_order, (*many, size(left), size(inner))),
-        ordered(b, b_order, (*many, size(inner), size(right))),
-    )
-    return ordered(product, tuple(range(product._a.ndim)), lengths([*labels])), labels
-
-
-def _finish(x: Tensor, labels: tuple[int, ...], final: tuple[int, ...]) -> Tensor:
-    x, labels = _sum_out(x, labels, [d for d, label in enumerate(labels) if label not in final])
-    order = tuple(labels.index(label) for label in final)
-    return x if order == tuple(range(len(order))) else x.permute(order)

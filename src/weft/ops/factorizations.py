@@ -92,12 +92,12 @@ def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
 
 def lower_part(x: Any, offset: int = 0) -> Any:
     """The lower triangles, zeros elsewhere."""
-    return where_op(np.tri(*x.shape[-2:], offset, dtype=bool), x, 0.0)
+    return where_op(np.tri(x.shape[-2], x.shape[-1], offset, dtype=bool), x, 0.0)
 
 
 def upper_part(x: Any, offset: int = 0) -> Any:
     """The upper triangles, zeros elsewhere."""
-    return where_op(np.tri(*x.shape[-2:], offset - 1, dtype=bool), 0.0, x)
+    return where_op(np.tri(x.shape[-2], x.shape[-1], offset - 1, dtype=bool), 0.0, x)
 
 
 def diagonal_of(x: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,8 +23,13 @@ _INVERSE = ("forward", "ortho", "backward")
 
 
 def _fft_c2c(x: np.ndarray, dim: tuple[int, ...], norm: int, forward: bool) -> np.ndarray:
+    one = len(dim) == 1
     if forward:
+        if one:
+            return np.fft.fft(x, axis=dim[0], norm=_FORWARD[norm])
         return np.fft.fftn(x, axes=dim, norm=_FORWARD[norm])
+    if one:
+        return np.fft.ifft(x, axis=dim[0], norm=_INVERSE[norm])
     return np.fft.ifftn(x, axes=dim, norm=_INVERSE[norm])
 
 
@@ -43,6 +48,9 @@ fft_c2c_op = linear(
 
 
 def _fft_r2c(x: np.ndarray, dim: tuple[int, ...], norm: int, onesided: bool) -> np.ndarray:
+    if len(dim) == 1:
+        transform = np.fft.rfft if onesided else np.fft.fft
+        return transform(x, axis=dim[0], norm=_FORWARD[norm])
     transform = np.fft.rfftn if onesided else np.fft.fftn
     return transform(x, axes=dim, norm=_FORWARD[norm])
 
@@ -69,6 +77,8 @@ fft_r2c_op = linear(
 
 
 def _fft_c2r(x: np.ndarray, dim: tuple[int, ...], norm: int, size: int) -> np.ndarray:
+    if len(dim) == 1:
+        return np.fft.irfft(x, size, dim[0], _INVERSE[norm])
     points = [x.shape[d] for d in dim[:-1]] + [size]
     return np.fft.irfftn(x, s=points, axes=dim, norm=_INVERSE[norm])
 
@@ -101,9 +111,9 @@ def _norm(norm: str | None, forward: bool) -> int:
         return NONE if forward else COUNT
     if norm == "forward":
         return COUNT if forward else NONE
-    if norm == "ortho":
-        return ROOT
-    raise RuntimeError(f'Invalid normalization mode: "{norm}"\n  at {errors.here()}')
+    if norm != "ortho":
+        _fail(f'Invalid normalization mode: "{norm}"')
+    return ROOT
 
 
 def _input(x: Tensor, name: str, *, complex: bool = False, real: bool = False) -> Tensor:
@@ -115,11 +125,9 @@ def _input(x: Tensor, name: str, *, complex: bool = False, real: bool = False) -
         )
     d = x._a.dtype
     if real and d.kind == "c":
-        raise RuntimeError(
-            f"{name} expects a real input tensor, but got {x.dtype!r}\n  at {errors.here()}"
-        )
+        _fail(f"{name} expects a real input tensor, but got {x.dtype!r}")
     if d in dt.HALF:
-        raise RuntimeError(f"Unsupported dtype {x.dtype!r}\n  at {errors.here()}")
+        _fail(f"Unsupported dtype {x.dtype!r}")
     if d.kind in "iub":
         d = dt.get_default_dtype().np
     if complex and d.kind != "c":
@@ -127,39 +135,46 @@ def _input(x: Tensor, name: str, *, complex: bool = False, real: bool = False) -
     return convert(x, d)
 
 
-def _plan(x: Tensor, s: Any, dim: Any, name: str) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+def _fail(message: str) -> NoReturn:
+    raise RuntimeError(f"{message}\n  at {errors.here()}")
+
+
+def _plan(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """The dims to transform and the number of points of each (None: as the input has)."""
-    where = f"\n  at {errors.here()}"
+    shape = x._a.shape
+    rank = len(shape)
     if s is not None:
         s = tuple(s) if isinstance(s, (tuple, list)) else (s,)
     if dim is not None:
         given = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
-        dims = tuple(api.wrap_dim(d, x.ndim) for d in given)
+        if given and not rank:
+            raise IndexError(
+                f"Dimension specified as {given[0]} but tensor has no dimensions\n"
+                f"  at {errors.here()}"
+            )
+        dims = tuple([api.wrap_dim(d, rank) for d in given])
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"FFT dims must be unique{where}")
+            _fail("FFT dims must be unique")
         if s is not None and len(s) != len(dims):
-            raise RuntimeError(
-                f"When given, dim and shape arguments must have the same length{where}"
-            )
+            _fail("When given, dim and shape arguments must have the same length")
     elif s is not None:
-        if len(s) > x.ndim:
-            raise RuntimeError(
-                f"Got shape with {len(s)} values but input tensor only has {x.ndim} "
-                f"dimensions.{where}"
-            )
-        dims = tuple(range(x.ndim - len(s), x.ndim))
+        if len(s) > rank:
+            _fail(f"Got shape with {len(s)} values but input tensor only has {rank} dimensions.")
+        dims = tuple(range(rank - len(s), rank))
     else:
-        dims = tuple(range(x.ndim))
-    points = (None,) * len(dims) if s is None else tuple(None if n == -1 else int(n) for n in s)
+        dims = tuple(range(rank))
+    points = (None,) * len(dims) if s is None else tuple([None if n == -1 else int(n) for n in s])
     for d, n in zip(dims, points, strict=True):
-        count = x._a.shape[d] if n is None and x.ndim else (1 if n is None else n)
+        count = shape[d] if n is None else n
         if count < 1:
-            raise RuntimeError(f"Invalid number of data points ({count}) specified{where}")
+            _fail(f"Invalid number of data points ({count}) specified")
     return dims, points
 
 
 def _resized(x: Tensor, dims: tuple[int, ...], points: tuple[int | None, ...]) -> Tensor:
     """The input cut or filled up with zeros to the wanted number of points."""
+    if not any(points):
+        return x
     shape = list(x._a.shape)
     index = [slice(None)] * len(shape)
     larger = False
@@ -179,7 +194,7 @@ def _all_dims(
     input: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, name: str
 ) -> Tensor:
     x = _input(input, name, complex=not forward)
-    dims, points = _plan(x, s, dim, name)
+    dims, points = _plan(x, s, dim)
     x = _resized(x, dims, points)
     if not dims:
         return convert(x, x.dtype.to_complex().np, copy=True)
@@ -191,24 +206,22 @@ def _all_dims(
 
 def _real_dims(input: Tensor, s: Any, dim: Any, norm: str | None, name: str) -> Tensor:
     x = _input(input, name, real=True)
-    dims, points = _plan(x, s, dim, name)
+    dims, points = _plan(x, s, dim)
     if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis\n  at {errors.here()}")
+        _fail(f"{name} must transform at least one axis")
     return fft_r2c_op(_resized(x, dims, points), dim=dims, norm=_norm(norm, True), onesided=True)
 
 
 def _to_real(x: Tensor, s: Any, dim: Any, name: str) -> tuple[Tensor, tuple[int, ...], int]:
     """A half-complex input of the right size, its dims, and the size of the last one after."""
-    dims, points = _plan(x, s, dim, name)
+    dims, points = _plan(x, s, dim)
     if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis\n  at {errors.here()}")
+        _fail(f"{name} must transform at least one axis")
     size = points[-1]
     if size is None:
         size = 2 * (x._a.shape[dims[-1]] - 1)
     if size < 1:
-        raise RuntimeError(
-            f"Invalid number of data points ({size}) specified\n  at {errors.here()}"
-        )
+        _fail(f"Invalid number of data points ({size}) specified")
     return _resized(x, dims, (*points[:-1], size // 2 + 1)), dims, size
 
 
@@ -288,9 +301,9 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of ``hfftn``: half of a signal with a real transform."""
     x = _input(input, "ihfftn", real=True)
-    dims, points = _plan(x, s, dim, "ihfftn")
+    dims, points = _plan(x, s, dim)
     if not dims:
-        raise RuntimeError(f"ihfftn must transform at least one axis\n  at {errors.here()}")
+        _fail("ihfftn must transform at least one axis")
     mode = _norm(norm, False)
     half = fft_r2c_op(_resized(x, dims, points), dim=dims[-1:], norm=mode, onesided=True)
     half = conj_op(half)

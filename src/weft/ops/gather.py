@@ -15,7 +15,7 @@ from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, constant, general, linear
 from weft.ops.casting import number_for, to_op
-from weft.ops.indexing import both_tangents, index_back_op, index_put_op
+from weft.ops.indexing import index_back_op, index_put_op
 from weft.ops.views import place_op, reshape_op, slice_op, zeros_of
 
 # --- checks ----------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def _zero_at(g: Any, index: Any, dim: int) -> Any:
     return scatter_op(g, zeros_of(g, ()), index, dim=dim)
 
 
-scatter_op = general(
+scatter_op = linear(
     "scatter",
     lambda x, src, index, dim: _scatter_into(
         x, index, np.asarray(src).astype(x.dtype, copy=False), dim, _assign
@@ -215,9 +215,7 @@ scatter_op = general(
     _zero_at,
     _src_rule,
     names=("x", "src", "index"),
-    jvp=lambda tangents, inputs, index, dim: scatter_op(
-        *both_tangents(tangents, inputs), index, dim=dim
-    ),
+    together=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(2, 3), np.array([[0, 3, 1], [2, 0, 3]])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(3, 4), np.array([[2, 0], [1, 0]])), {"dim": 1}),
@@ -225,15 +223,13 @@ scatter_op = general(
         Sample((m.real(), m.real(), np.array(0)), {"dim": 0}),
     ],
 )
-scatter_add_op = general(
+scatter_add_op = linear(
     "scatter_add",
     lambda x, src, index, dim: _scatter_add(x, index, src, dim),
     lambda g: g,
     _src_rule,
     names=("x", "src", "index"),
-    jvp=lambda tangents, inputs, index, dim: scatter_add_op(
-        *both_tangents(tangents, inputs), index, dim=dim
-    ),
+    together=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(2, 3), np.array([[0, 3, 1], [0, 3, 3]])), {"dim": 0}),
         Sample((m.real(2, 3), m.real(2, 5), np.array([[0, 0, 2], [1, 1, 1]])), {"dim": 1}),
@@ -570,7 +566,7 @@ def _select_source(g: Any, index: Any, dim: int, source_shape: Any) -> Any:
     return reshape_op(found, shape=source_shape) if found.shape != source_shape else found
 
 
-index_add_op = general(
+index_add_op = linear(
     "index_add",
     _add_slices,
     lambda g: g,
@@ -578,9 +574,7 @@ index_add_op = general(
         _select_source(g, index, dim, source_shape), alpha
     ),
     names=("x", "source", "index"),
-    jvp=lambda tangents, inputs, index, dim, alpha: index_add_op(
-        *both_tangents(tangents, inputs), index, dim=dim, alpha=alpha
-    ),
+    together=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(3, 3), np.array([2, 0, 2])), {"dim": 0, "alpha": 1}),
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 2])), {"dim": 1, "alpha": 2.5}),
@@ -594,29 +588,25 @@ def _scaled(g: Any, alpha: Any) -> Any:
     return g * (alpha.conjugate() if isinstance(alpha, complex) else alpha)
 
 
-index_copy_op = general(
+index_copy_op = linear(
     "index_copy",
     _put_slices,
     lambda g, index, dim: index_fill_op(g, zeros_of(g, ()), index, dim=dim),
     lambda g, index, source_shape, dim: _select_source(g, index, dim, source_shape),
     names=("x", "source", "index"),
-    jvp=lambda tangents, inputs, index, dim: index_copy_op(
-        *both_tangents(tangents, inputs), index, dim=dim
-    ),
+    together=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 1])), {"dim": 1}),
     ],
 )
-index_fill_op = general(
+index_fill_op = linear(
     "index_fill",
     lambda x, value, index, dim: _put_slices(x, value.astype(x.dtype, copy=False), index, dim),
     lambda g, index, dim: index_fill_op(g, zeros_of(g, ()), index, dim=dim),
     lambda g, index, dim: where_op(_filled_places(g.shape, index, dim), g, 0.0),
     names=("x", "value", "index"),
-    jvp=lambda tangents, inputs, index, dim: index_fill_op(
-        *both_tangents(tangents, inputs), index, dim=dim
-    ),
+    together=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(), np.array([-1])), {"dim": 1}),
@@ -811,13 +801,13 @@ def _check_mask(mask: Tensor, name: str) -> None:
         )
 
 
-masked_fill_op = general(
+masked_fill_op = linear(
     "masked_fill",
     lambda x, value, mask: np.where(mask, value, x),
     lambda g, mask: masked_fill_op(g, zeros_of(g, ()), mask),
     lambda g, mask: where_op(mask, g, 0.0),
     names=("x", "value", "mask"),
-    jvp=lambda tangents, inputs, mask: masked_fill_op(*both_tangents(tangents, inputs), mask),
+    together=True,
     samples=lambda m: [
         Sample((m.real(2, 3), m.real(), m.mask(2, 3))),
         Sample((m.real(2, 3), m.real(), m.mask(3))),
@@ -904,13 +894,13 @@ def _masked_source(g: Any, mask: Any, source_shape: Any) -> Any:
     return reshape_op(_pad_to(masked_select_op(g, mask), (count,)), shape=source_shape)
 
 
-masked_scatter_op = general(
+masked_scatter_op = linear(
     "masked_scatter",
     _masked_scatter,
     lambda g, mask: masked_fill_op(g, zeros_of(g, ()), mask),
     _masked_source,
     names=("x", "source", "mask"),
-    jvp=lambda tangents, inputs, mask: masked_scatter_op(*both_tangents(tangents, inputs), mask),
+    together=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 4), m.mask(2, 3)))],
 )
 

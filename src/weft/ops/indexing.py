@@ -16,7 +16,7 @@ from weft.core.dispatch import apply, apply_inplace, bump, check_overlap, check_
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.build import Sample, general, linear
+from weft.ops.build import Sample, linear
 from weft.ops.casting import copy_op, fill_op, number_for, type_name
 from weft.ops.views import select_op, slice_op, zeros_of
 
@@ -133,23 +133,13 @@ def _index_put_self(g: Any, rest: Any, where: Any, accumulate: bool) -> Any:
     return index_put_op(g, zeros_of(g, ()), *rest, where=where, accumulate=False)
 
 
-def both_tangents(tangents: Any, inputs: Any) -> list[Any]:
-    """The first two tangents, with zeros where there is none: for ops linear in both."""
-    return [
-        wrap(np.zeros_like(x._a if isinstance(x, Tensor) else x)) if t is None else t
-        for t, x in zip(tangents[:2], inputs[:2], strict=True)
-    ]
-
-
-index_put_op = general(
+index_put_op = linear(
     "index_put",
     _index_put,
     _index_put_self,
     lambda g, rest, where: index_op(g, *rest, where=where),
     names=("x", "values"),
-    jvp=lambda tangents, inputs, rest, where, accumulate: index_put_op(
-        *both_tangents(tangents, inputs), *rest, where=where, accumulate=accumulate
-    ),
+    together=True,
     samples=lambda m: [
         Sample(
             (m.real(4, 3), m.real(2, 3), np.array([2, 0])), {"where": (0,), "accumulate": False}

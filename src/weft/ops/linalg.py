@@ -514,8 +514,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     """An orthonormal basis that nearly spans the range, by random projection."""
-    from weft import randn
-
+    randn = api.FUNCTIONS["randn"]
     centred = A if M is None else A - M
     found = qr(matmul(centred, randn(A._a.shape[-1], q, dtype=A.dtype))).Q
     for _ in range(niter):

@@ -8,7 +8,7 @@ import importlib
 FILES = (
     *("arithmetic", "views", "strided", "pointwise", "casting", "pairwise", "indexing"),
     *("reductions", "matmul", "einsum"),
-    *("creation", "ranges", "memory", "windows", "special", "arranging", "gather"),
+    *("creation", "ranges", "memory", "windows", "special", "arranging", "padding", "gather"),
     *("cumulative", "statistics", "sorting", "searching", "factorizations", "spectral", "linalg"),
     *("norms", "fft", "stft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),

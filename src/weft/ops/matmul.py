@@ -278,7 +278,7 @@ linear_with_bias_op = general(
 
 # --- products of two -------------------------------------------------------------------
 
-_mm2, _bmm2, _linear2 = fast_binary(mm_op), fast_binary(bmm_op), fast_binary(linear_op)
+mm_pair, bmm_pair, _linear_pair = fast_binary(mm_op), fast_binary(bmm_op), fast_binary(linear_op)
 
 
 def _refuse(message: str) -> RuntimeError:
@@ -294,7 +294,7 @@ def mm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
         raise _refuse("mm: mat2 must be a matrix; use matmul() for other ranks")
     if out_dtype is not None:
         input, mat2 = input.to(out_dtype), mat2.to(out_dtype)
-    return _mm2(input, mat2)
+    return mm_pair(input, mat2)
 
 
 @api.both(out=True)
@@ -311,17 +311,17 @@ def bmm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
         )
     if out_dtype is not None:
         input, mat2 = input.to(out_dtype), mat2.to(out_dtype)
-    return _bmm2(input, mat2)
+    return bmm_pair(input, mat2)
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with PyTorch's rules for vectors and batches."""
     a, b = input._a.ndim, other._a.ndim
     if b == 2 and a:
-        return _mm2(input, other)
+        return mm_pair(input, other)
     if a > 1 and b > 2:
         _check_batches(input._a.shape, other._a.shape)
-        return _bmm2(input, other)
+        return bmm_pair(input, other)
     if b == 1 and a:
         return dot(input, other) if a == 1 else mv_op(input, other)
     if a == 1 and b:
@@ -354,7 +354,7 @@ def _check_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 def _matmul_operator(self: Tensor, other: Any) -> Any:
     try:
         if self._a.ndim == 2 and other._a.ndim == 2:
-            return _mm2(self, other)
+            return mm_pair(self, other)
     except AttributeError:
         return NotImplemented
     return matmul(self, other)
@@ -469,7 +469,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     for name, x in (("mat1", mat1), ("mat2", mat2)):
         if x._a.ndim != 2:
             raise _refuse(f"addmm: {name} must be a matrix, got {x._a.ndim}-D tensor")
-    return _added("addmm", input, _mm2(mat1, mat2), beta, alpha)
+    return _added("addmm", input, mm_pair(mat1, mat2), beta, alpha)
 
 
 @api.both(out=True)
@@ -515,7 +515,7 @@ def addbmm(
         bmm(batch1, batch2)  # raises, with the reason
     # One long product instead of many: the batch is part of the summed dimension.
     left = batch1.permute(1, 0, 2).reshape(a[1], a[0] * a[2])
-    return _added("addbmm", input, _mm2(left, batch2.reshape(b[0] * b[1], b[2])), beta, alpha)
+    return _added("addbmm", input, mm_pair(left, batch2.reshape(b[0] * b[1], b[2])), beta, alpha)
 
 
 for _function in (addmm, addmv, addr, baddbmm, addbmm):
@@ -531,11 +531,11 @@ def linear_layer(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
         product = matmul(input, weight.t())
         return product if bias is None else product + bias
     if bias is None:
-        return _linear2(input, weight)
+        return _linear_pair(input, weight)
     return apply(linear_with_bias_op, (input, weight, bias), NO_ATTRS)
 
 
-@api.both
+@api.top
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[k] @ input2 + bias[k]`` for each output ``k``."""
     lead = input1._a.shape[:-1]
@@ -552,8 +552,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         )
     left, right = rows(input1), rows(input2)
     side = weight.permute(1, 0, 2).reshape(first, count * second)
-    halfway = _mm2(left, side).reshape(left._a.shape[0], count, second)
-    out = _bmm2(halfway, column(right)).reshape(*lead, count)
+    halfway = mm_pair(left, side).reshape(left._a.shape[0], count, second)
+    out = bmm_pair(halfway, column(right)).reshape(*lead, count)
     return out if bias is None else out + bias
 
 
@@ -586,7 +586,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     columns = [b._a.shape[i] for i in kept_b]
     first = ordered(a, (*kept_a, *left), (math.prod(rows_of), inner_size))
     second = ordered(b, (*right, *kept_b), (inner_size, math.prod(columns)))
-    return reshape_op(_mm2(first, second), shape=(*rows_of, *columns))
+    return reshape_op(mm_pair(first, second), shape=(*rows_of, *columns))
 
 
 def _tensordot_dims(a: Tensor, b: Tensor, dims: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

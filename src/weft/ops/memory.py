@@ -179,3 +179,48 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
     """Replace each element by ``callable(own, x, y)``."""
     return _call_each(self, "map2_", callable, x.expand(self.shape), y.expand(self.shape))
+
+
+# --- small questions and functions that are also methods -------------------------------
+
+
+Tensor.is_cpu = True
+
+
+@api.method
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """This tensor in another's shape of as many elements (an old name of reshape_as)."""
+    return self.reshape(tensor.shape)
+
+
+@api.method
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory, outermost first."""
+    strides = self._a.strides
+    return tuple(sorted(range(self._a.ndim), key=lambda i: (-strides[i], i)))
+
+
+@api.both
+def is_distributed(input: Tensor) -> bool:
+    """Whether a tensor is spread over processes: never."""
+    return False
+
+
+@api.top
+def get_device(input: Tensor) -> int:
+    """The number of a tensor's device; -1 for the CPU."""
+    return input.get_device()
+
+
+@api.top
+def typename(obj: Any) -> str:
+    """The name of an object's type, with its module; for tensors the legacy name."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+for _name in ("detach", "detach_", "fill_", "zero_"):
+    api.top(getattr(Tensor, _name), name=_name)

@@ -29,8 +29,16 @@ from weft.ops.pointwise import exp_op
 from weft.ops.views import expand_op, reshape_op
 
 
+# Below this many elements a copy costs less than the view and what reads it later.
+SMALL = 4096
+
+
 def spread(g: Any, shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> Any:
     """A reduced value repeated over the dimensions that were reduced."""
+    if not isinstance(g, Tensor) and math.prod(shape) <= SMALL:
+        full = np.empty(shape, g.dtype)
+        full[...] = g if keepdim else g.reshape(kept_shape(shape, dim))
+        return full
     return expand_op(kept(g, shape, dim, keepdim), shape=shape)
 
 

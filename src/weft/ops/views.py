@@ -380,6 +380,23 @@ def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return strided(x, shape, strides)
 
 
+def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
+    """Strides in which a dimension of length one steps over all that is inside it."""
+    found = list(strides)
+    for d in range(len(shape) - 1, -1, -1):
+        if shape[d] == 1 and not found[d]:
+            last = d + 1 == len(shape)
+            found[d] = itemsize if last else shape[d + 1] * found[d + 1]
+    return tuple(found)
+
+
+def _expanded(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    strides = np.broadcast_to(x, shape).strides
+    if len(shape) > x.ndim and 1 in shape:
+        strides = _unit_strides(shape, strides, x.itemsize)
+    return strided(x, shape, strides)
+
+
 expand_op = linear(
     "expand",
     _expand,
@@ -441,10 +458,17 @@ def _placed(g: np.ndarray, shape: tuple[int, ...], index: Any) -> np.ndarray:
     return out
 
 
+def _sliced(x: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
+    seen = x[index] if ... in index else x[(*index, ...)]
+    if None in index and 0 in seen.strides:
+        return strided(seen, seen.shape, _unit_strides(seen.shape, seen.strides, x.itemsize))
+    return seen
+
+
 # Basic indexing with ints, slices, None and Ellipsis: always a view.
 slice_op = linear(
     "slice",
-    lambda x, index: x[index] if ... in index else x[(*index, ...)],
+    _sliced,
     lambda g, x_shape, index: place_op(g, shape=x_shape, index=index),
     view=True,
     samples=lambda m: [
@@ -885,8 +909,8 @@ copy_slices_op = linear(
     lambda g, part_shape, chain: copy_slices_op(g, zeros_of(g, part_shape), chain=chain),
     lambda g, chain: follow(g, chain),
     names=("base", "part"),
-    grad_name="CopySlices",
     together=True,
+    grad_name="CopySlices",
     single_use=True,
     samples=lambda m: [
         Sample((m.real(4, 3), m.real(3)), {"chain": (select_op, (), {"dim": 0, "index": 1}, 0,
