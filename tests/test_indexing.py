@@ -56,7 +56,9 @@ def index_arrays(draw: Any, size: int, shape: tuple[int, ...]) -> Index:
     count = int(np.prod(shape, dtype=int))
     if not size:
         shape, count = (0,), 0
-    values = draw(st.lists(st.integers(-size, max(size - 1, -size)), min_size=count, max_size=count))
+    values = draw(
+        st.lists(st.integers(-size, max(size - 1, -size)), min_size=count, max_size=count)
+    )
     dtype = draw(st.sampled_from((np.int64, np.int64, np.int32)))
     form = draw(st.sampled_from(("tensor", "tensor", "list", "array")))
     return Index(np.array(values, dtype).reshape(shape), form)
@@ -248,7 +250,9 @@ def test_setitem(data: Any) -> None:
 
 def repeated(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
-    return any(isinstance(p, Index) and p.array.dtype.kind == "i" and p.array.size > 1 for p in parts)
+    return any(
+        isinstance(p, Index) and p.array.dtype.kind == "i" and p.array.size > 1 for p in parts
+    )
 
 
 @quick
@@ -410,8 +414,14 @@ def test_error_classes(code: str) -> None:
         x = system.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
         before = x.detach().clone()
         scope = {
-            **{"x": x, "t": system, "L": system.tensor, "np": np, "s": system.tensor(3.0)},
-            **{"u": x.to(system.uint8), "i": x.long(), "set": lambda x, k, v: x.__setitem__(k, v)},
+            "x": x,
+            "t": system,
+            "L": system.tensor,
+            "np": np,
+            "s": system.tensor(3.0),
+            "u": x.to(system.uint8),
+            "i": x.long(),
+            "set": lambda x, k, v: x.__setitem__(k, v),
         }
         raised.append(outcome(lambda code=code, scope=scope: eval(code, scope)))
         assert bool((x == before).all()), "a failed call changed its tensor"

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
 from weft.core.dispatch import follow
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops import strided as st
 from weft.ops import views as v
-from weft.ops.build import Sample, constant, general, linear
-from weft.ops.casting import clone_op, number_for
-from weft.ops.indexing import add_rows
+from weft.ops.build import Sample, constant, linear
+from weft.ops.casting import clone_op
+from weft.ops.padding import pad as pad  # other families find it here
 from weft.ops.reductions import sum_op
-from weft.ops.views import reshape_op, slice_op, zeros_of
+from weft.ops.views import fail, reshape_op, slice_op, zeros_of
 
 FULL = slice(None)
-
-
-def _fail(kind: type[Exception], message: str) -> Exception:
-    return kind(f"{message}\n  at {errors.here()}")
 
 
 # --- flip, roll, rot90 -----------------------------------------------------------------
@@ -53,7 +47,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 def fliplr(input: Tensor) -> Tensor:
     """Columns in reverse order."""
     if input._a.ndim < 2:
-        raise _fail(RuntimeError, "Input must be >= 2-d.")
+        raise fail(RuntimeError, "Input must be >= 2-d.")
     return flip_op(input, dims=(1,))
 
 
@@ -61,7 +55,7 @@ def fliplr(input: Tensor) -> Tensor:
 def flipud(input: Tensor) -> Tensor:
     """Rows in reverse order."""
     if input._a.ndim < 1:
-        raise _fail(RuntimeError, "Input must be >= 1-d.")
+        raise fail(RuntimeError, "Input must be >= 1-d.")
     return flip_op(input, dims=(0,))
 
 
@@ -86,20 +80,20 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     moves = _ints(shifts)
     if dims is None or dims in ((), []):
         if len(moves) != 1:
-            raise _fail(
+            raise fail(
                 RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         flat = reshape_op(input, shape=(input._a.size,))
         return reshape_op(roll_op(flat, shifts=moves, dims=(0,)), shape=input._a.shape)
     given = _ints(dims)
     if len(moves) != len(given):
-        raise _fail(
+        raise fail(
             RuntimeError,
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(given)}",
         )
     rank = input._a.ndim
     if not rank:
-        raise _fail(IndexError, "Dimension specified as 0 but tensor has no dimensions")
+        raise fail(IndexError, "Dimension specified as 0 but tensor has no dimensions")
     return roll_op(input, shifts=moves, dims=tuple(api.wrap_dim(d, rank) for d in given))
 
 
@@ -108,12 +102,12 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Quarter turns in the plane of two dimensions."""
     rank = input._a.ndim
     if len(dims) != 2:
-        raise _fail(RuntimeError, f"expected total rotation dims == 2, but got dims = {len(dims)}")
+        raise fail(RuntimeError, f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if rank < 2:
-        raise _fail(RuntimeError, f"expected total dims >= 2, but got total dims = {rank}")
+        raise fail(RuntimeError, f"expected total dims >= 2, but got total dims = {rank}")
     first, second = (api.wrap_dim(d, rank) for d in dims)
     if first == second:
-        raise _fail(RuntimeError, f"expected rotation dims to be different, but got {dims}")
+        raise fail(RuntimeError, f"expected rotation dims to be different, but got {dims}")
     turns = k % 4
     if turns == 0:
         return clone_op(input, memory_format=None)
@@ -161,13 +155,13 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """Copies side by side, so many along each dimension."""
     times = api.shape_argument(repeats)
     if len(times) < self._a.ndim:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
             f"tensor: {len(times)} < {self._a.ndim}",
         )
     if any(t < 0 for t in times):
-        raise _fail(RuntimeError, f"repeat: negative counts are not allowed, got {list(times)}")
+        raise fail(RuntimeError, f"repeat: negative counts are not allowed, got {list(times)}")
     return repeat_op(self, repeats=times)
 
 
@@ -201,7 +195,7 @@ def repeat_interleave(
         _check_repeats(repeats, None)
         counts = repeats._a.reshape(-1)
         if counts.size not in (1, size):
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 f"repeats must have the same size as input along dim, but got repeats.size(0) = "
                 f"{counts.size} and input.size({d}) = {size}",
@@ -209,10 +203,10 @@ def repeat_interleave(
     else:
         counts = np.asarray(int(repeats))
         if int(repeats) < 0:
-            raise _fail(RuntimeError, "Repeats must be non-negative")
+            raise fail(RuntimeError, "Repeats must be non-negative")
     rows = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != rows.size:
-        raise _fail(
+        raise fail(
             RuntimeError,
             f"repeat_interleave: output_size {output_size} does not match the sum of repeats "
             f"{rows.size}",
@@ -224,13 +218,13 @@ def repeat_interleave(
 def _check_repeats(repeats: Tensor, rank: int | None) -> None:
     array = repeats._a
     if array.dtype not in (np.int64, np.int32):
-        raise _fail(RuntimeError, "repeats has to be Long or Int tensor")
+        raise fail(RuntimeError, "repeats has to be Long or Int tensor")
     if array.ndim > 1 or (rank is not None and array.ndim != rank):
-        raise _fail(
+        raise fail(
             RuntimeError, "repeat_interleave only accept 1D vector or 0-dim tensor as repeat"
         )
     if array.size and int(array.min()) < 0:
-        raise _fail(RuntimeError, "repeats can not be negative")
+        raise fail(RuntimeError, "repeats can not be negative")
 
 
 # --- triangles and diagonals -----------------------------------------------------------
@@ -249,7 +243,7 @@ def _triangle(name: str, function: Any) -> None:
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
         if input._a.ndim < 2:
-            raise _fail(RuntimeError, f"{name}: input tensor must have at least 2 dimensions")
+            raise fail(RuntimeError, f"{name}: input tensor must have at least 2 dimensions")
         return op(input, diagonal=int(diagonal))
 
     triangle.__name__ = triangle.__qualname__ = name
@@ -268,7 +262,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     rank = input._a.ndim + 1
     first, second = api.wrap_dim(dim1, rank), api.wrap_dim(dim2, rank)
     if first == second:
-        raise _fail(RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+        raise fail(RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     size = input._a.shape[-1] + abs(int(offset))
     shape = list(input._a.shape[:-1])
     for d in sorted((first, second)):
@@ -285,7 +279,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if rank == 1:
         return diag_embed(input, diagonal)
     if rank != 2:
-        raise _fail(RuntimeError, f"diag(): Supports 1D or 2D tensors. Got {rank}D")
+        raise fail(RuntimeError, f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     return v.diagonal(input, diagonal).clone()
 
 
@@ -335,7 +329,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     blocks = []
     for k, block in enumerate(tensors):
         if block._a.ndim > 2:
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{k} has {block._a.ndim} dimensions",
@@ -360,13 +354,13 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinates of all combinations of the elements of some vectors."""
     given = _tensors(tensors)
     if not given:
-        raise _fail(RuntimeError, "meshgrid expects a non-empty TensorList")
+        raise fail(RuntimeError, "meshgrid expects a non-empty TensorList")
     if any(t._a.ndim > 1 for t in given):
-        raise _fail(RuntimeError, "torch.meshgrid: expected scalar or 1D tensors")
+        raise fail(RuntimeError, "torch.meshgrid: expected scalar or 1D tensors")
     if any(t._a.dtype != given[0]._a.dtype for t in given):
-        raise _fail(RuntimeError, "torch.meshgrid expects all tensors to have the same dtype")
+        raise fail(RuntimeError, "torch.meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
-        raise _fail(
+        raise fail(
             RuntimeError,
             'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + str(indexing),
         )
@@ -388,7 +382,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of some vectors, one in each row."""
     if any(t._a.ndim != 1 for t in tensors):
-        raise _fail(RuntimeError, "Expect a 1D vector")
+        raise fail(RuntimeError, "Expect a 1D vector")
     if len(tensors) == 1:
         return tensors[0]
     grids = meshgrid(*tensors, indexing="ij")
@@ -399,11 +393,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of r elements of a vector, one in each row."""
     if input._a.ndim != 1:
-        raise _fail(
-            RuntimeError, f"Expect a 1D vector, but got shape {list(input._a.shape)}"
-        )
+        raise fail(RuntimeError, f"Expect a 1D vector, but got shape {list(input._a.shape)}")
     if r < 0:
-        raise _fail(RuntimeError, f"Expect a non-negative number, but got {r}")
+        raise fail(RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
         return wrap(np.empty(0, input._a.dtype))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
@@ -419,11 +411,11 @@ def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that some shapes broadcast to."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     if any(n < 0 for s in given for n in s):
-        raise _fail(RuntimeError, f"Trying to create tensor with negative dimension: {given}")
+        raise fail(RuntimeError, f"Trying to create tensor with negative dimension: {given}")
     try:
         return Size(np.broadcast_shapes(*given))
     except ValueError:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "Shape mismatch: objects cannot be broadcast to a single shape: "
             + ", ".join(str(list(s)) for s in given),
@@ -470,7 +462,7 @@ def _stacker(name: str, prepare: Any, dim: Any) -> Any:
     def stacker(tensors: Any) -> Tensor:
         parts = [prepare(t) for t in tensors]
         if not parts:
-            raise _fail(RuntimeError, f"{name} expects a non-empty TensorList")
+            raise fail(RuntimeError, f"{name} expects a non-empty TensorList")
         return v.cat(parts, dim(parts))
 
     stacker.__name__ = stacker.__qualname__ = name
@@ -510,12 +502,12 @@ def tensor_split(
     for other in (sections, indices, tensor_indices_or_sections):
         cuts = other if cuts is None else cuts
     if not input._a.ndim:
-        raise _fail(RuntimeError, "tensor_split expected at least a 1-dimensional tensor")
+        raise fail(RuntimeError, "tensor_split expected at least a 1-dimensional tensor")
     d = api.wrap_dim(dim, input._a.ndim)
     size = input._a.shape[d]
     if isinstance(cuts, Tensor):
         if cuts._a.dtype != np.int64 or cuts._a.ndim > 1:
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 "tensor_split expected tensor_indices_or_sections to have dtype of long and at "
                 f"most one dimension, but got {cuts.dtype.name} with {cuts._a.ndim}",
@@ -523,7 +515,7 @@ def tensor_split(
         cuts = cuts.tolist()
     if isinstance(cuts, (int, np.integer)):
         if cuts <= 0:
-            raise _fail(RuntimeError, f"number of sections must be larger than 0, got {cuts}")
+            raise fail(RuntimeError, f"number of sections must be larger than 0, got {cuts}")
         short, longer = divmod(size, int(cuts))
         sizes = [short + (k < longer) for k in range(int(cuts))]
         return v.split_op(input, sizes=tuple(sizes), dim=d)
@@ -543,14 +535,14 @@ def _splitter(name: str, rank: int, dim: Any) -> Any:
         for other in (indices, sections):
             cuts = other if cuts is None else cuts
         if input._a.ndim < rank:
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 f"torch.{name} requires a tensor with at least {rank} dimension, but got a "
                 f"tensor with {input._a.ndim} dimensions!",
             )
         d = dim(input._a.ndim)
         if isinstance(cuts, int) and (cuts <= 0 or input._a.shape[d] % cuts):
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 f"torch.{name} attempted to split along dimension {d}, but the size of the "
                 f"dimension {input._a.shape[d]} is not divisible by the split_size {cuts}!",
@@ -574,9 +566,7 @@ def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor,
 
 
 @api.both
-def unsafe_split_with_sizes(
-    input: Tensor, split_sizes: Any, dim: int = 0
-) -> tuple[Tensor, ...]:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """As ``split_with_sizes``, with parts that may be changed in place."""
     return tuple(part.clone() for part in v.split_with_sizes(input, split_sizes, dim))
 
@@ -658,7 +648,7 @@ def _chain(view: Any, **attrs: Any) -> tuple[Any, ...]:
 def _placed(op: Any, input: Tensor, src: Tensor, chain: Any) -> Tensor:
     seen = follow(input._a, chain)
     if seen.shape != src._a.shape:
-        raise _fail(
+        raise fail(
             RuntimeError,
             f"{op.name}: expected src to have a size equal to the slice of self. src size = "
             f"{list(src._a.shape)}, slice size = {list(seen.shape)}",
@@ -707,7 +697,7 @@ def as_strided_scatter(
     """A copy with the elements of a strided view replaced."""
     seen = st.as_strided(input, size, stride, storage_offset)
     if seen._a.shape != src._a.shape:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(src._a.shape)}, slice size = {list(seen._a.shape)}",
@@ -737,24 +727,20 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each index a vector of zeros with a one at its place."""
     array = tensor._a
     if array.dtype != np.int64:
-        raise _fail(
-            RuntimeError, "one_hot is only applicable to index tensor of type LongTensor."
-        )
+        raise fail(RuntimeError, "one_hot is only applicable to index tensor of type LongTensor.")
     if not array.size:
         if num_classes <= 0:
-            raise _fail(
-                RuntimeError, "Can not infer total number of classes from empty tensor."
-            )
+            raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
         return wrap(np.empty((*array.shape, num_classes), np.int64))
     if int(array.min()) < 0:
-        raise _fail(RuntimeError, "Class values must be non-negative.")
+        raise fail(RuntimeError, "Class values must be non-negative.")
     highest = int(array.max())
     if num_classes == -1:
         num_classes = highest + 1
     elif num_classes < 1:
-        raise _fail(RuntimeError, "num_classes should be positive")
+        raise fail(RuntimeError, "num_classes should be positive")
     elif num_classes <= highest:
-        raise _fail(RuntimeError, "Class values must be smaller than num_classes.")
+        raise fail(RuntimeError, "Class values must be smaller than num_classes.")
     return one_hot_op(tensor, num_classes=num_classes)
 
 
@@ -762,16 +748,15 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one index for each dimension of a shape."""
     if not isinstance(indices, Tensor):
-        raise _fail(TypeError, "torch.unravel_index() expects 'indices' to be a Tensor")
+        raise fail(TypeError, "torch.unravel_index() expects 'indices' to be a Tensor")
     if indices._a.dtype.kind not in "iu":
-        raise _fail(
+        raise fail(
             ValueError,
-            "expected 'indices' to be an integer dtype, but got "
-            f"{indices.dtype!r}",
+            f"expected 'indices' to be an integer dtype, but got {indices.dtype!r}",
         )
     sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
-        raise _fail(ValueError, f"'shape' cannot have negative values, but got {sizes}")
+        raise fail(ValueError, f"'shape' cannot have negative values, but got {sizes}")
     found, rest = [], indices
     for size in reversed(sizes):
         found.append(rest % size)

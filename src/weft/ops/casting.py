@@ -125,9 +125,11 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
             x = x.astype(np.float32)
         # As the processor does it: small types by way of int32, where what doesn't fit becomes
         # the lowest number; the rest by way of int64.
-        x = x.astype(np.int32 if dtype.itemsize < 4 and dtype != np.uint16 else (
-            dtype if dtype.kind == "i" else np.int64
-        ))
+        x = x.astype(
+            np.int32
+            if dtype.itemsize < 4 and dtype != np.uint16
+            else (dtype if dtype.kind == "i" else np.int64)
+        )
     return x.astype(dtype)
 
 
@@ -180,8 +182,10 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
             return clone_op(x, memory_format=format)
         return x
     changed = to_op(x, dtype=d)
-    return changed if plain or _in_order(changed._a, format) else clone_op(
-        changed, memory_format=format
+    return (
+        changed
+        if plain or _in_order(changed._a, format)
+        else clone_op(changed, memory_format=format)
     )
 
 
@@ -270,11 +274,23 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 TYPE_NAMES = {
-    **{"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"},
-    **{"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"},
-    **{"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"},
-    **{"uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"},
-    **{"float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2"},
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "float8_e4m3fn": "Float8_e4m3fn",
+    "float8_e5m2": "Float8_e5m2",
 }
 
 
@@ -293,9 +309,17 @@ def _conversion(name: str, target: dt.dtype) -> None:
 
 
 for _name, _target in (
-    ("float", dt.float32), ("double", dt.float64), ("half", dt.float16),
-    ("bfloat16", dt.bfloat16), ("byte", dt.uint8), ("char", dt.int8), ("short", dt.int16),
-    ("int", dt.int32), ("long", dt.int64), ("bool", dt.bool_), ("cfloat", dt.complex64),
+    ("float", dt.float32),
+    ("double", dt.float64),
+    ("half", dt.float16),
+    ("bfloat16", dt.bfloat16),
+    ("byte", dt.uint8),
+    ("char", dt.int8),
+    ("short", dt.int16),
+    ("int", dt.int32),
+    ("long", dt.int64),
+    ("bool", dt.bool_),
+    ("cfloat", dt.complex64),
     ("cdouble", dt.complex128),
 ):
     _conversion(_name, _target)

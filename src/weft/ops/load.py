@@ -8,7 +8,8 @@ import importlib
 FILES = (
     *("arithmetic", "views", "strided", "pointwise", "casting", "pairwise", "indexing"),
     *("reductions", "matmul", "einsum"),
-    *("creation", "ranges", "memory", "windows", "special", "arranging", "padding", "gather"),
+    *("creation", "ranges", "memory", "windows", "special"),
+    *("arranging", "padding", "gather", "slices"),
     *("cumulative", "statistics", "sorting", "searching", "factorizations", "spectral", "linalg"),
     *("norms", "fft", "stft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),

@@ -94,7 +94,8 @@ def native_layer_norm(
     """Layer norm with the means and reciprocal deviations that it used."""
     need_float(input, "LayerNormKernelImpl")
     shape = _check_shape(input, normalized_shape, {"weight": weight, "bias": bias})
-    return layer_norm_op(input, weight, bias, rank=len(shape), eps=eps)
+    y, mean, rstd = layer_norm_op(input, weight, bias, rank=len(shape), eps=eps)
+    return y, mean.detach(), rstd.detach()
 
 
 @api.under("nn.functional")
@@ -399,7 +400,7 @@ def native_batch_norm(
     if mean is None or var is None:
         empty = input.detach().reshape(-1)[:0]
         return y, empty, empty
-    return y, mean, (var + eps) ** -0.5
+    return y, mean.detach(), (var.detach() + eps) ** -0.5
 
 
 # --- over groups and instances ---------------------------------------------------------

@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.build import Sample, general, linear
 from weft.ops.casting import number_for
 from weft.ops.indexing import add_rows
-
-
-def _fail(kind: type[Exception], message: str) -> Exception:
-    return kind(f"{message}\n  at {errors.here()}")
-
+from weft.ops.views import fail
 
 # --- padding ---------------------------------------------------------------------------
 
@@ -112,19 +107,19 @@ def _pad_map(size: int, before: int, after: int, mode: str) -> np.ndarray:
 def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
     rank, count = len(shape), len(given) // 2
     if count > rank:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "Padding length should be less than or equal to two times the input dimension but "
             f"got padding length {len(given)} and input of dimension {rank}",
         )
     if not (count <= 3 and rank in (count + 1, count + 2)):
-        raise _fail(
+        raise fail(
             NotImplementedError,
             "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got "
             f"{len(given)} numbers for shape {list(shape)}",
         )
     if 0 in shape[rank - count :]:
-        raise _fail(
+        raise fail(
             RuntimeError,
             f"Expected {count + 1}D or {count + 2}D (batch mode) tensor with possibly 0 batch "
             f"size and other non-zero dimensions for input, but got: {list(shape)}",
@@ -132,19 +127,19 @@ def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
     for k in range(count):
         size, (before, after) = shape[rank - 1 - k], given[2 * k : 2 * k + 2]
         if mode == "reflect" and (before >= size or after >= size):
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 "Padding size should be less than the corresponding input dimension, but got: "
                 f"padding ({before}, {after}) at dimension {rank - 1 - k} of input {list(shape)}",
             )
         if mode == "circular" and (before > size or after > size):
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 "Padding value causes wrapping around more than once: padding "
                 f"({before}, {after}) for size {size}",
             )
         if size + before + after < (0 if mode == "circular" else 1):
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 f"input size {size} plus padding ({before}, {after}) resulted in a negative or "
                 "zero output size",
@@ -156,13 +151,13 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     """Room around a tensor, last dimension first, filled with a value or its own elements."""
     given = tuple(int(p) for p in pad)
     if len(given) % 2:
-        raise _fail(RuntimeError, "Padding length must be divisible by 2")
+        raise fail(RuntimeError, "Padding length must be divisible by 2")
     if mode == "constant":
         return constant_pad_nd(input, given, 0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
-        raise _fail(NotImplementedError, f"Unrecognised padding mode {mode}")
+        raise fail(NotImplementedError, f"Unrecognised padding mode {mode}")
     if value:
-        raise _fail(ValueError, f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise fail(ValueError, f'Padding mode "{mode}" doesn\'t take in value argument')
     shape = input._a.shape
     _check_pads(shape, given, mode)
     maps = []
@@ -180,9 +175,9 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     given = tuple(int(p) for p in pad)
     shape = input._a.shape
     if len(given) % 2:
-        raise _fail(RuntimeError, f"Length of pad must be even but instead it equals {len(given)}")
+        raise fail(RuntimeError, f"Length of pad must be even but instead it equals {len(given)}")
     if len(given) > 2 * len(shape):
-        raise _fail(
+        raise fail(
             RuntimeError,
             "Length of pad should be no more than twice the number of dimensions of the input. "
             f"Pad length is {len(given)} while the input has {len(shape)} dimensions.",
@@ -191,7 +186,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     pads = ((0, 0),) * (len(shape) - len(pairs)) + tuple(reversed(pairs))
     for d, (n, (before, after)) in enumerate(zip(shape, pads, strict=True)):
         if n + before + after < 0 or n + min(before, 0) + min(after, 0) < 0:
-            raise _fail(
+            raise fail(
                 RuntimeError,
                 f"The input size {n}, plus negative padding {before} and {after} resulted in a "
                 f"negative output size, which is invalid. Check dimension {d} of your input.",
@@ -204,7 +199,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
 
 def _image(input: Tensor, name: str) -> tuple[int, ...]:
     if input._a.ndim < 3:
-        raise _fail(
+        raise fail(
             RuntimeError,
             f"{name} expects input to have at least 3 dimensions, but got input with "
             f"{input._a.ndim} dimension(s)",
@@ -218,7 +213,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, channels, height, width = _image(input, "pixel_shuffle")
     r = upscale_factor
     if r <= 0 or channels % (r * r):
-        raise _fail(
+        raise fail(
             RuntimeError,
             "pixel_shuffle expects a positive upscale_factor, and its input's 'channel' "
             f"dimension to be divisible by its square, but {channels} is not divisible by {r}^2",
@@ -235,7 +230,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *lead, channels, height, width = _image(input, "pixel_unshuffle")
     r = downscale_factor
     if r <= 0 or height % r or width % r:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "pixel_unshuffle expects a positive downscale_factor that divides height and width, "
             f"but got {r} for {height} x {width}",
@@ -251,7 +246,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of several groups dealt out in turn."""
     shape = _image(input, "channel_shuffle")
     if groups <= 0 or shape[1] % groups:
-        raise _fail(
+        raise fail(
             RuntimeError,
             "Number of groups to divide channels in must be positive and divide the number of "
             f"channels, but got {groups} for {shape[1]}",

@@ -66,7 +66,11 @@ as_strided_op = linear(
     "as_strided",
     lambda x, size, stride, storage_offset, layout: _as_strided(x, size, stride, storage_offset),
     lambda g, x_shape, size, stride, storage_offset, layout: as_strided_back_op(
-        g, shape=x_shape, layout=layout[0], size=size, stride=stride,
+        g,
+        shape=x_shape,
+        layout=layout[0],
+        size=size,
+        stride=stride,
         offset=(layout[1] if storage_offset is None else storage_offset) - layout[1],
     ),
     view=True,

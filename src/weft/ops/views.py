@@ -13,6 +13,12 @@ from weft.core.tensor import Tensor, strided, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
 
+
+def fail(kind: type[Exception], message: str) -> Exception:
+    """An error that ends with the user's line."""
+    return kind(f"{message}\n  at {errors.here()}")
+
+
 # --- permute, transpose ----------------------------------------------------------------
 
 
@@ -186,8 +192,7 @@ def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, .
     elif known == count:
         return shape
     raise RuntimeError(
-        f"{name}: shape '{list(shape)}' is invalid for input of size {count}\n"
-        f"  at {errors.here()}"
+        f"{name}: shape '{list(shape)}' is invalid for input of size {count}\n  at {errors.here()}"
     )
 
 
@@ -308,8 +313,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = api.wrap_dim(start_dim, rank), api.wrap_dim(end_dim, rank)
     if start > end:
         raise RuntimeError(
-            f"flatten() has invalid args: start_dim cannot come after end_dim\n"
-            f"  at {errors.here()}"
+            f"flatten() has invalid args: start_dim cannot come after end_dim\n  at {errors.here()}"
         )
     if not rank:
         return reshape_op(input, shape=(1,))
@@ -451,7 +455,6 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 # --- slices and parts ------------------------------------------------------------------
 
 
-
 def _placed(g: np.ndarray, shape: tuple[int, ...], index: Any) -> np.ndarray:
     out = np.zeros(shape, g.dtype)
     out[index] = g
@@ -557,18 +560,14 @@ split_op = linear(
 
 def _check_rank(x: Tensor, name: str) -> None:
     if not x._a.ndim:
-        raise RuntimeError(
-            f"{name} expects at least a 1-dimensional tensor\n  at {errors.here()}"
-        )
+        raise RuntimeError(f"{name} expects at least a 1-dimensional tensor\n  at {errors.here()}")
 
 
 @api.both
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts along a dimension: of one size, or of the sizes given."""
     if not tensor._a.ndim:
-        raise RuntimeError(
-            f"split expects at least a 1-dimensional tensor\n  at {errors.here()}"
-        )
+        raise RuntimeError(f"split expects at least a 1-dimensional tensor\n  at {errors.here()}")
     d = api.wrap_dim(dim, tensor.ndim)
     size = tensor._a.shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
@@ -578,9 +577,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"split expects split_size be non-negative, but got split_size={step}\n"
                 f"  at {errors.here()}"
             )
-        sizes = (
-            tuple(min(step, size - i) for i in range(0, size, step)) if size else (0,)
-        )
+        sizes = tuple(min(step, size - i) for i in range(0, size, step)) if size else (0,)
     else:
         sizes = tuple(int(s) for s in split_size_or_sections)
         if sum(sizes) != size or any(s < 0 for s in sizes):
@@ -606,9 +603,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
         )
     if not input._a.ndim:
-        raise RuntimeError(
-            f"chunk expects at least a 1-dimensional tensor\n  at {errors.here()}"
-        )
+        raise RuntimeError(f"chunk expects at least a 1-dimensional tensor\n  at {errors.here()}")
     size = input.size(dim)
     step = -(-size // chunks)
     if not step:
@@ -630,8 +625,10 @@ unbind_op = linear(
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along a dimension."""
     if not input.ndim:
-        raise IndexError(f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
-                           f"  at {errors.here()}")
+        raise IndexError(
+            f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
+            f"  at {errors.here()}"
+        )
     d = api.wrap_dim(dim, input.ndim)
     if not input._a.shape[d]:
         return ()
@@ -913,8 +910,10 @@ copy_slices_op = linear(
     grad_name="CopySlices",
     single_use=True,
     samples=lambda m: [
-        Sample((m.real(4, 3), m.real(3)), {"chain": (select_op, (), {"dim": 0, "index": 1}, 0,
-                                                     None, True)})
+        Sample(
+            (m.real(4, 3), m.real(3)),
+            {"chain": (select_op, (), {"dim": 0, "index": 1}, 0, None, True)},
+        )
     ],
 )
 
@@ -942,7 +941,11 @@ def in_place_view(name: str, function: Any) -> None:
 
 
 for _name, _function in (
-    ("squeeze_", squeeze), ("unsqueeze_", unsqueeze), ("transpose_", transpose), ("t_", t),
-    ("swapaxes_", transpose), ("swapdims_", transpose),
+    ("squeeze_", squeeze),
+    ("unsqueeze_", unsqueeze),
+    ("transpose_", transpose),
+    ("t_", t),
+    ("swapaxes_", transpose),
+    ("swapdims_", transpose),
 ):
     in_place_view(_name, _function)
