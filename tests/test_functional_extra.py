@@ -153,6 +153,20 @@ def test_ignored_targets_may_be_infinite() -> None:
     assert logs.grad.tolist() == [[0.0, 0.0], [0.0, -1.0]]
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_triplet_loss_with_a_distance_of_ones_own(swap: bool) -> None:
+    made = [pair(3, 4, seed=i) for i in range(3)]
+
+    def distance(a: Any, b: Any) -> Any:
+        return ((a - b) ** 4).sum(-1)
+
+    how = {"distance_function": distance, "margin": 2.0, "swap": swap}
+    equal(
+        F.triplet_margin_with_distance_loss(*(a for a, _ in made), **how),
+        TF.triplet_margin_with_distance_loss(*(b for _, b in made), **how),
+    )
+
+
 def x23() -> Any:
     return weft.ones(2, 3)
 

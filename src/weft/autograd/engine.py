@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import JVP_ENGINE, PACKED, Op, Packed
+from weft.core.dispatch import JVP_ENGINE, PACKED, REGISTRY, Op, Packed
 from weft.core.modes import MODES
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output, output_of
 from weft.core.tensor import LATE, Tensor, wrap
@@ -79,6 +79,8 @@ class _Run:
         self.owned: set[GraphNode] = set()
         self.pending: dict[AccumulateGrad, int] = {}
         self.watch = MODES.now.anomaly
+        self.order: list[Any] = []  # the nodes still to come, oldest first
+        self.at: GraphNode | None = None  # the node whose hooks are running
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
         """All nodes behind the roots that matter, newest first."""
@@ -132,13 +134,16 @@ class _Run:
         self.owned.discard(leaf)
         if g is None:
             return
+        self.at = leaf
         if leaf.extras is not None and leaf.extras.pre:
-            g = self.call_hooks(leaf, (g,))[0]
+            g = self.call_hooks(leaf.extras.pre, (g,))[0]
             if g is None:
                 return
         if self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
         if self.sink and (self.targets is None or leaf in self.targets):
+            if leaf.extras is not None and leaf.extras.before:
+                g = self.call_hooks(leaf.extras.before, (g,))[0]
             self.accumulate(leaf, g)
 
     def accumulate(self, leaf: AccumulateGrad, g: Any) -> None:
@@ -160,10 +165,10 @@ class _Run:
             for hook in tuple(leaf.post_accumulate.values()):
                 hook(tensor)
 
-    def call_hooks(self, node: GraphNode, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run the hooks on a node's incoming gradients; they see tensors."""
+    def call_hooks(self, hooks: dict[int, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run hooks on a node's incoming gradients; they see tensors."""
         given = tuple(as_tensor(g) for g in grads)
-        for hook in tuple(node.extras.pre.values()):  # type: ignore[union-attr]
+        for hook in tuple(hooks.values()):
             replaced = hook(given)
             if replaced is not None:
                 given = replaced if isinstance(replaced, tuple) else (replaced,)
@@ -172,13 +177,12 @@ class _Run:
         return tuple(None if g is None else g._a for g in given)
 
     def notice(self, node: GraphNode, g: Any) -> Any:
-        """Hooks, kept gradients and captures of a node with rare things attached."""
+        """Hooks, kept gradients and captures, in PyTorch's order."""
+        self.at = node
         extras = node.extras
         if extras is not None:
             if extras.pre:
-                many = isinstance(g, list)
-                g = self.call_hooks(node, tuple(g) if many else (g,))
-                g = list(g) if many else g[0]
+                g = self.hooked(extras.pre, g)
             for held in extras.retained:
                 tensor = held()
                 if tensor is not None:
@@ -186,7 +190,17 @@ class _Run:
                     tensor.grad = kept if tensor.grad is None else tensor.grad + kept
         if self.targets is not None and node in self.targets:
             self.captured[node] = g
+        if extras is not None and extras.before and (
+            self.targets is None or node in self.through
+        ):
+            g = self.hooked(extras.before, g)
         return g
+
+    def hooked(self, hooks: dict[int, Any], g: Any) -> Any:
+        """What hooks make of a gradient, or of a list of them."""
+        if isinstance(g, list):
+            return list(self.call_hooks(hooks, tuple(g)))
+        return self.call_hooks(hooks, (g,))[0]
 
     def run(self, roots: Sequence[tuple[GraphNode, Any]]) -> None:
         order = self.collect([node for node, _ in roots])
@@ -195,6 +209,7 @@ class _Run:
         grads, keep, pop = self.grads, self.keep, self.grads.pop
         plain = not self.create and self.targets is None and not self.watch
         order.reverse()
+        self.order = order
         take = order.pop
         while order:
             node = take()  # the graph behind may die as soon as it has been used
@@ -302,6 +317,8 @@ class _Run:
         try:
             results = plan.vjp(g, saved, node.attrs, needs)
         except (ValueError, IndexError) as error:
+            if plan.op.name not in REGISTRY:
+                raise  # the user's own backward
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
@@ -499,15 +516,17 @@ def run(
         seeded = [(node, g._a) for node, g in roots]
     del roots
     work = _Run(create if keep is None else keep, create, targets, sink)
-    enabled, MODES.now.grad = MODES.now.grad, create
-    MODES.now.update()
+    now = MODES.now
+    enabled, now.grad = now.grad, create
+    outer, now.backward = now.backward, work
+    now.update()
     token = quiet.enter()
     try:
         work.run(seeded)
     finally:
         quiet.leave(token)
-        MODES.now.grad = enabled
-        MODES.now.update()
+        now.grad, now.backward = enabled, outer
+        now.update()
     return work
 
 
@@ -538,7 +557,6 @@ def grad(
     create_graph: bool = False,
     only_inputs: bool = True,
     allow_unused: bool | None = None,
-    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, as a tuple.
@@ -557,8 +575,6 @@ def grad(
                 f"One of the differentiated Tensors does not require grad: input {k} of grad(). "
                 f"Call requires_grad_() on it before using it\n  at {errors.here()}"
             )
-    if is_grads_batched:
-        return _batched(outputs, wanted, grad_outputs, create_graph, allow_unused)
     work = run(outputs, grad_outputs, retain_graph, create_graph, wanted, sink=False)
     if allow_unused is None:
         allow_unused = materialize_grads
@@ -577,25 +593,6 @@ def grad(
             g = wrap(np.array(g))
         results.append(g)
     return tuple(results)
-
-
-def _batched(
-    outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
-) -> tuple[Any, ...]:
-    """One backward for each row of ``grad_outputs``."""
-    rows = _sequence(grad_outputs)
-    count = next(g.shape[0] for g in rows if g is not None)
-    parts = [
-        grad(
-            outputs, inputs, tuple(None if g is None else g[i] for g in rows),
-            retain_graph=True, create_graph=create_graph, allow_unused=allow_unused,
-        )
-        for i in range(count)
-    ]
-    return tuple(
-        None if column[0] is None else column[0].stack_with(column[1:])
-        for column in zip(*parts, strict=True)
-    )
 
 
 LATE.backward = backward

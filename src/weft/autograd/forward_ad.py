@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from weft.core import dispatch, errors
-from weft.core.dispatch import Op, set_tangent, tangents_of, without_tangent
+from weft.core import errors
+from weft.core.dispatch import set_tangent, tangents_of, without_tangent
 from weft.core.modes import MODES, _Switch
-from weft.core.node import Node, Output
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -128,49 +125,6 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 # --- forward over reverse --------------------------------------------------------------
 #
-# Values that a node saves keep their tangents, so that a backward run at the same level moves
-# tangents too. Dispatch saves bare arrays; here they become tensors where they need to be.
-
-_plain_dual = dispatch._apply_dual
-
-
-def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
-    out = _plain_dual(op, args, attrs, level)
-    if MODES.now.grad:
-        keep_tangents(op, args, out if op.multiple else (out,))
-    return out
-
-
-def keep_tangents(op: Op, args: Any, outs: Any) -> None:
-    """Put the tangents of an op's inputs and outputs on what its node saved of them."""
-    place = next((o._node for o in outs if o._node is not None), None)
-    node = place.node if isinstance(place, Output) else place
-    if not isinstance(node, Node) or not node.saved:
-        return
-    saved = list(node.saved)
-    for k, (slot, value) in enumerate(zip(node.plan.slots, saved, strict=True)):
-        if slot in op.names:
-            i = op.names.index(slot)
-            source, edge = args[i], node.inputs[i]
-            edge = edge if hasattr(edge, "extras") else None
-        elif slot in op.outputs:
-            i = op.outputs.index(slot)
-            source, edge = outs[i], outs[i]._node
-        else:
-            continue
-        found = tangents_of(source)
-        if found and isinstance(value, np.ndarray):
-            saved[k] = _saved_dual(value, edge, found)
-    node.saved = tuple(saved)
-
-
-def _saved_dual(value: np.ndarray, edge: Any, found: dict[int, Tensor]) -> Tensor:
-    tensor = wrap(value, edge)
-    tensor._x = {"tangents": dict(found)}
-    return tensor
-
-
-dispatch._apply_dual = _apply_dual
 
 
 __all__ = [

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.autograd import engine
 from weft.core import errors
 from weft.core.dispatch import bump, edge_of
 from weft.core.modes import MODES, _Switch
 from weft.core.node import AccumulateGrad, Output, RemovableHandle, output_of
-from weft.core.node import GraphNode as Node
 from weft.core.node import Node as OpNode
 from weft.core.tensor import Tensor, wrap
 
@@ -186,20 +183,12 @@ class _Collected:
         return not self.done
 
 
-def _running() -> tuple[Any, set[Node] | None]:
+def _running() -> tuple[Any, set[Any] | None]:
     """The backward that is calling a hook, and the nodes it still has before it (and this one)."""
-    frame, node = sys._getframe(1), None
-    while frame is not None:
-        names = frame.f_locals
-        if frame.f_code is engine._Run.notice.__code__:
-            node = names["node"]
-        elif frame.f_code is engine._Run.arrive.__code__:
-            node = names["leaf"]
-        elif frame.f_code is engine._Run.run.__code__:
-            work = names["self"]
-            return work, {node, *names.get("order", ()), *work.pending, *work.grads}
-        frame = frame.f_back
-    return None, None
+    work = MODES.now.backward
+    if work is None:
+        return None, None
+    return work, {work.at, *work.order, *work.pending, *work.grads}
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -13,7 +13,15 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
-from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, Node, next_sequence, output_of
+from weft.core.node import (
+    NOWHERE,
+    AccumulateGrad,
+    GraphNode,
+    Node,
+    Output,
+    next_sequence,
+    output_of,
+)
 from weft.core.plan import Plan, parameters
 from weft.core.tensor import LATE, Parameter, Tensor, refresh, shares, wrap
 
@@ -478,7 +486,36 @@ def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
     for result, tangent in zip(outs, moved, strict=True):
         if tangent is not None and result._a.dtype.kind in "fcV":
             set_tangent(result, level, tangent)
+    if MODES.now.grad:
+        keep_tangents(op, args, outs)
     return out
+
+
+def keep_tangents(op: Op, args: Any, outs: Any) -> None:
+    """Put the tangents of an op's inputs and outputs on what its node saved of them.
+
+    A backward run at the same level then moves tangents too.
+    """
+    place = next((o._node for o in outs if o._node is not None), None)
+    node = place.node if isinstance(place, Output) else place
+    if not isinstance(node, Node) or not node.saved:
+        return
+    saved = list(node.saved)
+    for k, (slot, value) in enumerate(zip(node.plan.slots, saved, strict=True)):
+        if slot in op.names:
+            i = op.names.index(slot)
+            source, edge = args[i], node.inputs[i]
+            edge = edge if isinstance(edge, GraphNode) else None
+        elif slot in op.outputs:
+            i = op.outputs.index(slot)
+            source, edge = outs[i], outs[i]._node
+        else:
+            continue
+        found = tangents_of(source)
+        if found and isinstance(value, ndarray):
+            saved[k] = wrap(value, edge)
+            saved[k]._x = {"tangents": dict(found)}
+    node.saved = tuple(saved)
 
 
 def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -> list[Any]:
@@ -606,6 +643,10 @@ def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tenso
         level = _dual_level(args)
         if level is not None:
             tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
+            duals = [x.alias_of() if isinstance(x, Tensor) else x for x in args]
+            for dual, x in zip(duals, args, strict=True):
+                if isinstance(x, Tensor):
+                    dual._x = x._x
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     result = guarded(op, arrays, attrs)
@@ -615,8 +656,24 @@ def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tenso
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
     if level is not None:
-        set_tangent(target, level, tangent if tangent is not None else wrap(np.zeros_like(target._a)))
+        _move_tangent(target, level, tangent)
+        if tracking:
+            keep_tangents(op, duals, (target,))
     return target
+
+
+def _move_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
+    """The tangent of a tensor that was changed in place, and of the base it is a part of."""
+    if tangent is None:
+        tangent = wrap(np.zeros_like(target._a))
+    set_tangent(target, level, tangent)
+    base = target._base
+    if base is not None and target._view is not None:
+        whole = (tangents_of(base) or {}).get(level)
+        if whole is None:
+            whole = wrap(np.zeros_like(base._a))
+        moved = REGISTRY["copy_slices"](whole, tangent, chain=target._view)
+        set_tangent(base, level, moved)
 
 
 def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:

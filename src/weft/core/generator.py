@@ -259,7 +259,7 @@ class Generator:
             start, stop = np.float32(low), np.float32(high)
             out = _multiply_add(self._floats(n), stop - start, start).astype(dtype, copy=False)
         # Rounding can reach the open end; PyTorch folds it back to the start.
-        out[out == dtype.type(high)] = dtype.type(low)
+        out[out == dtype.type(high)] = dtype.type(low)  # type: ignore[call-overload]
         return out.reshape(shape)
 
     # ---------------------------------------------------------------- normal

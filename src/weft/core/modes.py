@@ -17,7 +17,7 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "dual_level", "grad", "inference", "mode"),
+        *("anomaly", "anomaly_check_nan", "backward", "dual_level", "grad", "inference", "mode"),
         *("recorders", "saved_hooks", "scope"),
     )
 
@@ -31,6 +31,7 @@ class State:
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()
         self.scope = ""
+        self.backward: Any = None  # the pass that is running
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""

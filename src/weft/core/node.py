@@ -53,10 +53,11 @@ class RemovableHandle:
 class Extras:
     """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
 
-    __slots__ = ("metadata", "outputs", "post", "pre", "retained", "trace")
+    __slots__ = ("before", "metadata", "outputs", "post", "pre", "retained", "trace")
 
     def __init__(self) -> None:
-        self.pre: OrderedDict[int, Callable] = OrderedDict()
+        self.pre: OrderedDict[int, Callable] = OrderedDict()  # of the tensor
+        self.before: OrderedDict[int, Callable] = OrderedDict()  # of the node
         self.post: OrderedDict[int, Callable] = OrderedDict()
         self.retained: list[weakref.ref[Tensor]] = []
         self.metadata: dict[Any, Any] = {}
@@ -87,7 +88,7 @@ class GraphNode:
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_outputs)`` before this node's backward; it may return new ones."""
-        return add_hook(self._extras().pre, lambda grads: hook(grads))
+        return add_hook(self._extras().before, hook)
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node's backward."""

@@ -617,6 +617,7 @@ def fold(
 
 
 @api.top
+@api.under("nn.functional")
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolve sequences laid out as (time, batch, channel)."""
     y = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)

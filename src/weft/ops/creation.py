@@ -21,7 +21,7 @@ from weft.ops.casting import TYPE_NAMES, in_format
 # --- from data -------------------------------------------------------------------------
 
 _PLAIN_TYPES = {bool, int, float, complex}
-_NUMBERS = (bool, int, float, complex)
+_NUMBERS: Any = (bool, int, float, complex)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -354,7 +354,7 @@ def to_dlpack(tensor: Tensor) -> Any:
 def sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
     """A shape from ``f(2, 3)`` or ``f((2, 3))``."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        given = given[0]
+        given = tuple(given[0])
     try:
         return tuple(map(operator.index, given))
     except TypeError:

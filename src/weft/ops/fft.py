@@ -18,8 +18,8 @@ from weft.ops.views import place_op, real_op, slice_op
 
 # How a transform is scaled: not at all, by the root of the number of points, or by that number.
 NONE, ROOT, COUNT = range(3)
-_FORWARD = ("backward", "ortho", "forward")
-_INVERSE = ("forward", "ortho", "backward")
+_FORWARD: Any = ("backward", "ortho", "forward")
+_INVERSE: Any = ("forward", "ortho", "backward")
 
 
 def _fft_c2c(x: np.ndarray, dim: tuple[int, ...], norm: int, forward: bool) -> np.ndarray:
@@ -49,10 +49,10 @@ fft_c2c_op = linear(
 
 def _fft_r2c(x: np.ndarray, dim: tuple[int, ...], norm: int, onesided: bool) -> np.ndarray:
     if len(dim) == 1:
-        transform = np.fft.rfft if onesided else np.fft.fft
-        return transform(x, axis=dim[0], norm=_FORWARD[norm])
-    transform = np.fft.rfftn if onesided else np.fft.fftn
-    return transform(x, axes=dim, norm=_FORWARD[norm])
+        one = np.fft.rfft if onesided else np.fft.fft
+        return one(x, axis=dim[0], norm=_FORWARD[norm])
+    several = np.fft.rfftn if onesided else np.fft.fftn
+    return several(x, axes=dim, norm=_FORWARD[norm])
 
 
 def _fft_r2c_back(g: Any, x_shape: Any, dim: tuple[int, ...], norm: int, onesided: bool) -> Any:

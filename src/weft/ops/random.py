@@ -65,7 +65,8 @@ def _restore(state: np.ndarray) -> Generator:
 
 
 default_generator = Generator()
-api.FUNCTIONS.update({"Generator": Generator, "default_generator": default_generator})
+api.FUNCTIONS["Generator"] = Generator
+api.FUNCTIONS["default_generator"] = default_generator  # type: ignore[assignment]
 
 
 def source(generator: Any) -> ArrayGenerator:

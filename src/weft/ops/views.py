@@ -376,14 +376,6 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return squeeze_op(input, dims=tuple(d for d in chosen if shape and shape[d] == 1))
 
 
-def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    lead = len(shape) - x.ndim
-    strides = (0,) * lead + tuple(
-        0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)
-    )
-    return strided(x, shape, strides)
-
-
 def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
     """Strides in which a dimension of length one steps over all that is inside it."""
     found = list(strides)
@@ -394,9 +386,13 @@ def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _expanded(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    strides = np.broadcast_to(x, shape).strides
-    if len(shape) > x.ndim and 1 in shape:
+def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    lead = len(shape) - x.ndim
+    strides = (0,) * lead + tuple(
+        0 if n == 1 and m != 1 else s
+        for n, m, s in zip(x.shape, shape[lead:], x.strides, strict=True)
+    )
+    if lead and 1 in shape:
         strides = _unit_strides(shape, strides, x.itemsize)
     return strided(x, shape, strides)
 

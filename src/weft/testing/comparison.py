@@ -40,7 +40,7 @@ class _Rules:
             raise ValueError(
                 f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {lacking}."
             )
-        self.tolerance = None if rtol is None else (float(rtol), float(atol))
+        self.tolerance = None if rtol is None or atol is None else (float(rtol), float(atol))
         self.equal_nan, self.check_dtype, self.check_stride = equal_nan, check_dtype, check_stride
         self.allow_subclasses = allow_subclasses
 

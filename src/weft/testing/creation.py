@@ -16,14 +16,16 @@ from weft.ops.random import default_generator
 
 def _range(d: dt.dtype, low: float | None, high: float | None) -> tuple[float, float]:
     """The bounds asked for, within what the dtype holds."""
+    defaults: tuple[float, float]
+    limits: tuple[float, float]
     if d.category == dt.dtype.BOOL:
         defaults, limits = (0, 2), (0, 2)
     elif d.category == dt.dtype.INTEGER:
         info = dt.iinfo(d)
         defaults, limits = (0 if info.min == 0 else -9, 10), (info.min, info.max)
     else:
-        info = dt.finfo(d)
-        defaults, limits = (-9, 9), (info.min, info.max)
+        real = dt.finfo(d)
+        defaults, limits = (-9, 9), (real.min, real.max)
     low = defaults[0] if low is None else low
     high = defaults[1] if high is None else high
     if math.isnan(low) or math.isnan(high):
