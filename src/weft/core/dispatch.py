@@ -482,6 +482,9 @@ def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
     primals = tuple(without_tangent(x, level) for x in args)
     out = apply(op, primals, attrs)
     outs = out if op.multiple else (out,)
+    for result in outs:
+        if result._base is not None and result._base is primals[0]:
+            result._base = args[0]  # a view of the dual tensor, not of its stripped stand-in
     moved = jvp(op, primals, tangents, outs, attrs)
     for result, tangent in zip(outs, moved, strict=True):
         if tangent is not None and result._a.dtype.kind in "fcV":

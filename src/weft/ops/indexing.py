@@ -396,7 +396,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         value = _without_lead(value)
         _put(_seen(self, basic), value, indices, where, accumulate=False)
         return
-    target = slice_op(self, index=basic if simple is not None else (*basic, ...))
+    index = basic if simple is not None else (*basic, ...)
+    if _write_plainly(self, index, value):
+        return
+    target = slice_op(self, index=index)
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)
@@ -404,6 +407,40 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     else:
         check_overlap(target, "setitem")
         apply_inplace(fill_op, (target, value), {})
+
+
+def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
+    """Write into a part when nothing is recorded and nothing can go wrong; else say no."""
+    now = MODES.now
+    if now.mode is SPECIAL or (
+        now.mode is not OFF and (x._node is not None or x._base is not None)
+    ):
+        return False
+    array = x._a
+    if 0 in array.strides:
+        return False
+    kind = value.__class__
+    if kind is int or kind is float:
+        if array.dtype is not dt.F32 and array.dtype is not dt.F64:
+            return False
+        if not -3e38 < value < 3e38:
+            return False  # may not fit
+        new: Any = value
+    elif kind is Tensor and value._vc is not x._vc and (now.mode is OFF or value._node is None):
+        new = value._a
+        if new.dtype is not array.dtype or value._base is not None:
+            return False
+    else:
+        return False
+    try:
+        part = array[index]
+    except IndexError:
+        return False
+    if kind is Tensor and new.shape != part.shape:
+        return False
+    part[...] = new
+    bump(x, "fill" if kind is not Tensor else "copy")
+    return True
 
 
 def _number(value: Any, dtype: np.dtype) -> np.ndarray:
