@@ -104,17 +104,22 @@ def run(path: str | None = None) -> bool:
     rows: list[Row] = [
         compare("add of two 4x4, recorded", mine["add"], theirs["add"], 20000, limit=1.0),
         compare(
-            "add of two 4x4, not recorded", mine["add without recording"],
-            theirs["add without recording"], 20000,
+            "add of two 4x4, not recorded",
+            mine["add without recording"],
+            theirs["add without recording"],
+            20000,
         ),
-        compare("50 multiplications of 4x4 and backward", mine["chain"], theirs["chain"], 300, limit=0.7),
+        compare(
+            "50 multiplications of 4x4 and backward", mine["chain"], theirs["chain"], 300, limit=0.7
+        ),
         compare("2-10-1 ReLU network, Adam step", network(weft), network(torch), 200, limit=0.7),
+        in_processes("import", IMPORT.format(name="weft"), IMPORT.format(name="torch"), 0.2, "ms"),
         in_processes(
-            "import", IMPORT.format(name="weft"), IMPORT.format(name="torch"), 0.2, "ms"
-        ),
-        in_processes(
-            "peak memory of a 784-1024-1024-10 step", MEMORY.format(name="weft"),
-            MEMORY.format(name="torch"), 1.05, "MiB",
+            "peak memory of a 784-1024-1024-10 step",
+            MEMORY.format(name="weft"),
+            MEMORY.format(name="torch"),
+            1.05,
+            "MiB",
         ),
     ]
     return report("eager overhead, weft against torch", rows, path)

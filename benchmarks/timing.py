@@ -54,7 +54,9 @@ def compare(
     return Row(case, best[0], best[1], limit)
 
 
-def in_processes(case: str, mine: str, theirs: str, limit: float, unit: str, rounds: int = 5) -> Row:
+def in_processes(
+    case: str, mine: str, theirs: str, limit: float, unit: str, rounds: int = 5
+) -> Row:
     """The smallest number that each of two programs prints, run in turns as processes."""
     # An installed package has its compiled files; a checkout gets them on the first run.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -62,7 +64,10 @@ def in_processes(case: str, mine: str, theirs: str, limit: float, unit: str, rou
     for _ in range(rounds):
         for k, program in enumerate((mine, theirs)):
             done = subprocess.run(
-                [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                [sys.executable, "-c", program],
+                capture_output=True,
+                text=True,
+                check=True,
                 env=environment,
             )
             best[k] = min(best[k], float(done.stdout.strip().splitlines()[-1]))
@@ -74,7 +79,9 @@ def report(title: str, rows: list[Row], path: str | None = None) -> bool:
     width = max(len(r.case) for r in rows)
     print(f"\n{title}\n{'case':<{width}}  {'weft':>10}  {'torch':>10}       ratio  limit")
     for r in rows:
-        bound = "" if r.limit is None else f"{r.limit:5.2f}" + ("" if r.ratio <= r.limit else "  over")
+        bound = (
+            "" if r.limit is None else f"{r.limit:5.2f}" + ("" if r.ratio <= r.limit else "  over")
+        )
         numbers = f"{r.weft:>10.2f}  {r.torch:>10.2f} {r.unit:<4}"
         print(f"{r.case:<{width}}  {numbers}  {r.ratio:5.2f}  {bound}")
     if path:

@@ -5,6 +5,7 @@ Change the import to ``import torch`` and the losses stay the same.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 
@@ -26,7 +27,7 @@ def main() -> None:
     sizes = (2, 32, 32, 1)
     weights = [
         (torch.randn(n, m) * math.sqrt(2 / m)).requires_grad_()
-        for m, n in zip(sizes, sizes[1:], strict=False)
+        for m, n in itertools.pairwise(sizes)
     ]
     biases = [torch.zeros(n, requires_grad=True) for n in sizes[1:]]
     parameters = weights + biases

@@ -37,6 +37,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import OpInfo
 
 torch.set_num_threads(1)
 
@@ -85,7 +86,15 @@ TOLERANCE = {
 }
 LARGEST_SCALE = 1e3
 # Factors for ops whose numerics differ by more than rounding.
-LOOSE: dict[str, float] = {}
+BESSEL = 100.0  # PyTorch's are off by 1e-6 in double precision, by quadrature of their integral
+LOOSE: dict[str, float] = {
+    "special.bessel_j0": BESSEL,
+    "special.bessel_j1": BESSEL,
+    "special.bessel_y0": BESSEL,
+    "special.bessel_y1": BESSEL,
+    # Large logits in bfloat16: a rounding before the softmax is a tenth of the result.
+    "nn.functional.multi_head_attention_forward": 10.0,
+}
 
 # Results with no promised values: only shape and dtype count.
 UNSPECIFIED = {
@@ -111,14 +120,14 @@ class Settings:
     variants: bool = True
     second_order: bool = False
     reference: bool = False
-    seconds: float = 20.0
+    seconds: float = 40.0
     verbose: bool = False
 
 
 # What the deep tests and the command line run.
 FULL = Settings()
 # What the test suite runs by default: every op, few samples.
-QUICK = Settings(samples=4, dtypes=("float32", "float64"))
+QUICK = Settings(samples=4, dtypes=("float32", "float64"), seconds=20.0)
 
 
 @dataclass
@@ -242,8 +251,10 @@ def _leaf_to_weft(v: Any) -> Any:
         return weft.strided
     if isinstance(v, torch.Generator):
         return weft.Generator().manual_seed(v.initial_seed())
-    if isinstance(v, torch.nn.Module):
-        raise Unsupported("a module as an argument")
+    if isinstance(v, torch.nn.PairwiseDistance):
+        return weft.nn.PairwiseDistance(v.norm, v.eps, v.keepdim)
+    if isinstance(v, OpInfo):
+        return v
     if callable(v):
         return translate(v)
     return v
@@ -361,7 +372,7 @@ def compare_arrays(
         raise Mismatch(f"{where}: dtype {actual.dtype} where torch has {expected.dtype}")
     if actual.shape != expected.shape:
         raise Mismatch(f"{where}: shape {actual.shape} where torch has {expected.shape}")
-    if not values or not expected.size:
+    if not values or np.array_equal(actual, expected):
         return
     wrong, tolerance = differing(actual, expected, factor)
     if wrong.any():
@@ -376,23 +387,20 @@ def differing(a: np.ndarray, e: np.ndarray, factor: float) -> tuple[np.ndarray, 
     """Which elements are not close, and the tolerance used, in words."""
     if e.dtype.name not in TOLERANCE:
         return np.asarray(a != e), "none"
-    relative, absolute = TOLERANCE[e.dtype.name]
+    relative, absolute = (factor * t for t in TOLERANCE[e.dtype.name])
     wide = np.complex128 if e.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         a, e = a.astype(wide), e.astype(wide)
-        finite = np.abs(e[np.isfinite(e)])
-        scale = min(max(finite.max(initial=0.0), 1.0), LARGEST_SCALE)
-        absolute = absolute * scale * factor
-        close = np.isclose(a, e, relative * factor, absolute, equal_nan=True)
+        size = np.abs(e)
+        absolute *= min(max(size[np.isfinite(size)].max(initial=0.0), 1.0), LARGEST_SCALE)
+        # The difference is NaN, and so not close, where either is NaN or both are infinite.
+        close = (np.abs(a - e) <= absolute + relative * size) & np.isfinite(size) | (a == e)
         if wide is np.complex128:
-            # An infinite or NaN part need not be the same in a complex number as a whole.
-            parts = [
-                np.isclose(x, y, relative * factor, absolute, equal_nan=True)
-                for x, y in ((a.real, e.real), (a.imag, e.imag))
-            ]
-            close |= parts[0] & parts[1]
+            # Which part of a complex number is infinite or NaN is nobody's promise.
             close |= ~np.isfinite(a) & ~np.isfinite(e)
-    return np.asarray(~close), f"{relative * factor:g} relative, {absolute:g} absolute"
+        else:
+            close |= np.isnan(a) & np.isnan(e)
+    return np.asarray(~close), f"{relative:g} relative, {absolute:g} absolute"
 
 
 # Factorisations are unique only up to signs, phases or a basis: compare what is unique.
@@ -487,9 +495,8 @@ def _arrays(value: Any, array: Callable) -> Any:
 
 def both_seeds() -> None:
     """Start both generators from the same seed."""
-    torch.manual_seed(7)
-    with suppress(AttributeError):
-        weft.manual_seed(7)
+    torch.default_generator.manual_seed(7)
+    weft.manual_seed(7)
 
 
 def samples_of(op: Any, dtype: str, settings: Settings, requires_grad: bool = False) -> list[Any]:

@@ -84,8 +84,7 @@ def test_dlpack_shares_memory_both_ways(array: np.ndarray) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    npst.arrays("float64", npst.array_shapes(max_dims=3, max_side=5),
-                elements=st.floats(-5, 5)),
+    npst.arrays("float64", npst.array_shapes(max_dims=3, max_side=5), elements=st.floats(-5, 5)),
     st.data(),
 )
 def test_reductions_and_axes_agree_with_numpy(array: np.ndarray, data: Any) -> None:

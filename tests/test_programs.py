@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-import programs
 import pytest
 
+import programs
 import weft
 
 torch = pytest.importorskip("torch", reason="parity tests need torch==2.13.0")

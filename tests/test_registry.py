@@ -94,8 +94,12 @@ def close(found: Any, expected: Any, op: Op, what: str) -> None:
     found, expected = np.asarray(found), np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
     np.testing.assert_allclose(
-        found, expected, rtol=0, atol=TOLERANCE * op.tolerance * scale,
-        err_msg=f"{op.name}: {what}", equal_nan=False,
+        found,
+        expected,
+        rtol=0,
+        atol=TOLERANCE * op.tolerance * scale,
+        err_msg=f"{op.name}: {what}",
+        equal_nan=False,
     )
 
 
@@ -141,15 +145,18 @@ def test_vjp_matches_finite_differences_for_every_subset_of_inputs(name: str) ->
                     continue
                 weights = weights_like([results[k]._a for k in chosen], rng)
                 grads = weft.autograd.grad(
-                    [results[k] for k in chosen], [tensors[i] for i in subset],
-                    [wrap(w) for w in weights], allow_unused=True,
+                    [results[k] for k in chosen],
+                    [tensors[i] for i in subset],
+                    [wrap(w) for w in weights],
+                    allow_unused=True,
                 )
                 direction = {i: direction_like(sample.args[i], rng) for i in subset}
                 change = slope(op, sample, direction)
                 expected = sum(inner(w, change[k]) for k, w in zip(chosen, weights, strict=True))
                 got = sum(
                     inner(g._a, direction[i])
-                    for i, g in zip(subset, grads, strict=True) if g is not None
+                    for i, g in zip(subset, grads, strict=True)
+                    if g is not None
                 )
                 close(got, expected, op, f"vjp for inputs {subset}, {sample.attrs}")
                 for i, g in zip(subset, grads, strict=True):
@@ -195,8 +202,11 @@ def test_second_derivative_matches_finite_differences_of_the_first(name: str) ->
             if create:
                 weights = [w.requires_grad_() for w in weights]
             grads = weft.autograd.grad(
-                [results[k] for k in chosen], [tensors[i] for i in smooth], weights,
-                create_graph=create, allow_unused=True,
+                [results[k] for k in chosen],
+                [tensors[i] for i in smooth],
+                weights,
+                create_graph=create,
+                allow_unused=True,
             )
             return tensors, weights, grads
 
@@ -208,19 +218,22 @@ def test_second_derivative_matches_finite_differences_of_the_first(name: str) ->
         tensors, _, grads = made
         live = [k for k, g in enumerate(grads) if g is not None and g.requires_grad]
         seeds = {k: direction_like(grads[k]._a, rng) for k in live}
-        second = weft.autograd.grad(
-            [grads[k] for k in live], [tensors[i] for i in smooth],
-            [wrap(seeds[k]) for k in live], allow_unused=True,
-        ) if live else [None] * len(smooth)
+        second = (
+            weft.autograd.grad(
+                [grads[k] for k in live],
+                [tensors[i] for i in smooth],
+                [wrap(seeds[k]) for k in live],
+                allow_unused=True,
+            )
+            if live
+            else [None] * len(smooth)
+        )
         direction = {i: direction_like(sample.args[i], rng) for i in smooth}
         above = first(moved(sample.args, direction, STEP), False)[2]
         below = first(moved(sample.args, direction, -STEP), False)[2]
-        expected = sum(
-            inner(seeds[k], (above[k]._a - below[k]._a) / (2 * STEP)) for k in live
-        )
+        expected = sum(inner(seeds[k], (above[k]._a - below[k]._a) / (2 * STEP)) for k in live)
         got = sum(
-            inner(g._a, direction[i])
-            for i, g in zip(smooth, second, strict=True) if g is not None
+            inner(g._a, direction[i]) for i, g in zip(smooth, second, strict=True) if g is not None
         )
         close(got, expected, op, f"second derivative, {sample.attrs}")
 
@@ -235,9 +248,7 @@ def test_gradients_have_the_type_of_their_inputs(name: str, dtype: weft.dtype) -
         if any(isinstance(v, np.dtype) for v in sample.attrs.values()):
             continue
         smooth = smooth_inputs(op, sample)
-        args = [
-            x.astype(dtype.np) if is_smooth(x) else x for x in sample.args
-        ]
+        args = [x.astype(dtype.np) if is_smooth(x) else x for x in sample.args]
         tensors = as_tensors(op, Sample(tuple(args), sample.attrs), smooth)
         try:
             results = results_of(op, tensors, sample.attrs)
@@ -249,7 +260,8 @@ def test_gradients_have_the_type_of_their_inputs(name: str, dtype: weft.dtype) -
         if not chosen:
             continue
         grads = weft.autograd.grad(
-            [results[k] for k in chosen], [tensors[i] for i in smooth],
+            [results[k] for k in chosen],
+            [tensors[i] for i in smooth],
             [wrap(np.ones(results[k]._a.shape, results[k]._a.dtype)) for k in chosen],
             allow_unused=True,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +24,11 @@ from weft.core.tensor import LATE, Tensor, wrap
 ndarray = np.ndarray
 by_age = attrgetter("seq")
 _accumulating = threading.Lock()
+
+# The gradient that a scalar loss starts with. Nobody writes to an incoming gradient.
+ONES = {d: np.ones((), d) for d in (dt.F32, dt.F64)}
+for _one in ONES.values():
+    _one.flags.writeable = False
 
 
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
@@ -79,7 +84,7 @@ class _Run:
         self.owned: set[GraphNode] = set()
         self.pending: dict[AccumulateGrad, int] = {}
         self.watch = MODES.now.anomaly
-        self.order: list[Any] = []  # the nodes still to come, oldest first
+        self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
@@ -90,7 +95,16 @@ class _Run:
         pending = self.pending
         push, pop, keep, add = stack.append, stack.pop, order.append, seen.add
         while stack:
-            for edge in edges_of(pop()):
+            node = pop()
+            while node.__class__ is Node and node.plan.single >= 0:
+                # A stretch of the graph without forks needs no stack.
+                edge = node.inputs[node.plan.single]
+                if edge.__class__ is AccumulateGrad or edge in seen:
+                    break
+                add(edge)
+                keep(edge)
+                node = edge
+            for edge in edges_of(node):
                 if edge.__class__ is AccumulateGrad:
                     pending[edge] = pending.get(edge, 0) + 1
                 elif edge not in seen:
@@ -206,31 +220,30 @@ class _Run:
         order = self.collect([node for node, _ in roots])
         for node, g in roots:
             self.add(node, g)
-        grads, keep, pop = self.grads, self.keep, self.grads.pop
+        grads, keep = self.grads, self.keep
+        pop, put = grads.pop, grads.setdefault
         plain = not self.create and self.targets is None and not self.watch
-        order.reverse()
-        self.order = order
-        take = order.pop
-        while order:
-            node = take()  # the graph behind may die as soon as it has been used
+        self.ahead = iter(order)
+        for node in self.ahead:
             g = pop(node, None)
             if g is None:
                 self.pass_over(node)
                 continue
             # The common case, inlined: one gradient through an ordinary node.
-            if plain and node.extras is None and node.__class__ is not Output:
-                plan = node.plan
+            plan = node.plan
+            if plain and plan.simple and node.extras is None:
                 guard = node.guard
                 saved = node.saved
                 if (
-                    plan.single >= 0
-                    and (guard is None or (len(guard) == 2 and guard[0] == guard[1][0]))
-                    and saved is not FREED
-                    and g.__class__ is not list
-                ):
-                    gi = plan.vjp_single(g, saved, node.attrs)
+                    guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
+                ) and saved is not FREED:
+                    direct = plan.direct
+                    if direct is not None:
+                        gi = direct(g, saved[0])
+                    else:
+                        gi = plan.vjp_single(g, saved, node.attrs)
                     if plan.holds and not keep:
-                        node.saved, node.guard = FREED, None
+                        node.saved = FREED
                     if gi is None:
                         self.pass_over(node)
                         continue
@@ -240,10 +253,8 @@ class _Run:
                             gi = unbroadcast(gi, edge.shape)
                         if gi.dtype is not edge.dtype:
                             gi = cast(gi, edge.dtype)
-                        if edge in grads:
+                        if put(edge, gi) is not gi:
                             self.add(edge, gi)
-                        else:
-                            grads[edge] = gi
                         continue
                     g = saved = None
                     self.deliver(edge, gi)
@@ -294,14 +305,14 @@ class _Run:
     def step(self, node: Node, g: Any) -> None:
         """Move a gradient through one node: the general case."""
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
+        if saved is FREED:
+            raise used_up(node)
         if guard:
             total = guard[0]
             for cell in guard[1:]:
                 total -= cell[0]
             if total:
                 raise overwritten(node)
-        if saved is FREED:
-            raise used_up(node)
         if g.__class__ is list:
             g = fill_missing(node, g)
         if self.create:
@@ -323,12 +334,12 @@ class _Run:
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
         if plan.holds and not self.keep:
-            node.saved, node.guard = FREED, None
+            node.saved = FREED
         if self.watch:
             check_anomaly(node, results)
         if node.extras is not None and node.extras.post:
             results = self.post_hooks(node, g, results)
-        saved = g = None
+        del saved, g
         results = list(results)
         for k, i in enumerate(plan.targets):
             gi, results[k] = results[k], None
@@ -400,11 +411,10 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
                 value = wrap(value, edge if isinstance(edge, GraphNode) else None)
             elif slot in op.outputs:
                 k = op.outputs.index(slot)
+                place: GraphNode | None = node
                 if op.multiple:
                     place = None if k in op.constant_outputs else output_of(node, k)
-                else:
-                    place = node
-                value = wrap(value, place)  # type: ignore[arg-type]
+                value = wrap(value, place)
         values.append(value)
     return tuple(values)
 
@@ -419,7 +429,7 @@ def overwritten(node: Node) -> RuntimeError:
     changes = []
     for cell in node.guard[1:]:
         total -= cell[0]
-        changes += [change for change in cell[1:]]
+        changes += cell[1:]
     last = changes[-1] if changes else None
     who = "an op that weft did not see"
     if last is not None:
@@ -478,7 +488,8 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        return tensor._node, wrap(np.ones(shape, tensor._a.dtype))
+        one = ONES.get(tensor._a.dtype) if not shape else None
+        return tensor._node, wrap(np.ones(shape, tensor._a.dtype) if one is None else one)
     if not isinstance(gradient, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(gradient).__name__}\n"
@@ -509,12 +520,11 @@ def run(
     targets = None
     if inputs is not None:
         targets = {t._node for t in inputs if t._node is not None}
-    roots = [_root(t, g, k) for k, (t, g) in enumerate(zip(tensors, gradients, strict=True))]
-    if create:
-        seeded = [(node, g) for node, g in roots]
-    else:
-        seeded = [(node, g._a) for node, g in roots]
-    del roots
+    seeded = []
+    for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        node, g = _root(tensor, gradient, k)
+        seeded.append((node, g if create else g._a))
+    del gradients, gradient, g
     work = _Run(create if keep is None else keep, create, targets, sink)
     now = MODES.now
     enabled, now.grad = now.grad, create

@@ -193,7 +193,7 @@ class _FunctionOp:
 class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
-    joint, single, vjp_single, pack = True, -1, None, None
+    joint, simple, single, vjp_single, pack = True, False, -1, None, None
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
@@ -455,7 +455,7 @@ def _place_output(
     given = any(out is x for x in args)
     if any(out is x for x in ctx.dirty_tensors):
         return _place_dirty(out, node if flows else None, k, outs)
-    if not flows:
+    if node is None or not flows:
         if given:
             return out.detach() if out._node is not None else _as_view(out)
         if out._base is None and out._node is not None:
@@ -467,7 +467,7 @@ def _place_output(
         out = _as_view(out)
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
-    out._node = output_of(node, k) if node.op.multiple else node  # type: ignore[union-attr]
+    out._node = output_of(node, k) if node.op.multiple else node
     if out._base is not None:
         out._stamp = _SETTLED
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -188,7 +189,7 @@ def _running() -> tuple[Any, set[Any] | None]:
     work = MODES.now.backward
     if work is None:
         return None, None
-    return work, {work.at, *work.order, *work.pending, *work.grads}
+    return work, {work.at, *copy.copy(work.ahead), *work.pending, *work.grads}
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -14,16 +14,19 @@ class device:
 
     def __init__(self, type: str | int | device, index: int | None = None) -> None:
         if isinstance(type, device):
-            type, index = type.type, type.index if index is None else index
+            index = type.index if index is None else index
+            type = type.type
         elif isinstance(type, int) and not isinstance(type, bool):
-            type, index = "cuda", type
+            index, type = type, "cuda"
         elif not isinstance(type, str):
             raise TypeError(f"device(): a name such as 'cpu' is needed, not {type!r}")
         name, _, number = type.partition(":")
         if number:
             if index is not None:
-                raise RuntimeError(f"type (string) must not include an index because index was "
-                                   f"passed explicitly: {type}")
+                raise RuntimeError(
+                    f"type (string) must not include an index because index was "
+                    f"passed explicitly: {type}"
+                )
             if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
                 raise RuntimeError(f"Invalid device string: '{type}'")
             index = int(number)
@@ -43,9 +46,7 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, device) and self.type == other.type and self.index == other.index
-        )
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
 
     def __hash__(self) -> int:
         return hash((self.type, self.index))

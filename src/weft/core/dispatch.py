@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
+from weft.core.modes import MODES, PLAIN, SPECIAL
 from weft.core.node import (
     NOWHERE,
     AccumulateGrad,
@@ -22,7 +22,7 @@ from weft.core.node import (
     next_sequence,
     output_of,
 )
-from weft.core.plan import Plan, parameters
+from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER, Plan, parameters
 from weft.core.tensor import LATE, Parameter, Tensor, refresh, shares, wrap
 
 ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
@@ -66,6 +66,9 @@ class Op:
         shape: Callable | None = None,
         samples: Callable | None = None,
         torch_name: str | None = None,
+        refuses: str = "",
+        check: Callable[[Any], None] | None = None,
+        numbers: bool = True,
         into_overlap: bool = False,
         single_use: bool = False,
         tolerance: float = 1.0,
@@ -80,6 +83,9 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.shape, self.samples = shape, samples
+        self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
+        self.check = check  # looks at the operands before they are brought to one dtype
+        self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
         self.torch_name, self.tolerance = torch_name or name, tolerance
@@ -149,6 +155,8 @@ def _back(out: Any, final: np.dtype) -> Any:
 
 def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
     """Arguments in the common type; for half types also the type to go back to."""
+    if op.check is not None:
+        op.check(args)
     chosen = range(len(args)) if op.promote_args is None else op.promote_args
     common = None
     for i in chosen:
@@ -166,6 +174,10 @@ def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
         common = dt.result_dtype(args[i] for i in chosen if i < len(args))
     if op.promote == "float" and dt.category(common) < dt.dtype.FLOAT:
         common = dt.get_default_dtype().np
+    if common.kind in op.refuses:
+        raise NotImplementedError(
+            f"\"{op.name}_cpu\" not implemented for '{dt.TYPE_NAMES[dt.OF_NUMPY[common].name]}'"
+        )
     final = None
     if common in dt.HALF:
         common, final = F32, common
@@ -187,24 +199,26 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     if mode is SPECIAL:
         return _apply_special(op, args, attrs)
     arrays = []
-    needs, bit = 0, 1
+    needed = False
     for x in args:
         if isinstance(x, Tensor):
             arrays.append(x._a)
-            if mode is PLAIN:
-                if x._base is not None and x._stamp != x._vc[0]:
-                    refresh(x)
-                if x._node is not None:
-                    needs |= bit
+            if x._node is not None or x._base is not None:
+                needed = True
         else:
             arrays.append(x)
-        bit <<= 1
-    out = guarded(op, arrays, attrs)
+    token = SET(SILENT)
+    try:
+        out = op.compute(arrays, attrs)
+    except (RuntimeError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as e:
+        raise errors.explain(e, op.name, arrays, attrs) from None
+    finally:
+        RESET(token)
     if op.multiple:
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
             link_views(op, args, attrs, results)
-        if needs and op.differentiable:
+        if needed and mode is PLAIN and op.differentiable:
             record(op, args, arrays, attrs, results)
         return tuple(results)
     if out.__class__ is not ndarray:
@@ -215,7 +229,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     t.grad = t._base = t._view = t._x = t._node = None
     if op.view:
         link_view(t, args, op, attrs, 0)
-    if needs and op.differentiable:
+    if needed and mode is PLAIN and op.differentiable:
         record(op, args, arrays, attrs, (t,))
     return t
 
@@ -294,12 +308,14 @@ def record(
         return None
     conj = d.kind == "c" or (op.multiple and any(r._a.dtype.kind == "c" for r in results))
     plan = op.plan_for(needs, tensors, len(inputs), conj)
-    if plan.slots:
+    if not plan.slots:
+        saved, guard = (), None
+    elif op.multiple:
         saved, guard = plan.pack(
             arrays, [r._a for r in results], cells, [r._vc for r in results]
         )
     else:
-        saved, guard = (), None
+        saved, guard = plan.pack(arrays, (first,), cells, (results[0]._vc,))
     now = MODES.now
     frame = getframe(2)
     if frame.f_code is not _last_caller[0]:
@@ -358,6 +374,7 @@ def _special(node: Node) -> None:
             else:
                 values.append(value)
         node.saved, node.guard = tuple(values), PACKED
+        node._extras()  # keeps the engine from the short way, which knows arrays only
 
 
 # --- views -----------------------------------------------------------------------------
@@ -530,7 +547,7 @@ def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -
         out = _call_rule(op.jvp, op, primals, outs, attrs, tangents=tangents)
         moved = list(out) if op.multiple else [out]
     elif op.jvp is not None or op.diagonal:
-        rules = op.rules if op.diagonal else op.jvp
+        rules: Any = op.rules if op.diagonal else op.jvp
         rules = rules if isinstance(rules, tuple) else (rules,)
         total = None
         for rule, tangent in zip(rules, tangents, strict=False):
@@ -626,7 +643,7 @@ JVP_ENGINE: list[Callable] = []
 # --- in place --------------------------------------------------------------------------
 
 
-def apply_inplace(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Tensor:
+def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     """Run an op and write its result over its first input."""
     target = args[0]
     tracking = MODES.now.grad and op.differentiable
@@ -691,8 +708,8 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
     source, wanted = dt.of_numpy(result.dtype), dt.of_numpy(target._a.dtype)
     if not dt.can_cast(source, wanted):
         raise RuntimeError(
-            f"{name}_: result type {source.name.capitalize()} can't be cast to the desired "
-            f"output type {wanted.name.capitalize()}; convert the tensor with "
+            f"{name}_: result type {dt.TYPE_NAMES[source.name]} can't be cast to the desired "
+            f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
             f".to({source!r}) first\n  at {errors.here()}"
         )
     np.copyto(target._a, result, casting="unsafe")
@@ -878,25 +895,16 @@ class NO_FRAME:
     f_lasti = 0
 
 
-# Patterns of inputs, as ``Op.plan_for`` numbers them: which need a gradient, which are tensors.
+# Patterns of inputs, as ``Op.plan_for`` takes them: which need a gradient, which are tensors.
 ONE = (1, 1, 1, False)
-BOTH, LEFT, RIGHT = (3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False)
-NUMBER = (1, 1, 2, False)
-
-
-def _key(needs: int, tensors: int, count: int, conj: bool) -> int:
-    return ((1 << count | needs) << count | tensors) << 1 | conj
-
-
-ONE_KEY, BOTH_KEY, LEFT_KEY, RIGHT_KEY, NUMBER_KEY = (
-    _key(*pattern) for pattern in (ONE, BOTH, LEFT, RIGHT, NUMBER)
-)
+BOTH, LEFT, RIGHT, NUMBER = range(4)
+PAIRS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False))
 
 
 def fast_unary(op: Op) -> Callable:
     """``op(x)`` for the common case: a plain tensor of float32 or float64."""
-    reference, plans = op.reference, op.plans
-    differentiable = op.differentiable
+    reference, differentiable = op.reference, op.differentiable
+    plans: list[Any] = [None]
 
     def unary(input: Any, *, out: Any = None) -> Any:
         if out is not None:
@@ -925,18 +933,36 @@ def fast_unary(op: Op) -> Callable:
                     ):
                         return apply(op, (input,), NO_ATTRS)
                     if edge is not None:
-                        plan = plans.get(ONE_KEY) or op.plan_for(*ONE)
-                        if plan.slots:
-                            saved, guard = plan.pack_short(x, None, y, input._vc, None, cell)
-                        else:
+                        plan = plans[0]
+                        if plan is None:
+                            plan = plans[0] = op.plan_for(*ONE)
+                        quick = plan.quick
+                        if quick is RESULT:
+                            saved, guard = (y,), (0, cell)
+                        elif quick is FIRST:
+                            version = input._vc
+                            saved, guard = (x,), (version[0], version)
+                        elif quick is NOTHING:
                             saved, guard = (), None
+                        else:
+                            saved, guard = plan.pack_short(x, None, y, input._vc, None, cell)
                         frame = getframe(1)
                         if frame.f_code is not _last_caller[0]:
                             frame = caller(frame)
-                        t._node = Node(
-                            plan, (edge,), saved, guard, NO_ATTRS, y.shape, y.dtype,
-                            next_sequence(), frame.f_code, frame.f_lasti, now.scope,
-                        )
+                        n = new(Node)
+                        n.plan = plan
+                        n.inputs = (edge,)
+                        n.saved = saved
+                        n.guard = guard
+                        n.attrs = NO_ATTRS
+                        n.shape = y.shape
+                        n.dtype = y.dtype
+                        n.seq = next_sequence()
+                        n.code = frame.f_code
+                        n.instruction = frame.f_lasti
+                        n.scope = now.scope
+                        n.extras = None
+                        t._node = n
                 return t
         if not isinstance(input, Tensor):
             return not_a_tensor(op, input)
@@ -948,9 +974,10 @@ def fast_unary(op: Op) -> Callable:
 
 def fast_binary(op: Op) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
-    reference, plans = op.reference, op.plans
-    differentiable = op.differentiable
-    integers = op.promote != "float"
+    reference, differentiable = op.reference, op.differentiable
+    plans: list[Any] = [None] * len(PAIRS)
+    integers = op.promote != "float" and "i" not in op.refuses
+    numbers = (int, float) if op.numbers else ()
 
     def binary(input: Any, other: Any, *, out: Any = None) -> Any:
         if out is not None:
@@ -966,7 +993,7 @@ def fast_binary(op: Op) -> Callable:
                 y = other._a
                 usual = y.dtype is d and (d is F32 or d is F64 or (integers and d is I64))
                 tensor = True
-            elif kind is float or kind is int:
+            elif kind in numbers:
                 y = other
                 usual = d is F32 or d is F64
                 tensor = False
@@ -997,34 +1024,55 @@ def fast_binary(op: Op) -> Callable:
                             return apply(op, (input, other), NO_ATTRS)
                         if left is not None:
                             if right is not None:
-                                key, pattern, edges = BOTH_KEY, BOTH, (left, right)
+                                pattern, edges = BOTH, (left, right)
                             else:
-                                key, pattern, edges = LEFT_KEY, LEFT, (left, ref(other))
+                                pattern, edges = LEFT, (left, ref(other))
                         elif right is not None:
-                            key, pattern, edges = RIGHT_KEY, RIGHT, (ref(input), right)
+                            pattern, edges = RIGHT, (ref(input), right)
                         else:
                             return t
                     elif left is None:
                         return t
                     else:
-                        key, pattern, edges = NUMBER_KEY, NUMBER, (left, other)
-                    plan = plans.get(key) or op.plan_for(*pattern)
-                    if plan.slots:
+                        pattern, edges = NUMBER, (left, other)
+                    plan = plans[pattern]
+                    if plan is None:
+                        plan = plans[pattern] = op.plan_for(*PAIRS[pattern])
+                    quick = plan.quick
+                    if quick is NOTHING:
+                        saved, guard = (), None
+                    elif quick is SECOND:
+                        version = other._vc
+                        saved, guard = (y,), (version[0], version)
+                    elif quick is FIRST:
+                        version = input._vc
+                        saved, guard = (x,), (version[0], version)
+                    elif quick is SECOND_NUMBER:
+                        saved, guard = (y,), None
+                    else:
                         saved, guard = plan.pack_short(
                             x, y, z, input._vc, other._vc if tensor else None, cell
                         )
-                    else:
-                        saved, guard = (), None
                     frame = getframe(1)
                     if frame.f_code is not _last_caller[0]:
                         frame = caller(frame)
-                    t._node = Node(
-                        plan, edges, saved, guard, NO_ATTRS, z.shape, d,
-                        next_sequence(), frame.f_code, frame.f_lasti, now.scope,
-                    )
+                    n = new(Node)
+                    n.plan = plan
+                    n.inputs = edges
+                    n.saved = saved
+                    n.guard = guard
+                    n.attrs = NO_ATTRS
+                    n.shape = z.shape
+                    n.dtype = d
+                    n.seq = next_sequence()
+                    n.code = frame.f_code
+                    n.instruction = frame.f_lasti
+                    n.scope = now.scope
+                    n.extras = None
+                    t._node = n
                 return t
-        if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-            return not_a_tensor(op, input)
+        if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
+            return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
         return apply(op, (input, other), NO_ATTRS)
 
     binary.__name__ = binary.__qualname__ = op.name
@@ -1035,9 +1083,9 @@ def fast_binary(op: Op) -> Callable:
 PUT_INTO: list[Callable] = []
 
 
-def not_a_tensor(op: Op, value: Any) -> Any:
+def not_a_tensor(op: Op, value: Any, argument: str = "input") -> Any:
     """Refuse, by name, what is no tensor where a function wants one."""
     raise TypeError(
-        f"{op.name}(): argument 'input' must be Tensor, not {type(value).__name__}. "
+        f"{op.name}(): argument '{argument}' must be Tensor, not {type(value).__name__}. "
         f"Make one with torch.tensor(...)\n  at {errors.here()}"
     )

@@ -12,7 +12,10 @@ import numpy as np
 class dtype:
     """The type of a tensor's elements, such as ``weft.float32``."""
 
-    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np")
+    __slots__ = (
+        *("category", "is_complex", "is_floating_point", "is_signed"),
+        *("itemsize", "name", "np"),
+    )
 
     # Categories decide promotion: a value widens a tensor only if its category is higher.
     BOOL, INTEGER, FLOAT, COMPLEX = range(4)
@@ -71,11 +74,38 @@ ALL = (
     *(float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, complex64, complex128),
 )
 BY_NAME = {d.name: d for d in ALL}
+# What PyTorch's messages and legacy tensor classes call the types.
+TYPE_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "float8_e4m3fn": "Float8_e4m3fn",
+    "float8_e5m2": "Float8_e5m2",
+}
 ALIASES = {
-    **{"float": float32, "double": float64, "half": float16, "cfloat": complex64},
-    **{"cdouble": complex128, "short": int16, "int": int32, "long": int64},
+    "float": float32,
+    "double": float64,
+    "half": float16,
+    "cfloat": complex64,
+    "cdouble": complex128,
+    "short": int16,
+    "int": int32,
+    "long": int64,
 }
 OF_NUMPY = {d.np: d for d in ALL}
+FLOAT8, WIDE_UNSIGNED = (float8_e4m3fn, float8_e5m2), (uint16, uint32, uint64)
 HALF = frozenset(d.np for d in (float16, bfloat16, float8_e4m3fn, float8_e5m2))
 
 # NumPy's dtype objects, under names of their own for the engine's identity tests.
@@ -138,6 +168,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     if a == b:
         return a
     low, high = sorted((OF_NUMPY[a], OF_NUMPY[b]), key=lambda d: (d.category, d.itemsize))
+    _check_mixable(OF_NUMPY[a], OF_NUMPY[b])
     if low.category == dtype.BOOL:
         return high.np
     if high.category == dtype.COMPLEX:
@@ -147,7 +178,23 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
         if low.category == dtype.INTEGER or low.itemsize < high.itemsize:
             return high.np
         return F32  # float16 with bfloat16: neither holds the other
-    return np.promote_types(a, b) if low.name != "uint64" and high.name != "uint64" else I64
+    return np.promote_types(a, b)
+
+
+def _check_mixable(a: dtype, b: dtype) -> None:
+    """Refuse to mix the types that PyTorch has for storage and conversion only."""
+    for limited, kind in (
+        (FLOAT8, "Float8 Types"),
+        (WIDE_UNSIGNED, "uint16, uint32, uint64 types"),
+    ):
+        if a in limited or b in limited:
+            # A floating type takes any integer.
+            if limited is WIDE_UNSIGNED and dtype.FLOAT in (a.category, b.category):
+                continue
+            raise RuntimeError(
+                f"Promotion for {kind} is not supported, attempted to promote "
+                f"{TYPE_NAMES[a.name]} and {TYPE_NAMES[b.name]}; convert one with .to() first"
+            )
 
 
 def scalar_dtype(value: Any) -> np.dtype:
@@ -192,19 +239,12 @@ def result_dtype(values: Any) -> np.dtype:
         if result is None:
             result = lower
         elif category(lower) > category(result):
-            # A complex number keeps the tensor's precision.
-            result = promote(result, lower) if category(lower) == dtype.COMPLEX else lower
-            if category(lower) == dtype.COMPLEX and lower is number:
-                result = _complex_of(dimensioned if dimensioned is not None else zero_dim, lower)
+            # A complex value keeps the precision of the floats that it meets.
+            floating = category(result) == dtype.FLOAT
+            result = OF_NUMPY[result].to_complex().np if floating else promote(result, lower)
     if result is None:
         raise TypeError("no tensor and no number to take a dtype from")
     return result
-
-
-def _complex_of(tensor_type: np.dtype | None, number: np.dtype) -> np.dtype:
-    if tensor_type is None or category(tensor_type) < dtype.FLOAT:
-        return number
-    return OF_NUMPY[tensor_type].to_complex().np
 
 
 def number_default(kind: int) -> np.dtype:

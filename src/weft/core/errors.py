@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import sys
@@ -68,6 +69,9 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
         kind = RuntimeError
     if kind.__name__ == "AxisError" or isinstance(error, IndexError):
         kind = IndexError
+    if isinstance(error, TypeError) and "not supported for the input types" in message:
+        kind = NotImplementedError  # NumPy has no kernel for the dtype, as PyTorch has none
+        message = f"not implemented for {', '.join(describe(a) for a in args)}"
     if "could not be broadcast" in message or "shape mismatch" in message:
         message = _broadcast_message(args) or message
     lines = [f"{name}: {message}"]
@@ -82,7 +86,7 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
 
 def _broadcast_message(args: Any) -> str | None:
     shapes = [a.shape for a in args if isinstance(a, np.ndarray)]
-    for first, second in zip(shapes, shapes[1:], strict=False):
+    for first, second in itertools.pairwise(shapes):
         rank = max(len(first), len(second))
         left = (1,) * (rank - len(first)) + first
         right = (1,) * (rank - len(second)) + second

@@ -65,11 +65,10 @@ class Extras:
         self.outputs: dict[int, weakref.ref[Output]] = {}
 
 
-
 class GraphNode:
     """What all kinds of node share."""
 
-    __slots__ = ("extras", "__weakref__")
+    __slots__ = ("__weakref__", "extras")
     extras: Extras | None
 
     def _extras(self) -> Extras:
@@ -198,8 +197,18 @@ def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
     return (entry, 0) if isinstance(entry, GraphNode) else (None, 0)
 
 
+class _NoPlan:
+    """The plan of what is no use of an op; the engine asks before it looks further."""
+
+    simple = joint = False
+    single = -1
+    targets = ()
+
+
 class Output(GraphNode):
     """One result of a node that has several."""
+
+    plan = _NoPlan
 
     __slots__ = ("dtype", "index", "node", "seq", "shape")
 

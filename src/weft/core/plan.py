@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 LINEAR_ARGUMENTS = ("g", "t")
 
+# What a plan of an op with one or two inputs and one output saves, as ``Plan.quick`` says it.
+NOTHING, FIRST, SECOND, SECOND_NUMBER, RESULT, SEVERAL = range(6)
+
 
 def parameters(rule: Callable) -> tuple[str, ...]:
     """The names of a rule's parameters."""
@@ -41,11 +44,14 @@ class Plan:
     only grow, so an equal sum means that no saved value has been overwritten.
     ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
-    input, ``single`` is its number and ``vjp_single`` gives its gradient bare.
+    input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
+    bare rule itself if it takes just the gradient and one saved value. A plan is ``simple`` if
+    one gradient comes in and one goes out.
     """
 
     __slots__ = (
-        *("holds", "joint", "op", "pack", "pack_short", "single", "slots", "targets"),
+        *("cells", "direct", "holds", "joint", "op", "pack", "pack_short", "quick"),
+        *("simple", "single", "slots", "targets"),
         *("vjp", "vjp_single"),
     )
 
@@ -53,23 +59,45 @@ class Plan:
         self.op = op
         self.joint = op.joint is not None
         if op.joint is not None:
-            self.targets = range(len(needs))
             rules = {0: op.joint}
+            self.targets = tuple(range(len(needs)))
         else:
             # An input without a rule gets no gradient; that is for ops to say, not an error.
-            wanted = [i for i, rule in enumerate(op.rules) if rule is not None and needs[i]]
-            self.targets = tuple(wanted)
-            rules = {i: op.rules[i] for i in wanted}
+            given = enumerate(op.rules or ())
+            rules = {i: rule for i, rule in given if rule is not None and needs[i]}
+            self.targets = tuple(rules)
         self.slots = self._slots(rules)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
         held = (*op.names, *op.outputs, "rest")
         self.holds = op.single_use or any(slot in held for slot in self.slots)
         self.pack = self._make_pack(tensors)
+        self.quick = self._quick(tensors)
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
         self.vjp_single = eval(f"lambda g, s, at: {calls[0]}", scope) if calls else None
+        self.simple = self.single >= 0 and not op.multiple
+        self.direct = None
+        if self.single >= 0 and not (conj and op.diagonal):
+            rule = rules[self.single]
+            if len(self.slots) == 1 and parameters(rule)[1:] == self.slots:
+                self.direct = rule
         body = calls[0] if self.joint else f"({', '.join(calls)},)" if calls else "()"
         self.vjp = eval(f"lambda g, s, at, needs: {body}", scope)
+
+    def _quick(self, tensors: tuple[bool, ...]) -> int:
+        """Which of the usual things is saved, for the short way: see the constants above."""
+        if not self.slots:
+            return NOTHING
+        if len(self.slots) > 1:
+            return SEVERAL
+        only, names = self.slots[0], self.op.names
+        if only in self.op.outputs:
+            return RESULT
+        if names and only == names[0] and tensors[0]:
+            return FIRST
+        if len(names) == 2 and only == names[1]:
+            return SECOND if tensors[1] else SECOND_NUMBER
+        return SEVERAL
 
     def _slots(self, rules: dict[int, Callable]) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -82,7 +110,9 @@ class Plan:
     def _is_saved(self, name: str) -> bool:
         op = self.op
         base = name.removesuffix("_shape").removesuffix("_dtype")
-        return name in op.names or name in op.outputs or base in op.names or name in ("shapes", "rest")
+        return (
+            name in op.names or name in op.outputs or base in op.names or name in ("shapes", "rest")
+        )
 
     def _make_pack(self, tensors: tuple[bool, ...]) -> Callable:
         op, values, cells = self.op, [], []
@@ -107,6 +137,7 @@ class Plan:
                 i = op.names.index(name.removesuffix("_shape").removesuffix("_dtype"))
                 values.append(f"{kind}_of(x[{i}])")
         saved = f"({', '.join(values)},)" if values else "()"
+        self.cells = len(cells)
         total = " + ".join(f"{c}[0]" for c in cells)
         guard = f"({total}, {', '.join(cells)})" if cells else "None"
         self.pack_short = None
@@ -115,9 +146,7 @@ class Plan:
             self.pack_short = eval(f"lambda x0, x1, y0, v0, v1, w0: {flat}", _HELPERS)
         return eval(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
 
-    def _calls(
-        self, rules: dict[int, Callable], conj: bool
-    ) -> tuple[list[str], dict[str, Any]]:
+    def _calls(self, rules: dict[int, Callable], conj: bool) -> tuple[list[str], dict[str, Any]]:
         scope: dict[str, Any] = dict(_HELPERS)
         calls = []
         for i, rule in rules.items():

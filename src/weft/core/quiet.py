@@ -25,7 +25,8 @@ try:
         return _extobj_contextvar.set(_SILENT)
 
     leave = _extobj_contextvar.reset
-    SET, RESET, SILENT = _extobj_contextvar.set, _extobj_contextvar.reset, _SILENT
+    SET, RESET = _extobj_contextvar.set, _extobj_contextvar.reset
+    SILENT: Any = _SILENT
 except ImportError:  # pragma: no cover - another NumPy's internals
 
     def enter() -> Any:

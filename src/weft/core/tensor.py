@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -87,6 +87,48 @@ class Tensor(metaclass=_TensorMeta):
     # Arrays on the left of an operator leave the work to the tensor on its right.
     __array_priority__ = 1000
 
+    if TYPE_CHECKING:
+        # The op blocks put the operators on this class. A type checker looks for operators on
+        # the class alone, so it is told of them here; methods reach it by ``__getattr__``.
+        def __add__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __lshift__(self, other: Any) -> Any: ...
+        def __rshift__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __rmatmul__(self, other: Any) -> Any: ...
+        def __rand__(self, other: Any) -> Any: ...
+        def __ror__(self, other: Any) -> Any: ...
+        def __rxor__(self, other: Any) -> Any: ...
+        def __rlshift__(self, other: Any) -> Any: ...
+        def __rrshift__(self, other: Any) -> Any: ...
+        def __eq__(self, other: object) -> Any: ...
+        def __ne__(self, other: object) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __pos__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         t = new(cls)
         made = LATE.construct(*args, **kwargs)
@@ -135,7 +177,7 @@ class Tensor(metaclass=_TensorMeta):
         return dev.CPU
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> Layout:
         """How elements are laid out; always dense here."""
         return LAYOUT
 
@@ -337,8 +379,7 @@ class Tensor(metaclass=_TensorMeta):
         node = self._node
         if not wanted:
             raise RuntimeError(
-                "can't retain_grad on Tensor that has requires_grad=False\n"
-                f"  at {errors.here()}"
+                f"can't retain_grad on Tensor that has requires_grad=False\n  at {errors.here()}"
             )
         if not isinstance(node, AccumulateGrad) and not self.retains_grad:
             node._extras().retained.append(weakref.ref(self))
@@ -413,16 +454,14 @@ class Tensor(metaclass=_TensorMeta):
 
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
-            raise BufferError(
-                "Can't export tensors that require gradient, use tensor.detach()"
-            )
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         return self._a.__dlpack__(**{k: v for k, v in options.items() if k != "stream"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._a)
+        return memoryview(self._a.data)
 
     def __bool__(self) -> bool:
         if self._a.size != 1:
@@ -473,7 +512,7 @@ class Tensor(metaclass=_TensorMeta):
 
     # --- printing ---
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self) -> str:
         node = self._node
         grad_fn = None if node is None or isinstance(node, AccumulateGrad) else self.grad_fn
         with_dtype = self.dtype
@@ -522,8 +561,15 @@ class Tensor(metaclass=_TensorMeta):
                 f"  at {errors.here()}"
             )
         state = self.__dict__ or None
-        return (_rebuild, (type(self), np.ascontiguousarray(self._a).reshape(self._a.shape),
-                           self._node is not None), state)
+        return (
+            _rebuild,
+            (
+                type(self),
+                np.ascontiguousarray(self._a).reshape(self._a.shape),
+                self._node is not None,
+            ),
+            state,
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -546,7 +592,7 @@ class Parameter(Tensor):
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         super().__init__()
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
 
@@ -626,4 +672,3 @@ def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray
         return array.copy(order="K")
     offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
     return np.ndarray(array.shape, array.dtype, twin, offset, array.strides)
-

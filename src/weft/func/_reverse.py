@@ -138,7 +138,9 @@ def with_values(args: tuple[Any, ...], places: tuple[int, ...], values: Any) -> 
     return changed
 
 
-def on_chosen(func: Callable, args: tuple[Any, ...], argnums: Argnums, kwargs: Any, name: str):
+def on_chosen(
+    func: Callable, args: tuple[Any, ...], argnums: Argnums, kwargs: Any, name: str
+) -> tuple[Callable, tuple[Any, ...]]:
     """The function of the chosen arguments alone, with those arguments."""
     places = pick(args, argnums, name)
 

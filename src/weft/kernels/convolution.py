@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -189,7 +190,8 @@ def _mirror_weight(w: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _decimate(x: np.ndarray, stride: Ints) -> np.ndarray:
-    return x[(..., *(slice(None, None, s) for s in stride))]
+    kept: Any = (..., *(slice(None, None, s) for s in stride))
+    return x[kept]
 
 
 def _corner(extent: Ints) -> tuple:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def max_pool(
     steps = _plane_steps(spatial)
     # A window of nothing but the lowest value answers with its first place inside the plane.
     number = np.zeros((*x.shape[:2], *out), np.int32)
-    corner = 0
+    corner: Any = 0
     for axis, (n, s, p, d) in enumerate(zip(out, stride, padding, dilation, strict=True)):
         start = np.arange(n) * s - p
         first = -(np.minimum(start, 0) // d) * prod(kernel[axis + 1 :])
@@ -232,8 +233,9 @@ def _pad(
     if tuple(ends) == x.shape[2:]:
         return x
     padded = np.full((*x.shape[:2], *ends), fill, x.dtype)
-    inner = (slice(p, p + size) for p, size in zip(padding, x.shape[2:], strict=True))
-    padded[(..., *inner)] = x
+    places = zip(padding, x.shape[2:], strict=True)
+    inner: Any = (..., *(slice(p, p + size) for p, size in places))
+    padded[inner] = x
     return padded
 
 
@@ -282,7 +284,7 @@ def _divisor(
 ) -> np.ndarray | int:
     if divisor_override is not None:
         return divisor_override
-    divisor = 1
+    divisor: np.ndarray | int = 1
     axes = zip(spatial, kernel, stride, padding, out, strict=True)
     for axis, (size, k, s, p, n) in enumerate(axes):
         start = np.arange(n) * s - p

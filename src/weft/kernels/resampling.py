@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def grid_sample_tangent(
     out = np.zeros((*x.shape[:2], flat.shape[1]), x.dtype)
     if mode != "nearest":
         for place, weights, derivatives in _corners(axes, x.shape[2:]):
-            change = 0
+            change: Any = 0
             for axis, derivative in enumerate(derivatives):
                 others = weights[:axis] + weights[axis + 1 :]
                 step = flat[..., len(axes) - 1 - axis] * derivative

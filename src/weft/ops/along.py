@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops.arguments import scalar_name
 from weft.ops.build import Sample, linear
@@ -109,7 +110,7 @@ take_along_op = linear(
         Sample((m.real(), np.array(0)), {"dim": 0, "unique": True}),
     ],
 )
-put_along_op = linear(
+put_along_op: Op = linear(
     "put_along",
     _put_along,
     lambda g, index, dim, unique: take_along_op(g, index, dim=dim, unique=unique),

@@ -14,7 +14,6 @@ from weft.core.dispatch import (
     PUT_INTO,
     Op,
     apply_inplace,
-    bump,
     check_overlap,
     check_writable,
     edge_of,
@@ -174,6 +173,16 @@ def as_tensor_like(value: Any, other: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     return wrap(np.asarray(value, dtype=other._a.dtype))
+
+
+def need_tensors(function: str, **arguments: Any) -> None:
+    """Refuse, by name, arguments that are no tensors."""
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{function}(): argument '{name}' must be Tensor, not {type(value).__name__}\n"
+                f"  at {errors.here()}"
+            )
 
 
 def dims(dim: Any, rank: int) -> tuple[int, ...]:

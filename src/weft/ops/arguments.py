@@ -11,22 +11,6 @@ from weft.core import errors
 from weft.core.generator import Generator
 from weft.core.tensor import Tensor
 
-# The names that PyTorch's messages give to dtypes.
-_SCALAR_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
 
 def refuse(message: str, kind: type[Exception] = RuntimeError) -> NoReturn:
     """Raise an error that ends with the user's own line."""
@@ -35,7 +19,7 @@ def refuse(message: str, kind: type[Exception] = RuntimeError) -> NoReturn:
 
 def scalar_name(d: dt.dtype) -> str:
     """A dtype's name as PyTorch's messages write it."""
-    return _SCALAR_NAMES.get(d.name, d.name)
+    return dt.TYPE_NAMES[d.name]
 
 
 def need_float(input: Tensor, kernel: str) -> None:

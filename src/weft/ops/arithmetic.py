@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary
+from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary, fast_unary
 from weft.core.modes import MODES, OFF
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
@@ -16,21 +16,19 @@ from weft.ops import api
 from weft.ops.build import Sample, constant, elementwise, general, zero
 
 
-def _no_bool_subtract(name: str) -> Any:
-    def check(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype == bool:
-            raise RuntimeError(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
-                "`^` or `logical_xor()` operator instead."
-            )
-        return np.subtract(a, b)
-
-    return check
+def _no_bool_subtract(args: Any) -> None:
+    bools = [getattr(x, "dtype", type(x)) == bool for x in args]
+    if any(bools):
+        which = "two bool tensors" if all(bools) else "a bool tensor"
+        raise RuntimeError(
+            f"Subtraction, the `-` operator, with {which} is not supported. To invert a mask use "
+            "the `~` or `logical_not()` operator, to compare two masks `^` or `logical_xor()`"
+        )
 
 
 add_op = elementwise("add", np.add, lambda t: t, lambda t: t, public=False)
 sub_op = elementwise(
-    "sub", _no_bool_subtract("sub"), lambda t: t, lambda t: -t, public=False
+    "sub", np.subtract, lambda t: t, lambda t: -t, check=_no_bool_subtract, public=False
 )
 mul_op = elementwise("mul", np.multiply, lambda t, b: t * b, lambda t, a: t * a, public=False)
 div_op = elementwise(
@@ -49,13 +47,13 @@ _add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div
 @api.both(out=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
-    return _add(input, other if alpha == 1 else _mul(as_operand(other, input), alpha))
+    return _add(input, other if alpha == 1 else _scaled(other, alpha, input))
 
 
 @api.both(out=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
-    return _sub(input, other if alpha == 1 else _mul(as_operand(other, input), alpha))
+    return _sub(input, other if alpha == 1 else _scaled(other, alpha, input))
 
 
 @api.both(out=True)
@@ -67,8 +65,24 @@ def mul(input: Any, other: Any) -> Tensor:
 @api.both
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``."""
-    scaled = input if alpha == 1 else _mul(input, alpha)
+    scaled = input if alpha == 1 else _scaled(input, alpha, other)
     return apply(sub_op, (other, scaled), {})
+
+
+def _scaled(value: Any, alpha: Any, other: Any) -> Any:
+    """``alpha * value`` in the type of the sum; alpha may not widen it."""
+    d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
+    kind = dt.category(dt.scalar_dtype(alpha))
+    if kind > max(dt.category(d), dt.dtype.INTEGER):
+        least = "non-complex" if dt.category(d) == dt.dtype.FLOAT else "integral"
+        raise RuntimeError(
+            f"For {least} input tensors, argument alpha must not be "
+            f"{alpha!r}, a number of a wider kind\n  at {errors.here()}"
+        )
+    if not isinstance(value, Tensor):
+        return bool(value * alpha) if d == bool else value * alpha
+    value = value.to(dt.of_numpy(d))
+    return _mul(value, bool(alpha) if d == bool else alpha)
 
 
 def as_operand(value: Any, like: Any) -> Tensor:
@@ -121,12 +135,24 @@ def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 floor_divide_op = elementwise(
-    "floor_divide", _integer_guard(_floor_divide), zero, zero,
-    domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
+    "floor_divide",
+    _integer_guard(_floor_divide),
+    zero,
+    zero,
+    domain=((-2.0, 2.0), (0.5, 0.7)),
+    public=False,
+    grad_name="DivBackward",
+    refuses="bc",
 )
 trunc_divide_op = elementwise(
-    "trunc_divide", _integer_guard(_trunc_divide), zero, zero,
-    domain=((-2.0, 2.0), (0.5, 0.7)), public=False, grad_name="DivBackward",
+    "trunc_divide",
+    _integer_guard(_trunc_divide),
+    zero,
+    zero,
+    domain=((-2.0, 2.0), (0.5, 0.7)),
+    public=False,
+    grad_name="DivBackward",
+    refuses="bc",
 )
 
 
@@ -149,6 +175,7 @@ remainder_op = elementwise(
     lambda t: t,
     lambda t, a, b: -t * floor_divide_op(a, b),
     domain=((-2.0, 2.0), (0.5, 0.7)),
+    refuses="bc",
     public=False,
 )
 fmod_op = elementwise(
@@ -157,6 +184,7 @@ fmod_op = elementwise(
     lambda t: t,
     lambda t, a, b: -t * trunc_divide_op(a, b),
     domain=((-2.0, 2.0), (0.5, 0.7)),
+    refuses="bc",
     public=False,
 )
 
@@ -209,7 +237,7 @@ def _complex(*values: Any) -> bool:
     return any(getattr(getattr(v, "_a", v), "dtype", dt.F32).kind == "c" for v in values)
 
 
-where_op = general(
+where_op: Op = general(
     "where",
     lambda condition, a, b: choose(np.asarray(condition), a, b),
     None,
@@ -227,7 +255,12 @@ where_op = general(
 )
 
 pow_op = elementwise(
-    "pow", _pow, _pow_rule_base, _pow_rule_exponent, domain=((0.5, 2.0), (-1.0, 3.0)), public=False
+    "pow",
+    _pow,
+    _pow_rule_base,
+    _pow_rule_exponent,
+    domain=((0.5, 2.0), (-1.0, 3.0)),
+    public=False,
 )
 _fast_pow = fast_binary(pow_op)
 
@@ -261,7 +294,7 @@ neg_op = elementwise("neg", _no_bool(np.negative, "Negative"), lambda t: -t)
 api.alias("neg", "negative")
 api.both(lambda input: input if input._a.dtype != bool else neg_op(input), name="positive")
 
-conj_op = general(
+conj_op: Op = general(
     "conj",
     np.conj,
     lambda g: conj_op(g),
@@ -293,14 +326,19 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
 
     def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         if alpha != 1:
-            other = _mul(as_operand(other, self), alpha)
+            other = _scaled(other, alpha, self)
         x = self._a
         y = other._a if isinstance(other, Tensor) else other
         d = x.dtype
         simple = d is dt.F32 or d is dt.F64
-        if simple and MODES.now.mode is OFF and (
-            (y.dtype is d and (y.shape == x.shape or _fits(y.shape, x.shape)))
-            if isinstance(y, np.ndarray) else y.__class__ in (int, float)
+        if (
+            simple
+            and MODES.now.mode is OFF
+            and (
+                (y.dtype is d and (y.shape == x.shape or _fits(y.shape, x.shape)))
+                if isinstance(y, np.ndarray)
+                else y.__class__ in (int, float)
+            )
         ):
             if 0 not in x.strides or x.size < 2:
                 token = quiet.enter()
@@ -331,7 +369,9 @@ _isub = _in_place("sub", sub_op, np.subtract)
 _imul = _in_place("mul", mul_op, np.multiply)
 _idiv = _in_place("div", div_op, np.true_divide)
 for _name, _op in (
-    ("floor_divide_", floor_divide_op), ("remainder_", remainder_op), ("fmod_", fmod_op),
+    ("floor_divide_", floor_divide_op),
+    ("remainder_", remainder_op),
+    ("fmod_", fmod_op),
     ("pow_", pow_op),
 ):
     api.inplace(_name, _op)
@@ -353,6 +393,7 @@ api.alias("div", "divide", "true_divide")
 @api.both(out=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    api.need_tensors("addcmul", tensor1=tensor1, tensor2=tensor2)
     product = tensor1 * tensor2
     return input + (product if value == 1 else product * value)
 
@@ -360,6 +401,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 @api.both(out=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
+    api.need_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
     if tensor1._a.dtype.kind in "iub" and tensor2._a.dtype.kind in "iub":
         raise RuntimeError(
             "addcdiv: Integer division with addcdiv is no longer supported; convert an input to "
@@ -376,6 +418,18 @@ api.inplace("addcdiv_", addcdiv)
 @api.both(out=True)
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``."""
+    d = input._a.dtype
+    for name, value in (("end", end), ("weight", weight)):
+        if isinstance(value, Tensor) and value._a.dtype != d and (name == "end" or value.ndim):
+            raise RuntimeError(
+                f"expected dtype {input.dtype} for `{name}` but got dtype {value.dtype}\n"
+                f"  at {errors.here()}"
+            )
+    if d.kind in "biu":
+        raise NotImplementedError(
+            f"\"lerp\" not implemented for '{dt.TYPE_NAMES[input.dtype.name]}'\n"
+            f"  at {errors.here()}"
+        )
     if not isinstance(weight, Tensor):
         if abs(weight) < 0.5:
             return input + weight * (end - input)
@@ -390,8 +444,8 @@ api.inplace("lerp_", lerp)
 # --- comparisons -----------------------------------------------------------------------
 
 
-def _compare(name: str, ufunc: Any, *aliases: str) -> Any:
-    op = constant(name, ufunc, names=("a", "b"), promote="compare")
+def _compare(name: str, ufunc: Any, *aliases: str, refuses: str = "c") -> Any:
+    op = constant(name, ufunc, names=("a", "b"), promote="compare", refuses=refuses)
     fast = fast_binary(op)
     api.both(fast, name=name)
     api.inplace(name + "_", lambda a, b: fast(a, b).to(a.dtype))
@@ -400,8 +454,8 @@ def _compare(name: str, ufunc: Any, *aliases: str) -> Any:
     return fast
 
 
-eq = _compare("eq", np.equal)
-ne = _compare("ne", np.not_equal, "not_equal")
+eq = _compare("eq", np.equal, refuses="")
+ne = _compare("ne", np.not_equal, "not_equal", refuses="")
 lt = _compare("lt", np.less, "less")
 le = _compare("le", np.less_equal, "less_equal")
 gt = _compare("gt", np.greater, "greater")
@@ -412,27 +466,24 @@ ge = _compare("ge", np.greater_equal, "greater_equal")
 
 def _logical(name: str, ufunc: Any) -> None:
     unary = ufunc is np.logical_not
-    op = constant(
-        name, ufunc, names=("x",) if unary else ("a", "b"), promote="compare"
-    )
-    api.both(lambda *inputs: op(*inputs), name=name, out=True)
-    api.inplace(name + "_", lambda a, *rest: op(a, *rest).to(a.dtype))
+    names = ("x",) if unary else ("a", "b")
+    op = constant(name, ufunc, names=names, promote="compare", numbers=False)
+    fast = fast_unary(op) if unary else fast_binary(op)
+    api.both(fast, name=name)
+    api.inplace(name + "_", lambda a, *rest: fast(a, *rest).to(a.dtype))
 
 
 for _name, _ufunc in (
-    ("logical_and", np.logical_and), ("logical_or", np.logical_or),
-    ("logical_xor", np.logical_xor), ("logical_not", np.logical_not),
+    ("logical_and", np.logical_and),
+    ("logical_or", np.logical_or),
+    ("logical_xor", np.logical_xor),
+    ("logical_not", np.logical_not),
 ):
     _logical(_name, _ufunc)
 
 
-def _bits(name: str, ufunc: Any, count: int) -> Any:
-    def checked(*arrays: np.ndarray) -> np.ndarray:
-        if arrays[0].dtype.kind not in "iub":
-            raise RuntimeError(f'"{name}_cpu" not implemented for \'{arrays[0].dtype}\'')
-        return ufunc(*arrays)
-
-    op = constant(name, checked, names=("a", "b")[:count], promote="same")
+def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV") -> Any:
+    op = constant(name, ufunc, names=("a", "b")[:count], promote="same", refuses=refuses)
 
     def function(*inputs: Any) -> Tensor:
         return op(*inputs)
@@ -447,8 +498,8 @@ bitwise_and = _bits("bitwise_and", np.bitwise_and, 2)
 bitwise_or = _bits("bitwise_or", np.bitwise_or, 2)
 bitwise_xor = _bits("bitwise_xor", np.bitwise_xor, 2)
 bitwise_not = _bits("bitwise_not", np.invert, 1)
-bitwise_left_shift = _bits("bitwise_left_shift", np.left_shift, 2)
-bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2)
+bitwise_left_shift = _bits("bitwise_left_shift", np.left_shift, 2, "bfcV")
+bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2, "bfcV")
 
 
 @api.top(out=True)
@@ -504,8 +555,10 @@ _operator("sub", _sub, lambda self, other: apply(sub_op, (other, self), {}), _is
 _operator("mul", _mul, _mul, _imul)
 _operator("truediv", _div, lambda self, other: apply(div_op, (other, self), {}), _idiv)
 _operator(
-    "floordiv", _strict(floor_divide),
-    lambda self, other: floor_divide_op(other, self), _in("floor_divide_"),
+    "floordiv",
+    _strict(floor_divide),
+    lambda self, other: floor_divide_op(other, self),
+    _in("floor_divide_"),
 )
 _operator(
     "mod", _strict(remainder), lambda self, other: remainder_op(other, self), _in("remainder_")
@@ -521,11 +574,15 @@ _operator(
     "xor", _strict(bitwise_xor), lambda self, other: bitwise_xor(self, other), _in("bitwise_xor_")
 )
 _operator(
-    "lshift", bitwise_left_shift, lambda self, other: _shift(bitwise_left_shift, other, self),
+    "lshift",
+    bitwise_left_shift,
+    lambda self, other: _shift(bitwise_left_shift, other, self),
     _in("bitwise_left_shift_"),
 )
 _operator(
-    "rshift", bitwise_right_shift, lambda self, other: _shift(bitwise_right_shift, other, self),
+    "rshift",
+    bitwise_right_shift,
+    lambda self, other: _shift(bitwise_right_shift, other, self),
     _in("bitwise_right_shift_"),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import follow
+from weft.core.dispatch import Op, follow
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -25,7 +25,7 @@ FULL = slice(None)
 
 # --- flip, roll, rot90 -----------------------------------------------------------------
 
-flip_op = linear(
+flip_op: Op = linear(
     "flip",
     lambda x, dims: np.flip(x, dims).copy(),
     lambda g, dims: flip_op(g, dims=dims),
@@ -59,7 +59,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip_op(input, dims=(0,))
 
 
-roll_op = linear(
+roll_op: Op = linear(
     "roll",
     lambda x, shifts, dims: np.roll(x, shifts, dims),
     lambda g, shifts, dims: roll_op(g, shifts=tuple(-s for s in shifts), dims=dims),

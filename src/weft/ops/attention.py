@@ -159,6 +159,24 @@ def _joined_mask(
     return padding if attn_mask is None else attn_mask + padding
 
 
+def _check_heads(size: int, expected: int, heads: int) -> None:
+    if size != expected:
+        refuse(f"was expecting embedding dimension of {expected}, but got {size}", AssertionError)
+    if size % heads:
+        refuse(f"embed_dim {size} not divisible by num_heads {heads}", AssertionError)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, need_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """What every head reads and, where wanted, the weights by which it reads."""
+    if not need_weights:
+        return scaled_dot_product_attention(q, k, v, mask, dropout_p), None
+    shares = _weights(_scores(q * math.sqrt(1.0 / q._a.shape[-1]), k, mask), safe=False)
+    shares = dropout(shares, dropout_p) if dropout_p > 0.0 else shares
+    return shares @ v, shares
+
+
 @api.under("nn.functional")
 def multi_head_attention_forward(
     query: Tensor,
@@ -196,13 +214,7 @@ def multi_head_attention_forward(
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     length, samples, size = query._a.shape
-    if size != embed_dim_to_check:
-        refuse(
-            f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}",
-            AssertionError,
-        )
-    if size % num_heads:
-        refuse(f"embed_dim {size} not divisible by num_heads {num_heads}", AssertionError)
+    _check_heads(size, embed_dim_to_check, num_heads)
     if is_causal and attn_mask is None:
         refuse(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
@@ -230,15 +242,7 @@ def multi_head_attention_forward(
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     mask = _joined_mask(attn_mask, padding, samples, num_heads)
-    if not training:
-        dropout_p = 0.0
-    shares = None
-    if need_weights:
-        shares = _weights(_scores(q * math.sqrt(1.0 / part), k, mask), safe=False)
-        shares = dropout(shares, dropout_p) if dropout_p > 0.0 else shares
-        y = shares @ v
-    else:
-        y = scaled_dot_product_attention(q, k, v, mask, dropout_p)
+    y, shares = _attend(q, k, v, mask, dropout_p if training else 0.0, need_weights)
     y = y.permute(2, 0, 1, 3).reshape(length, samples, size)
     y = _linear(y, out_proj_weight, out_proj_bias)
     if shares is not None and average_attn_weights:

@@ -66,8 +66,14 @@ def elementwise(
     count = max(len(rules), 1)
     names = more.pop("names", ("x",) if count == 1 else ("a", "b", "c")[:count])
     op = Op(
-        name, reference, names=names, rules=rules, diagonal=True, promote=promote,
-        samples=more.pop("samples", None) or _elementwise_samples(len(names), domain), **more,
+        name,
+        reference,
+        names=names,
+        rules=rules,
+        diagonal=True,
+        promote=promote,
+        samples=more.pop("samples", None) or _elementwise_samples(len(names), domain),
+        **more,
     )
     if public:
         publish(op, in_place=in_place)
@@ -86,18 +92,12 @@ def publish(op: Op, *, in_place: bool = True, name: str | None = None) -> Callab
 
 def _elementwise_samples(count: int, domain: Any) -> Callable[[Make], Iterator[Sample]]:
     ranges = domain if isinstance(domain[0], tuple) else (domain,) * count
-    shapes: tuple[tuple[tuple[int, ...], ...], ...] = (
-        (((), (3,), (2, 3), (0, 2)) if count == 1 else ())  # type: ignore[assignment]
-    )
+    combinations: list[tuple[tuple[int, ...], ...]]
     if count == 1:
-        combinations = [(s,) for s in shapes]
+        combinations = [((),), ((3,),), ((2, 3),), ((0, 2),)]
     else:
-        tails = ((), (3,), (2, 1, 3), (4, 1), (0, 1))
-        combinations = [
-            tuple(tails[(i + k) % len(tails)] if (i + k) % 5 != 4 else (0, 1) for k in range(count))
-            for i in range(3)
-        ]
-        combinations = [c for c in combinations if (0, 1) not in c]
+        tails: tuple[tuple[int, ...], ...] = ((), (3,), (2, 1, 3), (4, 1))
+        combinations = [tails[i : i + count] for i in range(len(tails) - count + 1)]
         combinations += [((2, 3),) * count, ((0, 3),) * count, ((4, 1), (3,), (1, 3))[:count]]
 
     def samples(make: Make) -> Iterator[Sample]:
@@ -118,7 +118,7 @@ def linear(
     *rules: Callable | None,
     joint: Callable | None = None,
     names: tuple[str, ...] = ("x",),
-    samples: Callable,
+    samples: Callable | None,
     together: bool = False,
     **more: Any,
 ) -> Op:
@@ -128,8 +128,14 @@ def linear(
     ``matmul``: scaling one input alone does not scale the result.
     """
     return Op(
-        name, reference, names=names, rules=rules or None, joint=joint, jvp="together" if together else "linear",
-        samples=samples, **more,
+        name,
+        reference,
+        names=names,
+        rules=rules or None,
+        joint=joint,
+        jvp="together" if together else "linear",
+        samples=samples,
+        **more,
     )
 
 
@@ -139,7 +145,7 @@ def general(
     *rules: Callable | None,
     joint: Callable | None = None,
     names: tuple[str, ...] = ("x",),
-    samples: Callable,
+    samples: Callable | None,
     **more: Any,
 ) -> Op:
     """An op with a vjp for each input (or one ``joint`` vjp) and, where given, a jvp."""
@@ -148,9 +154,7 @@ def general(
     )
 
 
-def constant(
-    name: str, reference: Callable, *, names: tuple[str, ...] = ("x",), **more: Any
-) -> Op:
+def constant(name: str, reference: Callable, *, names: tuple[str, ...] = ("x",), **more: Any) -> Op:
     """An op whose result carries no gradient."""
     return Op(name, reference, names=names, **more)
 

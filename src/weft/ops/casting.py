@@ -9,7 +9,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import apply_inplace, bump
+from weft.core.dispatch import Op, apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -166,7 +166,7 @@ def _converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return _cast(in_format(x, None) if 0 in x.strides and x.ndim else x, dtype)
 
 
-to_op = linear(
+to_op: Op = linear(
     "to_copy",
     _converted,
     lambda g, x_dtype: to_op(g, dtype=x_dtype),
@@ -273,25 +273,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return convert(self, other._a.dtype)
 
 
-TYPE_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-    "uint16": "UInt16",
-    "uint32": "UInt32",
-    "uint64": "UInt64",
-    "float8_e4m3fn": "Float8_e4m3fn",
-    "float8_e5m2": "Float8_e5m2",
-}
+TYPE_NAMES = dt.TYPE_NAMES
 
 
 def type_name(x: Tensor) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.kernels import convolution as kernels
 from weft.ops import api
@@ -41,7 +42,8 @@ def _convolution(
     y = kernels.convolution(x, w, stride, padding, dilation, groups)
     if extent is not None and y.shape[2:] != extent:
         # The transpose may have been told to leave out the last places.
-        y = np.ascontiguousarray(y[(..., *(slice(n) for n in extent))])
+        corner: Any = (..., *(slice(n) for n in extent))
+        y = np.ascontiguousarray(y[corner])
     return _with_bias(y, bias)
 
 
@@ -104,7 +106,7 @@ def _attrs(
     return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, **more}
 
 
-convolution_op = general(
+convolution_op: Op = general(
     "convolution",
     _convolution,
     _input_rule,
@@ -130,7 +132,7 @@ convolution_op = general(
         Sample((m.real(1, 1, 3, 3, 3), m.real(1, 1, 2, 2, 2), None), _attrs((1,) * 3, (0,) * 3)),
     ],
 )
-conv_transpose_op = general(
+conv_transpose_op: Op = general(
     "conv_transpose",
     _transposed,
     lambda g, w, x_shape, stride, padding, dilation, groups: convolution_op(
@@ -187,7 +189,7 @@ conv_transpose_op = general(
         ),
     ],
 )
-conv_weight_op = linear(
+conv_weight_op: Op = linear(
     "conv_weight",
     lambda g, x, shape, stride, padding, dilation, groups: kernels.convolution_weight_grad(
         g, x, shape, stride, padding, dilation, groups
@@ -520,7 +522,7 @@ im2col_op = linear(
         )
     ],
 )
-col2im_op = linear(
+col2im_op: Op = linear(
     "col2im",
     lambda x, size, kernel, dilation, padding, stride: kernels.fold(
         x, size, kernel, dilation, padding, stride

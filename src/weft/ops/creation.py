@@ -16,7 +16,7 @@ from weft.core import errors, quiet
 from weft.core.storage import TypedStorage, UntypedStorage
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.ops import api
-from weft.ops.casting import TYPE_NAMES, in_format
+from weft.ops.casting import TYPE_NAMES, in_format, number_for
 
 # --- from data -------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ def full(
         is_tensor = isinstance(fill_value, Tensor)
         d = fill_value._a.dtype if is_tensor else dt.scalar_dtype(fill_value)
     value = _number(fill_value)
-    array = build(lambda shape, d: np.full(shape, value, d), sizes((size,), "full"), d)
+    array = build(lambda shape, d: np.full(shape, number_for(value, d)), sizes((size,), "full"), d)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "full")
 
@@ -479,7 +479,12 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     """A tensor of another's shape and dtype with one value everywhere."""
     requires_grad = options.pop("requires_grad", False)
     made = empty_like(input, **options)
-    made._a.fill(_number(fill_value))
+    if isinstance(fill_value, Tensor) and fill_value._a.ndim:
+        raise TypeError(
+            "full_like(): argument 'fill_value' (position 2) must be Number, not Tensor\n"
+            f"  at {errors.here()}"
+        )
+    made._a.fill(number_for(_number(fill_value), made._a.dtype))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -732,13 +737,6 @@ def result_type(tensor1: Any, tensor2: Any) -> dt.dtype:
 @api.top
 def promote_types(type1: dt.dtype, type2: dt.dtype) -> dt.dtype:
     """The smallest dtype of no lower kind than either."""
-    limited = ("uint16", "uint32", "uint64")
-    if type1 is not type2 and (type1.name in limited or type2.name in limited):
-        if dt.dtype.INTEGER == type1.category == type2.category:
-            raise RuntimeError(
-                "Promotion for uint16, uint32, uint64 types is not supported, attempted to "
-                f"promote {type1.name} and {type2.name}\n  at {errors.here()}"
-            )
     return dt.of_numpy(dt.promote(type1.np, type2.np))
 
 

@@ -72,7 +72,7 @@ def _cumsum(x: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
     return np.add.accumulate(x, dim)
 
 
-cumsum_op = linear(
+cumsum_op: Op = linear(
     "cumsum",
     _cumsum,
     lambda g, dim, reverse: cumsum_op(g, dim=dim, reverse=not reverse),

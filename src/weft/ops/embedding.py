@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.dispatch import Op
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
@@ -79,7 +80,7 @@ def _like(value: np.ndarray, other: Any) -> Any:
     return value.astype(other.dtype)
 
 
-embedding_back_op = linear(
+embedding_back_op: Op = linear(
     "embedding_dense_backward",
     _add_rows,
     _embedding_again,

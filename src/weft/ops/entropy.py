@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
 from weft.ops import api
@@ -95,7 +96,7 @@ nll_loss_op = linear(
     promote_args=(0, 2),
     samples=_nll_samples,
 )
-nll_loss_back_op = linear(
+nll_loss_back_op: Op = linear(
     "nll_loss_backward",
     _nll_back,
     lambda g, target, weight, reduction, ignore_index: nll_loss_op(
@@ -419,7 +420,7 @@ ctc_loss_op = general(
     constant_outputs=(1,),
     samples=None,
 )
-ctc_loss_back_op = general(
+ctc_loss_back_op: Op = general(
     "ctc_loss_backward",
     lambda g_in, x, targets, inputs, labels, alpha, blank, zero_infinity: kernels.ctc_loss_grad(
         g_in, x, targets, inputs, labels, alpha, blank, zero_infinity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
 from weft.ops.matmul import (
@@ -122,11 +122,11 @@ def each(function: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     lead = arrays[0].shape[:-2]
     if not lead:
         return tuple(np.asarray(r) for r in function(*arrays))
-    flat = [a.reshape(-1, *a.shape[-2:]) if a.size else None for a in arrays]
     count = math.prod(lead)
-    if not count or any(f is None for f in flat):
+    if not all(a.size for a in arrays):
         made = function(*(np.zeros(a.shape[-2:], a.dtype) for a in arrays))
         return tuple(np.broadcast_to(np.asarray(r), (*lead, *np.shape(r))).copy() for r in made)
+    flat = [a.reshape(-1, *a.shape[-2:]) for a in arrays]
     results = [function(*(f[i] for f in flat)) for i in range(count)]
     return tuple(
         np.stack([np.asarray(r[k]) for r in results]).reshape(*lead, *np.shape(results[0][k]))
@@ -232,7 +232,7 @@ def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:
         )
 
 
-triangular_solve_result = namedtuple("triangular_solve", ("solution", "cloned_coefficient"))
+triangular_solve_result = result_type("triangular_solve", "solution", "cloned_coefficient")
 
 
 @api.both(out=True)
@@ -256,7 +256,7 @@ def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
     except np.linalg.LinAlgError:
         pass
 
-    def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def one(a: np.ndarray) -> tuple[np.ndarray, np.int32]:
         made, info = lapack("potrf", a.dtype)(a, lower=not upper, clean=True)
         return made.astype(a.dtype), np.int32(info)
 
@@ -286,7 +286,7 @@ cholesky_op = general(
         Sample((np.zeros((2, 0, 0)),), {"upper": False}),
     ],
 )
-cholesky_ex_result = namedtuple("linalg_cholesky_ex", ("L", "info"))
+cholesky_ex_result = result_type("linalg_cholesky_ex", "L", "info")
 
 
 @api.under("linalg", out=True)
@@ -347,9 +347,9 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 # --- QR --------------------------------------------------------------------------------
 
 
-def _qr(x: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
+def _qr(x: np.ndarray, mode: Any) -> tuple[np.ndarray, np.ndarray]:
     if mode == "r":
-        return np.empty(0, x.dtype), np.linalg.qr(x, mode="r")
+        return np.empty(0, x.dtype), np.asarray(np.linalg.qr(x, mode="r"))
     q, r = np.linalg.qr(x, mode=mode)
     return q, r
 
@@ -398,8 +398,8 @@ linalg_qr_op = general(
         Sample((m.real(3, 3),), {"mode": "complete"}),
     ],
 )
-linalg_qr_result = namedtuple("linalg_qr", ("Q", "R"))
-qr_result = namedtuple("qr", ("Q", "R"))
+linalg_qr_result = result_type("linalg_qr", "Q", "R")
+qr_result = result_type("qr", "Q", "R")
 
 
 @api.under("linalg", out=True)
@@ -426,7 +426,7 @@ def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 geqrf_op = constant("geqrf", _geqrf, outputs=("a", "tau"))
-geqrf_result = namedtuple("geqrf", ("a", "tau"))
+geqrf_result = result_type("geqrf", "a", "tau")
 
 
 @api.both(out=True)
@@ -490,7 +490,7 @@ def ormqr(
 # --- LU --------------------------------------------------------------------------------
 
 
-def _lu_one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _lu_one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
     if 0 in a.shape:
         return a.copy(), np.zeros(min(a.shape), np.int32), np.int32(0)
     made, pivots, info = lapack("getrf", a.dtype)(a)
@@ -535,7 +535,7 @@ def _lu_rule(g: Any, y: Any, pivots: Any) -> Any:
     gl, gu = lower_part(g[..., :k], -1), upper_part(g[..., :k, :])
     array = y._a if isinstance(y, Tensor) else y
     order = pivots._a if isinstance(pivots, Tensor) else pivots
-    p = _permutation_matrix(order, m, array.dtype)
+    p: Any = _permutation_matrix(order, m, array.dtype)
     p = wrap(p) if isinstance(y, Tensor) else p
     l1, u1 = left[..., :k, :], right[..., :k]
 
@@ -572,10 +572,10 @@ lu_factor_op = general(
         Sample((m.real(4, 2) + 3 * np.eye(4, 2),)),
     ],
 )
-lu_factor_result = namedtuple("linalg_lu_factor", ("LU", "pivots"))
-lu_factor_ex_result = namedtuple("linalg_lu_factor_ex", ("LU", "pivots", "info"))
-lu_result = namedtuple("linalg_lu", ("P", "L", "U"))
-lu_unpack_result = namedtuple("lu_unpack", ("P", "L", "U"))
+lu_factor_result = result_type("linalg_lu_factor", "LU", "pivots")
+lu_factor_ex_result = result_type("linalg_lu_factor_ex", "LU", "pivots", "info")
+lu_result = result_type("linalg_lu", "P", "L", "U")
+lu_unpack_result = result_type("lu_unpack", "P", "L", "U")
 
 
 def _need_pivot(name: str, pivot: bool) -> None:
@@ -680,7 +680,7 @@ def old_lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 def _ldl(x: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     routine = "hetrf" if hermitian and x.dtype.kind == "c" else "sytrf"
 
-    def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
         if not a.size:
             return a.copy(), np.zeros(len(a), np.int32), np.int32(0)
         made, pivots, info = lapack(routine, a.dtype)(a, lower=1)
@@ -708,8 +708,8 @@ def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
 
 ldl_factor_op = constant("linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"))
 ldl_solve_op = constant("linalg_ldl_solve", _ldl_solve, names=("x", "pivots", "b"))
-ldl_factor_result = namedtuple("linalg_ldl_factor", ("LD", "pivots"))
-ldl_factor_ex_result = namedtuple("linalg_ldl_factor_ex", ("LD", "pivots", "info"))
+ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")
+ldl_factor_ex_result = result_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
 
 @api.under("linalg", out=True)

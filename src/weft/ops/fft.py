@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, mul_op
@@ -33,7 +34,7 @@ def _fft_c2c(x: np.ndarray, dim: tuple[int, ...], norm: int, forward: bool) -> n
     return np.fft.ifftn(x, axes=dim, norm=_INVERSE[norm])
 
 
-fft_c2c_op = linear(
+fft_c2c_op: Op = linear(
     "fft_c2c",
     _fft_c2c,
     lambda g, dim, norm, forward: fft_c2c_op(g, dim=dim, norm=norm, forward=not forward),

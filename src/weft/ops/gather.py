@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import apply
+from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
@@ -178,7 +178,7 @@ gather_op = linear(
         Sample((m.real(2, 3), m.integers(0, 3, high=1)), {"dim": 0}),
     ],
 )
-gather_back_op = linear(
+gather_back_op: Op = linear(
     "gather_backward",
     lambda g, index, shape, dim: _scatter_add(np.zeros(shape, g.dtype), index, g, dim),
     lambda g, index, dim: gather_op(g, index, dim=dim),
@@ -452,7 +452,7 @@ def _check_mask(mask: Tensor, name: str) -> None:
         raise fail(RuntimeError, f"{name}: expected BoolTensor for mask, but got {mask.dtype.name}")
 
 
-masked_fill_op = linear(
+masked_fill_op: Op = linear(
     "masked_fill",
     lambda x, value, mask: np.where(mask, value, x),
     lambda g, mask: masked_fill_op(g, zeros_of(g, ()), mask),
@@ -498,7 +498,7 @@ masked_select_op = linear(
     names=("x", "mask"),
     samples=lambda m: [Sample((m.real(2, 3), m.mask(2, 3))), Sample((m.real(), np.array(True)))],
 )
-masked_place_op = linear(
+masked_place_op: Op = linear(
     "masked_place",
     _masked_place,
     lambda g, mask: masked_select_op(g, mask),

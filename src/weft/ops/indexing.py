@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import apply, apply_inplace, bump, check_overlap, check_writable, edge_of
+from weft.core.dispatch import Op, apply, apply_inplace, bump, check_overlap, check_writable, edge_of
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -117,7 +117,7 @@ index_op = linear(
         Sample((m.real(2, 4, 3), m.integers(2, high=4), m.integers(2, high=3)), {"where": (1, 2)}),
     ],
 )
-index_back_op = linear(
+index_back_op: Op = linear(
     "index_backward",
     lambda g, *indices, shape, where: _add_at(np.zeros(shape, g.dtype), g, indices, where),
     lambda g, rest, where: index_op(g, *rest, where=where),

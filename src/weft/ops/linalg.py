@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
 from weft.ops.factorizations import (
@@ -42,7 +42,7 @@ api.NAMESPACES.setdefault("linalg", {})["LinAlgError"] = LinAlgError
 def _failures(x: np.ndarray) -> np.ndarray:
     """For each matrix the place of its first zero pivot, or zero."""
 
-    def one(a: np.ndarray) -> tuple[np.ndarray]:
+    def one(a: np.ndarray) -> tuple[np.int32]:
         return (np.int32(lapack("getrf", a.dtype)(a)[2] if a.size else 0),)
 
     return each(one, x)[0]
@@ -79,7 +79,7 @@ solve_op = general(
         Sample((m.real(0, 2, 2), m.real(0, 2, 1))),
     ],
 )
-solve_ex_result = namedtuple("linalg_solve_ex", ("result", "info"))
+solve_ex_result = result_type("linalg_solve_ex", "result", "info")
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
@@ -147,7 +147,7 @@ inverse_op = general(
         Sample((m.real(2, 0, 0),)),
     ],
 )
-inv_ex_result = namedtuple("linalg_inv_ex", ("inverse", "info"))
+inv_ex_result = result_type("linalg_inv_ex", "inverse", "info")
 
 
 @api.under("linalg", out=True)
@@ -259,7 +259,7 @@ slogdet_op = general(
     outputs=("sign", "logabsdet"),
     samples=lambda m: [Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),))],
 )
-slogdet_result = namedtuple("linalg_slogdet", ("sign", "logabsdet"))
+slogdet_result = result_type("linalg_slogdet", "sign", "logabsdet")
 
 
 @api.under("linalg", out=True)
@@ -421,7 +421,7 @@ lstsq_op = general(
         Sample((m.real(2, 3), m.real(2, 2)), {"rcond": 1e-10, "truncate": True}),
     ],
 )
-lstsq_result = namedtuple("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))
+lstsq_result = result_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 
 
 @api.under("linalg")

@@ -65,7 +65,8 @@ def same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         "Please ensure they have the same size.",
         stacklevel=3,
     )
-    return together(input, target)
+    input, target = together(input, target)
+    return input, target
 
 
 def together(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -504,23 +505,20 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative log likelihood of normal values of a given variance."""
-    if isinstance(var, Tensor):
-        if (var._a < 0).any():
-            refuse("var has negative entry/entries", ValueError)
-    elif var < 0:
+    if np.any((var._a if isinstance(var, Tensor) else var) < 0):
         refuse("var has negative entry/entries", ValueError)
-    else:
-        var = wrap(np.full(input._a.shape, var, input._a.dtype))
-    if var._a.shape != input._a.shape:
-        if input._a.shape[:-1] == var._a.shape:
-            var = var.unsqueeze(-1)
-        elif not (input._a.shape[:-1] == var._a.shape[:-1] and var._a.shape[-1:] == (1,)):
+    shape = input._a.shape
+    given = var if isinstance(var, Tensor) else wrap(np.full(shape, var, input._a.dtype))
+    if given._a.shape != shape:
+        if shape[:-1] == given._a.shape:
+            given = given.unsqueeze(-1)
+        elif not (shape[:-1] == given._a.shape[:-1] and given._a.shape[-1:] == (1,)):
             refuse("var is of incorrect size", ValueError)
     reduction_of(reduction)
-    var = var.clone()
+    variance = given.clone()
     with no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+        variance.clamp_(min=eps)
+    loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return reduced(loss, reduction)

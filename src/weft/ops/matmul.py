@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import NO_ATTRS, apply, fast_binary
+from weft.core.dispatch import NO_ATTRS, Op, apply, fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
@@ -129,7 +129,7 @@ def _mm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 # Any rank on the left: its leading dimensions are so many rows of one product.
-mm_op = linear(
+mm_op: Op = linear(
     "mm",
     _mm,
     lambda g, b: mm_op(g, adjoint(b)),
@@ -156,7 +156,7 @@ def _bmm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 # Batches of matrices; batch dimensions broadcast.
-bmm_op = linear(
+bmm_op: Op = linear(
     "bmm",
     _bmm,
     lambda g, b: bmm_op(g, adjoint(b)),
@@ -178,7 +178,7 @@ def _mv_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return rows(a).dot(b).reshape(a.shape[:-1])
 
 
-mv_op = linear(
+mv_op: Op = linear(
     "mv",
     lambda a, b: _widened(_mv_kernel, a, b),
     lambda g, b: column(g) * conjugate(b),

@@ -490,7 +490,7 @@ def instance_norm(
         )
     samples, channels = shape[:2]
 
-    def repeated(part: Tensor | None) -> Tensor | None:
+    def repeated(part: Tensor | None) -> Any:
         return None if part is None else part.expand(samples, channels).reshape(-1)
 
     # Every channel of every sample is a channel of one large sample.

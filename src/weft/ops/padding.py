@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.build import Sample, general, linear
@@ -41,7 +42,7 @@ def _unpad(g: Any, pads: Any) -> Any:
     return pad_op(g, pads=tuple((-a, -b) for a, b in pads), value=0)
 
 
-pad_op = general(
+pad_op: Op = general(
     "constant_pad_nd",
     _pad,
     _unpad,
@@ -82,7 +83,7 @@ pad_by_op = linear(
         )
     ],
 )
-pad_by_back_op = linear(
+pad_by_back_op: Op = linear(
     "pad_by_backward",
     _unfold,
     lambda g, maps: pad_by_op(g, maps=maps),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_inplace
+from weft.core.dispatch import Op, apply_inplace, fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops.along import result_type
 from weft.ops.arithmetic import pow, where_op
 from weft.ops.build import Sample, constant, elementwise, general, zero
 from weft.ops.casting import convert
@@ -52,7 +52,10 @@ def _winner(loses: Any) -> Any:
 
 
 def _extremum(name: str, ufunc: Any, first_loses: Any, second_loses: Any) -> Op:
-    return elementwise(name, ufunc, _winner(first_loses), _winner(second_loses), in_place=False)
+    return elementwise(
+        name, ufunc, _winner(first_loses), _winner(second_loses),
+        refuses="c", numbers=False, in_place=False,
+    )  # fmt: skip
 
 
 maximum_op = _extremum("maximum", np.maximum, lambda a, b: a < b, lambda a, b: a > b)
@@ -63,6 +66,8 @@ fmax_op = elementwise(
     np.fmax,
     lambda t, a, b: keep_op(t, (a >= b) | isnan_op(b)),
     lambda t, a, b: keep_op(t, ~((a >= b) | isnan_op(b))),
+    refuses="c",
+    numbers=False,
     in_place=False,
 )
 fmin_op = elementwise(
@@ -70,6 +75,8 @@ fmin_op = elementwise(
     np.fmin,
     lambda t, a, b: keep_op(t, (a <= b) | isnan_op(b)),
     lambda t, a, b: keep_op(t, ~((a <= b) | isnan_op(b))),
+    refuses="c",
+    numbers=False,
     in_place=False,
 )
 
@@ -103,6 +110,7 @@ clamp_op = elementwise(
     _clamp_low_rule,
     _clamp_high_rule,
     names=("x", "low", "high"),
+    refuses="c",
     public=False,
     samples=lambda m: [
         Sample((m.real(2, 3), m.real(3, high=-0.5), m.real(2, 1, low=0.5))),
@@ -174,6 +182,8 @@ atan2_op = elementwise(
     lambda t, a, b: _atan2_slope(t, -a, a, b),
     promote="float",
     domain=(0.3, 2.0),
+    refuses="c",
+    numbers=False,
 )
 api.alias("atan2", "arctan2")
 hypot_op = elementwise(
@@ -183,6 +193,8 @@ hypot_op = elementwise(
     lambda t, b, y: t * (b / y),
     promote="same",
     domain=(0.3, 2.0),
+    refuses="biuc",
+    numbers=False,
 )
 
 
@@ -199,16 +211,20 @@ logaddexp_op = elementwise(
     _logaddexp,
     lambda t, a, b: t / (1.0 + exp_op(b - a)),
     lambda t, a, b: t / (1.0 + exp_op(a - b)),
-    promote="float",
+    promote="same",
     in_place=False,
+    refuses="biu",
+    numbers=False,
 )
 logaddexp2_op = elementwise(
     "logaddexp2",
     np.logaddexp2,
     lambda t, a, b: t / (1.0 + exp2_op(b - a)),
     lambda t, a, b: t / (1.0 + exp2_op(a - b)),
-    promote="float",
+    promote="same",
     in_place=False,
+    refuses="biu",
+    numbers=False,
 )
 
 
@@ -224,6 +240,7 @@ xlogy_op = elementwise(
     promote="float",
     domain=((-2.0, 2.0), (0.2, 2.0)),
     public=False,
+    refuses="c",
 )
 
 
@@ -245,12 +262,15 @@ api.under("special", api.FUNCTIONS["xlogy"], name="xlogy")
 @api.both(out=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``."""
+    api.need_tensors("ldexp", input=input, other=other)
+    if input._a.dtype.kind in "fV" and other._a.dtype.kind in "iu":
+        other = other.to(input.dtype)  # or integers would make the power a float32
     return input * pow(2.0, other)
 
 
 api.inplace("ldexp_", ldexp)
 
-_frexp_result = namedtuple("frexp", ("mantissa", "exponent"))
+_frexp_result = result_type("frexp", "mantissa", "exponent")
 
 
 def _frexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -309,6 +329,7 @@ copysign_op = elementwise(
     zero,
     promote="float",
     domain=((0.2, 2.0), (0.2, 2.0)),
+    refuses="c",
 )
 
 _nextafter_rules = (lambda t, a, b: keep_op(t, a != b), zero)
@@ -325,7 +346,12 @@ nextafter_op = general(
 @api.both(out=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number of the type from one value towards another."""
+    api.need_tensors("nextafter", input=input, other=other)
     common = dt.result_dtype((input._a, other._a))
+    if common.kind in "biuc":
+        raise NotImplementedError(
+            f"nextafter: not implemented for {dt.of_numpy(common)}\n  at {errors.here()}"
+        )
     return nextafter_op(convert(input, common), convert(other, common))
 
 
@@ -336,12 +362,13 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == 0, b, (a > 0).astype(a.dtype))
 
 
-heaviside_op = constant("heaviside", _heaviside, names=("a", "b"), promote="same")
+heaviside_op = constant("heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c")
 
 
 @api.both(out=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 for negative and 1 for positive numbers, the given values at 0."""
+    api.need_tensors("heaviside", input=input, values=values)
     if input._a.dtype != values._a.dtype:
         raise RuntimeError(
             "heaviside is not yet implemented for tensors with different dtypes: "
@@ -354,15 +381,8 @@ api.inplace("heaviside_", heaviside)
 
 
 def _integers_only(name: str, ufunc: Any) -> Op:
-    def checked(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype.kind not in "iu":
-            raise NotImplementedError(
-                f"\"{name}_cpu\" not implemented for '{dt.of_numpy(a.dtype).name}'"
-            )
-        return ufunc(a, b)
-
-    op = constant(name, checked, names=("a", "b"), promote="same")
-    api.both(lambda input, other: op(input, other), name=name, out=True)
+    op = constant(name, ufunc, names=("a", "b"), promote="same", refuses="bfcV", numbers=False)
+    api.both(fast_binary(op), name=name)
     api.inplace(name + "_", op)
     return op
 
@@ -393,6 +413,7 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """Where ``|input - other| <= atol + rtol * |other|``."""
+    api.need_tensors("isclose", input=input, other=other)
     _same_dtype(input, other)
     if rtol < 0 or atol < 0:
         which, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
@@ -404,7 +425,7 @@ def isclose(
 
 def _same_dtype(input: Tensor, other: Tensor) -> None:
     if input._a.dtype != other._a.dtype:
-        names = [d.name.capitalize() for d in (input.dtype, other.dtype)]
+        names = [dt.TYPE_NAMES[d.name] for d in (input.dtype, other.dtype)]
         raise RuntimeError(
             f"{names[0]} did not match {names[1]}; convert one with .to()\n  at {errors.here()}"
         )
@@ -421,6 +442,7 @@ def allclose(
 @api.both
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and the same elements."""
+    api.need_tensors("equal", input=input, other=other)
     if input.shape != other.shape:
         return False
     return bool(input.eq(other).all())
@@ -454,6 +476,7 @@ complex_op = general(
 @api.top(name="complex", out=True)
 def from_parts(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers from their real and imaginary parts."""
+    api.need_tensors("complex", real=real, imag=imag)
     return complex_op(real, imag)
 
 

@@ -36,7 +36,7 @@ def offer_in_place(*names: str) -> None:
 
 # The gradient of what is flat in places: a select, not a product, since an infinite gradient
 # must not become NaN where the function is flat.
-keep_op = general(
+keep_op: Op = general(
     "keep",
     lambda x, mask: keep(np.asarray(x), np.asarray(mask)),
     lambda g, mask: keep_op(g, mask),
@@ -133,12 +133,12 @@ def logit_(self: Tensor, eps: float | None = None) -> Tensor:
 # --- trigonometry ----------------------------------------------------------------------
 
 sin_op = elementwise("sin", np.sin, lambda t, x: t * cos_op(x), promote="float")
-cos_op = elementwise("cos", np.cos, lambda t, x: -t * sin_op(x), promote="float")
+cos_op: Op = elementwise("cos", np.cos, lambda t, x: -t * sin_op(x), promote="float")
 tan_op = elementwise(
     "tan", np.tan, lambda t, y: t * (1.0 + y * y), promote="float", domain=(-1.2, 1.2)
 )
 sinh_op = elementwise("sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float")
-cosh_op = elementwise("cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float")
+cosh_op: Op = elementwise("cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float")
 tanh_op = elementwise("tanh", np.tanh, lambda t, y: t * (1.0 - y * y), promote="float")
 asin_op = elementwise(
     "asin", np.arcsin, lambda t, x: t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.kernels import pooling as kernels
 from weft.ops import api
@@ -30,7 +31,7 @@ plane_scatter_op = linear(
         Sample((m.real(1, 2, 3), np.array([[[0, 4, 4], [1, 2, 3]]])), {"shape": (1, 2, 5)})
     ],
 )
-plane_gather_op = linear(
+plane_gather_op: Op = linear(
     "plane_gather",
     lambda x, indices: kernels.gather_plane(x, indices),
     lambda g, indices, x_shape: plane_scatter_op(g, indices, shape=x_shape),
@@ -170,7 +171,7 @@ avg_pool_op = linear(
         Sample((m.real(1, 2, 4, 3),), _window((2, 2), (1, 2), (0, 1), **_MEAN)),
     ],
 )
-avg_pool_back_op = linear(
+avg_pool_back_op: Op = linear(
     "avg_pool_backward",
     _avg_pool_back,
     lambda g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: avg_pool_op(
@@ -198,7 +199,7 @@ adaptive_avg_pool_op = linear(
         Sample((m.real(1, 1, 3),), {"size": (5,)}),
     ],
 )
-adaptive_avg_pool_back_op = linear(
+adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",
     lambda x, shape: kernels.adaptive_avg_pool_grad(x, shape),
     lambda g, x_shape: adaptive_avg_pool_op(g, size=tuple(x_shape[2:])),

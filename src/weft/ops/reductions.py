@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.along import (
@@ -27,7 +27,6 @@ from weft.ops.build import Make, Sample, constant, general, linear
 from weft.ops.cumulative import has_zero_op, products_of_others
 from weft.ops.pointwise import exp_op
 from weft.ops.views import expand_op, reshape_op
-
 
 # Below this many elements a copy costs less than the view and what reads it later.
 SMALL = 4096
@@ -87,10 +86,18 @@ sum_op = linear(
 )
 
 
+# All dimensions of a tensor, by its rank.
+EVERY = tuple(tuple(range(rank)) for rank in range(8))
+
+
 @api.both(out=True)
 @numpy_names
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over all elements or over some dimensions."""
+    array = input._a
+    if dim is None and dtype is None and (array.dtype is dt.F32 or array.dtype is dt.F64):
+        every = EVERY[array.ndim] if array.ndim < 8 else tuple(range(array.ndim))
+        return apply(sum_op, (input,), {"dim": every, "keepdim": keepdim})
     if dtype is not None:
         input = input.to(dtype)
     elif input._a.dtype.kind in "iub":

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.kernels import resampling as kernels
 from weft.ops import api
@@ -51,7 +52,7 @@ interpolate_op = linear(
         Sample((m.real(1, 1, 2, 3),), _attrs("nearest", size=(4, 2))),
     ],
 )
-interpolate_back_op = linear(
+interpolate_back_op: Op = linear(
     "upsample_backward",
     lambda x, shape, mode, align_corners, scales, antialias: kernels.interpolate_grad(
         x, shape, mode, align_corners, scales, antialias
@@ -210,7 +211,7 @@ def _grid_again(
 
 
 # Without samples: PyTorch has no second derivative here either, which those tests would take.
-grid_sample_op = general(
+grid_sample_op: Op = general(
     "grid_sampler",
     lambda x, grid, mode, padding_mode, align_corners: kernels.grid_sample(
         x, grid, mode, padding_mode, align_corners
@@ -240,7 +241,7 @@ grid_sample_back_op = general(
     outputs=("gx", "ggrid"),
     samples=None,
 )
-grid_tangent_op = linear(
+grid_tangent_op: Op = linear(
     "grid_sampler_tangent",
     lambda x, grid, moved, mode, padding_mode, align_corners: kernels.grid_sample_tangent(
         x, grid, moved, mode, padding_mode, align_corners
@@ -361,7 +362,7 @@ affine_grid_op = linear(
         Sample((m.real(1, 3, 4),), {"size": (1, 1, 2, 2, 2), "align_corners": True}),
     ],
 )
-affine_grid_back_op = linear(
+affine_grid_back_op: Op = linear(
     "affine_grid_generator_backward",
     lambda x, size, align_corners: kernels.affine_grid_grad(x, size, align_corners),
     lambda g, size, align_corners: affine_grid_op(g, size=size, align_corners=align_corners),

@@ -54,7 +54,15 @@ def _isin(elements: np.ndarray, test: np.ndarray, invert: bool, assume_unique: b
     return np.isin(elements, test, assume_unique=assume_unique, invert=invert)
 
 
-isin_op = constant("isin", _isin, names=("elements", "test"), promote="compare")
+def _check_isin(args: Any) -> None:
+    for d in (getattr(x, "dtype", type(x)) for x in args):
+        if d in (bool, complex) or getattr(d, "kind", "") == "c":
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {d}")
+
+
+isin_op = constant(
+    "isin", _isin, names=("elements", "test"), promote="compare", check=_check_isin
+)
 
 
 @api.top(out=True)
@@ -150,7 +158,7 @@ def unique_consecutive(
 
 
 def _searchsorted(boundaries: np.ndarray, values: np.ndarray, right: bool) -> np.ndarray:
-    side = "right" if right else "left"
+    side: Any = "right" if right else "left"
     if boundaries.ndim == 1:
         return np.asarray(np.searchsorted(boundaries, values, side))
     if not boundaries.size or not values.size:

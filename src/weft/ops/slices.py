@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import apply
+from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import where_op
@@ -133,7 +133,8 @@ def _add_slices(
     source = source if alpha == 1 else source * np.asarray(alpha).astype(x.dtype)
     if x.dtype.kind == "b":
         out = np.array(x)
-        np.logical_or.at(_rows(out), (slice(None),) * dim + (index,), source)
+        places: Any = (*(slice(None),) * dim, index)
+        np.logical_or.at(_rows(out), places, source)
         return out
     out = index_put_op.reference(_rows(x), _rows(source), index, where=(dim,), accumulate=True)
     return out.reshape(x.shape)
@@ -178,7 +179,7 @@ index_copy_op = linear(
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 1])), {"dim": 1}),
     ],
 )
-index_fill_op = linear(
+index_fill_op: Op = linear(
     "index_fill",
     lambda x, value, index, dim: _put_slices(x, value.astype(x.dtype, copy=False), index, dim),
     lambda g, index, dim: index_fill_op(g, zeros_of(g, ()), index, dim=dim),
@@ -215,6 +216,12 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with slices filled with one value."""
     d, index = _slices("index_fill", input, dim, index, None, IndexError)
+    if (value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex)):
+        if not input.is_complex():
+            raise fail(
+                RuntimeError,
+                "index_fill(): Converting complex Scalar to non-complex type is not supported",
+            )
     return index_fill_op(input, zero_dim(value, input, "index_fill"), index, dim=d)
 
 

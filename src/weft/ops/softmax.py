@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float
@@ -75,7 +76,7 @@ def _pairs(m: Any) -> list[Sample]:
     ]
 
 
-softmax_back_op = general(
+softmax_back_op: Op = general(
     "softmax_backward_data",
     _softmax_back,
     lambda g, y, dim: softmax_back_op(g, y, dim=dim),

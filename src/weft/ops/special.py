@@ -93,14 +93,14 @@ def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
 lgamma_op = elementwise(
     "lgamma", _lgamma, lambda t, x: t * digamma_op(x), promote="float", domain=(0.3, 3.0)
 )
-digamma_op = elementwise(
+digamma_op: Op = elementwise(
     "digamma",
     _lazy("psi"),
     lambda t, x: t * polygamma_op(x, n=1),
     promote="float",
     domain=(0.4, 3.0),
 )
-polygamma_op = elementwise(
+polygamma_op: Op = elementwise(
     "polygamma",
     _polygamma,
     lambda t, x, n: t * polygamma_op(x, n=n + 1),
@@ -185,7 +185,7 @@ def _zeta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _scipy("zeta")(a, b)
 
 
-zeta_op = elementwise(
+zeta_op: Op = elementwise(
     "special_zeta",
     _zeta,
     _no_derivative("special_zeta: input"),
@@ -228,26 +228,28 @@ def _over(y: Any, x: Any, limit: float) -> Any:
 
 
 i0_op = elementwise("i0", _lazy("i0"), lambda t, x: t * i1_op(x), promote="float")
-i1_op = _special("i1", "i1", lambda t, x, y: t * (i0_op(x) - _over(y, x, 0.5)))
+i1_op: Op = _special("i1", "i1", lambda t, x, y: t * (i0_op(x) - _over(y, x, 0.5)))
 i0e_op = _special("i0e", "i0e", lambda t, x, y: t * (i1e_op(x) - sgn_op(x) * y))
-i1e_op = _special("i1e", "i1e", lambda t, x, y: t * (i0e_op(x) - sgn_op(x) * y - _over(y, x, 0.5)))
+i1e_op: Op = _special(
+    "i1e", "i1e", lambda t, x, y: t * (i0e_op(x) - sgn_op(x) * y - _over(y, x, 0.5))
+)
 _in_special("i0")
 _in_special(modified_bessel_i0="i0")
 api.under("special", api.NAMESPACES["special"]["i1"], name="modified_bessel_i1")
 
 _POSITIVE = (0.5, 3.0)
 j0_op = _special("bessel_j0", "j0", lambda t, x: -t * j1_op(x))
-j1_op = _special("bessel_j1", "j1", lambda t, x, y: t * (j0_op(x) - _over(y, x, 0.5)))
+j1_op: Op = _special("bessel_j1", "j1", lambda t, x, y: t * (j0_op(x) - _over(y, x, 0.5)))
 y0_op = _special("bessel_y0", "y0", lambda t, x: -t * y1_op(x), domain=_POSITIVE)
-y1_op = _special("bessel_y1", "y1", lambda t, x, y: t * (y0_op(x) - y / x), domain=_POSITIVE)
+y1_op: Op = _special("bessel_y1", "y1", lambda t, x, y: t * (y0_op(x) - y / x), domain=_POSITIVE)
 k0_op = _special("modified_bessel_k0", "k0", lambda t, x: -t * k1_op(x), domain=_POSITIVE)
-k1_op = _special(
+k1_op: Op = _special(
     "modified_bessel_k1", "k1", lambda t, x, y: -t * (k0_op(x) + y / x), domain=_POSITIVE
 )
 k0e_op = _special(
     "scaled_modified_bessel_k0", "k0e", lambda t, x, y: t * (y - k1e_op(x)), domain=_POSITIVE
 )
-k1e_op = _special(
+k1e_op: Op = _special(
     "scaled_modified_bessel_k1",
     "k1e",
     lambda t, x, y: t * (y - k0e_op(x) - y / x),
@@ -273,7 +275,7 @@ def _airy_ai(x: np.ndarray) -> np.ndarray:
 
 
 airy_ai_op = _special("airy_ai", _airy_ai, lambda t, x: t * airy_ai_slope_op(x))
-airy_ai_slope_op = elementwise(
+airy_ai_slope_op: Op = elementwise(
     "special_airy_ai_slope",
     lambda x: _scipy("airy")(x)[1],
     lambda t, x: t * (x * airy_ai_op(x)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops.along import result_type
 from weft.ops.build import Sample, general
 from weft.ops.factorizations import (
     check_matrix,
@@ -80,8 +80,8 @@ def _eigvalsh_rule(g: Any, x: Any, uplo: str) -> Any:
     return (vectors * row(g)) @ adjoint(vectors)
 
 
-eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
-eig_result = namedtuple("linalg_eig", ("eigenvalues", "eigenvectors"))
+eigh_result = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
+eig_result = result_type("linalg_eig", "eigenvalues", "eigenvectors")
 
 
 def _uplo(name: str, UPLO: str) -> str:
@@ -229,8 +229,8 @@ svdvals_op = general(
     _svdvals_rule,
     samples=lambda m: [Sample((m.real(3, 2),)), Sample((m.real(2, 2, 3),))],
 )
-linalg_svd_result = namedtuple("linalg_svd", ("U", "S", "Vh"))
-svd_result = namedtuple("svd", ("U", "S", "V"))
+linalg_svd_result = result_type("linalg_svd", "U", "S", "Vh")
+svd_result = result_type("svd", "U", "S", "V")
 
 
 @api.under("linalg", out=True)

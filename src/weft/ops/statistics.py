@@ -244,6 +244,7 @@ def norm(
 @api.both(out=True)
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of the difference."""
+    api.need_tensors("dist", input=input, other=other)
     return norm(input - other, p)
 
 

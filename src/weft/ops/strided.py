@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.dispatch import Op
 from weft.core.tensor import Tensor, storage_array, strided
 from weft.ops import api
 from weft.ops.build import Sample, linear
@@ -91,7 +92,7 @@ def _as_strided_again(g: Any, shape: Any, layout: Any, size: Any, stride: Any, o
     return take_flat_op(g, places=flat[places])
 
 
-as_strided_back_op = linear(
+as_strided_back_op: Op = linear(
     "as_strided_backward",
     _as_strided_back,
     _as_strided_again,
@@ -123,7 +124,7 @@ take_flat_op = linear(
     grad_name="TakeBackward",
     samples=lambda m: [Sample((m.real(2, 3),), {"places": np.array([[0, 5], [-1, 5]])})],
 )
-put_flat_op = linear(
+put_flat_op: Op = linear(
     "put_flat",
     _put_flat,
     lambda g, places: take_flat_op(g, places=places),
@@ -160,6 +161,8 @@ in_place_view("as_strided_", as_strided)
 
 def _view_as_real(x: np.ndarray) -> np.ndarray:
     part = x.real
+    if not x.ndim:
+        return x.reshape(1).view(part.dtype)
     return strided(part, (*x.shape, 2), (*x.strides, part.itemsize))
 
 
@@ -183,7 +186,7 @@ view_as_real_op = linear(
         Sample(((m.real(2, 3) + 1j * m.real(2, 3)).T,)),
     ],
 )
-view_as_complex_op = linear(
+view_as_complex_op: Op = linear(
     "view_as_complex",
     _view_as_complex,
     lambda g: view_as_real_op(g),

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import follow
+from weft.core.dispatch import Op, follow
 from weft.core.tensor import Tensor, strided, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
@@ -26,7 +26,7 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argsort(order))
 
 
-permute_op = linear(
+permute_op: Op = linear(
     "permute",
     lambda x, dims: x.transpose(dims),
     lambda g, dims: permute_op(g, dims=_inverse(dims)),
@@ -50,7 +50,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return permute_op(input, dims=order)
 
 
-transpose_op = linear(
+transpose_op: Op = linear(
     "transpose",
     lambda x, dim0, dim1: x.swapaxes(dim0, dim1) if x.ndim else x[...],
     lambda g, dim0, dim1: transpose_op(g, dim0=dim0, dim1=dim1),
@@ -68,7 +68,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 api.alias("transpose", "swapaxes", "swapdims")
 
-t_op = linear(
+t_op: Op = linear(
     "t",
     lambda x: x.T,
     lambda g: t_op(g),
@@ -160,7 +160,7 @@ view_op = linear(
         Sample((m.real(0, 3),), {"shape": (3, 0, 2)}),
     ],
 )
-reshape_op = linear(
+reshape_op: Op = linear(
     "reshape",
     lambda x, shape: x.reshape(shape),
     lambda g, x_shape: reshape_op(g, shape=x_shape),
@@ -476,7 +476,7 @@ slice_op = linear(
         Sample((m.real(4, 3),), {"index": (None, 3, 1)}),
     ],
 )
-place_op = linear(
+place_op: Op = linear(
     "place",
     _placed,
     lambda g, index: slice_op(g, index=index),
@@ -653,7 +653,7 @@ def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
     return np.concatenate(parts, dim)
 
 
-cat_op = linear(
+cat_op: Op = linear(
     "cat",
     _cat,
     joint=_cat_rule,
@@ -692,7 +692,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
 
 api.alias("cat", "concat", "concatenate")
 
-stack_op = linear(
+stack_op: Op = linear(
     "stack",
     lambda *parts, dim: np.stack(parts, dim),
     joint=lambda g, needs, dim: tuple(
@@ -745,7 +745,7 @@ diagonal_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(3, 4, 2),), {"offset": 1, "dim1": 0, "dim2": 1})],
 )
-diagonal_place_op = linear(
+diagonal_place_op: Op = linear(
     "diagonal_place",
     _diagonal_place,
     lambda g, offset, dim1, dim2: diagonal_op(g, offset=offset, dim1=dim1, dim2=dim2),
@@ -852,7 +852,7 @@ unfold_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(5, 2),), {"dim": 0, "size": 3, "step": 1})],
 )
-unfold_back_op = linear(
+unfold_back_op: Op = linear(
     "unfold_backward",
     _unfold_back,
     lambda g, dim, size, step: unfold_op(g, dim=dim, size=size, step=step),
@@ -896,7 +896,7 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any, strides: Any = None) -
     return out
 
 
-copy_slices_op = linear(
+copy_slices_op: Op = linear(
     "copy_slices",
     _copy_slices,
     lambda g, part_shape, chain: copy_slices_op(g, zeros_of(g, part_shape), chain=chain),

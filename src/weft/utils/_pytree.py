@@ -60,7 +60,7 @@ class TreeSpec:
 
     def __init__(self, kind: type | None, context: Any, children: list[TreeSpec]) -> None:
         self.type, self.context, self.children_specs = kind, context, children
-        self.num_leaves = 1 if kind is None else sum(c.num_leaves for c in children)
+        self.num_leaves: int = 1 if kind is None else sum(c.num_leaves for c in children)
 
     def is_leaf(self) -> bool:
         """Whether this is no container."""
