@@ -204,9 +204,7 @@ class _Run:
                     tensor.grad = kept if tensor.grad is None else tensor.grad + kept
         if self.targets is not None and node in self.targets:
             self.captured[node] = g
-        if extras is not None and extras.before and (
-            self.targets is None or node in self.through
-        ):
+        if extras is not None and extras.before and (self.targets is None or node in self.through):
             g = self.hooked(extras.before, g)
         return g
 
@@ -269,7 +267,7 @@ class _Run:
             else:
                 self.step(node, g)
         for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
-            self.arrive(leaf)  # type: ignore[arg-type]
+            self.arrive(leaf)
 
     def pass_over(self, node: Any) -> None:
         """A node that no gradient reached; its leaves need not wait for it."""
@@ -279,12 +277,12 @@ class _Run:
 
     def deliver(self, edge: GraphNode, g: Any) -> None:
         """Bring a gradient to its input's shape and type, and add it there."""
-        shape = edge.shape  # type: ignore[attr-defined]
+        shape = edge.shape
         if shape is not None:
             if g.shape != shape:
                 g = unbroadcast(g, shape)
-            if g.dtype is not edge.dtype:  # type: ignore[attr-defined]
-                g = cast(g, edge.dtype)  # type: ignore[attr-defined]
+            if g.dtype is not edge.dtype:
+                g = cast(g, edge.dtype)
         self.add(edge, g)
 
     def gather(self, output: Output, g: Any) -> None:
@@ -626,16 +624,22 @@ def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) 
         moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
         back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
         pairs = [
-            (b, t) for b, (_, t) in zip(back, moved, strict=True)
+            (b, t)
+            for b, (_, t) in zip(back, moved, strict=True)
             if b is not None and b._node is not None
         ]
         if not pairs:
             found: list[Any] = [None] * len(probes)
         else:
-            found = list(grad(
-                [b for b, _ in pairs], probes, [t for _, t in pairs],
-                create_graph=True, allow_unused=True,
-            ))
+            found = list(
+                grad(
+                    [b for b, _ in pairs],
+                    probes,
+                    [t for _, t in pairs],
+                    create_graph=True,
+                    allow_unused=True,
+                )
+            )
     finally:
         MODES.now.grad = enabled
         MODES.now.update()

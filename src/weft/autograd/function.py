@@ -251,7 +251,7 @@ def _check_gradients(node: FunctionNode, results: list[Any]) -> None:
                 f"function {name} returned a {type(r).__name__} at position {i + 1}: gradients "
                 f"are tensors or None\n  recorded at {node.source}"
             )
-        wanted = edge.shape if isinstance(edge, GraphNode) else None  # type: ignore[attr-defined]
+        wanted = edge.shape if isinstance(edge, GraphNode) else None
         if wanted is not None and r._a.shape != wanted and not _sums_to(r._a.shape, wanted):
             raise RuntimeError(
                 f"Function {name} returned an invalid gradient at index {i} - got "

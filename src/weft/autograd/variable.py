@@ -16,9 +16,7 @@ class _VariableMeta(type):
 class Variable(metaclass=_VariableMeta):
     """``Variable(x, requires_grad=...)`` gives a tensor on the memory of ``x``."""
 
-    def __new__(  # type: ignore[misc]
-        cls, data: Any = None, requires_grad: bool = False, volatile: Any = None
-    ) -> Tensor:
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: Any = None) -> Tensor:
         if data is None:
             data = Tensor()
         if not isinstance(data, Tensor):

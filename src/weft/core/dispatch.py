@@ -92,6 +92,7 @@ class Op:
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
+        self.plan_of_one: Plan | None = None
         REGISTRY[name] = self
 
     @functools.cached_property
@@ -100,6 +101,8 @@ class Op:
         return tuple(_node_type(self.grad_name, number) for number in (0, 1, 2))
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            return apply_one(self, args[0], attrs)
         scalars = False
         for x in args:
             if isinstance(x, Tensor):
@@ -132,13 +135,19 @@ class Op:
     def plan_for(self, needs: int, tensors: int, count: int, conj: bool) -> Plan:
         """The plan for a pattern of inputs given as bits, made once."""
         # The count is part of the key: patterns of different lengths share plans otherwise.
-        key = (count, conj) if self.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
+        key = (
+            (count, conj)
+            if self.variadic
+            else ((1 << count | needs) << count | tensors) << 1 | conj
+        )
         found = self.plans.get(key)
         if found is None:
             bits = [1 << i for i in range(count)]
             found = self.plans[key] = Plan(
-                self, tuple(bool(needs & b) for b in bits),
-                tuple(bool(tensors & b) for b in bits), conj,
+                self,
+                tuple(bool(needs & b) for b in bits),
+                tuple(bool(tensors & b) for b in bits),
+                conj,
             )
         return found
 
@@ -234,6 +243,63 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     return t
 
 
+def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
+    """What ``apply`` does, for the many ops with one input and one output."""
+    now = MODES.now
+    mode = now.mode
+    a = x._a
+    d = a.dtype
+    if mode is SPECIAL or op.multiple or not (d is F32 or d is F64):
+        return apply(op, (x,), attrs)
+    token = SET(SILENT)
+    try:
+        y = op.reference(a, **attrs)
+    except Exception:
+        return apply(op, (x,), attrs)  # fails again, and explains
+    finally:
+        RESET(token)
+    if y.__class__ is not ndarray:
+        y = asarray(y)
+    t = new(Tensor)
+    t._a = y
+    t._vc = [0]
+    t.grad = t._base = t._view = t._x = t._node = None
+    if op.view:
+        link_view(t, (x,), op, attrs, 0)
+    if mode is PLAIN and op.differentiable:
+        edge = x._node
+        if x._base is not None and (edge is NOWHERE or x._stamp != x._vc[0]):
+            record(op, (x,), (a,), attrs, (t,))
+        elif edge is not None and y.dtype.kind == "f":
+            plan = op.plan_of_one
+            if plan is None:
+                plan = op.plan_of_one = op.plan_for(*ONE)
+            if plan.slots:
+                saved, guard = plan.pack((a,), (y,), (x._vc,), (t._vc,))
+            else:
+                saved, guard = (), None
+            frame = getframe(2)
+            if frame.f_code is not _last_caller[0]:
+                frame = caller(frame)
+            n = new(Node)
+            n.plan = plan
+            n.inputs = (edge,)
+            n.saved = saved
+            n.guard = guard
+            n.attrs = attrs
+            n.shape = y.shape
+            n.dtype = y.dtype
+            n.seq = next_sequence()
+            n.code = frame.f_code
+            n.instruction = frame.f_lasti
+            n.scope = now.scope
+            n.extras = None
+            t._node = n
+        elif edge is not None:
+            record(op, (x,), (a,), attrs, (t,))
+    return t
+
+
 def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     """The same where dual numbers, hooks or recorders are about."""
     now = MODES.now
@@ -272,9 +338,7 @@ def edge_of(x: Tensor) -> GraphNode | None:
     return x._node
 
 
-def record(
-    op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any
-) -> Node | None:
+def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) -> Node | None:
     """Give the results a node, if a gradient can flow through them."""
     first = results[0]._a
     d = first.dtype
@@ -311,9 +375,7 @@ def record(
     if not plan.slots:
         saved, guard = (), None
     elif op.multiple:
-        saved, guard = plan.pack(
-            arrays, [r._a for r in results], cells, [r._vc for r in results]
-        )
+        saved, guard = plan.pack(arrays, [r._a for r in results], cells, [r._vc for r in results])
     else:
         saved, guard = plan.pack(arrays, (first,), cells, (results[0]._vc,))
     now = MODES.now
@@ -321,8 +383,17 @@ def record(
     if frame.f_code is not _last_caller[0]:
         frame = caller(frame)
     node = Node(
-        plan, tuple(inputs), saved, guard, attrs, first.shape, d,
-        next_sequence(), frame.f_code, frame.f_lasti, now.scope,
+        plan,
+        tuple(inputs),
+        saved,
+        guard,
+        attrs,
+        first.shape,
+        d,
+        next_sequence(),
+        frame.f_code,
+        frame.f_lasti,
+        now.scope,
     )
     if now.mode is SPECIAL:
         _special(node)
@@ -389,12 +460,13 @@ def link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) 
 def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) -> None:
     """Tie a result to the tensor whose memory it shares, if it does."""
     source = args[0]
-    if not shares(result._a, source._a):
+    held = result._a.base
+    if held is not source._a and not shares(result._a, source._a):
         return
     cell = source._vc
     base = source._base
     enabled = MODES.now.grad
-    visible = enabled and (base is None or source._view[5])  # type: ignore[index]
+    visible = enabled and (base is None or source._view[5])
     result._vc = cell
     result._base = source if base is None else base
     result._stamp = cell[0]
@@ -579,8 +651,13 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _call_rule(
-    rule: Callable, op: Op, primals: Any, outs: Any, attrs: dict[str, Any],
-    linear: Any = None, tangents: Any = None,
+    rule: Callable,
+    op: Op,
+    primals: Any,
+    outs: Any,
+    attrs: dict[str, Any],
+    linear: Any = None,
+    tangents: Any = None,
 ) -> Any:
     values = []
     for name in parameters(rule):
@@ -592,7 +669,7 @@ def _call_rule(
         elif name == "inputs":
             values.append(primals)
         elif name == "rest":
-            values.append(primals[len(op.names):])
+            values.append(primals[len(op.names) :])
         elif name == "shapes":
             values.append(tuple(p._a.shape for p in primals))
         elif name in op.names:
@@ -719,10 +796,11 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
 def bump(target: Tensor, name: str) -> None:
     """Note that a tensor's memory changed, by which op and on which line."""
     cell = target._vc
-    frame = errors.user_frame(getframe(1))
-    where = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
-    cell[0] += 1
-    cell.append((cell[0], name, *where))
+    frame = getframe(1)
+    if frame.f_code is not _last_caller[0]:
+        frame = caller(frame)
+    version = cell[0] = cell[0] + 1
+    cell.append((version, name, frame.f_code, frame.f_lasti))
     if len(cell) > 9:
         del cell[1]
 
@@ -936,6 +1014,7 @@ def fast_unary(op: Op) -> Callable:
                         plan = plans[0]
                         if plan is None:
                             plan = plans[0] = op.plan_for(*ONE)
+                        saved: tuple[Any, ...]
                         quick = plan.quick
                         if quick is RESULT:
                             saved, guard = (y,), (0, cell)
@@ -1038,6 +1117,7 @@ def fast_binary(op: Op) -> Callable:
                     plan = plans[pattern]
                     if plan is None:
                         plan = plans[pattern] = op.plan_for(*PAIRS[pattern])
+                    saved: tuple[Any, ...]
                     quick = plan.quick
                     if quick is NOTHING:
                         saved, guard = (), None

@@ -309,7 +309,7 @@ class Generator:
         shape = np.broadcast_shapes(np.shape(mean), np.shape(std))
         out = self.normal(shape, dtype)
         scaled = np.asarray(out * std).astype(dtype, copy=False)
-        shift = mean if mean_array else dtype.type(mean)  # type: ignore[arg-type]
+        shift = mean if mean_array else dtype.type(mean)
         return np.asarray(scaled + shift).astype(dtype, copy=False)
 
     def _block_normals(self, n: int, dtype: np.dtype[Any], mean: float, std: float) -> Array:

@@ -82,7 +82,7 @@ class _Switch:
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isclass(function):
-            function.__init__ = self(function.__init__)  # type: ignore[misc]
+            function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):
             return self._wrap_generator(function)

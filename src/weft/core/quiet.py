@@ -13,7 +13,7 @@ import numpy as np
 
 try:
     # Entering np.errstate costs more than a small op; setting its variable does not.
-    from numpy._core.umath import (  # type: ignore[attr-defined]
+    from numpy._core.umath import (
         _extobj_contextvar,
         _make_extobj,
     )

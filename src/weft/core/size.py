@@ -30,16 +30,16 @@ class Size(tuple):
         found = tuple.__getitem__(self, index)
         return Size(found) if isinstance(index, slice) else found
 
-    def __add__(self, other: Any) -> Size:  # type: ignore[override]
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
     def __radd__(self, other: Any) -> Size:
         return Size(tuple(other) + tuple(self))
 
-    def __mul__(self, other: Any) -> Size:  # type: ignore[override]
+    def __mul__(self, other: Any) -> Size:
         return Size(tuple.__mul__(self, other))
 
-    __rmul__ = __mul__  # type: ignore[assignment]
+    __rmul__ = __mul__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Size, (tuple(self),))

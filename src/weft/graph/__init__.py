@@ -30,12 +30,12 @@ class GraphEntry:
     @property
     def shape(self) -> Any:
         """The shape of the result; a tuple of shapes where there are several."""
-        return self.node.shape  # type: ignore[attr-defined]
+        return self.node.shape
 
     @property
     def dtype(self) -> str:
         """The dtype of the result."""
-        found = self.node.dtype  # type: ignore[attr-defined]
+        found = self.node.dtype
         if isinstance(found, tuple):
             return ", ".join(OF_NUMPY[d].name for d in found)
         return "?" if found is None else OF_NUMPY[found].name
@@ -93,12 +93,12 @@ def _behind(root: GraphNode) -> list[GraphNode]:
     seen: dict[GraphNode, None] = {root: None}
     stack = [root]
     while stack:
-        for edge in stack.pop().inputs:  # type: ignore[attr-defined]
+        for edge in stack.pop().inputs:
             edge = edge.node if isinstance(edge, Output) else edge
             if isinstance(edge, GraphNode) and edge is not NOWHERE and edge not in seen:
                 seen[edge] = None
                 stack.append(edge)
-    return sorted(seen, key=lambda n: n.seq)  # type: ignore[attr-defined]
+    return sorted(seen, key=lambda n: n.seq)
 
 
 def of(tensor: Tensor) -> Graph:

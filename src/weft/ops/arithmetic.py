@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, fast_binary, fast_unary
-from weft.core.modes import MODES, OFF
+from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, bump, fast_binary, fast_unary
+from weft.core.modes import MODES, OFF, PLAIN
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api
@@ -17,7 +17,7 @@ from weft.ops.build import Sample, constant, elementwise, general, zero
 
 
 def _no_bool_subtract(args: Any) -> None:
-    bools = [getattr(x, "dtype", type(x)) == bool for x in args]
+    bools = [isinstance(x, bool) or getattr(x, "dtype", None) == dt.BOOL for x in args]
     if any(bools):
         which = "two bool tensors" if all(bools) else "a bool tensor"
         raise RuntimeError(
@@ -80,9 +80,9 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
             f"{alpha!r}, a number of a wider kind\n  at {errors.here()}"
         )
     if not isinstance(value, Tensor):
-        return bool(value * alpha) if d == bool else value * alpha
+        return bool(value * alpha) if d == dt.BOOL else value * alpha
     value = value.to(dt.of_numpy(d))
-    return _mul(value, bool(alpha) if d == bool else alpha)
+    return _mul(value, bool(alpha) if d == dt.BOOL else alpha)
 
 
 def as_operand(value: Any, like: Any) -> Tensor:
@@ -302,7 +302,7 @@ conj_op: Op = general(
     grad_name="ConjBackward",
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),)), Sample((m.real(2),))],
 )
-Op.conj = conj_op  # type: ignore[assignment]
+Op.conj = conj_op
 
 
 @api.both
@@ -321,35 +321,37 @@ api.inplace("conj_physical_", lambda input: conj_op(input))
 
 
 def _in_place(name: str, op: Op, ufunc: Any) -> Any:
-    """In-place arithmetic; outside recording one pass over the memory, no temporary."""
+    """In-place arithmetic; where nothing is recorded one pass over the memory, no temporary."""
     slow_name = name + "_"
 
     def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         if alpha != 1:
             other = _scaled(other, alpha, self)
         x = self._a
-        y = other._a if isinstance(other, Tensor) else other
         d = x.dtype
-        simple = d is dt.F32 or d is dt.F64
-        if (
-            simple
-            and MODES.now.mode is OFF
-            and (
-                (y.dtype is d and (y.shape == x.shape or _fits(y.shape, x.shape)))
-                if isinstance(y, np.ndarray)
-                else y.__class__ in (int, float)
+        mode = MODES.now.mode
+        quiet_enough = (d is dt.F32 or d is dt.F64) and (
+            mode is OFF or (mode is PLAIN and self._node is None and self._base is None)
+        )
+        if isinstance(other, Tensor):
+            y = other._a
+            quiet_enough = (
+                quiet_enough
+                and y.dtype is d
+                and (mode is OFF or (other._node is None and other._base is None))
+                and (y.shape == x.shape or _fits(y.shape, x.shape))
             )
-        ):
-            if 0 not in x.strides or x.size < 2:
-                token = quiet.enter()
-                try:
-                    ufunc(x, y, out=x)
-                finally:
-                    quiet.leave(token)
-                cell = self._vc
-                cell[0] += 1
-                del cell[1:]
-                return self
+        else:
+            y = other
+            quiet_enough = quiet_enough and y.__class__ in (int, float)
+        if quiet_enough and (0 not in x.strides or x.size < 2):
+            token = quiet.enter()
+            try:
+                ufunc(x, y, out=x)
+            finally:
+                quiet.leave(token)
+            bump(self, name)
+            return self
         return apply_inplace(op, (self, other), {})
 
     change.__name__ = change.__qualname__ = slow_name
@@ -607,7 +609,7 @@ def _compare_operator(function: Any, otherwise: Any) -> Any:
     return operator
 
 
-Tensor.__eq__ = _compare_operator(eq, NotImplemented)  # type: ignore[method-assign,assignment]
-Tensor.__ne__ = _compare_operator(ne, NotImplemented)  # type: ignore[method-assign,assignment]
+Tensor.__eq__ = _compare_operator(eq, NotImplemented)
+Tensor.__ne__ = _compare_operator(ne, NotImplemented)
 for _name, _function in (("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
     setattr(Tensor, f"__{_name}__", _compare_operator(_function, NotImplemented))

@@ -37,7 +37,10 @@ def _lapack() -> Any:
 
 def lapack(name: str, d: np.dtype) -> Callable:
     """The LAPACK routine for a type: ``getrf`` is ``dgetrf`` for float64."""
-    return getattr(_lapack(), {"f": "s", "d": "d", "F": "c", "D": "z"}[d.char] + name)
+    letter = {"f": "s", "d": "d", "F": "c", "D": "z"}.get(d.char)
+    if letter is None:
+        raise TypeError(f"{name}: there is no such factorisation for {d}; convert with .float()")
+    return getattr(_lapack(), letter + name)
 
 
 # --- checks and small helpers ----------------------------------------------------------

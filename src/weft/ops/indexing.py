@@ -12,7 +12,16 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply, apply_inplace, bump, check_overlap, check_writable, edge_of
+from weft.core.dispatch import (
+    Op,
+    apply,
+    apply_inplace,
+    apply_one,
+    bump,
+    check_overlap,
+    check_writable,
+    edge_of,
+)
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -350,11 +359,11 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         shape = self._a.shape
         if shape and -shape[0] <= key < shape[0]:
             index = key if key >= 0 else key + shape[0]
-            return apply(select_op, (self,), {"dim": 0, "index": index})
+            return apply_one(select_op, self, {"dim": 0, "index": index})
     elif kind is tuple or kind is slice or key is None or key is Ellipsis:
         simple = _simple(key if kind is tuple else (key,))
         if simple is not None:
-            return apply(slice_op, (self,), {"index": simple})
+            return apply_one(slice_op, self, {"index": simple})
     elif kind is Tensor and key._a.dtype is dt.I64 and key._a.ndim and self._a.ndim:
         return apply(index_op, (self, key), {"where": (0,)})
     basic, indices, where = parse(self, key)

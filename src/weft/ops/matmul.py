@@ -370,9 +370,9 @@ def _inplace_matmul(self: Tensor, other: Any) -> Any:
 
 api.both(matmul, out=True)
 api.under("linalg", matmul, out=True)
-Tensor.__matmul__ = _matmul_operator  # type: ignore[attr-defined]
-Tensor.__rmatmul__ = _reverse_matmul  # type: ignore[attr-defined]
-Tensor.__imatmul__ = _inplace_matmul  # type: ignore[attr-defined]
+Tensor.__matmul__ = _matmul_operator
+Tensor.__rmatmul__ = _reverse_matmul
+Tensor.__imatmul__ = _inplace_matmul
 
 
 @api.both(out=True)

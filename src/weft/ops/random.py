@@ -36,7 +36,7 @@ class Generator(ArrayGenerator):
         """The state as a tensor of bytes, in PyTorch's layout."""
         return wrap(super().get_state())
 
-    def set_state(self, new_state: Any) -> Generator:  # type: ignore[override]
+    def set_state(self, new_state: Any) -> Generator:
         """Take over a state that ``get_state`` gave, here or in PyTorch."""
         if not isinstance(new_state, Tensor):
             raise TypeError(

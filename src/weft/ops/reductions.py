@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply
+from weft.core.dispatch import Op, apply_one
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.along import (
@@ -97,7 +97,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     array = input._a
     if dim is None and dtype is None and (array.dtype is dt.F32 or array.dtype is dt.F64):
         every = EVERY[array.ndim] if array.ndim < 8 else tuple(range(array.ndim))
-        return apply(sum_op, (input,), {"dim": every, "keepdim": keepdim})
+        return apply_one(sum_op, input, {"dim": every, "keepdim": keepdim})
     if dtype is not None:
         input = input.to(dtype)
     elif input._a.dtype.kind in "iub":

@@ -60,9 +60,7 @@ def _check_isin(args: Any) -> None:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {d}")
 
 
-isin_op = constant(
-    "isin", _isin, names=("elements", "test"), promote="compare", check=_check_isin
-)
+isin_op = constant("isin", _isin, names=("elements", "test"), promote="compare", check=_check_isin)
 
 
 @api.top(out=True)

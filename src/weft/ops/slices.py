@@ -216,7 +216,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with slices filled with one value."""
     d, index = _slices("index_fill", input, dim, index, None, IndexError)
-    if (value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex)):
+    if value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex):
         if not input.is_complex():
             raise fail(
                 RuntimeError,

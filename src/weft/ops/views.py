@@ -112,10 +112,10 @@ def _adjoint_matrix(x: Tensor) -> Tensor:
     return _matrix_transpose(x, "H").conj()
 
 
-Tensor.T = property(_reversed)  # type: ignore[attr-defined]
-Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
-Tensor.H = property(_adjoint_matrix)  # type: ignore[attr-defined]
-Tensor.mH = property(lambda x: _matrix_transpose(x, "mH").conj())  # type: ignore[attr-defined]
+Tensor.T = property(_reversed)
+Tensor.mT = property(_matrix_transpose)
+Tensor.H = property(_adjoint_matrix)
+Tensor.mH = property(lambda x: _matrix_transpose(x, "mH").conj())
 
 
 @api.both
@@ -818,8 +818,8 @@ def _set_part(part: Any) -> Any:
     return setter
 
 
-Tensor.real = property(real, _set_part(real))  # type: ignore[attr-defined]
-Tensor.imag = property(imag, _set_part(imag))  # type: ignore[attr-defined]
+Tensor.real = property(real, _set_part(real))
+Tensor.imag = property(imag, _set_part(imag))
 
 # --- windows ---------------------------------------------------------------------------
 
