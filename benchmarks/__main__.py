@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("eager_overhead",)
+NAMES = ("eager_overhead", "small_ops")
 
 
 def main() -> int:

@@ -85,6 +85,11 @@ def report(title: str, rows: list[Row], path: str | None = None) -> bool:
         numbers = f"{r.weft:>10.2f}  {r.torch:>10.2f} {r.unit:<4}"
         print(f"{r.case:<{width}}  {numbers}  {r.ratio:5.2f}  {bound}")
     if path:
-        with open(path, "w") as file:
-            json.dump([{**asdict(r), "ratio": r.ratio} for r in rows], file, indent=2)
+        save(rows, path)
     return all(r.limit is None or r.ratio <= r.limit for r in rows)
+
+
+def save(rows: list[Row], path: str) -> None:
+    """Write rows and their ratios as JSON."""
+    with open(path, "w") as file:
+        json.dump([{**asdict(r), "ratio": r.ratio} for r in rows], file, indent=2)
