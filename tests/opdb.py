@@ -96,6 +96,11 @@ LOOSE: dict[str, float] = {
     "nn.functional.multi_head_attention_forward": 10.0,
 }
 
+# Ops whose gradient in PyTorch is no model to follow.
+WRONG_GRADIENT = {
+    "as_strided_scatter": "PyTorch's gradient is 1 where the input is overwritten, 0 elsewhere",
+}
+
 # Results with no promised values: only shape and dtype count.
 UNSPECIFIED = {
     *("empty", "empty_like", "empty_permuted", "empty_strided"),
@@ -652,7 +657,8 @@ def runs(op: Any, settings: Settings) -> Iterator[Run]:
     for dtype in usual or [d for d in DTYPES if d in supported]:
         step = functools.partial(run_sample, op, ours, op.op, "")
         yield Run(dtype, functools.partial(samples_of, op, dtype, settings), step)
-        if settings.gradients and dtype in GRADIENT_DTYPES and dtype in backward:
+        comparable = dtype in GRADIENT_DTYPES and op.name not in WRONG_GRADIENT
+        if settings.gradients and comparable and dtype in backward:
             samples = functools.partial(samples_of, op, dtype, settings, requires_grad=True)
             if op.supports_autograd:
                 yield Run(

@@ -130,6 +130,24 @@ def test_reference_takes_any_layout_and_leaves_its_inputs_alone(name: str) -> No
             np.testing.assert_array_equal(np.asarray(x), kept)
 
 
+# The shape of these results is a matter of the values: how many are chosen.
+BY_VALUE = ("masked_place", "masked_select")
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLED if name not in BY_VALUE])
+def test_shapes_and_dtypes_are_known_without_the_values(name: str) -> None:
+    op = REGISTRY[name]
+    for sample in samples(name):
+        known = [(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in sample.args]
+        try:
+            inferred = op.infer(*known, **sample.attrs)
+        except (RuntimeError, np.linalg.LinAlgError) as error:
+            assert "singular" in str(error).lower() or "positive" in str(error), error
+            continue  # zeros are no valid matrix to factor
+        found = outputs(op, sample.args, sample.attrs)
+        assert inferred == tuple((o.shape, o.dtype) for o in found), sample.attrs
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_vjp_matches_finite_differences_for_every_subset_of_inputs(name: str) -> None:
     op = REGISTRY[name]

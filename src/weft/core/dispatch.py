@@ -63,9 +63,7 @@ class Op:
         variadic: bool = False,
         grad_name: str | None = None,
         variant: Callable[[dict[str, Any]], int] | None = None,
-        shape: Callable | None = None,
         samples: Callable | None = None,
-        torch_name: str | None = None,
         refuses: str = "",
         check: Callable[[Any], None] | None = None,
         numbers: bool = True,
@@ -82,13 +80,14 @@ class Op:
         self.outputs, self.constant_outputs = outputs, frozenset(constant_outputs)
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
-        self.shape, self.samples = shape, samples
+        self.samples = samples
         self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
         self.check = check  # looks at the operands before they are brought to one dtype
+        self.plain = check is None and "f" not in refuses  # takes floats without a question
         self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
-        self.torch_name, self.tolerance = torch_name or name, tolerance
+        self.tolerance = tolerance
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
@@ -102,7 +101,9 @@ class Op:
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], Tensor):
-            return apply_one(self, args[0], attrs)
+            if self.multiple:
+                return apply(self, args, attrs)
+            return (apply_view if self.view else apply_one)(self, args[0], attrs)
         scalars = False
         for x in args:
             if isinstance(x, Tensor):
@@ -120,10 +121,20 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if self.promote is None:
             return self.reference(*args, **attrs)
-        if len(args) == 1 and args[0].__class__ is ndarray:
-            d = args[0].dtype
-            if d is F32 or d is F64:
-                return self.reference(args[0], **attrs)
+        if self.plain:
+            # Arrays of one float type are the common case; all else asks the full rules.
+            d = None
+            for x in args:
+                if x.__class__ is ndarray:
+                    if d is None:
+                        d = x.dtype
+                    elif x.dtype is not d:
+                        break
+                elif x is not None:
+                    break
+            else:
+                if d is F32 or d is F64:
+                    return self.reference(*args, **attrs)
         args, final = promoted(self, args)
         out = self.reference(*args, **attrs)
         if final is None:
@@ -131,6 +142,28 @@ class Op:
         if self.multiple:
             return tuple(_back(o, final) for o in out)
         return _back(out, final)
+
+    def infer(self, *args: Any, **attrs: Any) -> tuple[tuple[tuple[int, ...], np.dtype], ...]:
+        """The shapes and NumPy dtypes of the results, for inputs of which only those are known.
+
+        An input is a number, or a pair of shape and dtype. Elementwise ops broadcast; others are
+        asked by running the reference on zeros.
+        """
+        spread = not self.diagonal
+        dummies = [
+            np.zeros(x[0] if spread else (1,) * len(x[0]), x[1]) if isinstance(x, tuple) else x
+            for x in args
+        ]
+        token = SET(SILENT)
+        try:
+            out = self.compute(dummies, attrs)
+        finally:
+            RESET(token)
+        outs = [asarray(o) for o in (out if self.multiple else (out,))]
+        if spread:
+            return tuple((o.shape, o.dtype) for o in outs)
+        shape = np.broadcast_shapes(*(x[0] for x in args if isinstance(x, tuple)))
+        return tuple((shape, o.dtype) for o in outs)
 
     def plan_for(self, needs: int, tensors: int, count: int, conj: bool) -> Plan:
         """The plan for a pattern of inputs given as bits, made once."""
@@ -249,7 +282,7 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     mode = now.mode
     a = x._a
     d = a.dtype
-    if mode is SPECIAL or op.multiple or not (d is F32 or d is F64):
+    if mode is SPECIAL or not (d is F32 or d is F64):
         return apply(op, (x,), attrs)
     token = SET(SILENT)
     try:
@@ -262,10 +295,8 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         y = asarray(y)
     t = new(Tensor)
     t._a = y
-    t._vc = [0]
+    t._vc = cell = [0]
     t.grad = t._base = t._view = t._x = t._node = None
-    if op.view:
-        link_view(t, (x,), op, attrs, 0)
     if mode is PLAIN and op.differentiable:
         edge = x._node
         if x._base is not None and (edge is NOWHERE or x._stamp != x._vc[0]):
@@ -275,7 +306,7 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             if plan is None:
                 plan = op.plan_of_one = op.plan_for(*ONE)
             if plan.slots:
-                saved, guard = plan.pack((a,), (y,), (x._vc,), (t._vc,))
+                saved, guard = plan.pack_short(a, None, y, x._vc, None, cell)
             else:
                 saved, guard = (), None
             frame = getframe(2)
@@ -297,6 +328,74 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             t._node = n
         elif edge is not None:
             record(op, (x,), (a,), attrs, (t,))
+    return t
+
+
+def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
+    """What ``apply`` does, for views: one input, one output, and nothing to compute."""
+    now = MODES.now
+    mode = now.mode
+    if mode is SPECIAL:
+        return apply(op, (x,), attrs)
+    a = x._a
+    try:
+        y = op.reference(a, **attrs)
+    except Exception:
+        return apply(op, (x,), attrs)  # fails again, and explains
+    t = new(Tensor)
+    t._a = y
+    t.grad = t._x = t._node = None
+    edge, base = x._node, x._base
+    held = y.base
+    if held is a or shares(y, a):
+        # As ``link_view`` does it.
+        t._vc = cell = x._vc
+        t._stamp = cell[0]
+        if base is None:
+            t._base = x
+            t._view = (op, (), attrs, 0, None, mode is PLAIN)
+        else:
+            t._base = base
+            earlier = x._view
+            t._view = (op, (), attrs, 0, earlier, mode is PLAIN and earlier[5])
+        if mode is not PLAIN:
+            if edge is not None:
+                t._node = NOWHERE
+            return t
+    else:
+        t._vc = [0]
+        t._base = t._view = None
+        if mode is not PLAIN:
+            return t
+    if edge is None and base is None:
+        return t
+    if base is not None and (edge is NOWHERE or x._stamp != x._vc[0]) or y.dtype.kind != "f":
+        record(op, (x,), (a,), attrs, (t,))
+    elif edge is not None:
+        plan = op.plan_of_one
+        if plan is None:
+            plan = op.plan_of_one = op.plan_for(*ONE)
+        if plan.slots:
+            saved, guard = plan.pack_short(a, None, y, x._vc, None, t._vc)
+        else:
+            saved, guard = (), None
+        frame = getframe(2)
+        if frame.f_code is not _last_caller[0]:
+            frame = caller(frame)
+        n = new(Node)
+        n.plan = plan
+        n.inputs = (edge,)
+        n.saved = saved
+        n.guard = guard
+        n.attrs = attrs
+        n.shape = y.shape
+        n.dtype = y.dtype
+        n.seq = next_sequence()
+        n.code = frame.f_code
+        n.instruction = frame.f_lasti
+        n.scope = now.scope
+        n.extras = None
+        t._node = n
     return t
 
 
@@ -371,7 +470,9 @@ def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) 
     if not needs and not hidden:
         return None
     conj = d.kind == "c" or (op.multiple and any(r._a.dtype.kind == "c" for r in results))
-    plan = op.plan_for(needs, tensors, len(inputs), conj)
+    count = len(inputs)
+    key = (count, conj) if op.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
+    plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
     if not plan.slots:
         saved, guard = (), None
     elif op.multiple:
@@ -382,19 +483,19 @@ def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) 
     frame = getframe(2)
     if frame.f_code is not _last_caller[0]:
         frame = caller(frame)
-    node = Node(
-        plan,
-        tuple(inputs),
-        saved,
-        guard,
-        attrs,
-        first.shape,
-        d,
-        next_sequence(),
-        frame.f_code,
-        frame.f_lasti,
-        now.scope,
-    )
+    node = new(Node)
+    node.plan = plan
+    node.inputs = tuple(inputs)
+    node.saved = saved
+    node.guard = guard
+    node.attrs = attrs
+    node.shape = first.shape
+    node.dtype = d
+    node.seq = next_sequence()
+    node.code = frame.f_code
+    node.instruction = frame.f_lasti
+    node.scope = now.scope
+    node.extras = None
     if now.mode is SPECIAL:
         _special(node)
     if not op.multiple:

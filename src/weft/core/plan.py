@@ -135,7 +135,8 @@ class Plan:
             else:
                 kind = name.rpartition("_")[2]
                 i = op.names.index(name.removesuffix("_shape").removesuffix("_dtype"))
-                values.append(f"{kind}_of(x[{i}])")
+                array = not op.variadic and i < len(tensors) and tensors[i]
+                values.append(f"x[{i}].{kind}" if array else f"{kind}_of(x[{i}])")
         saved = f"({', '.join(values)},)" if values else "()"
         self.cells = len(cells)
         total = " + ".join(f"{c}[0]" for c in cells)
