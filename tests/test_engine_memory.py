@@ -1,0 +1,141 @@
+"""What backward keeps, frees, takes over and never shares."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+import weft as torch
+
+
+def test_gradients_of_two_leaves_never_share_memory() -> None:
+    a = torch.ones(3, requires_grad=True)
+    b = torch.ones(3, requires_grad=True)
+    (a + b).backward(torch.ones(3))
+    assert a.grad is not None and b.grad is not None
+    assert not np.shares_memory(a.grad.numpy(), b.grad.numpy())
+    a.grad.add_(1)
+    assert b.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_a_gradient_given_by_the_user_stays_the_users(scale: float) -> None:
+    x = torch.ones(3, requires_grad=True)
+    given = torch.ones(3)
+    (x * scale if scale != 1.0 else x.view(3)).backward(given)
+    assert x.grad is not None
+    assert not np.shares_memory(x.grad.numpy(), given.numpy())
+    x.grad.zero_()
+    assert given.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_saved_results_are_not_handed_out_as_gradients() -> None:
+    x = torch.zeros(3, requires_grad=True)
+    y = x.exp()
+    y.backward(torch.ones(3), retain_graph=True)
+    assert x.grad is not None
+    x.grad.mul_(5)
+    assert y.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_leaf_takes_over_the_memory_of_its_gradient() -> None:
+    x = torch.ones(1_000_000, requires_grad=True)
+    y, given = x * 3.0, torch.ones(1_000_000)
+    tracemalloc.start()
+    try:
+        y.backward(given)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * x.nbytes  # the gradient itself, and no copy of it
+
+
+def test_saved_values_die_as_backward_uses_them() -> None:
+    x = torch.ones(1000, requires_grad=True)
+    y = x.exp()
+    kept = weakref.ref(y._a)
+    z = y.sum()
+    del y
+    gc.collect()
+    assert kept() is not None
+    z.backward()
+    assert kept() is None
+
+
+def test_a_graph_dies_without_the_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        x = torch.ones(10, requires_grad=True)
+        a, b = (x * 2).split(5)
+        values, _ = a.max(0)
+        loss = (values + b.sum()) * 2
+        node = weakref.ref(loss.grad_fn)
+        loss.backward(retain_graph=True)
+        del a, b, values, loss
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+def test_an_intermediate_is_not_kept_by_the_graph() -> None:
+    x = torch.ones(1000, requires_grad=True)
+    y = x + 1
+    array = weakref.ref(y._a)
+    z = y + 2
+    del y
+    assert array() is None
+    z.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [1.0] * 1000
+
+
+def test_constants_are_not_kept_by_the_graph() -> None:
+    x = torch.ones(3, requires_grad=True)
+    c = torch.ones(3)
+    y = x + c
+    held = weakref.ref(c)
+    del c
+    assert held() is None
+    y.sum().backward()
+
+
+def test_a_chain_of_100000_nodes_builds_runs_and_dies() -> None:
+    x = torch.ones(2, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 0.5
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [1.0, 1.0]
+    assert len(torch.graph.of(y)) == 100_001
+    del y
+
+
+def test_threads_run_forward_and_backward_side_by_side() -> None:
+    shared = torch.ones(50, requires_grad=True)
+    own: dict[int, list[float]] = {}
+
+    def work(k: int) -> None:
+        x = torch.full((50,), float(k), requires_grad=True)
+        for _ in range(40):
+            x.grad = None
+            (x * x * shared).sum().backward()
+            with torch.no_grad():
+                assert not (x * 2).requires_grad
+            assert (x * 2).requires_grad
+        assert x.grad is not None
+        own[k] = x.grad.tolist()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(1, 7):
+        assert own[k] == [2.0 * k] * 50
+    assert shared.grad is not None
+    assert shared.grad.tolist() == [40.0 * sum(k * k for k in range(1, 7))] * 50
