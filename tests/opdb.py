@@ -409,27 +409,23 @@ def differing(a: np.ndarray, e: np.ndarray, factor: float) -> tuple[np.ndarray, 
 
 
 # Factorisations are unique only up to signs, phases or a basis: compare what is unique.
-def _product(*factors: np.ndarray) -> np.ndarray:
-    return functools.reduce(np.matmul, factors)
+def _adjoint(x: np.ndarray) -> np.ndarray:
+    return np.swapaxes(x, -1, -2).conj()
 
 
-def _svd_parts(out: Any, hermitian: bool) -> list[np.ndarray]:
-    u, s, v = out
-    if not u.size or not v.size:
-        return [s]
-    vh = v if hermitian else np.swapaxes(v, -1, -2).conj()
+def _svd_parts(u: np.ndarray, s: np.ndarray, vh: np.ndarray) -> list[np.ndarray]:
     k = s.shape[-1]
-    return [s, _product(u[..., :k] * s[..., None, :], vh[..., :k, :])]
+    whole = (u[..., :k] * s[..., None, :]) @ vh[..., :k, :] if u.size and vh.size else s
+    return [s, whole, _adjoint(u) @ u, vh @ _adjoint(vh)]
 
 
-def _eigh_parts(out: Any) -> list[np.ndarray]:
-    w, v = out
-    return [w, _product(v * w[..., None, :], np.swapaxes(v, -1, -2).conj())]
+def _eigh_parts(w: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+    return [w, (v * w[..., None, :]) @ _adjoint(v), _adjoint(v) @ v]
 
 
-def _eig_parts(out: Any) -> list[np.ndarray]:
-    w, v = out
-    return [_sorted(w), np.asarray(np.abs(np.linalg.norm(v, axis=-2)))]
+def _eig_parts(w: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+    whole = (v * w[..., None, :]) @ np.linalg.inv(v)
+    return [_sorted(w), whole, np.linalg.norm(v, axis=-2)]
 
 
 def _sorted(w: np.ndarray) -> np.ndarray:
@@ -437,11 +433,11 @@ def _sorted(w: np.ndarray) -> np.ndarray:
     return np.take_along_axis(w, order, -1)
 
 
-UNIQUE_PARTS: dict[str, Callable[[Any], list[np.ndarray]]] = {
-    "linalg.svd": lambda out: _svd_parts(out, True),
-    "svd": lambda out: _svd_parts(out, False),
-    "svd_lowrank": lambda out: _svd_parts(out, False),
-    "pca_lowrank": lambda out: _svd_parts(out, False),
+UNIQUE_PARTS: dict[str, Callable[..., list[np.ndarray]]] = {
+    "linalg.svd": _svd_parts,
+    "svd": lambda u, s, v: _svd_parts(u, s, _adjoint(v)),
+    "svd_lowrank": lambda u, s, v: _svd_parts(u, s, _adjoint(v)),
+    "pca_lowrank": lambda u, s, v: _svd_parts(u, s, _adjoint(v)),
     "linalg.eigh": _eigh_parts,
     "linalg.eig": _eig_parts,
     "linalg.eigvals": lambda w: [_sorted(w)],
@@ -485,14 +481,10 @@ def compare_outputs(op: Any, actual: Any, expected: Any, sample: Any, where: str
     compare(actual, expected, where, factor, op.name not in UNSPECIFIED and parts is None)
     if parts is None:
         return
-    ours = parts(_arrays(actual, lambda t: t._a))
-    theirs = parts(_arrays(expected, array_of))
+    ours = parts(*(t._a for t in tensors_in(actual)))
+    theirs = parts(*(array_of(t) for t in tensors_in(expected)))
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         compare_arrays(a, e, f"{where} (part {i} that is unique)", 100 * factor, True)
-
-
-def _arrays(value: Any, array: Callable) -> Any:
-    return [array(v) for v in value] if isinstance(value, (tuple, list)) else array(value)
 
 
 # --- running ---------------------------------------------------------------------------
@@ -534,6 +526,8 @@ def run_sample(op: Any, ours: Callable, theirs: Callable, what: str, sample: Any
         numpy_dtype(t.dtype)
     both_seeds()
     actual = ours(*w_args, **w_kwargs)
+    if what.startswith("in-place") and expected is args[0] and actual is not w_args[0]:
+        raise Mismatch("in-place result: not the tensor itself, as torch's is")
     try:
         compare_outputs(op, actual, expected, sample, f"{what}result")
         if op.name not in UNSPECIFIED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -62,7 +63,7 @@ class Op:
         view: bool = False,
         variadic: bool = False,
         grad_name: str | None = None,
-        variant: Callable[[dict[str, Any]], int] | None = None,
+        variant: Callable[[dict[str, Any], Any], int | str] | None = None,
         samples: Callable | None = None,
         refuses: str = "",
         check: Callable[[Any], None] | None = None,
@@ -83,12 +84,12 @@ class Op:
         self.samples = samples
         self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
         self.check = check  # looks at the operands before they are brought to one dtype
-        self.plain = check is None and "f" not in refuses  # takes floats without a question
         self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
-        camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+        camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
+        camel = camel[0].upper() + camel[1:]
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
@@ -97,7 +98,11 @@ class Op:
     @functools.cached_property
     def node_types(self) -> tuple[type[Node], ...]:
         """The classes that this op's nodes show themselves as, by variant."""
-        return tuple(_node_type(self.grad_name, number) for number in (0, 1, 2))
+        return tuple(_node_type(f"{self.grad_name}{number}") for number in (0, 1, 2))
+
+    def node_type(self, name: str) -> type[Node]:
+        """The class of nodes that go by a name of their own."""
+        return _node_type(name)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], Tensor):
@@ -121,20 +126,10 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if self.promote is None:
             return self.reference(*args, **attrs)
-        if self.plain:
-            # Arrays of one float type are the common case; all else asks the full rules.
-            d = None
-            for x in args:
-                if x.__class__ is ndarray:
-                    if d is None:
-                        d = x.dtype
-                    elif x.dtype is not d:
-                        break
-                elif x is not None:
-                    break
-            else:
-                if d is F32 or d is F64:
-                    return self.reference(*args, **attrs)
+        if len(args) == 1 and args[0].__class__ is ndarray:
+            d = args[0].dtype
+            if d is F32 or d is F64:
+                return self.reference(args[0], **attrs)
         args, final = promoted(self, args)
         out = self.reference(*args, **attrs)
         if final is None:
@@ -185,8 +180,10 @@ class Op:
         return found
 
 
-def _node_type(base: str, number: int) -> type[Node]:
-    name = base if base in ("CopySlices",) else f"{base}{number}"
+@functools.cache
+def _node_type(name: str) -> type[Node]:
+    if name in ("CopySlices0", "CopyBackwards0"):
+        name = name[:-1]
     return type(name, (Node,), {"__slots__": (), "__module__": "weft.graph"})
 
 
@@ -195,22 +192,27 @@ def _back(out: Any, final: np.dtype) -> Any:
     return out.astype(final) if out.dtype == F32 else out
 
 
-def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
+def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
     """Arguments in the common type; for half types also the type to go back to."""
     if op.check is not None:
         op.check(args)
-    chosen = range(len(args)) if op.promote_args is None else op.promote_args
-    common = None
-    for i in chosen:
-        x = args[i] if i < len(args) else None
+    chosen: Any = op.promote_args
+    common, numbers = None, False
+    for x in args if chosen is None else [args[i] for i in chosen if i < len(args)]:
         if x.__class__ is ndarray:
             if common is not None and x.dtype is not common:
                 common = None
                 break
             common = x.dtype
-        elif x is not None and x.__class__ is not int and x.__class__ is not float:
+        elif x.__class__ is int or x.__class__ is float:
+            numbers = True
+        elif x is not None:
             common = None
             break
+    if (common is F32 or common is F64) and not numbers and "f" not in op.refuses:
+        return args, None
+    if chosen is None:
+        chosen = range(len(args))
     if common is not F32 and common is not F64:
         # Not all arrays of one float type, which numbers never widen: ask the full rules.
         common = dt.result_dtype(args[i] for i in chosen if i < len(args))
@@ -234,8 +236,13 @@ def promoted(op: Op, args: Any) -> tuple[list[Any], np.dtype | None]:
     return args, final
 
 
-def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """Run an op on tensors and record it: the general way through dispatch."""
+def apply(
+    op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None
+) -> Any:
+    """Run an op on tensors and record it: the general way through dispatch.
+
+    ``shown`` is how many results the caller looks at, if not at all of them.
+    """
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:
@@ -261,7 +268,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         if op.view:
             link_views(op, args, attrs, results)
         if needed and mode is PLAIN and op.differentiable:
-            record(op, args, arrays, attrs, results)
+            record(op, args, arrays, attrs, results, shown)
         return tuple(results)
     if out.__class__ is not ndarray:
         out = asarray(out)
@@ -305,10 +312,14 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             plan = op.plan_of_one
             if plan is None:
                 plan = op.plan_of_one = op.plan_for(*ONE)
-            if plan.slots:
-                saved, guard = plan.pack_short(a, None, y, x._vc, None, cell)
-            else:
+            quick = plan.quick
+            saved: tuple[Any, ...]
+            if quick is NOTHING:
                 saved, guard = (), None
+            elif quick is RESULT:
+                saved, guard = (y,), (0, cell)
+            else:
+                saved, guard = plan.pack((a,), (y,), (x._vc,), (cell,))
             frame = getframe(2)
             if frame.f_code is not _last_caller[0]:
                 frame = caller(frame)
@@ -376,7 +387,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         if plan is None:
             plan = op.plan_of_one = op.plan_for(*ONE)
         if plan.slots:
-            saved, guard = plan.pack_short(a, None, y, x._vc, None, t._vc)
+            saved, guard = plan.pack((a,), (y,), (x._vc,), (t._vc,))
         else:
             saved, guard = (), None
         frame = getframe(2)
@@ -437,7 +448,14 @@ def edge_of(x: Tensor) -> GraphNode | None:
     return x._node
 
 
-def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) -> Node | None:
+def record(
+    op: Op,
+    args: Any,
+    arrays: Any,
+    attrs: dict[str, Any],
+    results: Any,
+    shown: int | None = None,
+) -> Node | None:
     """Give the results a node, if a gradient can flow through them."""
     first = results[0]._a
     d = first.dtype
@@ -469,7 +487,10 @@ def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) 
         bit <<= 1
     if not needs and not hidden:
         return None
-    conj = d.kind == "c" or (op.multiple and any(r._a.dtype.kind == "c" for r in results))
+    conj = d.kind == "c"
+    if op.multiple:
+        for r in results:
+            conj = conj or r._a.dtype.kind == "c"
     count = len(inputs)
     key = (count, conj) if op.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
     plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
@@ -501,9 +522,10 @@ def record(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], results: Any) 
     if not op.multiple:
         results[0]._node = node
         return node
-    node.shape = tuple(r._a.shape for r in results)
-    node.dtype = tuple(r._a.dtype for r in results)
-    for k, r in enumerate(results):
+    node.shape = tuple([r._a.shape for r in results])
+    node.dtype = tuple([r._a.dtype for r in results])
+    # A result that nobody looks at gets its place in the graph when backward asks for it.
+    for k, r in enumerate(results if shown is None else results[:shown]):
         if k not in op.constant_outputs and r._a.dtype.kind in "fcV":
             r._node = output_of(node, k)
     return node
@@ -1059,12 +1081,16 @@ _last_caller: list[Any] = [None]
 
 def caller(frame: Any) -> Any:
     """The user's frame at or below a frame, remembered for the next op on the same line."""
-    while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+    last = _last_caller[0]
+    while frame is not None:
+        code = frame.f_code
+        if code is last:
+            return frame
+        if not code.co_filename.startswith(ROOT):
+            _last_caller[0] = code
+            return frame
         frame = frame.f_back
-    if frame is None:
-        return NO_FRAME
-    _last_caller[0] = frame.f_code
-    return frame
+    return NO_FRAME
 
 
 class NO_FRAME:

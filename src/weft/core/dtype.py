@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -274,7 +275,8 @@ class finfo:
         self.bits = d.to_real().itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        # The decimal digits that every number of the type keeps.
+        self.resolution = float(f"1e-{int(-math.log10(self.eps))}")
         self.dtype = d.to_real().name
 
     def __repr__(self) -> str:
@@ -295,4 +297,4 @@ class iinfo:
         self.bits, self.max, self.min, self.dtype = info.bits, info.max, info.min, type.name
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min:d}, max={self.max:d}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -150,7 +150,8 @@ class Node(GraphNode):
         """
         if self.__class__ is Node:
             op = self.plan.op
-            self.__class__ = op.node_types[op.variant(self.attrs) if op.variant else 0]
+            use = op.variant(self.attrs, self.inputs) if op.variant else 0
+            self.__class__ = op.node_types[use] if isinstance(use, int) else op.node_type(use)
         return self
 
     def name(self) -> str:
@@ -227,11 +228,12 @@ class Output(GraphNode):
 
 def output_of(node: Node, index: int) -> Output:
     """The one object that stands for an output of a node with several."""
-    held = node._extras().outputs.get(index)
+    outputs = (node.extras or node._extras()).outputs
+    held = outputs.get(index)
     found = None if held is None else held()
     if found is None:
         found = Output(node, index, node.shape[index], node.dtype[index])
-        node._extras().outputs[index] = weakref.ref(found)
+        outputs[index] = weakref.ref(found)
     return found
 
 

@@ -75,8 +75,28 @@ def refuse(kinds: str, input: Tensor, name: str) -> None:
 # --- elements by their index along a dimension -----------------------------------------
 
 
+@functools.lru_cache(256)
+def counters(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """The indices along each dimension, shaped to broadcast to ``shape``."""
+    rank = len(shape)
+    return tuple(
+        np.arange(n).reshape((1,) * d + (n,) + (1,) * (rank - d - 1)) for d, n in enumerate(shape)
+    )
+
+
+def places(index: np.ndarray, dim: int, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """What picks by ``index`` along one dimension of an array of a shape, by position in others."""
+    others, dim = counters(shape), dim % len(shape)
+    return (*others[:dim], index, *others[dim + 1 :])
+
+
+def taken(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
+    """NumPy's ``take_along_axis``, without its slow checks."""
+    return x[places(index, dim, x.shape)]
+
+
 def _take_along(x: np.ndarray, index: np.ndarray, dim: int, unique: bool) -> np.ndarray:
-    return np.take_along_axis(x, index, dim) if x.ndim else x.copy()
+    return taken(x, index, dim) if x.ndim else x.copy()
 
 
 def _put_along(
@@ -86,11 +106,9 @@ def _put_along(
         return x.reshape(())
     out = np.zeros(shape, x.dtype)
     if unique:
-        np.put_along_axis(out, index, x, dim)
+        out[places(index, dim, shape)] = x
         return out
-    places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    places[dim] = index
-    np.add.at(out, tuple(places), x)
+    np.add.at(out, places(index, dim, index.shape), x)
     return out
 
 

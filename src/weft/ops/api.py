@@ -189,8 +189,10 @@ def dims(dim: Any, rank: int) -> tuple[int, ...]:
     """A dim argument (None, an int, several) as a tuple of non-negative ints."""
     if dim is None:
         return tuple(range(rank))
+    if dim.__class__ is int:
+        return (wrap_dim(dim, rank),)
     given = (dim,) if isinstance(dim, (int, np.integer)) or hasattr(dim, "_a") else tuple(dim)
-    found = tuple(wrap_dim(d, rank) for d in given)
+    found = tuple([wrap_dim(d, rank) for d in given])
     if len(set(found)) != len(found):
         repeated = next(d for d in found if found.count(d) > 1)
         raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
@@ -199,6 +201,8 @@ def dims(dim: Any, rank: int) -> tuple[int, ...]:
 
 def wrap_dim(dim: Any, rank: int) -> int:
     """A dim counted from the front; IndexError when it is out of range."""
+    if dim.__class__ is int and 0 <= dim < rank:
+        return dim
     size = max(rank, 1)
     dim = int(dim)
     if not -size <= dim < size:
@@ -213,7 +217,10 @@ def shape_argument(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """``f(2, 3)`` and ``f((2, 3))`` alike."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    return tuple(int(s) for s in sizes)
+    for size in sizes:
+        if size.__class__ is not int:
+            return tuple([int(s) for s in sizes])
+    return sizes
 
 
 def missing(namespace: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from weft.core.modes import MODES, OFF, PLAIN
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api
-from weft.ops.build import Sample, constant, elementwise, general, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
 
 
 def _no_bool_subtract(args: Any) -> None:
@@ -28,7 +28,13 @@ def _no_bool_subtract(args: Any) -> None:
 
 add_op = elementwise("add", np.add, lambda t: t, lambda t: t, public=False)
 sub_op = elementwise(
-    "sub", np.subtract, lambda t: t, lambda t: -t, check=_no_bool_subtract, public=False
+    "sub",
+    np.subtract,
+    lambda t: t,
+    lambda t: -t,
+    check=_no_bool_subtract,
+    variant=lambda attrs, inputs: "RsubBackward1" if is_number(inputs[0]) else 0,
+    public=False,
 )
 mul_op = elementwise("mul", np.multiply, lambda t, b: t * b, lambda t, a: t * a, public=False)
 div_op = elementwise(
@@ -142,6 +148,7 @@ floor_divide_op = elementwise(
     domain=((-2.0, 2.0), (0.5, 0.7)),
     public=False,
     grad_name="DivBackward",
+    variant=lambda attrs, inputs: 2,
     refuses="bc",
 )
 trunc_divide_op = elementwise(
@@ -152,6 +159,7 @@ trunc_divide_op = elementwise(
     domain=((-2.0, 2.0), (0.5, 0.7)),
     public=False,
     grad_name="DivBackward",
+    variant=lambda attrs, inputs: 2,
     refuses="bc",
 )
 
@@ -175,6 +183,7 @@ remainder_op = elementwise(
     lambda t: t,
     lambda t, a, b: -t * floor_divide_op(a, b),
     domain=((-2.0, 2.0), (0.5, 0.7)),
+    variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 1,
     refuses="bc",
     public=False,
 )
@@ -184,6 +193,7 @@ fmod_op = elementwise(
     lambda t: t,
     lambda t, a, b: -t * trunc_divide_op(a, b),
     domain=((-2.0, 2.0), (0.5, 0.7)),
+    variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 1,
     refuses="bc",
     public=False,
 )
@@ -260,6 +270,7 @@ pow_op = elementwise(
     _pow_rule_base,
     _pow_rule_exponent,
     domain=((0.5, 2.0), (-1.0, 3.0)),
+    variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 2 if is_number(inputs[0]) else 1,
     public=False,
 )
 _fast_pow = fast_binary(pow_op)
@@ -269,7 +280,7 @@ _fast_pow = fast_binary(pow_op)
 def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``."""
     if isinstance(input, Tensor) and isinstance(exponent, int) and exponent < 0:
-        if input._a.dtype.kind in "iu":
+        if input._a.dtype.kind in "iub":
             raise RuntimeError(
                 f"pow: Integers to negative integer powers are not allowed.\n  at {errors.here()}"
             )

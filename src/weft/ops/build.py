@@ -166,6 +166,11 @@ def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
     return wrap(zeros) if isinstance(like, Tensor) else zeros
 
 
+def is_number(value: Any) -> bool:
+    """Whether an input of a node was a Python number (or left out), not a tensor."""
+    return value is None or isinstance(value, (int, float, complex, np.number))
+
+
 def zero(t: Any) -> Any:
     """A rule for functions whose derivative is zero: a constant, so that nothing hangs on it."""
     return zeros_of(t, t.shape)

@@ -130,6 +130,9 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
             if dtype.itemsize < 4 and dtype != np.uint16
             else (dtype if dtype.kind == "i" else np.int64)
         )
+    if dtype == dt.float8_e4m3fn.np and x.dtype.kind in "fV":
+        # This type has no infinity; what is beyond its range becomes its greatest number.
+        x = np.clip(x.astype(np.float32), -448.0, 448.0)
     return x.astype(dtype)
 
 

@@ -84,7 +84,12 @@ def _infer(found: set[Any]) -> np.dtype:
 def _plain(data: Any) -> Any:
     """Nested sequences with the tensors in them turned into arrays."""
     if isinstance(data, Tensor):
-        return data.item() if data._a.size == 1 else data._a
+        if data._a.size != 1:
+            raise ValueError(
+                "only one element tensors can be converted to Python scalars; join tensors with "
+                f"torch.stack or torch.cat\n  at {errors.here()}"
+            )
+        return data.item()
     if isinstance(data, (list, tuple)):
         return [_plain(d) for d in data]
     return data
@@ -113,7 +118,10 @@ def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
     array = np.array(source, order="K")
     dt.of_numpy(array.dtype)
     if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Convert it "
+            f"with array.astype(array.dtype.newbyteorder('=')) first\n  at {errors.here()}"
+        )
     return array if wanted is None else array.astype(wanted, copy=False)
 
 
@@ -155,7 +163,8 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
             raise RuntimeError(
                 f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
             ) from None
-        raise ValueError(_ragged(data) + f"\n  at {errors.here()}") from None
+        kind, message = _ragged(data) or (ValueError, "tensor: the data is ragged")
+        raise kind(f"{message}\n  at {errors.here()}") from None
     finally:
         quiet.RESET(token)
 
@@ -170,21 +179,30 @@ def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
     )
 
 
-def _ragged(data: Any, dim: int = 0) -> str:
-    """Say where nested sequences stop being of one length."""
+def _ragged(data: Any, dim: int = 0) -> tuple[type[Exception], str] | None:
+    """Say where nested sequences stop being of one length, or of one depth."""
     if isinstance(data, (list, tuple)) and data:
         lengths = [len(d) if hasattr(d, "__len__") and np.ndim(d) else None for d in data]
         for n in lengths:
             if n != lengths[0]:
                 if n is None or lengths[0] is None:
-                    return f"expected all elements at dim {dim + 1} to be numbers or all sequences"
-                return f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+                    mixed = f"expected all elements at dim {dim + 1} to be numbers or all sequences"
+                    return TypeError, mixed
+                expected = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+                return ValueError, expected
         for d in data:
             if isinstance(d, (list, tuple)):
                 found = _ragged(d, dim + 1)
                 if found:
                     return found
-    return "" if dim else "tensor: the data is ragged"
+        depths = {np.ndim(d) if isinstance(d, np.ndarray) else _depth(d) for d in data}
+        if len(depths) > 1:
+            return TypeError, f"expected data of one depth at dim {dim + 1}"
+    return None
+
+
+def _depth(data: Any) -> int:
+    return 1 + _depth(data[0]) if isinstance(data, (list, tuple)) and data else 0
 
 
 @api.top
@@ -280,7 +298,14 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative "
             f"strides are not currently supported; use array.copy()\n  at {errors.here()}"
         )
-    return wrap(ndarray)
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable: changing the tensor in place will fail. Copy "
+            "the array first, or use torch.tensor",
+            UserWarning,
+            stacklevel=2,
+        )
+    return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
 
 
 @api.top
@@ -587,6 +612,12 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
     d = dt.get_default_dtype() if dtype is None else dtype
     if device is not None:
         dev.present(device)
+    for name in kwargs:
+        if name not in ("size", "data", "other"):
+            raise TypeError(
+                f"new() received an invalid combination of arguments: it takes no '{name}'. Use "
+                f"torch.tensor or torch.empty, which take more\n  at {errors.here()}"
+            )
     if not args:
         if "size" not in kwargs:
             return wrap(np.empty(0, d.np))

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
 from weft.ops import api
 from weft.ops.arguments import refuse
 from weft.ops.build import Sample, general, linear
+from weft.ops.gather import outside
 
 
 def _rows(weight: np.ndarray, indices: np.ndarray, padding_idx: int, by_freq: bool) -> np.ndarray:
-    if indices.size and (indices.min() < 0 or indices.max() >= len(weight)):
+    if outside(indices, len(weight)):
         raise IndexError("index out of range in self")
     return weight.take(indices, 0)
 
@@ -98,7 +99,7 @@ embedding_back_op: Op = linear(
 
 
 def _check_indices(indices: Tensor, name: str) -> None:
-    if indices._a.dtype not in (np.int64, np.int32):
+    if indices._a.dtype is not dt.I64 and indices._a.dtype not in (np.int64, np.int32):
         refuse(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {indices.dtype!r} instead (while checking arguments for {name})"
@@ -147,11 +148,12 @@ def embedding(
     """The rows of ``weight`` that ``input`` names."""
     place = _padding(padding_idx, weight._a.shape[0], AssertionError)
     _check_indices(input, "embedding")
-    if weight.ndim != 2:
+    if weight._a.ndim != 2:
         refuse(f"'weight' must be 2-D, but got one of size {list(weight._a.shape)}")
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    return embedding_op(weight, input, padding_idx=place, by_freq=scale_grad_by_freq)
+    attrs = {"padding_idx": place, "by_freq": scale_grad_by_freq}
+    return apply(embedding_op, (weight, input), attrs)
 
 
 @api.top(name="embedding")

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dispatch import Op
+from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
 from weft.ops import api
+from weft.ops.along import counters, dropped_shape
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, elementwise, general, linear
+from weft.ops.gather import outside
 from weft.ops.losses import reduced, reduction_of
 from weft.ops.pointwise import exp_op, log_op
 from weft.ops.softmax import log_softmax_op
@@ -26,22 +28,23 @@ def _places(
 ) -> tuple[tuple[Any, ...], np.ndarray | None]:
     """Where the targets' entries stand, and their weights unless all count alike."""
     axis = 1 if len(shape) > 1 else 0
-    target = target.reshape(shape[:axis] + shape[axis + 1 :])
-    used = target != ignore_index
-    every = used.all()
-    place = target if every else np.where(used, target, 0)
-    if place.size and (place.min() < 0 or place.max() >= shape[axis]):
-        wrong = place[(place < 0) | (place >= shape[axis])]
-        raise IndexError(f"Target {wrong.flat[0]} is out of bounds.")
+    classes, rows = shape[axis], dropped_shape(shape, axis)
+    place = target.reshape(rows).astype(np.int64, copy=False)
+    used = None
+    if 0 <= ignore_index < classes or outside(place, classes):
+        used = place != ignore_index
+        place = np.where(used, place, 0)
+        if outside(place, classes):
+            wrong = place[(place < 0) | (place >= classes)]
+            raise IndexError(f"Target {wrong.flat[0]} is out of bounds.")
     factor = None
     if weight is not None:
-        factor = np.where(used, weight[place], 0).astype(d)
-    elif not every:
+        factor = weight[place] if used is None else np.where(used, weight[place], 0)
+        factor = factor.astype(d, copy=False)
+    elif used is not None:
         factor = used.astype(d)
-    ranges = [np.arange(n) for n in target.shape]
-    index = list(np.ix_(*ranges)) if len(ranges) > 1 else ranges
-    index.insert(axis, place)
-    return tuple(index), factor
+    others = counters(rows)
+    return (*others[:axis], place, *others[axis:]), factor
 
 
 def _nll(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
@@ -127,7 +130,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
         )
     elif shape[:1] + shape[2:] != wanted:
         refuse(f"Expected target size {list(shape[:1] + shape[2:])}, got {list(wanted)}")
-    if target._a.dtype not in (np.int64, np.uint8):
+    if target._a.dtype is not I64 and target._a.dtype not in (np.int64, np.uint8):
         refuse(f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}")
     classes = shape[1] if len(shape) > 1 else shape[0]
     if weight is not None and weight._a.shape != (classes,):
@@ -151,7 +154,8 @@ def nll_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     _check_classes(input, target, weight)
     need_float(input, "nll_loss_out_frame")
-    return nll_loss_op(input, target, weight, reduction=reduction, ignore_index=ignore_index)
+    attrs = {"reduction": reduction, "ignore_index": ignore_index}
+    return apply(nll_loss_op, (input, target, weight), attrs)
 
 
 @api.under("nn.functional")
@@ -170,12 +174,13 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         refuse(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     need_float(input, "log_softmax_lastdim_kernel_impl")
-    dim = 1 if input.ndim > 1 else 0
+    dim = 1 if input._a.ndim > 1 else 0
     if input._a.shape == target._a.shape:
         return _soft_targets(input, target, weight, ignore_index, reduction, label_smoothing, dim)
     _check_classes(input, target, weight)
-    logs = log_softmax_op(input, dim=dim)
-    loss = nll_loss_op(logs, target, weight, reduction=reduction, ignore_index=ignore_index)
+    logs = apply_one(log_softmax_op, input, {"dim": dim})
+    attrs = {"reduction": reduction, "ignore_index": ignore_index}
+    loss = apply(nll_loss_op, (logs, target, weight), attrs)
     if label_smoothing == 0.0:
         return loss
     smooth = _smooth(logs, target, weight, ignore_index, reduction, dim)

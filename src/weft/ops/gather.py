@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
+from weft.ops.along import places
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, constant, general, linear
 from weft.ops.casting import number_for, to_op
@@ -18,12 +18,14 @@ from weft.ops.views import fail, place_op, reshape_op, slice_op, zeros_of
 
 # --- checks ----------------------------------------------------------------------------
 
+U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
+
 
 def outside(index: np.ndarray, size: int) -> bool:
     """Whether an index is negative or too large."""
     # Seen as unsigned, a negative index is a huge one: one pass finds both kinds.
-    unsigned = np.uint64 if index.itemsize == 8 else np.uint32
-    return index.size > 0 and int(index.view(unsigned).max()) >= size
+    unsigned = U64 if index.itemsize == 8 else U32
+    return index.size > 0 and int(np.maximum.reduce(index.view(unsigned), None)) >= size
 
 
 def _in_bounds(index: np.ndarray, size: int, dim: int) -> None:
@@ -98,22 +100,6 @@ def zero_dim(value: Any, like: Tensor, name: str) -> Tensor:
 # --- gather and scatter ----------------------------------------------------------------
 
 
-@functools.lru_cache(256)
-def _grid(shape: tuple[int, ...], dim: int) -> tuple[list[Any], list[Any]]:
-    """Counters along every dimension but one, shaped to broadcast."""
-    rank = len(shape)
-    counters = [
-        np.arange(n).reshape((1,) * d + (n,) + (1,) * (rank - d - 1)) if d != dim else None
-        for d, n in enumerate(shape)
-    ]
-    return counters[:dim], counters[dim + 1 :]
-
-
-def _places(index: np.ndarray, dim: int) -> tuple[Any, ...]:
-    before, after = _grid(index.shape, dim)
-    return (*before, index, *after)
-
-
 def _gather(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
     if not index.size:
         return np.empty(index.shape, x.dtype)
@@ -121,8 +107,9 @@ def _gather(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
         _in_bounds(index, 1, dim)
         return np.broadcast_to(x, index.shape).copy()
     _in_bounds(index, x.shape[dim], dim)
-    found = x[_places(index if index.ndim else index.reshape(1), dim)]
-    return found if index.ndim else found.reshape(())
+    if not index.ndim:
+        return x[index.reshape(1)].reshape(())
+    return x[places(index, dim, index.shape)]
 
 
 def _scatter_into(
@@ -137,7 +124,7 @@ def _scatter_into(
     index = index if index.ndim else index.reshape(1)
     if src.ndim:
         src = src[tuple(slice(n) for n in index.shape)]
-    put(flat, _places(index, dim), src)
+    put(flat, places(index, dim, index.shape), src)
     return out
 
 

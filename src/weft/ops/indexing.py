@@ -16,7 +16,7 @@ from weft.core.dispatch import (
     Op,
     apply,
     apply_inplace,
-    apply_one,
+    apply_view,
     bump,
     check_overlap,
     check_writable,
@@ -359,11 +359,11 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         shape = self._a.shape
         if shape and -shape[0] <= key < shape[0]:
             index = key if key >= 0 else key + shape[0]
-            return apply_one(select_op, self, {"dim": 0, "index": index})
+            return apply_view(select_op, self, {"dim": 0, "index": index})
     elif kind is tuple or kind is slice or key is None or key is Ellipsis:
         simple = _simple(key if kind is tuple else (key,))
         if simple is not None:
-            return apply_one(slice_op, self, {"index": simple})
+            return apply_view(slice_op, self, {"index": simple})
     elif kind is Tensor and key._a.dtype is dt.I64 and key._a.ndim and self._a.ndim:
         return apply(index_op, (self, key), {"where": (0,)})
     basic, indices, where = parse(self, key)

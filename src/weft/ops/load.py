@@ -14,6 +14,7 @@ FILES = (
     *("norms", "fft", "stft"),
     *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
     *("resampling", "embedding", "losses", "entropy", "attention"),
+    "questions",
 )
 
 

@@ -405,6 +405,7 @@ def _check_vectors(name: str, a: np.ndarray, b: np.ndarray) -> None:
 @api.both(out=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements."""
+    api.need_tensors("dot", input=input, tensor=tensor)
     _check_vectors("dot", input._a, tensor._a)
     return dot_op(input, tensor)
 
@@ -433,6 +434,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 @api.both(out=True)
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The product of each element of one vector with each of another."""
+    api.need_tensors("outer", input=input, vec2=vec2)
     for name, x in (("self", input), ("vec2", vec2)):
         if x._a.ndim != 1:
             raise _refuse(f"outer: Expected 1-D argument {name}, but got {x._a.ndim}-D")

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.dispatch import apply, apply_inplace
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float, refuse
-from weft.ops.build import Sample, general
+from weft.ops.build import Sample, constant, general
 from weft.ops.reductions import sum_op
 from weft.ops.views import reshape_op
 
@@ -23,14 +24,22 @@ def _last(x: Any, rank: int) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - rank, len(x.shape)))
 
 
+def _reciprocal_root(total: np.ndarray, count: int, eps: float) -> np.ndarray:
+    """One over the root of a mean, given its total, which is overwritten."""
+    total /= count
+    total += eps
+    np.sqrt(total, total)
+    return np.divide(1.0, total, total)
+
+
 def _layer_norm(x: Any, weight: Any, bias: Any, rank: int, eps: float) -> tuple[np.ndarray, ...]:
     axes = _last(x, rank)
     count = prod(x.shape[-rank:])
-    mean = np.add.reduce(x, axes, keepdims=True) / count
+    mean = np.add.reduce(x, axes, keepdims=True)
+    mean /= count
     y = x - mean
-    square = y * y
-    rstd = 1.0 / np.sqrt(np.add.reduce(square, axes, keepdims=True) / count + eps)
-    y = np.multiply(y, rstd, out=square)
+    rstd = _reciprocal_root(np.add.reduce(y * y, axes, keepdims=True), count, eps)
+    y *= rstd
     if weight is not None:
         y *= weight
     if bias is not None:
@@ -69,11 +78,13 @@ layer_norm_op = general(
 )
 
 
-def _check_shape(input: Tensor, normalized_shape: Any, parts: dict[str, Any]) -> tuple[int, ...]:
+def _check_shape(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None = None
+) -> tuple[int, ...]:
     shape = api.shape_argument((normalized_shape,))
     if not shape:
         refuse("Expected normalized_shape to be at least 1-dimensional, but got an empty one")
-    for name, part in parts.items():
+    for name, part in (("weight", weight), ("bias", bias)):
         if part is not None and part._a.shape != shape:
             refuse(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of "
@@ -93,8 +104,9 @@ def native_layer_norm(
 ) -> tuple[Tensor, ...]:
     """Layer norm with the means and reciprocal deviations that it used."""
     need_float(input, "LayerNormKernelImpl")
-    shape = _check_shape(input, normalized_shape, {"weight": weight, "bias": bias})
-    y, mean, rstd = layer_norm_op(input, weight, bias, rank=len(shape), eps=eps)
+    shape = _check_shape(input, normalized_shape, weight, bias)
+    attrs = {"rank": len(shape), "eps": eps}
+    y, mean, rstd = apply(layer_norm_op, (input, weight, bias), attrs, shown=1)
     return y, mean.detach(), rstd.detach()
 
 
@@ -108,8 +120,9 @@ def layer_norm(
 ) -> Tensor:
     """Shift and scale the last dimensions to mean zero and variance one."""
     need_float(input, "LayerNormKernelImpl")
-    shape = _check_shape(input, normalized_shape, {"weight": weight, "bias": bias})
-    return layer_norm_op(input, weight, bias, rank=len(shape), eps=eps)[0]
+    shape = _check_shape(input, normalized_shape, weight, bias)
+    attrs = {"rank": len(shape), "eps": eps}
+    return apply(layer_norm_op, (input, weight, bias), attrs, shown=1)[0]
 
 
 @api.top(name="layer_norm")
@@ -128,7 +141,8 @@ def _top_layer_norm(
 def _rms_norm(x: np.ndarray, weight: Any, rank: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
     axes = _last(x, rank)
     square = x * x
-    rstd = 1.0 / np.sqrt(np.add.reduce(square, axes, keepdims=True) / prod(x.shape[-rank:]) + eps)
+    total = np.add.reduce(square, axes, keepdims=True)
+    rstd = _reciprocal_root(total, prod(x.shape[-rank:]), eps)
     y = np.multiply(x, rstd, out=square)
     if weight is not None:
         y *= weight
@@ -166,13 +180,14 @@ def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root of the mean square over the last dimensions."""
-    shape = _check_shape(input, normalized_shape, {"weight": weight})
+    shape = _check_shape(input, normalized_shape, weight)
     if eps is None:
         wide = dt.float32 if input._a.dtype in dt.HALF else input.dtype
         eps = dt.finfo(wide).eps
     if input._a.dtype.kind != "c":
         need_float(input, "rms_norm")
-        return rms_norm_op(input, weight, rank=len(shape), eps=eps)[0]
+        attrs = {"rank": len(shape), "eps": eps}
+        return apply(rms_norm_op, (input, weight), attrs, shown=1)[0]
     # Complex numbers are squared without their conjugate, so all is analytic.
     y = input * ((input * input).mean(_last(input, len(shape)), keepdim=True) + eps).rsqrt()
     return y if weight is None else y * weight
@@ -191,21 +206,23 @@ def _along_channels(value: Any, rank: int) -> Any:
 
 
 def _affine(y: np.ndarray, weight: Any, bias: Any) -> np.ndarray:
+    # A vector of channels broadcasts over the rows of a matrix as it is.
     if weight is not None:
-        y *= _along_channels(weight, y.ndim)
+        y *= weight if y.ndim == 2 else _along_channels(weight, y.ndim)
     if bias is not None:
-        y += _along_channels(bias, y.ndim)
+        y += bias if y.ndim == 2 else _along_channels(bias, y.ndim)
     return y
 
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[np.ndarray, ...]:
     axes = _other_dims(x)
     count = x.size // max(x.shape[1], 1)
-    mean = np.add.reduce(x, axes, keepdims=True) / count
+    mean = np.add.reduce(x, axes, keepdims=True)
+    mean /= count
     y = x - mean
-    square = y * y
-    var = np.add.reduce(square, axes, keepdims=True) / count
-    y = np.multiply(y, 1.0 / np.sqrt(var + eps), out=square)
+    var = np.add.reduce(y * y, axes, keepdims=True)
+    var /= count
+    y *= 1.0 / np.sqrt(var + eps)
     return _affine(y, weight, bias), mean.reshape(-1), var.reshape(-1)
 
 
@@ -294,9 +311,18 @@ def _check_channels(channels: int, **parts: Any) -> None:
             refuse(f"{name} should contain {channels} elements not {part._a.size}")
 
 
-def _move(running: Tensor | None, value: Tensor, momentum: float) -> None:
-    if running is not None:
-        running.copy_(running * (1.0 - momentum) + value * momentum)
+# A step of a running statistic towards the batch's, which is no matter of gradients.
+running_step_op = constant(
+    "running_step",
+    lambda running, value, keep, share: running * keep + value * share,
+    names=("running", "value"),
+    promote="same",
+)
+
+
+def _move(running: Tensor, value: Tensor, momentum: float, scale: float = 1.0) -> None:
+    attrs = {"keep": 1.0 - momentum, "share": momentum * scale}
+    apply_inplace(running_step_op, (running, value), attrs)
 
 
 def _normalize_batch(
@@ -330,12 +356,12 @@ def _normalize_batch(
             input, weight, bias, running_mean.detach(), running_var.detach(), eps=eps
         )
         return y, None, None
-    y, mean, var = batch_norm_op(input, weight, bias, eps=eps)
-    if running_mean is not None or running_var is not None:
+    y, mean, var = apply(batch_norm_op, (input, weight, bias), {"eps": eps}, shown=1)
+    if running_mean is not None:
+        _move(running_mean, mean, momentum)
+    if running_var is not None:
         count = input._a.size // max(input._a.shape[1], 1)
-        with no_grad():
-            _move(running_mean, mean, momentum)
-            _move(running_var, var * (count / max(count - 1, 1)), momentum)
+        _move(running_var, var, momentum, count / max(count - 1, 1))
     return y, mean, var
 
 

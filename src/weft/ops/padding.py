@@ -260,3 +260,4 @@ for _function in (pixel_shuffle, pixel_unshuffle, channel_shuffle):
     api.under("nn.functional", _function)
 
 api.top(channel_shuffle, name="native_channel_shuffle")
+api.under("nn.functional", channel_shuffle, name="native_channel_shuffle")

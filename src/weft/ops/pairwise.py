@@ -13,7 +13,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type
 from weft.ops.arithmetic import pow, where_op
-from weft.ops.build import Sample, constant, elementwise, general, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
 from weft.ops.casting import convert
 from weft.ops.pointwise import (
     cos_op,
@@ -110,6 +110,7 @@ clamp_op = elementwise(
     _clamp_low_rule,
     _clamp_high_rule,
     names=("x", "low", "high"),
+    variant=lambda attrs, inputs: int(all(is_number(limit) for limit in inputs[1:])),
     refuses="c",
     public=False,
     samples=lambda m: [

@@ -179,7 +179,9 @@ sinc_op = elementwise("sinc", _sinc, _sinc_rule, promote="float")
 
 
 def _scaling(name: str, factor: float) -> Op:
-    return elementwise(name, lambda x: x * factor, lambda t: t * factor, promote="float")
+    return elementwise(
+        name, lambda x: x * factor, lambda t: t * factor, promote="float", refuses="c"
+    )
 
 
 deg2rad_op = _scaling("deg2rad", math.pi / 180.0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_one
+from weft.core.dispatch import Op, apply, apply_one
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.along import (
@@ -21,6 +21,7 @@ from weft.ops.along import (
     refuse,
     result_type,
     take_along_op,
+    taken,
 )
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Make, Sample, constant, general, linear
@@ -48,7 +49,7 @@ def axes(x: np.ndarray, dim: tuple[int, ...]) -> tuple[int, ...]:
 
 def count_of(shape: tuple[int, ...], dim: tuple[int, ...]) -> int:
     """How many elements each result of a reduction is made of."""
-    return math.prod(shape[d] for d in dim) if shape else 1
+    return math.prod([shape[d] for d in dim]) if shape else 1
 
 
 def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
@@ -78,7 +79,7 @@ sum_op = linear(
     _sum,
     lambda g, x_shape, dim, keepdim: spread(g, x_shape, dim, keepdim),
     promote="same",
-    variant=lambda attrs: attrs.get("variant", 0),
+    variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=lambda m: [
         *reduction_samples(m),
         Sample((m.real(0, 3),), {"dim": (0,), "keepdim": False}),
@@ -87,28 +88,31 @@ sum_op = linear(
 
 
 # All dimensions of a tensor, by its rank.
-EVERY = tuple(tuple(range(rank)) for rank in range(8))
+EVERY = tuple(tuple(range(rank)) for rank in range(65))
+
+
+def _chosen(dim: Any, rank: int, keepdim: bool) -> dict[str, Any]:
+    """The attributes of a sum or mean; over some dimensions it is another variant."""
+    if dim is None or dim == () or dim == []:
+        return {"dim": EVERY[rank], "keepdim": keepdim}
+    return {"dim": api.dims(dim, rank), "keepdim": keepdim, "variant": 1}
 
 
 @api.both(out=True)
 @numpy_names
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over all elements or over some dimensions."""
-    array = input._a
-    if dim is None and dtype is None and (array.dtype is dt.F32 or array.dtype is dt.F64):
-        every = EVERY[array.ndim] if array.ndim < 8 else tuple(range(array.ndim))
-        return apply_one(sum_op, input, {"dim": every, "keepdim": keepdim})
     if dtype is not None:
         input = input.to(dtype)
     elif input._a.dtype.kind in "iub":
         input = input.to(dt.int64)
-    if dim is None or dim == () or dim == []:
-        return sum_op(input, dim=tuple(range(input._a.ndim)), keepdim=keepdim)
-    return sum_op(input, dim=api.dims(dim, input._a.ndim), keepdim=keepdim, variant=1)
+    return apply_one(sum_op, input, _chosen(dim, input._a.ndim, keepdim))
 
 
 def _mean(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
-    total = np.add.reduce(x, axis=axes(x, dim), keepdims=keepdim)
+    if not x.ndim:
+        return x.copy()
+    total = np.add.reduce(x, axis=dim, keepdims=keepdim)
     return total / x.dtype.type(count_of(x.shape, dim))
 
 
@@ -119,7 +123,7 @@ mean_op = linear(
         g / (count_of(x_shape, dim) or 1), x_shape, dim, keepdim
     ),
     promote="same",
-    variant=lambda attrs: attrs.get("variant", 0),
+    variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=reduction_samples,
 )
 
@@ -136,9 +140,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
             f"or complex dtype. Got: {input.dtype}; use .float() or give dtype=\n"
             f"  at {errors.here()}"
         )
-    if dim is None or dim == () or dim == []:
-        return mean_op(input, dim=tuple(range(input._a.ndim)), keepdim=keepdim)
-    return mean_op(input, dim=api.dims(dim, input._a.ndim), keepdim=keepdim, variant=1)
+    return apply_one(mean_op, input, _chosen(dim, input._a.ndim, keepdim))
 
 
 @api.both(out=True)
@@ -183,7 +185,7 @@ prod_op = general(
     _prod,
     _prod_rule,
     promote="same",
-    variant=lambda attrs: attrs.get("variant", 0),
+    variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=lambda m: [
         *reduction_samples(m)[1:],
         Sample((m.real(2, 2),), {"dim": (0, 1), "keepdim": False}),
@@ -352,7 +354,7 @@ def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> O
         evenly,
         promote="same",
         grad_name=grad_name,
-        variant=lambda attrs: variant,
+        variant=lambda attrs, inputs: variant,
         samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
     )
 
@@ -380,7 +382,7 @@ def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
         index = index_of(x, dim, **attrs)
-        values = np.take_along_axis(x, index, dim)
+        values = taken(x, index, dim)
         if keepdim:
             return values, index
         shape = dropped_shape(x.shape, dim)
@@ -395,7 +397,7 @@ def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples
         constant_outputs=(1,),
         promote="same",
         grad_name=grad_name,
-        variant=lambda attrs: variant,
+        variant=lambda attrs, inputs: variant,
         samples=samples or pick_samples,
     )
 
@@ -410,8 +412,8 @@ def pick_samples(m: Make, **attrs: Any) -> list[Sample]:
     ]
 
 
-max_dim_op = row_pick("max_dim", lambda x, dim: np.argmax(x, dim, keepdims=True), "MaxBackward")
-min_dim_op = row_pick("min_dim", lambda x, dim: np.argmin(x, dim, keepdims=True), "MinBackward")
+max_dim_op = row_pick("max_dim", lambda x, dim: x.argmax(dim, keepdims=True), "MaxBackward")
+min_dim_op = row_pick("min_dim", lambda x, dim: x.argmin(dim, keepdims=True), "MinBackward")
 max_op = whole_pick("max", lambda x: np.maximum.reduce(x, axis=None), "MaxBackward", 1)
 min_op = whole_pick("min", lambda x: np.minimum.reduce(x, axis=None), "MinBackward", 1)
 
@@ -430,7 +432,7 @@ def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str) -> Any:
             return whole(input)
         d = api.wrap_dim(dim, input._a.ndim)
         refuse_empty(input, (d,), name)
-        return result(*rows(input, dim=d, keepdim=keepdim))
+        return result(*apply(rows, (input,), {"dim": d, "keepdim": keepdim}))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -448,7 +450,7 @@ def _arg(name: str, function: Any) -> Any:
     def reference(x: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
         if not x.ndim:
             return np.zeros((), np.int64)
-        return np.asarray(function(x, dim, keepdims=keepdim))
+        return function(x, dim, keepdims=keepdim)
 
     op = constant(name, reference, promote="compare")
 
@@ -466,7 +468,7 @@ def _arg(name: str, function: Any) -> Any:
     return api.both(numpy_names(public), out=True)
 
 
-argmax, argmin = _arg("argmax", np.argmax), _arg("argmin", np.argmin)
+argmax, argmin = _arg("argmax", np.ndarray.argmax), _arg("argmin", np.ndarray.argmin)
 
 # --- logarithm of a sum of exponentials ------------------------------------------------
 

@@ -31,6 +31,12 @@ def _attrs(mode: str, **more: Any) -> dict[str, Any]:
     return {"mode": mode, "align_corners": False, "scales": None, "antialias": False, **more}
 
 
+
+def _upsample_name(mode: str, size: Any, antialias: bool, **rest: Any) -> str:
+    camel = "".join(word.capitalize() for word in mode.split("-"))
+    return f"Upsample{camel}{len(size)}D{'Aa' if antialias else ''}Backward0"
+
+
 interpolate_op = linear(
     "upsample",
     lambda x, size, mode, align_corners, scales, antialias: kernels.interpolate(
@@ -45,6 +51,7 @@ interpolate_op = linear(
         antialias=antialias,
     ),
     promote="same",
+    variant=lambda attrs, inputs: _upsample_name(**attrs),
     samples=lambda m: [
         Sample((m.real(1, 2, 3),), _attrs("linear", size=(5,))),
         Sample((m.real(1, 1, 3, 4),), _attrs("bilinear", size=(2, 6), align_corners=True)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply_one
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float
@@ -17,24 +17,23 @@ from weft.ops.reductions import sum_op
 
 
 def _shifted(x: np.ndarray, dim: int) -> np.ndarray:
-    return x - np.maximum.reduce(x, axis=dim, keepdims=True, initial=-np.inf)
+    return x - np.maximum.reduce(x, axis=dim, keepdims=True)
 
 
 def _softmax(x: np.ndarray, dim: int) -> np.ndarray:
-    if not x.ndim:
+    if not x.ndim or not x.size:
         return np.exp(x - x)
     y = _shifted(x, dim)
-    np.exp(y, out=y)
-    y /= np.add.reduce(y, axis=dim, keepdims=True)
-    return y
+    np.exp(y, y)
+    return np.divide(y, np.add.reduce(y, axis=dim, keepdims=True), y)
 
 
 def _log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
-    if not x.ndim:
+    if not x.ndim or not x.size:
         return x - x
     y = _shifted(x, dim)
-    y -= np.log(np.add.reduce(np.exp(y), axis=dim, keepdims=True))
-    return y
+    total = np.add.reduce(np.exp(y), axis=dim, keepdims=True)
+    return np.subtract(y, np.log(total, total), y)
 
 
 def _sum(x: Any, dim: int) -> Any:
@@ -121,7 +120,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     if dtype is not None:
         input = input.to(dtype)
     need_float(input, "softmax_kernel_impl")
-    return softmax_op(input, dim=api.wrap_dim(dim, input.ndim))
+    return apply_one(softmax_op, input, {"dim": api.wrap_dim(dim, input._a.ndim)})
 
 
 @api.both(out=True)
@@ -130,7 +129,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     if dtype is not None:
         input = input.to(dtype)
     need_float(input, "log_softmax_kernel_impl")
-    return log_softmax_op(input, dim=api.wrap_dim(dim, input.ndim))
+    return apply_one(log_softmax_op, input, {"dim": api.wrap_dim(dim, input._a.ndim)})
 
 
 api.under("special", softmax)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.dispatch import apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import (
@@ -17,6 +18,7 @@ from weft.ops.along import (
     refuse,
     result_type,
     take_along_op,
+    taken,
 )
 from weft.ops.build import Sample, general
 from weft.ops.reductions import pick_samples, refuse_empty, row_pick, whole_pick
@@ -27,9 +29,10 @@ from weft.ops.reductions import pick_samples, refuse_empty, row_pick, whole_pick
 def order_of(x: np.ndarray, dim: int, descending: bool = False) -> np.ndarray:
     """The indices that sort rows, equal elements in their old order; NaN is the greatest."""
     if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
+        return x.argsort(dim, "stable")
     # Sorting the reversed row and reversing again keeps the old order of equal elements.
-    backward = np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+    reverse = (*(slice(None),) * dim, slice(None, None, -1))
+    backward = x[reverse].argsort(dim, "stable")[reverse]
     return x.shape[dim] - 1 - backward
 
 
@@ -37,7 +40,7 @@ def _sort(x: np.ndarray, dim: int, descending: bool) -> tuple[np.ndarray, np.nda
     if not x.ndim:
         return x.copy(), np.zeros((), np.int64)
     order = order_of(x, dim, descending)
-    return np.take_along_axis(x, order, dim), order
+    return taken(x, order, dim), order
 
 
 def _places_rule(g: Any, indices: Any, x_shape: Any, dim: int) -> Any:
@@ -72,7 +75,8 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
     """Sorted rows, and where their elements were. Always stable; NaN counts as greatest."""
     refuse("c", input, "sort")
     d = api.wrap_dim(dim, input._a.ndim)
-    return _sort_result(*sort_op(input, dim=d, descending=bool(descending)))
+    attrs = {"dim": d, "descending": bool(descending)}
+    return _sort_result(*apply(sort_op, (input,), attrs))
 
 
 @api.both
@@ -105,11 +109,11 @@ def _topk(
         chosen = np.argpartition(x, n - k if largest else k - 1, axis=dim)
         chosen = chosen[(*front, slice(n - k, n) if largest else slice(k))]
         chosen = np.sort(chosen, axis=dim)
-        order = order_of(np.take_along_axis(x, chosen, dim), dim, largest)
-        index = np.take_along_axis(chosen, order, dim)
+        order = order_of(taken(x, chosen, dim), dim, largest)
+        index = taken(chosen, order, dim)
     else:
         index = order_of(x, dim, largest)[(*front, slice(k))]
-    return np.take_along_axis(x, index, dim), index
+    return taken(x, index, dim), index
 
 
 topk_op = general(
@@ -133,14 +137,15 @@ _topk_result = result_type("topk", "values", "indices")
 @numpy_names
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The ``k`` greatest (or smallest) elements of each row, and their indices."""
-    refuse("c", input, "topk")
+    refuse("bc", input, "topk")
     d, k = api.wrap_dim(dim, input._a.ndim), int(k)
     if not 0 <= k <= (input._a.shape[d] if input._a.ndim else 1):
         raise RuntimeError(
             f"topk: selected index k out of range: k is {k}, the shape is "
             f"{list(input._a.shape)} and the dimension {d}\n  at {errors.here()}"
         )
-    return _topk_result(*topk_op(input, k=k, dim=d, largest=bool(largest), sorted=bool(sorted)))
+    attrs = {"k": k, "dim": d, "largest": bool(largest), "sorted": bool(sorted)}
+    return _topk_result(*apply(topk_op, (input,), attrs))
 
 
 def _kth_index(x: np.ndarray, dim: int, k: int) -> np.ndarray:
@@ -187,7 +192,7 @@ def _median_index(x: np.ndarray, dim: int) -> np.ndarray:
 
 def _nanmedian_index(x: np.ndarray, dim: int) -> np.ndarray:
     present = x.shape[dim] - np.add.reduce(_is_nan(x), axis=dim, keepdims=True)
-    return np.take_along_axis(order_of(x, dim), np.maximum(present - 1, 0) // 2, dim)
+    return taken(order_of(x, dim), np.maximum(present - 1, 0) // 2, dim)
 
 
 def _whole(index_of: Any) -> Any:
@@ -234,7 +239,7 @@ def _mode_index(x: np.ndarray, dim: int) -> np.ndarray:
     order = np.moveaxis(order_of(x, dim), dim, -1)
     if not order.size:
         return np.zeros((*x.shape[:dim], 1, *x.shape[dim + 1 :]), np.int64)
-    rows = np.take_along_axis(np.moveaxis(x, dim, -1), order, -1)
+    rows = taken(np.moveaxis(x, dim, -1), order, -1)
     positions = np.arange(rows.shape[-1])
     starts = np.ones(rows.shape, bool)
     missing = _is_nan(rows)  # here, unlike elsewhere, one NaN equals another
@@ -242,7 +247,7 @@ def _mode_index(x: np.ndarray, dim: int) -> np.ndarray:
     lengths = positions - np.maximum.accumulate(np.where(starts, positions, 0), -1)
     # The first place at which the greatest length is reached ends the run of the mode.
     last = np.argmax(lengths, -1, keepdims=True)
-    return np.moveaxis(np.take_along_axis(order, last, -1), -1, dim)
+    return np.moveaxis(taken(order, last, -1), -1, dim)
 
 
 mode_op = row_pick("mode", _mode_index, "ModeBackward")

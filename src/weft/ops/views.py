@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, follow
+from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view, follow
 from weft.core.tensor import Tensor, strided, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
@@ -40,14 +41,15 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
     if not dims:
         raise TypeError(f'permute() missing 1 required argument: "dims"\n  at {errors.here()}')
-    order = api.dims(api.shape_argument(dims), input.ndim)
-    if len(order) != input.ndim:
+    rank = input._a.ndim
+    order = api.dims(api.shape_argument(dims), rank)
+    if len(order) != rank:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is not "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {rank} is not "
             f"equal to len(dims) = {len(order)}\n  at {errors.here()}"
         )
-    return permute_op(input, dims=order)
+    return apply_view(permute_op, input, {"dims": order})
 
 
 transpose_op: Op = linear(
@@ -62,8 +64,9 @@ transpose_op: Op = linear(
 @api.both
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
-    rank = input.ndim
-    return transpose_op(input, dim0=api.wrap_dim(dim0, rank), dim1=api.wrap_dim(dim1, rank))
+    rank = input._a.ndim
+    chosen = {"dim0": api.wrap_dim(dim0, rank), "dim1": api.wrap_dim(dim1, rank)}
+    return apply_view(transpose_op, input, chosen)
 
 
 api.alias("transpose", "swapaxes", "swapdims")
@@ -80,16 +83,16 @@ t_op: Op = linear(
 @api.both
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; vectors and scalars as they are."""
-    if input.ndim > 2:
+    if input._a.ndim > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D; use "
             f"transpose() or mT\n  at {errors.here()}"
         )
-    return t_op(input)
+    return apply_view(t_op, input, NO_ATTRS)
 
 
 def _reversed(x: Tensor) -> Tensor:
-    return permute_op(x, dims=tuple(range(x.ndim))[::-1])
+    return apply_view(permute_op, x, {"dims": tuple(range(x._a.ndim))[::-1]})
 
 
 def _matrix_transpose(x: Tensor, name: str = "mT") -> Tensor:
@@ -172,6 +175,8 @@ reshape_op: Op = linear(
 
 def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
     """Fill in a -1; refuse shapes that don't hold ``count`` elements."""
+    if prod(shape) == count and (not shape or min(shape) >= 0):
+        return shape
     known = 1
     for size in shape:
         if size < -1:
@@ -199,12 +204,9 @@ def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, .
 @api.both
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where the layout allows it."""
-    if shape is None:
-        shape = sizes
-    else:
-        shape = (shape,)
-    wanted = resolve_shape(api.shape_argument(shape), input._a.size, "reshape")
-    return reshape_op(input, shape=wanted)
+    given = sizes if shape is None else (shape,)
+    wanted = resolve_shape(api.shape_argument(given), input._a.size, "reshape")
+    return apply_view(reshape_op, input, {"shape": wanted})
 
 
 @api.method
@@ -212,21 +214,23 @@ def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tens
     """The same memory in another shape, or as another dtype."""
     if size is not None:
         shape = (size,)
-    if dtype is None and len(shape) == 1 and isinstance(shape[0], dt.dtype):
-        dtype = shape[0]
     if dtype is not None:
         return _view_as_dtype(self, dtype)
-    if len(shape) == 1 and isinstance(shape[0], str):
-        raise TypeError(f"view() takes sizes or a dtype, not a str\n  at {errors.here()}")
-    wanted = resolve_shape(api.shape_argument(shape), self._a.size, "view")
-    if not self._a.flags.c_contiguous and not _viewable(self._a, wanted):
+    if len(shape) == 1:
+        if isinstance(shape[0], dt.dtype):
+            return _view_as_dtype(self, shape[0])
+        if isinstance(shape[0], str):
+            raise TypeError(f"view() takes sizes or a dtype, not a str\n  at {errors.here()}")
+    array = self._a
+    wanted = resolve_shape(api.shape_argument(shape), array.size, "view")
+    if not array.flags.c_contiguous and not _viewable(array, wanted):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead: shape "
-            f"{list(self._a.shape)}, strides {self.stride()}, wanted {list(wanted)}\n"
+            f"{list(array.shape)}, strides {self.stride()}, wanted {list(wanted)}\n"
             f"  at {errors.here()}"
         )
-    return view_op(self, shape=wanted)
+    return apply_view(view_op, self, {"shape": wanted})
 
 
 def _viewable(array: np.ndarray, shape: tuple[int, ...]) -> bool:
@@ -309,19 +313,21 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 @api.both
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Several neighbouring dimensions as one."""
-    rank = input.ndim
+    shape = input._a.shape
+    rank = len(shape)
     start, end = api.wrap_dim(start_dim, rank), api.wrap_dim(end_dim, rank)
     if start > end:
         raise RuntimeError(
             f"flatten() has invalid args: start_dim cannot come after end_dim\n  at {errors.here()}"
         )
     if not rank:
-        return reshape_op(input, shape=(1,))
+        return apply_view(reshape_op, input, {"shape": (1,)})
     if start == end:
         return input
-    shape = input._a.shape
-    merged = int(np.prod(shape[start : end + 1], dtype=np.int64))
-    return reshape_op(input, shape=(*shape[:start], merged, *shape[end + 1 :]))
+    merged = prod(shape[start : end + 1])
+    return apply_view(
+        reshape_op, input, {"shape": (*shape[:start], merged, *shape[end + 1 :])}
+    )
 
 
 @api.both
@@ -346,7 +352,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 unsqueeze_op = linear(
     "unsqueeze",
-    lambda x, dim: np.expand_dims(x, dim),
+    lambda x, dim: x.reshape((*x.shape[:dim], 1, *x.shape[dim:])),
     lambda g, x_shape: reshape_op(g, shape=x_shape),
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),), {"dim": 1})],
@@ -356,13 +362,14 @@ unsqueeze_op = linear(
 @api.both
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of length one."""
-    return unsqueeze_op(input, dim=api.wrap_dim(dim, input.ndim + 1))
+    return apply_view(unsqueeze_op, input, {"dim": api.wrap_dim(dim, input._a.ndim + 1)})
 
 
 squeeze_op = linear(
     "squeeze",
-    lambda x, dims: x.reshape(tuple(n for i, n in enumerate(x.shape) if i not in dims)),
+    lambda x, dims, variant=0: x.reshape([n for i, n in enumerate(x.shape) if i not in dims]),
     lambda g, x_shape: reshape_op(g, shape=x_shape),
+    variant=lambda attrs, inputs: attrs.get("variant", 0),
     view=True,
     samples=lambda m: [Sample((m.real(2, 1, 3, 1),), {"dims": (1, 3)})],
 )
@@ -372,8 +379,10 @@ squeeze_op = linear(
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without the dimensions of length one."""
     shape = input._a.shape
-    chosen = api.dims(dim, len(shape))
-    return squeeze_op(input, dims=tuple(d for d in chosen if shape and shape[d] == 1))
+    chosen = range(len(shape)) if dim is None else api.dims(dim, len(shape))
+    units = tuple([d for d in chosen if shape and shape[d] == 1])
+    variant = 0 if dim is None else 1 if isinstance(dim, int) else 2
+    return apply_view(squeeze_op, input, {"dims": units, "variant": variant})
 
 
 def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
@@ -388,10 +397,9 @@ def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
 
 def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     lead = len(shape) - x.ndim
-    strides = (0,) * lead + tuple(
-        0 if n == 1 and m != 1 else s
-        for n, m, s in zip(x.shape, shape[lead:], x.strides, strict=True)
-    )
+    strides: Any = [0] * lead
+    for n, m, s in zip(x.shape, shape[lead:], x.strides, strict=True):
+        strides.append(0 if n == 1 and m != 1 else s)
     if lead and 1 in shape:
         strides = _unit_strides(shape, strides, x.itemsize)
     return strided(x, shape, strides)
@@ -409,9 +417,12 @@ expand_op = linear(
 @api.method
 def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Repeat along dimensions of length one, without copying."""
-    wanted = list(api.shape_argument(sizes if size is None else (size,)))
+    given = api.shape_argument(sizes if size is None else (size,))
     shape = self._a.shape
-    lead = len(wanted) - len(shape)
+    lead = len(given) - len(shape)
+    if lead >= 0 and given[lead:] == shape and (not lead or min(given[:lead]) >= 0):
+        return apply_view(expand_op, self, {"shape": given})
+    wanted = list(given)
     if lead < 0:
         raise RuntimeError(
             f"expand(torch.{self.dtype.name}{{{list(shape)}}}, size={wanted}): the number of sizes "
@@ -433,7 +444,7 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
                 f"({have}) at non-singleton dimension {i}.  Target sizes: {wanted}.  Tensor "
                 f"sizes: {list(shape)}\n  at {errors.here()}"
             )
-    return expand_op(self, shape=tuple(wanted))
+    return apply_view(expand_op, self, {"shape": tuple(wanted)})
 
 
 @api.method
@@ -465,10 +476,24 @@ def _sliced(x: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
 
 
 # Basic indexing with ints, slices, None and Ellipsis: always a view.
+def _name_of_slice(attrs: dict[str, Any], inputs: Any) -> str:
+    """The name of the last of the views that PyTorch makes for an index, one for each place."""
+    for place in reversed(attrs["index"]):
+        if place is None:
+            return "UnsqueezeBackward0"
+        if isinstance(place, slice):
+            if place != slice(None):
+                break
+        elif place is not Ellipsis:
+            return "SelectBackward0"
+    return "SliceBackward0"
+
+
 slice_op = linear(
     "slice",
     _sliced,
     lambda g, x_shape, index: place_op(g, shape=x_shape, index=index),
+    variant=_name_of_slice,
     view=True,
     samples=lambda m: [
         Sample((m.real(4, 3),), {"index": (slice(1, 4, 2),)}),
@@ -538,9 +563,11 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def _split(x: np.ndarray, sizes: tuple[int, ...], dim: int) -> tuple[np.ndarray, ...]:
     parts, start = [], 0
+    lead = (slice(None),) * dim
     for size in sizes:
-        parts.append(x[(slice(None),) * dim + (slice(start, start + size),)])
-        start += size
+        end = start + size
+        parts.append(x[(*lead, slice(start, end))])
+        start = end
     return tuple(parts)
 
 
@@ -564,8 +591,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     """Parts along a dimension: of one size, or of the sizes given."""
     if not tensor._a.ndim:
         raise RuntimeError(f"split expects at least a 1-dimensional tensor\n  at {errors.here()}")
-    d = api.wrap_dim(dim, tensor.ndim)
-    size = tensor._a.shape[d]
+    shape = tensor._a.shape
+    d = api.wrap_dim(dim, len(shape))
+    size = shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
         step = int(split_size_or_sections)
         if step < 0 or (step == 0 and size):
@@ -573,7 +601,8 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"split expects split_size be non-negative, but got split_size={step}\n"
                 f"  at {errors.here()}"
             )
-        sizes = tuple(min(step, size - i) for i in range(0, size, step)) if size else (0,)
+        whole, rest = divmod(size, step) if size else (0, 0)
+        sizes = (step,) * whole + (rest,) * (rest > 0) if size else (0,)
     else:
         sizes = tuple(int(s) for s in split_size_or_sections)
         if sum(sizes) != size or any(s < 0 for s in sizes):
@@ -581,7 +610,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
                 f"size at dimension {d}), but got split_sizes={list(sizes)}\n  at {errors.here()}"
             )
-    return split_op(tensor, sizes=sizes, dim=d)
+    return apply(split_op, (tensor,), {"sizes": sizes, "dim": d})
 
 
 @api.both
@@ -598,8 +627,6 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError(
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
         )
-    if not input._a.ndim:
-        raise RuntimeError(f"chunk expects at least a 1-dimensional tensor\n  at {errors.here()}")
     size = input.size(dim)
     step = -(-size // chunks)
     if not step:
@@ -648,8 +675,11 @@ def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
 
 
 def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
-    if any(p.ndim != parts[0].ndim for p in parts):
-        parts = tuple(p for p in parts if p.shape != (0,)) or parts[:1]
+    rank = parts[0].ndim
+    for part in parts:
+        if part.ndim != rank:
+            parts = tuple(p for p in parts if p.shape != (0,)) or parts[:1]
+            break
     return np.concatenate(parts, dim)
 
 
@@ -674,27 +704,38 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     parts = tuple(tensors)
     if not parts:
         raise ValueError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
+    rank, zero = 0, -1
     for k, part in enumerate(parts):
         if not isinstance(part, Tensor):
             raise TypeError(
                 f"cat: expected Tensor as element {k} in argument 0, but got "
                 f"{type(part).__name__}\n  at {errors.here()}"
             )
-    rank = max(p.ndim for p in parts)
-    if any(not p.ndim for p in parts):
+        n = part._a.ndim
+        if n > rank:
+            rank = n
+        elif not n and zero < 0:
+            zero = k
+    if zero >= 0:
         raise RuntimeError(
-            f"cat: zero-dimensional tensor (at position "
-            f"{next(k for k, p in enumerate(parts) if not p.ndim)}) cannot be concatenated; use "
+            f"cat: zero-dimensional tensor (at position {zero}) cannot be concatenated; use "
             f"stack()\n  at {errors.here()}"
         )
-    return cat_op(*parts, dim=api.wrap_dim(dim, rank))
+    return apply(cat_op, parts, {"dim": api.wrap_dim(dim, rank)})
 
 
 api.alias("cat", "concat", "concatenate")
 
+
+def _stack(*parts: np.ndarray, dim: int) -> np.ndarray:
+    shape = parts[0].shape
+    longer = (*shape[:dim], 1, *shape[dim:])
+    return np.concatenate([p.reshape(longer) for p in parts], dim)
+
+
 stack_op: Op = linear(
     "stack",
-    lambda *parts, dim: np.stack(parts, dim),
+    _stack,
     joint=lambda g, needs, dim: tuple(
         select_op(g, dim=dim, index=i) if need else None for i, need in enumerate(needs)
     ),
@@ -711,14 +752,20 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     parts = tuple(tensors)
     if not parts:
         raise RuntimeError(f"stack expects a non-empty TensorList\n  at {errors.here()}")
-    first = parts[0].shape
     for k, part in enumerate(parts):
-        if part.shape != first:
+        if not isinstance(part, Tensor):
+            raise TypeError(
+                f"stack: expected Tensor as element {k} in argument 0, but got "
+                f"{type(part).__name__}\n  at {errors.here()}"
+            )
+        if not k:
+            first = part._a.shape
+        elif part._a.shape != first:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
-                f"and {list(part.shape)} at entry {k}\n  at {errors.here()}"
+                f"and {list(part._a.shape)} at entry {k}\n  at {errors.here()}"
             )
-    return stack_op(*parts, dim=api.wrap_dim(dim, len(first) + 1))
+    return apply(stack_op, parts, {"dim": api.wrap_dim(dim, len(first) + 1)})
 
 
 # --- diagonal, real and imaginary parts ------------------------------------------------

@@ -1,0 +1,1 @@
+"""Files: archives, pickles that run no code, and writes that never leave half a file."""

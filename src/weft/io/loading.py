@@ -1,0 +1,259 @@
+"""From the bytes of a PyTorch file to objects: zip archives and the older plain format."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core.storage import TypedStorage, UntypedStorage
+from weft.io import rebuild
+from weft.io.archive import Reader, Source, damaged
+from weft.io.unpickle import Machine
+
+MAGIC, PROTOCOL_VERSION = 0x1950A86A20F9469CFC6C, 1001
+_MAGIC_START = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
+Run = Callable[[bytes, Callable[[Any], Any], int], tuple[Any, int]]
+
+
+class EmptyFileError(RuntimeError, EOFError):
+    """There is nothing in the file."""
+
+
+def read(source: Source, map_location: Any, run: Run, mapped: str | None = None) -> Any:
+    """The object in a file; ``run`` is what executes pickles."""
+    if not source.size:
+        raise EmptyFileError("the file is empty (Ran out of input)")
+    start = source.read(0, min(source.size, len(_MAGIC_START)))
+    try:
+        if start[:4] == b"PK\3\4":
+            return _read_archive(Reader(source), map_location, run, mapped)
+        if start == _MAGIC_START:
+            if mapped is not None:
+                raise RuntimeError(
+                    "mmap can only be used with files saved in the zip format, which torch.save "
+                    "writes since version 1.6; load this one without mmap=True and save it again"
+                )
+            return _read_legacy(source, map_location, run)
+    except struct.error as error:
+        raise damaged(str(error)) from error
+    if len(start) >= 4 and start[:2] == b"PK":
+        raise damaged("it does not begin with a record")
+    raise pickle.UnpicklingError(
+        f"this is not a file that torch.save wrote: it begins with {start!r}, and neither with the "
+        "mark of a zip archive nor with that of the older format"
+    )
+
+
+# ------------------------------------------------------------------ where storages go
+
+
+def placer(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
+    """A function that puts a storage where it belongs, or says that there is no such place."""
+    if map_location is None:
+        return lambda storage, location: _restore(storage, location)
+    if isinstance(map_location, dict):
+        return lambda storage, location: _restore(storage, map_location.get(location, location))
+    if isinstance(map_location, (str, dev.device)):
+        return lambda storage, location: _restore(storage, str(map_location))
+
+    def by_function(storage: UntypedStorage, location: str) -> UntypedStorage:
+        found = map_location(storage, location)
+        return _restore(storage, location) if found is None else found.untyped()
+
+    return by_function
+
+
+def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
+    name = str(location)
+    if name == "cpu" or name.startswith("cpu:"):
+        return storage
+    raise RuntimeError(
+        f"Attempting to deserialize object on device {name!r}, but weft runs on the CPU "
+        "(torch.cuda.is_available() is False). Please use torch.load with "
+        "map_location=torch.device('cpu') to map your storages to the CPU."
+    )
+
+
+def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
+    """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
+    if not isinstance(found, tuple) or len(found) != length or found[0] != "storage":
+        raise damaged(f"it refers to something outside that is no storage: {found!r:.100}")
+    kind, key, location, count = found[1:5]
+    if not isinstance(key, str) or not isinstance(location, str):
+        raise damaged(f"a storage has {key!r:.100} as its key")
+    dtype = rebuild.storage_dtype(kind)
+    (count,) = rebuild.integers((count,), "storage size")
+    return dtype, key, location, count * (1 if dtype is None else dtype.itemsize)
+
+
+def _typed(storage: UntypedStorage, dtype: dt.dtype | None) -> Any:
+    return storage if dtype is None else TypedStorage(wrap_storage=storage, dtype=dtype)
+
+
+def _swap(memory: np.ndarray, dtype: dt.dtype | None) -> None:
+    if dtype is None:
+        raise RuntimeError("bytes of unknown type from a machine of another byte order")
+    width = dtype.itemsize // (2 if dtype.is_complex else 1)
+    if width > 1:
+        memory.view(f"u{width}").byteswap(inplace=True)
+
+
+# ------------------------------------------------------------------ zip archives
+
+
+def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | None) -> Any:
+    if "constants.pkl" in reader:
+        raise RuntimeError("this is a TorchScript archive (torch.jit.save), which weft can't run")
+    order = reader.read("byteorder") if "byteorder" in reader else b"little"
+    if order not in (b"little", b"big"):
+        raise damaged(f"its byte order is {order!r:.50}")
+    place = placer(map_location)
+    held: dict[str, tuple[UntypedStorage, dt.dtype | None]] = {}
+
+    def memory_of(key: str, size: int) -> np.ndarray:
+        start, entry = reader.find(f"data/{key}")
+        if entry.size != size:
+            raise damaged(f"storage {key} has {entry.size} bytes instead of {size}")
+        if mapped is not None and size:
+            return np.asarray(np.memmap(mapped, np.uint8, "c", start, (size,)))
+        return reader.array(f"data/{key}")
+
+    def persistent_load(found: Any) -> Any:
+        dtype, key, location, size = _parse_id(found, 5)
+        if key not in held:
+            memory = memory_of(key, size)
+            if order.decode() != sys.byteorder:
+                _swap(memory, dtype)
+            held[key] = (place(UntypedStorage._over(memory), location), dtype)
+        storage, first = held[key]
+        if first is not dtype or storage.size() < size:
+            raise damaged(f"storage {key} has two types or sizes")
+        return _typed(storage, dtype)
+
+    data = reader.read("data.pkl")
+    found, end = run(data, persistent_load, 0)
+    if end != len(data):
+        raise damaged("there are bytes behind the end of its pickle")
+    return found
+
+
+# ------------------------------------------------------------------ the older format
+
+
+def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
+    data = source.read(0, source.size)
+    place = placer(map_location)
+    held: dict[str, tuple[UntypedStorage, np.ndarray, dt.dtype | None]] = {}
+    views: dict[str, UntypedStorage] = {}
+    left = len(data)
+
+    def persistent_load(found: Any) -> Any:
+        nonlocal left
+        if isinstance(found, tuple) and found[:1] == ("module",) and len(found) > 1:
+            return found[1]  # the class of a pickled module, with its source behind it
+        dtype, key, location, size = _parse_id(found, 6)
+        if key not in held:
+            left -= size
+            if left < 0:
+                raise damaged(f"storage {key} has {size} bytes, more than the file")
+            memory = np.empty(size, np.uint8)
+            held[key] = (place(UntypedStorage._over(memory), location), memory, dtype)
+        storage, _, first = held[key]
+        if first is not dtype:
+            raise damaged(f"storage {key} has two types")
+        if found[5] is None:
+            return _typed(storage, dtype)
+        view_key, offset, count = found[5]
+        start, length = rebuild.integers((offset, count), "view of a storage")
+        width = 1 if dtype is None else dtype.itemsize
+        if view_key not in views:
+            views[view_key] = storage[start * width : (start + length) * width]
+        return _typed(views[view_key], dtype)
+
+    at = 0
+    heads = []
+    for _ in range(3):
+        head, at = run(data, _nothing_outside, at)
+        heads.append(head)
+    magic, version, system = heads
+    if magic != MAGIC or version != PROTOCOL_VERSION or not isinstance(system, dict):
+        raise damaged(f"its magic number or protocol version is wrong ({magic!r}, {version!r})")
+    if system.get("little_endian", True) is not (sys.byteorder == "little"):
+        raise RuntimeError("the file is in the older format, from a machine of another byte order")
+    found, at = run(data, persistent_load, at)
+    keys, at = run(data, _nothing_outside, at)
+    if not isinstance(keys, list) or set(keys) != set(held) or len(keys) != len(held):
+        raise damaged("its list of storages is not that of its tensors")
+    for key in keys:
+        at = _fill(data, at, key, *held[key][1:])
+    return found
+
+
+def _nothing_outside(found: Any) -> Any:
+    raise damaged("there is a reference to a storage where none can be")
+
+
+def _fill(data: bytes, at: int, key: str, memory: np.ndarray, dtype: dt.dtype | None) -> int:
+    """Fill a storage from the bytes behind the pickles; where those of the next begin."""
+    if at + 8 > len(data):
+        raise damaged("it is cut off before its storages")
+    (count,) = struct.unpack_from("<q", data, at)
+    at += 8
+    end = at + memory.size
+    if count * (1 if dtype is None else dtype.itemsize) != memory.size or end > len(data):
+        raise damaged(f"storage {key} is cut off")
+    memory[...] = np.frombuffer(data, np.uint8, memory.size, at)
+    return end
+
+
+# ------------------------------------------------------------------ who runs the pickles
+
+
+def run_safely(data: bytes, persistent_load: Callable[[Any], Any], at: int) -> tuple[Any, int]:
+    """Run a pickle that can make data only."""
+    return Machine(data, persistent_load, at).run()
+
+
+def trusting(pickle_module: Any, options: dict[str, Any]) -> Run:
+    """What runs a pickle with all that is in it, by the user's explicit wish."""
+
+    class Trusting(pickle_module.Unpickler):  # type: ignore[misc]
+        def find_class(self, module: str, name: str) -> Any:
+            return _find_any(module, name, super().find_class)
+
+    def run(data: bytes, persistent_load: Callable[[Any], Any], at: int) -> tuple[Any, int]:
+        stream = io.BytesIO(data)
+        stream.seek(at)
+        machine = Trusting(stream, **options)
+        machine.persistent_load = persistent_load
+        return machine.load(), stream.tell()
+
+    return run
+
+
+def _find_any(module: str, name: str, otherwise: Callable[[str, str], Any]) -> Any:
+    """PyTorch's names stand for weft's own things, all others for themselves."""
+    full = f"{module}.{name}"
+    if full in rebuild.NAMES:
+        return rebuild.NAMES[full]
+    if module != "torch" and not module.startswith("torch."):
+        return otherwise(module, name)
+    own = f"weft{module[5:]}"
+    for place in (own, own.rpartition(".")[0], "weft.nn"):
+        try:
+            found = importlib.import_module(place) if place else None
+            for part in name.split("."):
+                found = getattr(found, part)
+            return found
+        except (ImportError, AttributeError):
+            continue
+    raise pickle.UnpicklingError(f"the file asks for {full}, which weft does not have")

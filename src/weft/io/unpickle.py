@@ -1,0 +1,515 @@
+"""A pickle machine that builds data and runs no code.
+
+It knows the instructions that data needs and an allow-list of names. It never imports a module and
+calls nothing but the builders below (and what the user has allowed). Work and memory are limited
+by the length of the pickle, so a short file can't keep the machine busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import struct
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from weft.core.size import Size
+from weft.core.tensor import Tensor
+from weft.io import rebuild
+
+_DEEPEST = 1000
+_FREE_WORK, _WORK_PER_BYTE = 1_000_000, 64
+# Names that give a file the run of the machine, however they came to be allowed.
+_NEVER = frozenset({"os", "posix", "nt", "sys", "subprocess", "pty", "importlib", "runpy", "ctypes"})
+_MARK = object()
+
+_allowed: dict[str, Any] = {}
+
+
+# ------------------------------------------------------------------ what the user allows
+
+
+def _name(item: Any) -> tuple[str, Any]:
+    if isinstance(item, tuple):
+        thing, name = item
+        return name, thing
+    try:
+        return f"{item.__module__}.{item.__qualname__}", item
+    except AttributeError:
+        raise TypeError(
+            f"add_safe_globals takes classes and functions, or pairs (class, name), not {item!r}"
+        ) from None
+
+
+def add_safe_globals(safe_globals: Iterable[Any]) -> None:
+    """Let files name these classes and functions, which ``load`` may then call."""
+    _allowed.update(_name(item) for item in safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    """What has been allowed so far."""
+    return list(_allowed.values())
+
+
+def clear_safe_globals() -> None:
+    """Allow nothing beyond what ``load`` always knows."""
+    _allowed.clear()
+
+
+class safe_globals(contextlib.AbstractContextManager):
+    """Allow classes and functions within a ``with`` block."""
+
+    def __init__(self, safe_globals: Iterable[Any]) -> None:
+        self.items = list(safe_globals)
+
+    def __enter__(self) -> None:
+        self.before = dict(_allowed)
+        add_safe_globals(self.items)
+
+    def __exit__(self, *exc: object) -> None:
+        _allowed.clear()
+        _allowed.update(self.before)
+
+
+# ------------------------------------------------------------------ what is always allowed
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    # Python 2's pickles spell bytes like this. Another codec could be a whole decompressor.
+    if encoding not in ("latin1", "latin-1") or type(text) is not str:
+        raise TypeError(f"_codecs.encode is for bytes as latin1, not for {encoding!r}")
+    return text.encode("latin-1")
+
+
+def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
+    # bytearray(10**12) would be a way to ask for a terabyte.
+    return bytearray(data if type(data) is bytes else _encode(data, encoding))
+
+
+def _complex(real: Any = 0.0, imag: Any = 0.0) -> complex:
+    return complex(float(real), float(imag))
+
+
+_BUILTINS: dict[str, Any] = {
+    "builtins.set": set,
+    "builtins.bytearray": bytearray,
+    "builtins.complex": complex,
+    "collections.Counter": Counter,
+    "_codecs.encode": _encode,
+}
+_KNOWN = {**rebuild.NAMES, **_BUILTINS}
+# Callables by identity, with what really is called in their place.
+_BUILDERS: dict[int, Callable] = {
+    **{id(f): f for f in rebuild.FUNCTIONS.values()},
+    id(rebuild.CLASSES["torch.nn.parameter.Parameter"]): rebuild.rebuild_parameter,
+    id(set): set,
+    id(bytearray): _bytearray,
+    id(complex): _complex,
+    id(Counter): Counter,
+    id(_encode): _encode,
+}
+_COPIERS = (set, bytearray, Counter, _encode, Size, OrderedDict)
+_PYTHON2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+
+
+def refused(name: str) -> pickle.UnpicklingError:
+    """The error for a name that is not allowed."""
+    short = name.rpartition(".")[2]
+    if name.startswith("torch") and short in rebuild.UNSUPPORTED:
+        return pickle.UnpicklingError(
+            f"the file holds a kind of tensor that weft does not have ({name})"
+        )
+    return pickle.UnpicklingError(
+        f"Weights only load failed: the file asks for {name}, which is not data and was not "
+        "loaded, because code from a file can do anything to your machine. If you trust the "
+        f"source, allow this one name with torch.serialization.add_safe_globals([{short}]) or the "
+        f"context manager torch.serialization.safe_globals([{short}]), or allow everything with "
+        "torch.load(..., weights_only=False)."
+    )
+
+
+def find_global(module: str, name: str) -> Any:
+    """What a name in a file stands for, if it is allowed."""
+    full = f"{_PYTHON2.get(module, module)}.{name}"
+    if full in _KNOWN:
+        return _KNOWN[full]
+    own = "weft" + full[5:] if full.startswith("torch.") else full
+    for spelling in (full, own):
+        if spelling in _allowed:
+            if module.partition(".")[0] in _NEVER:
+                raise pickle.UnpicklingError(
+                    f"Weights only load failed: {full} is refused even if it was allowed, since "
+                    f"module {module} can do anything to your machine"
+                )
+            return _allowed[spelling]
+    raise refused(full)
+
+
+# ------------------------------------------------------------------ the machine
+
+
+class Machine:
+    """Runs one pickle from ``data[at:]``; ``run`` gives the object and where the pickle ended."""
+
+    def __init__(self, data: bytes, persistent_load: Callable[[Any], Any], at: int = 0) -> None:
+        self.data, self.at, self.persistent_load = data, at, persistent_load
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.depth: dict[int, int] = {}
+        self.work = _FREE_WORK + _WORK_PER_BYTE * (len(data) - at)
+
+    def run(self) -> tuple[Any, int]:
+        """Build the object; any fault of the pickle is an ``UnpicklingError``."""
+        data, end, table = self.data, len(self.data), _TABLE
+        try:
+            while self.at < end:
+                code = data[self.at]
+                self.at += 1
+                if code == 0x2E:  # STOP
+                    if len(self.stack) != 1:
+                        raise pickle.UnpicklingError("the pickle ends in the middle of something")
+                    return self._pop(), self.at
+                step = table.get(code)
+                if step is None:
+                    raise pickle.UnpicklingError(
+                        f"Weights only load failed: pickle instruction {bytes([code])!r} at byte "
+                        f"{self.at - 1} is not one that data needs"
+                    )
+                step(self)
+        except (pickle.UnpicklingError, RuntimeError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            raise pickle.UnpicklingError(
+                f"the pickle is damaged near byte {self.at}: {type(error).__name__}: {error}"
+            ) from error
+        raise pickle.UnpicklingError("the pickle is cut off: it has no end")
+
+    # --- bytes, the stack, and the limits ---
+
+    def _take(self, size: int) -> bytes:
+        start = self.at
+        if size < 0 or start + size > len(self.data):
+            raise pickle.UnpicklingError(
+                f"the pickle is cut off: it speaks of {size} bytes at byte {start}, but has "
+                f"{len(self.data)}"
+            )
+        self.at = start + size
+        return self.data[start : start + size]
+
+    def _line(self) -> str:
+        end = self.data.find(b"\n", self.at)
+        if end < 0:
+            raise pickle.UnpicklingError("the pickle is cut off in a name")
+        text = self.data[self.at : end].decode()
+        self.at = end + 1
+        return text
+
+    def _pop(self) -> Any:
+        value = self.stack.pop()
+        if value is _MARK:
+            raise pickle.UnpicklingError("the pickle takes a value that is not there")
+        return value
+
+    def _pop_mark(self) -> list[Any]:
+        stack = self.stack
+        for at in range(len(stack) - 1, -1, -1):
+            if stack[at] is _MARK:
+                items = stack[at + 1 :]
+                del stack[at:]
+                return items
+        raise pickle.UnpicklingError("the pickle has no mark where it needs one")
+
+    def _spend(self, amount: int) -> None:
+        self.work -= amount
+        if self.work < 0:
+            raise pickle.UnpicklingError(
+                "the pickle asks for much more work than its length justifies; it was made to "
+                "keep a machine busy"
+            )
+
+    def _nest(self, container: Any, items: Iterable[Any]) -> None:
+        """Note how deep a container is, now that these items are in it."""
+        depth = self.depth
+        deepest = depth.get(id(container), 0)
+        for item in items:
+            if type(item) not in _FLAT:
+                deepest = max(deepest, depth.get(id(item), 0) + 1)
+        if deepest > _DEEPEST:
+            raise pickle.UnpicklingError(f"the pickle is nested more than {_DEEPEST} levels deep")
+        depth[id(container)] = deepest
+
+    def _fresh(self, container: Any, items: Iterable[Any] = ()) -> None:
+        self.depth.pop(id(container), None)  # an object that is gone may have had this id
+        self._nest(container, items)
+        self.stack.append(container)
+
+    def _check_key(self, key: Any) -> None:
+        """Hashing walks through tuples without remembering, and some ints share a hash."""
+        kind = type(key)
+        if kind is str or kind is bytes:
+            self._spend(len(key) >> 8)  # equal keys are compared to their ends
+            return
+        waiting = [key]
+        while waiting:
+            self._spend(1)
+            part = waiting.pop()
+            if isinstance(part, tuple):
+                waiting.extend(part)
+            elif type(part) is int and part.bit_length() > 64:
+                raise pickle.UnpicklingError("the pickle has a key that no file needs")
+
+    # --- constants ---
+
+    def _protocol(self) -> None:
+        version = self._take(1)[0]
+        if version > pickle.HIGHEST_PROTOCOL:
+            raise pickle.UnpicklingError(f"pickle protocol {version} is unknown")
+
+    def _float(self) -> None:
+        self.stack.append(struct.unpack(">d", self._take(8))[0])
+
+    def _long(self, width: int) -> None:
+        size = int.from_bytes(self._take(width), "little", signed=width == 4)
+        self.stack.append(int.from_bytes(self._take(size), "little", signed=True))
+
+    def _number(self, size: int, signed: bool = False) -> int:
+        return int.from_bytes(self._take(size), "little", signed=signed)
+
+    def _text(self, width: int) -> None:
+        self.stack.append(self._take(self._number(width)).decode("utf-8", "surrogatepass"))
+
+    def _bytes(self, width: int) -> None:
+        self.stack.append(self._take(self._number(width)))
+
+    def _old_string(self, width: int) -> None:
+        self.stack.append(self._take(self._number(width, signed=width == 4)).decode("ascii"))
+
+    def _byte_array(self) -> None:
+        self.stack.append(bytearray(self._take(self._number(8))))
+
+    # --- containers ---
+
+    def _tuple(self, items: list[Any]) -> None:
+        made = tuple(items)
+        if made:
+            self._fresh(made, made)
+        else:
+            self.stack.append(made)
+
+    def _short_tuple(self, count: int) -> None:
+        items = [self._pop() for _ in range(count)]
+        self._tuple(items[::-1])
+
+    def _append(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if not isinstance(target, list):
+            raise pickle.UnpicklingError(f"the pickle appends to a {type(target).__name__}")
+        self._nest(target, items)
+        target.extend(items)
+
+    def _set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if not isinstance(target, dict) or len(items) % 2:
+            raise pickle.UnpicklingError(f"the pickle sets items of a {type(target).__name__}")
+        self._nest(target, items)
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            self._check_key(key)
+            target[key] = value
+
+    def _add_items(self) -> None:
+        items = self._pop_mark()
+        target = self.stack[-1]
+        if type(target) is not set:
+            raise pickle.UnpicklingError(f"the pickle adds to a {type(target).__name__}")
+        for item in items:
+            self._check_key(item)
+        self._nest(target, items)
+        target.update(items)
+
+    def _frozen_set(self) -> None:
+        items = self._pop_mark()
+        for item in items:
+            self._check_key(item)
+        self._fresh(frozenset(items), items)
+
+    # --- the memo ---
+
+    def _put(self, index: int) -> None:
+        value = self.stack[-1]
+        if value is _MARK:
+            raise pickle.UnpicklingError("the pickle remembers a value that is not there")
+        self.memo[index] = value
+
+    def _get(self, index: int) -> None:
+        if index not in self.memo:
+            raise pickle.UnpicklingError(f"the pickle recalls value {index}, which it never made")
+        self.stack.append(self.memo[index])
+
+    # --- names and objects ---
+
+    def _global(self) -> None:
+        module = self._line()
+        self.stack.append(find_global(module, self._line()))
+
+    def _stack_global(self) -> None:
+        name, module = self._pop(), self._pop()
+        if type(name) is not str or type(module) is not str:
+            raise pickle.UnpicklingError("the pickle has a name that is no text")
+        self.stack.append(find_global(module, name))
+
+    def _persistent(self) -> None:
+        self.stack.append(self.persistent_load(self._pop()))
+
+    def _user_allowed(self, thing: Any) -> bool:
+        return any(thing is known for known in _allowed.values())
+
+    def _reduce(self) -> None:
+        arguments, function = self._pop(), self._pop()
+        if type(arguments) is not tuple:
+            raise pickle.UnpicklingError("the pickle makes a call without a tuple of arguments")
+        builder = _BUILDERS.get(id(function))
+        if builder is None:
+            if not self._user_allowed(function):
+                raise pickle.UnpicklingError(
+                    f"Weights only load failed: the file calls {function!r}, which is not allowed"
+                )
+            builder = function
+        elif builder is rebuild.rebuild_from_type_v2:
+            self._check_typed(arguments)
+        elif builder in _COPIERS:
+            self._check_copy(builder, arguments)
+        made = builder(*arguments)
+        self._fresh(made, arguments)
+
+    def _check_typed(self, arguments: tuple[Any, ...]) -> None:
+        function, kind = arguments[:2]
+        plain = kind in (Tensor, *rebuild.CLASSES.values()) or self._user_allowed(kind)
+        if _BUILDERS.get(id(function)) is not function or not plain:
+            raise pickle.UnpicklingError(
+                f"Weights only load failed: the file makes a {kind!r} by {function!r}, which is "
+                "not allowed"
+            )
+
+    def _check_copy(self, builder: Any, arguments: tuple[Any, ...]) -> None:
+        if not arguments:
+            return
+        source = arguments[0]
+        if type(source) not in (list, tuple, dict, set, str, bytes):
+            raise pickle.UnpicklingError(f"the pickle copies a {type(source).__name__}")
+        self._spend(len(source))
+        if builder in (set, Counter):
+            for item in source:
+                self._check_key(item)
+        elif builder is OrderedDict:
+            if type(source) is dict:
+                return
+            for pair in source:
+                if type(pair) not in (list, tuple) or len(pair) != 2:
+                    raise pickle.UnpicklingError("the pickle has a dict of things not in pairs")
+                self._check_key(pair[0])
+
+    def _new_object(self) -> None:
+        arguments, kind = self._pop(), self._pop()
+        if type(arguments) is not tuple or not isinstance(kind, type):
+            raise pickle.UnpicklingError("the pickle makes an object of something not a class")
+        if self._user_allowed(kind):
+            made = kind.__new__(kind, *arguments)
+        elif kind in (OrderedDict, Counter, set) and not arguments:
+            made = kind()
+        else:
+            raise refused(f"{kind.__module__}.{kind.__qualname__}")
+        self._fresh(made, arguments)
+
+    def _build(self) -> None:
+        state = self._pop()
+        target = self.stack[-1]
+        kind = type(target)
+        self._nest(target, (state,))
+        self._spend(len(state) if isinstance(state, (dict, tuple)) else 1)
+        if self._user_allowed(kind):
+            _set_state(target, state)
+        elif isinstance(target, Tensor):
+            rebuild.with_state(target, state)
+        elif kind is OrderedDict and isinstance(state, dict):
+            target.__dict__.update(state)
+        else:
+            raise pickle.UnpicklingError(
+                f"Weights only load failed: the file sets the state of {kind!r}, which is not "
+                "allowed"
+            )
+
+
+def _set_state(target: Any, state: Any) -> None:
+    own = getattr(target, "__setstate__", None)
+    if own is not None:
+        own(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    for name, value in (state or {}).items():
+        target.__dict__[sys.intern(name)] = value
+    for name, value in (slots or {}).items():
+        setattr(target, name, value)
+
+
+_FLAT = frozenset({int, float, str, bool, bytes, type(None), complex})
+
+_Step = Callable[[Machine], Any]
+
+
+def _instructions() -> Iterator[tuple[bytes, _Step]]:
+    yield pickle.PROTO, Machine._protocol
+    yield pickle.FRAME, lambda m: m._take(8)
+    yield pickle.MARK, lambda m: m.stack.append(_MARK)
+    yield pickle.POP, lambda m: m.stack.pop()
+    yield pickle.POP_MARK, lambda m: m._pop_mark()
+    yield pickle.DUP, lambda m: m.stack.append(m.stack[-1])
+    yield pickle.NONE, lambda m: m.stack.append(None)
+    yield pickle.NEWTRUE, lambda m: m.stack.append(True)
+    yield pickle.NEWFALSE, lambda m: m.stack.append(False)
+    yield pickle.BININT, lambda m: m.stack.append(m._number(4, True))
+    yield pickle.BININT1, lambda m: m.stack.append(m._number(1))
+    yield pickle.BININT2, lambda m: m.stack.append(m._number(2))
+    yield pickle.LONG1, lambda m: m._long(1)
+    yield pickle.LONG4, lambda m: m._long(4)
+    yield pickle.BINFLOAT, Machine._float
+    yield pickle.SHORT_BINUNICODE, lambda m: m._text(1)
+    yield pickle.BINUNICODE, lambda m: m._text(4)
+    yield pickle.BINUNICODE8, lambda m: m._text(8)
+    yield pickle.SHORT_BINBYTES, lambda m: m._bytes(1)
+    yield pickle.BINBYTES, lambda m: m._bytes(4)
+    yield pickle.BINBYTES8, lambda m: m._bytes(8)
+    yield pickle.SHORT_BINSTRING, lambda m: m._old_string(1)
+    yield pickle.BINSTRING, lambda m: m._old_string(4)
+    yield pickle.BYTEARRAY8, Machine._byte_array
+    yield pickle.EMPTY_LIST, lambda m: m._fresh([])
+    yield pickle.EMPTY_DICT, lambda m: m._fresh({})
+    yield pickle.EMPTY_SET, lambda m: m._fresh(set())
+    yield pickle.EMPTY_TUPLE, lambda m: m.stack.append(())
+    yield pickle.TUPLE, lambda m: m._tuple(m._pop_mark())
+    yield pickle.TUPLE1, lambda m: m._short_tuple(1)
+    yield pickle.TUPLE2, lambda m: m._short_tuple(2)
+    yield pickle.TUPLE3, lambda m: m._short_tuple(3)
+    yield pickle.APPEND, lambda m: m._append([m._pop()])
+    yield pickle.APPENDS, lambda m: m._append(m._pop_mark())
+    yield pickle.SETITEM, lambda m: m._set_items([m._pop(), m._pop()][::-1])
+    yield pickle.SETITEMS, lambda m: m._set_items(m._pop_mark())
+    yield pickle.ADDITEMS, Machine._add_items
+    yield pickle.FROZENSET, Machine._frozen_set
+    yield pickle.BINPUT, lambda m: m._put(m._number(1))
+    yield pickle.LONG_BINPUT, lambda m: m._put(m._number(4))
+    yield pickle.MEMOIZE, lambda m: m._put(len(m.memo))
+    yield pickle.BINGET, lambda m: m._get(m._number(1))
+    yield pickle.LONG_BINGET, lambda m: m._get(m._number(4))
+    yield pickle.GLOBAL, Machine._global
+    yield pickle.STACK_GLOBAL, Machine._stack_global
+    yield pickle.BINPERSID, Machine._persistent
+    yield pickle.REDUCE, Machine._reduce
+    yield pickle.NEWOBJ, Machine._new_object
+    yield pickle.BUILD, Machine._build
+
+
+_TABLE: dict[int, _Step] = {code[0]: step for code, step in _instructions()}

@@ -1,0 +1,432 @@
+"""Hooks of modules: before and after forward, and around backward."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from weft.core.modes import MODES
+from weft.core.node import RemovableHandle, add_hook
+from weft.core.tensor import Tensor
+
+# Hooks of all modules. ``EVERYWHERE.active`` is what each call looks at.
+_global_forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_is_full_backward_hook: bool | None = None
+_global_buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+class _Everywhere:
+    active = False
+
+
+EVERYWHERE = _Everywhere
+
+
+class _Handle(RemovableHandle):
+    """Takes a hook off together with the notes on how to call it."""
+
+    def __init__(self, hooks: Any, *notes: dict[int, Any]) -> None:
+        super().__init__(hooks)
+        self.notes = notes
+
+    def remove(self) -> None:
+        super().remove()
+        for note in self.notes:
+            note.pop(self.id, None)
+
+
+def _add(
+    hooks: OrderedDict[int, Callable],
+    hook: Callable,
+    prepend: bool = False,
+    *marks: tuple[dict[int, Any], bool],
+) -> RemovableHandle:
+    handle = _Handle(hooks, *(notes for notes, _ in marks))
+    hooks[handle.id] = hook
+    for notes, wanted in marks:
+        if wanted:
+            notes[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+class HookMethods:
+    """What a module offers for hooks on its calls and their backward."""
+
+    # How the class below finds out about ways of calling; the dicts are made by Module.
+    _forward_hooks: OrderedDict[int, Callable]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
+    _forward_pre_hooks: OrderedDict[int, Callable]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _backward_hooks: OrderedDict[int, Callable]
+    _backward_pre_hooks: OrderedDict[int, Callable]
+    _is_full_backward_hook: bool | None
+    forward: Callable[..., Any]
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before each forward; it may return other arguments."""
+        marks = ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
+        return _add(self._forward_pre_hooks, hook, prepend, *marks)
+
+    def register_forward_hook(
+        self,
+        hook: Callable,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after each forward; it may return another output."""
+        marks = (
+            (self._forward_hooks_with_kwargs, with_kwargs),
+            (self._forward_hooks_always_called, always_call),
+        )
+        return _add(self._forward_hooks, hook, prepend, *marks)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before this module's part of backward."""
+        return _add(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` after this module's part of backward."""
+        self._choose_backward_hooks(full=True)
+        return _add(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+        """The old kind of backward hook, which sees the last op only; prefer the full one."""
+        self._choose_backward_hooks(full=False)
+        return _add(self._backward_hooks, hook)
+
+    def _choose_backward_hooks(self, full: bool) -> None:
+        if self._is_full_backward_hook not in (None, full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single "
+                "Module. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+
+    def _get_backward_hooks(self) -> tuple[list[Callable], list[Callable]]:
+        """The full backward hooks for a call, and the old ones."""
+        full: list[Callable] = []
+        old: list[Callable] = []
+        if _global_backward_hooks:
+            chosen = full if _global_is_full_backward_hook else old
+            chosen.extend(_global_backward_hooks.values())
+        (full if self._is_full_backward_hook else old).extend(self._backward_hooks.values())
+        return full, old
+
+    def _get_backward_pre_hooks(self) -> list[Callable]:
+        return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        called: set[int] = set()
+        try:
+            return self._run_hooks(args, kwargs, called)
+        except Exception:
+            self._run_always_called(args, kwargs, called)
+            raise
+
+    def _run_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]
+    ) -> Any:
+        full, old = self._get_backward_hooks()
+        before = self._get_backward_pre_hooks()
+        args, kwargs = self._run_pre_hooks(args, kwargs)
+        around = BackwardHook(self, full, before) if full or before else None
+        if around is not None:
+            args = around.setup_input_hook(args)
+        result = self.forward(*args, **kwargs)
+        for key, hook, with_kwargs, _ in self._hooks_after():
+            called.add(key)
+            changed = (
+                hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            )
+            if changed is not None:
+                result = changed
+        if around is not None:
+            if not isinstance(result, (Tensor, tuple)):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple "
+                    f"of Tensors but received {type(result)}",
+                    stacklevel=4,
+                )
+            result = around.setup_output_hook(result)
+        if old:
+            self._attach_old_hooks(result, old)
+        return result
+
+    def _run_pre_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        pairs = [(hook, False) for hook in _global_forward_pre_hooks.values()]
+        takes = self._forward_pre_hooks_with_kwargs
+        pairs += [(hook, key in takes) for key, hook in list(self._forward_pre_hooks.items())]
+        for hook, with_kwargs in pairs:
+            if with_kwargs:
+                changed = hook(self, args, kwargs)
+                if changed is None:
+                    continue
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise RuntimeError(
+                        "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {changed}."
+                    )
+                args, kwargs = changed
+            else:
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        return args, kwargs
+
+    def _hooks_after(self) -> list[tuple[int, Callable, bool, bool]]:
+        """Hooks after forward: key, hook, whether it takes kwargs, whether it is always called."""
+        found = [
+            (
+                *(key, hook, key in _global_forward_hooks_with_kwargs),
+                key in _global_forward_hooks_always_called,
+            )
+            for key, hook in _global_forward_hooks.items()
+        ]
+        takes, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
+        own = self._forward_hooks.items()
+        return found + [(key, hook, key in takes, key in always) for key, hook in own]
+
+    def _run_always_called(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]
+    ) -> None:
+        """After an error: the hooks that were asked to be called in any case."""
+        for key, hook, with_kwargs, always in self._hooks_after():
+            if not always or key in called:
+                continue
+            try:
+                if with_kwargs:
+                    hook(self, args, kwargs, None)
+                else:
+                    hook(self, args, None)
+            except Exception as error:
+                warnings.warn(
+                    "module forward hook with ``always_call=True`` raised an exception that was "
+                    f"silenced as another error was raised in forward: {error}",
+                    stacklevel=5,
+                )
+
+    def _attach_old_hooks(self, result: Any, hooks: list[Callable]) -> None:
+        found = result
+        while not isinstance(found, Tensor):
+            if not found:
+                return
+            found = next(iter(found.values())) if isinstance(found, dict) else found[0]
+        if found.grad_fn is None:
+            return
+        for hook in hooks:
+            found.grad_fn.register_hook(
+                lambda grad_input, grad_output, hook=hook: hook(self, grad_input, grad_output)
+            )
+
+
+class BackwardHook:
+    """Puts itself around one call of a module, and sees the gradients pass on both sides."""
+
+    def __init__(self, module: Any, hooks: list[Callable], pre_hooks: list[Callable]) -> None:
+        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
+        self.grad_outputs: tuple[Any, ...] | None = None
+        self.inputs: list[int] | None = None
+        self.outputs: list[int] = []
+        self.input_count = self.output_count = -1
+
+    def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, by way of a node whose gradients are the module's grad_input."""
+        args, where, node = _through_identity(args)
+        self.input_count, self.inputs = len(args), where
+        if node is not None:
+            node.register_hook(self._after)
+        return args
+
+    def setup_output_hook(self, result: Any) -> Any:
+        """The results, by way of a node whose gradients are the module's grad_output."""
+        single = not isinstance(result, tuple)
+        results, where, node = _through_identity((result,) if single else result)
+        self.output_count, self.outputs = len(results), where or []
+        if node is not None:
+            node.register_prehook(self._before)
+        return results[0] if single else results
+
+    def _before(self, grad_output: tuple[Any, ...]) -> Any:
+        grads = _spread(self.outputs, grad_output, self.output_count)
+        for hook in self.pre_hooks:
+            changed = hook(self.module, grads)
+            if changed is not None:
+                grads = _as_many(changed, grads, "Backward pre hook", "grad_output")
+        self.grad_outputs = grads
+        if self.inputs is None:
+            self._call_without_inputs(grads)
+        return tuple(grads[i] for i in self.outputs)
+
+    def _call_without_inputs(self, grads: tuple[Any, ...]) -> None:
+        nothing = (None,) * self.input_count
+        for hook in self.hooks:
+            found = hook(self.module, nothing, grads)
+            if found is not None and any(g is not None for g in found):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always "
+                    "return None or None for all gradients."
+                )
+        self.grad_outputs = None
+
+    def _after(self, grad_input: tuple[Any, ...], _: Any) -> Any:
+        if self.grad_outputs is None or self.inputs is None:
+            return None
+        grads = _spread(self.inputs, grad_input, self.input_count)
+        for hook in self.hooks:
+            changed = hook(self.module, grads, self.grad_outputs)
+            if changed is not None:
+                grads = _as_many(changed, grads, "Backward hook", "grad_input")
+        self.grad_outputs = None
+        return tuple(grads[i] for i in self.inputs)
+
+
+def _spread(where: list[int], values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    found = [None] * count
+    for i, value in zip(where, values, strict=False):
+        found[i] = value
+    return tuple(found)
+
+
+def _as_many(changed: Any, grads: tuple[Any, ...], hook: str, what: str) -> tuple[Any, ...]:
+    changed = changed if isinstance(changed, tuple) else (changed,)
+    if len(changed) != len(grads):
+        raise RuntimeError(
+            f"{hook} returned an invalid number of {what}, got {len(changed)}, but expected "
+            f"{len(grads)}"
+        )
+    return changed
+
+
+def _through_identity(
+    values: tuple[Any, ...],
+) -> tuple[tuple[Any, ...], list[int] | None, Any]:
+    """The values with their tensors sent through one node, where those stood, and the node."""
+    where = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not MODES.now.grad or not any(values[i].requires_grad for i in where):
+        return values, None, None
+    passed = _identity().apply(*(values[i] for i in where))
+    passed = passed if isinstance(passed, tuple) else (passed,)
+    changed = list(values)
+    for i, value in zip(where, passed, strict=True):
+        changed[i] = value
+    node = next(p.grad_fn for p in passed if p.grad_fn is not None)
+    return tuple(changed), where, node
+
+
+_IDENTITY: list[Any] = []
+
+
+def _identity() -> Any:
+    if not _IDENTITY:
+        from weft.autograd.function import Function
+
+        class BackwardHookFunction(Function):
+            @staticmethod
+            def forward(ctx: Any, *tensors: Tensor) -> Any:
+                ctx.set_materialize_grads(False)
+                ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+                return tensors
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                return grads
+
+        _IDENTITY.append(BackwardHookFunction)
+    return _IDENTITY[0]
+
+
+# --- hooks of all modules --------------------------------------------------------------
+
+
+def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, args)`` before the forward of every module."""
+    EVERYWHERE.active = True
+    return add_hook(_global_forward_pre_hooks, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, output)`` after the forward of every module."""
+    EVERYWHERE.active = True
+    marks = (
+        (_global_forward_hooks_with_kwargs, with_kwargs),
+        (_global_forward_hooks_always_called, always_call),
+    )
+    return _add(_global_forward_hooks, hook, False, *marks)
+
+
+def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, grad_output)`` before every module's part of backward."""
+    EVERYWHERE.active = True
+    return add_hook(_global_backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` after every module's part of backward."""
+    return _add_global_backward(hook, full=True)
+
+
+def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+    """The old kind of backward hook, for all modules."""
+    return _add_global_backward(hook, full=False)
+
+
+def _add_global_backward(hook: Callable, full: bool) -> RemovableHandle:
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook not in (None, full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module "
+            "hook. Please use only one of them."
+        )
+    _global_is_full_backward_hook = full
+    EVERYWHERE.active = True
+    return add_hook(_global_backward_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` when a buffer is registered; it may return another."""
+    return add_hook(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, name, submodule)`` when a submodule is registered."""
+    return add_hook(_global_module_registration_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call ``hook(module, name, param)`` when a parameter is registered."""
+    return add_hook(_global_parameter_registration_hooks, hook)
+
+
+def registered(hooks: OrderedDict[int, Callable], module: Any, name: str, value: Any) -> Any:
+    """The value that is to be registered, after the hooks have seen it."""
+    for hook in hooks.values():
+        changed = hook(module, name, value)
+        if changed is not None:
+            value = changed
+    return value
+
+
+__all__ = sorted(n for n in vars(sys.modules[__name__]) if n.startswith("register_module_"))

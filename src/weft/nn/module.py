@@ -1,0 +1,485 @@
+"""The base class of all networks and layers."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core.modes import MODES, no_grad
+from weft.core.node import RemovableHandle
+from weft.core.tensor import Parameter, Tensor
+from weft.nn import _hooks
+from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
+    EVERYWHERE,
+    HookMethods,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+    registered,
+)
+from weft.nn._state import _EXTRA_STATE_KEY_SUFFIX, StateMethods, _IncompatibleKeys  # noqa: F401
+from weft.nn._tree import TreeMethods, warn_if_hidden
+from weft.nn.parameter import Buffer
+from weft.ops.casting import type_name
+
+T = TypeVar("T", bound="Module")
+
+_HOOK_DICTS = (
+    *("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs"),
+    *("_forward_hooks_always_called", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks"),
+    "_load_state_dict_post_hooks",
+)
+
+
+def _forward_unimplemented(self: Any, *input: Any) -> None:
+    """What the module computes; every subclass gives its own."""
+    raise NotImplementedError(
+        f'Module [{type(self).__name__}] is missing the required "forward" function'
+    )
+
+
+class Module(HookMethods, StateMethods, TreeMethods):
+    """A part of a network: it has parameters, buffers and parts of its own, and can be called.
+
+    >>> import weft
+    >>> layer = weft.nn.Linear(2, 3)
+    >>> layer(weft.ones(4, 2)).shape
+    torch.Size([4, 3])
+    """
+
+    dump_patches = False
+    call_super_init = False
+    training: bool
+    # The name under which the parent knows this module; calls join such names to a path.
+    _scope_name = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            if kwargs:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument "
+                    f"'{next(iter(kwargs))}'"
+                )
+            if args:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() takes 1 positional argument but "
+                    f"{len(args) + 1} were given"
+                )
+        own = self.__dict__
+        own["training"] = True
+        own["_parameters"] = {}
+        own["_buffers"] = {}
+        own["_non_persistent_buffers_set"] = set()
+        own["_is_full_backward_hook"] = None
+        for name in _HOOK_DICTS:
+            own[name] = OrderedDict()
+        own["_modules"] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    forward: Callable[..., Any] = _forward_unimplemented
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        now = MODES.now
+        outer = now.scope
+        name = self._scope_name
+        if name:
+            now.scope = f"{outer}.{name}" if outer else name
+        try:
+            if (
+                self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or EVERYWHERE.active
+            ):
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        finally:
+            now.scope = outer
+
+    _call_impl = _wrapped_call_impl = __call__
+
+    # --- attributes ---
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        if "_parameters" in own:
+            found = own["_parameters"]
+            if name in found:
+                return found[name]
+            found = own["_modules"]
+            if name in found:
+                return found[name]
+            found = own["_buffers"]
+            if name in found:
+                return found[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if isinstance(value, Tensor):
+            if isinstance(value, Parameter):
+                self._forget(name, "_parameters", "parameters")
+                self.register_parameter(name, value)
+                return
+            if "_is_buffer" in value.__dict__:
+                self._set_buffer(name, value, value.persistent)
+                return
+        elif isinstance(value, Module):
+            self._forget(name, "_modules", "module")
+            self._register_child(name, value)
+            return
+        if "_parameters" in own:
+            for kind in ("_parameters", "_modules", "_buffers"):
+                if name in own[kind]:
+                    self._replace(kind, name, value)
+                    return
+            if value.__class__ in (list, tuple, dict) and value:
+                warn_if_hidden(self, name, value)
+        object.__setattr__(self, name, value)
+
+    def _forget(self, name: str, kind: str, what: str) -> None:
+        """Make room for a registration: the name may mean only one thing."""
+        own = self.__dict__
+        if kind not in own:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        own.pop(name, None)
+        for other in ("_parameters", "_buffers", "_modules"):
+            if other != kind:
+                own[other].pop(name, None)
+        own["_non_persistent_buffers_set"].discard(name)
+
+    def _replace(self, kind: str, name: str, value: Any) -> None:
+        """A new value for a name that is registered already."""
+        if kind == "_buffers":
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{_kind(value)}' as buffer '{name}' "
+                    "(torch.nn.Buffer, torch.Tensor or None expected)"
+                )
+            hooks = _hooks._global_buffer_registration_hooks
+            self._buffers[name] = registered(hooks, self, name, value)
+            return
+        if value is not None:
+            what, wanted = (
+                ("parameter", "Parameter") if kind == "_parameters" else ("child module", "Module")
+            )
+            raise TypeError(
+                f"cannot assign '{_kind(value)}' as {what} '{name}' (torch.nn.{wanted} or None "
+                "expected)"
+            )
+        if kind == "_parameters":
+            self.register_parameter(name, None)
+        else:
+            self._register_child(name, None)
+
+    def _set_buffer(self, name: str, value: Tensor, persistent: bool) -> None:
+        self._forget(name, "_buffers", "buffer")
+        self.register_buffer(name, value, persistent)
+
+    def __delattr__(self, name: str) -> None:
+        own = self.__dict__
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if name in own.get(kind, ()):
+                del own[kind][name]
+                own["_non_persistent_buffers_set"].discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = [*dir(type(self)), *self.__dict__]
+        names += [*self._parameters, *self._modules, *self._buffers]
+        return sorted(n for n in names if not n[0].isdigit())
+
+    def _check_name(self, what: str, name: Any, registered_in: dict[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} name should be a string. Got {type(name).__name__}")
+        if "." in name:
+            got = f", got: {name}" if what == "module" else ""
+            raise KeyError(f'{what} name can\'t contain "."{got}')
+        if name == "":
+            raise KeyError(f'{what} name can\'t be empty string ""')
+        if name not in registered_in and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Give the module a parameter, or None in the place of one."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        self._check_name("parameter", name, self._parameters)
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{_kind(param)}' object to parameter '{name}' "
+                    "(torch.nn.Parameter or None required)"
+                )
+            if not param.is_leaf:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must "
+                    f"be created explicitly. To express '{name}' as a function of another Tensor, "
+                    "compute the value in the forward() method."
+                )
+            param = registered(_hooks._global_parameter_registration_hooks, self, name, param)
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Give the module a tensor that is part of its state but not trained."""
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        self._check_name("buffer", name, self._buffers)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{_kind(tensor)}' object to buffer '{name}' "
+                "(torch Tensor or None required)"
+            )
+        hooks = _hooks._global_buffer_registration_hooks
+        self._buffers[name] = registered(hooks, self, name, tensor)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Give the module a part, which is then also an attribute."""
+        if not isinstance(module, Module) and module is not None:
+            raise TypeError(f"{_kind(module)} is not a Module subclass")
+        self._check_name("module", name, self._modules)
+        self._register_child(name, module)
+
+    register_module = add_module
+
+    def _register_child(self, name: str, module: Module | None) -> None:
+        module = registered(_hooks._global_module_registration_hooks, self, name, module)
+        self._modules[name] = module
+        if module is not None:
+            path = f"{self._scope_name}.{name}" if self._is_silent() else name
+            module._name_scope(path)
+
+    def _is_silent(self) -> bool:
+        """Whether calls never pass through this module, since it has no forward (ModuleList)."""
+        return type(self).forward is _forward_unimplemented and bool(self._scope_name)
+
+    def _name_scope(self, path: str) -> None:
+        self.__dict__["_scope_name"] = path
+        if self._is_silent():
+            for name, child in self._modules.items():
+                if child is not None:
+                    child._name_scope(f"{path}.{name}")
+
+    # --- changing all tensors ---
+
+    def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
+        """Change every parameter, its gradient, and every buffer by a function."""
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for param in self._parameters.values():
+            if param is None:
+                continue
+            with no_grad():
+                param.data = fn(param)
+                if param.grad is not None:
+                    param.grad.data = fn(param.grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def apply(self: T, fn: Callable[[Module], None]) -> T:
+        """Call a function with each module, children first."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def to(self: T, *args: Any, **kwargs: Any) -> T:
+        """Another floating dtype for all floating tensors: ``to(dtype)``, ``to(device)``."""
+        dtype, format = _to_arguments(args, kwargs)
+        if dtype is not None:
+            if not (dtype.is_floating_point or dtype.is_complex):
+                raise TypeError(
+                    "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                    f"dtype={dtype}"
+                )
+            if dtype.is_complex:
+                warnings.warn(
+                    "Complex modules are a new feature under active development whose design may "
+                    "change, and some modules might not work as expected when using complex "
+                    "tensors as parameters or buffers.",
+                    stacklevel=2,
+                )
+
+        def convert(t: Tensor) -> Tensor:
+            wanted = dtype if t.is_floating_point() or t.is_complex() else None
+            if format is not None and t.ndim in (4, 5):
+                return t.to(dtype=wanted, memory_format=format)
+            return t if wanted is None else t.to(wanted)
+
+        return self._apply(convert)
+
+    def _to_float(self: T, dtype: dt.dtype) -> T:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self: T) -> T:
+        """All floating tensors as float32."""
+        return self._to_float(dt.float32)
+
+    def double(self: T) -> T:
+        """All floating tensors as float64."""
+        return self._to_float(dt.float64)
+
+    def half(self: T) -> T:
+        """All floating tensors as float16."""
+        return self._to_float(dt.float16)
+
+    def bfloat16(self: T) -> T:
+        """All floating tensors as bfloat16."""
+        return self._to_float(dt.bfloat16)
+
+    def type(self: T, dst_type: Any) -> T:
+        """All tensors in this type."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def cpu(self: T) -> T:
+        """The module on the CPU, where it is."""
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self: T, device: Any = None) -> T:
+        """Always an error: there is no such device here."""
+        dev.present("cuda" if device is None else device)
+        return self
+
+    def xpu(self: T, device: Any = None) -> T:
+        """Always an error: there is no such device here."""
+        dev.present("xpu" if device is None else device)
+        return self
+
+    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+        """New memory for all tensors, with whatever values it has."""
+        dev.present(device)
+        return self._apply(lambda t: t.new_empty(t.shape), recurse)
+
+    def share_memory(self: T) -> T:
+        """The module itself; worker processes get copies."""
+        return self._apply(lambda t: t.share_memory_())
+
+    # --- modes ---
+
+    def train(self: T, mode: bool = True) -> T:
+        """Switch the module and its parts to training (or, with False, to evaluation)."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
+        return self
+
+    def eval(self: T) -> T:
+        """Switch the module and its parts to evaluation."""
+        return self.train(False)
+
+    def requires_grad_(self: T, requires_grad: bool = True) -> T:
+        """Say for all parameters whether their gradients are wanted."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or set them to zero."""
+        for param in self.parameters():
+            if param.grad is not None:
+                if set_to_none:
+                    param.grad = None
+                else:
+                    param.grad.detach_() if param.grad.grad_fn is not None else None
+                    param.grad.requires_grad_(False)
+                    param.grad.zero_()
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to do: every call runs as it is written."""
+
+    # --- printing and copying ---
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What is printed between the parentheses, beside the parts."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        parts = [f"({n}): {_addindent(repr(m), 2)}" for n, m in self._modules.items()]
+        return _bracketed(self._get_name(), lines, parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _HOOK_DICTS:
+            self.__dict__.setdefault(name, OrderedDict())
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
+
+    def _replicate_for_data_parallel(self: T) -> T:
+        replica = type(self).__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        for kind in ("_parameters", "_buffers", "_modules"):
+            replica.__dict__[kind] = replica.__dict__[kind].copy()
+        return replica
+
+
+def _kind(value: Any) -> str:
+    """How PyTorch's messages name a value's type."""
+    return f"torch.{type_name(value)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _bracketed(name: str, lines: list[str], parts: list[str]) -> str:
+    """``Name(...)`` on one line if there is little to say, else one line for each part."""
+    if len(lines) == 1 and not parts:
+        return f"{name}({lines[0]})"
+    if not lines and not parts:
+        return f"{name}()"
+    return f"{name}(\n  " + "\n  ".join([*lines, *parts]) + "\n)"
+
+
+def _addindent(text: str, spaces: int) -> str:
+    return text.replace("\n", "\n" + " " * spaces)
+
+
+def _to_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The dtype and memory format out of what ``to`` was given; the device must be there."""
+    given: list[Any] = list(args)
+    for name, value in kwargs.items():
+        if name not in ("device", "dtype", "non_blocking", "memory_format", "tensor", "other"):
+            raise TypeError(f"to() got an unexpected keyword argument '{name}'")
+        given.append(value)
+    dtype = format = None
+    for value in given:
+        if isinstance(value, dt.dtype):
+            dtype = value
+        elif isinstance(value, Tensor):
+            dtype = value.dtype
+        elif isinstance(value, (str, dev.device)) or (
+            isinstance(value, int) and not isinstance(value, bool)
+        ):
+            dev.present(value)
+        elif type(value).__name__ == "memory_format":
+            format = value
+    return dtype, format
+
+
+__all__ = ["Buffer", "Module", "Parameter", "RemovableHandle"]

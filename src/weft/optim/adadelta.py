@@ -1,0 +1,72 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed
+from weft.optim.optimizer import ParamsT, check_lr, check_range, number
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(Elementwise):
+    """Steps in the units of past steps, so that no learning rate has to be found."""
+
+    kernel = staticmethod(kernels.adadelta)
+    _late_defaults = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_range(0.0 <= rho <= 1.0, f"Invalid rho value: {rho}")
+        check_range(eps >= 0.0, f"Invalid epsilon value: {eps}")
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("square_avg", "acc_delta")
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        decay, rho = number(group["weight_decay"]), group["rho"]
+        values = (decay, rho, 1 - rho, group["eps"], number(group["lr"]))
+        return (decay != 0, group["maximize"]), values
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        rho, eps = group["rho"], group["eps"]
+        g = decayed(p, g, group["weight_decay"])
+        square = own["square_avg"] * rho + g * g * (1 - rho)
+        delta = (own["acc_delta"] + eps).sqrt() / (square + eps).sqrt() * g
+        changed = {
+            "square_avg": square,
+            "acc_delta": own["acc_delta"] * rho + delta * delta * (1 - rho),
+        }
+        return p - group["lr"] * delta, changed

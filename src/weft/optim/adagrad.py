@@ -1,0 +1,82 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor, wrap
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed
+from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number, scalar
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Elementwise):
+    """Steps divided by the root of the sum of all squared gradients."""
+
+    kernel = staticmethod(kernels.adagrad)
+    _late_defaults = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        check_range(lr_decay >= 0.0, f"Invalid lr_decay value: {lr_decay}")
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        check_range(
+            initial_accumulator_value >= 0.0,
+            f"Invalid initial_accumulator_value value: {initial_accumulator_value}",
+        )
+        check_range(eps >= 0.0, f"Invalid epsilon value: {eps}")
+        check_fused(fused, foreach, differentiable)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self._state_of(p, group)
+
+    def share_memory(self) -> None:
+        """For PyTorch's callers: memory is not shared between processes here."""
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("sum",)
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        start = self.defaults["initial_accumulator_value"]
+        total = np.full(p._a.shape, complex(start, start) if p.is_complex() else start, p._a.dtype)
+        return {"step": scalar(0.0, group.get("fused")), "sum": wrap(total)}
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        decay = number(group["weight_decay"])
+        size = number(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+        return (decay != 0, group["maximize"]), (decay, group["eps"], size)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        g = decayed(p, g, group["weight_decay"])
+        total = own["sum"] + g * g
+        size = group["lr"] / (1 + (step - 1) * group["lr_decay"])
+        return p - g / (total.sqrt() + group["eps"]) * size, {"sum": total}

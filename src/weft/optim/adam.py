@@ -1,0 +1,157 @@
+"""Adam."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.core import errors
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed, numbers
+from weft.optim.optimizer import (
+    ParamsT,
+    _to_scalar,
+    check_betas,
+    check_fused,
+    check_lr,
+    check_range,
+    number,
+)
+
+__all__ = ["Adam"]
+
+
+class Adam(Elementwise):
+    """Steps by running means of the gradient and of its square."""
+
+    kernel = staticmethod(kernels.adam)
+    _late_defaults = {
+        "amsgrad": False,
+        "maximize": False,
+        "foreach": None,
+        "capturable": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+        "fused": None,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        self._check_tensors(lr, betas, bool(foreach) and not capturable)
+        check_lr(lr)
+        check_range(eps >= 0.0, f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        check_fused(fused, foreach, differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": tuple(_to_scalar(beta) for beta in betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    @staticmethod
+    def _check_tensors(lr: Any, betas: Any, numbers_only: bool) -> None:
+        named = {"lr": lr, "betas[0]": betas[0], "betas[1]": betas[1]}
+        for name, value in named.items():
+            if not isinstance(value, Tensor):
+                continue
+            if numbers_only:
+                raise ValueError(
+                    f"{name} as a Tensor is not supported for capturable=False and foreach=True\n"
+                    f"  at {errors.here()}"
+                )
+            if value.numel() != 1:
+                raise ValueError(f"Tensor {name} must be 1-element\n  at {errors.here()}")
+        kinds = {Tensor if isinstance(beta, Tensor) else type(beta) for beta in betas}
+        if kinds not in ({float}, {Tensor}):
+            raise ValueError(
+                f"betas must be either both floats or both Tensors\n  at {errors.here()}"
+            )
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        if group["amsgrad"]:
+            return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+        return ("exp_avg", "exp_avg_sq")
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        beta1, beta2 = group["betas"]
+        lr, eps, decay = group["lr"], group["eps"], group["weight_decay"]
+        if lr.__class__ is not float or beta1.__class__ is not float:
+            lr, beta1, beta2, decay = numbers((lr, beta1, beta2, decay))
+        root = math.sqrt(1 - beta2**step)
+        flags = (
+            decay != 0,
+            group["decoupled_weight_decay"],
+            group["maximize"],
+            group["amsgrad"],
+        )
+        size = lr * root / (1 - beta1**step)
+        return flags, (decay, 1 - lr * decay, 1 - beta1, beta2, 1 - beta2, eps * root, size)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        beta1, beta2 = group["betas"]
+        lr, decay = _to_scalar(group["lr"]), group["weight_decay"]
+        if group["decoupled_weight_decay"]:
+            p = p * (1 - lr * decay)
+        else:
+            g = decayed(p, g, decay)
+        mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
+        square = own["exp_avg_sq"] * beta2 + g * g * (1 - beta2)
+        changed = {"exp_avg": mean, "exp_avg_sq": square}
+        if group["amsgrad"]:
+            square = changed["max_exp_avg_sq"] = own["max_exp_avg_sq"].maximum(square)
+        denominator = square.sqrt() / (1 - beta2**step) ** 0.5 + group["eps"]
+        return p - mean / denominator * (lr / (1 - beta1**step)), changed
+
+
+def adaptive_defaults(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[str, Any]:
+    """The settings that Adam's relatives share, checked."""
+    check_lr(lr)
+    check_range(eps >= 0.0, f"Invalid epsilon value: {eps}")
+    check_betas(betas)
+    check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+    return {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+
+
+def moments(g: Any, own: dict[str, Any], betas: Any) -> tuple[Any, Any]:
+    """The running means of the gradient and of its square after this step."""
+    beta1, beta2 = betas
+    mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
+    return mean, own["exp_avg_sq"] * beta2 + g * g * (1 - beta2)
+
+
+def decay_of(group: dict[str, Any]) -> tuple[float, float, float]:
+    """Learning rate, weight decay, and the factor of decoupled weight decay, as numbers."""
+    lr, decay = number(group["lr"]), number(group["weight_decay"])
+    return lr, decay, 1 - lr * decay
+
+
+def apply_decay(p: Any, g: Any, group: dict[str, Any]) -> tuple[Any, Any]:
+    """Parameter and gradient after weight decay, decoupled or not."""
+    if group["decoupled_weight_decay"]:
+        return p * (1 - group["lr"] * group["weight_decay"]), g
+    return p, decayed(p, g, group["weight_decay"])

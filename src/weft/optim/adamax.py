@@ -1,0 +1,65 @@
+"""Adamax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.adam import adaptive_defaults
+from weft.optim.elementwise import Elementwise, decayed
+from weft.optim.optimizer import ParamsT, number
+
+__all__ = ["Adamax"]
+
+
+class Adamax(Elementwise):
+    """Adam with the infinity norm of past gradients in place of their mean square."""
+
+    kernel = staticmethod(kernels.adamax)
+    _late_defaults = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        defaults = {
+            **adaptive_defaults(lr, betas, eps, weight_decay),
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_inf")
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        beta1, beta2 = group["betas"]
+        decay = number(group["weight_decay"])
+        size = number(group["lr"]) / (1 - beta1**step)
+        flags = (decay != 0, group["maximize"])
+        return flags, (decay, 1 - beta1, beta2, group["eps"], size)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        beta1, beta2 = group["betas"]
+        g = decayed(p, g, group["weight_decay"])
+        mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
+        norm = (own["exp_inf"] * beta2).maximum(g.abs() + group["eps"])
+        new = p - mean / norm * (group["lr"] / (1 - beta1**step))
+        return new, {"exp_avg": mean, "exp_inf": norm}

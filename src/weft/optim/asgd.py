@@ -1,0 +1,89 @@
+"""Averaged stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed, zeros_like
+from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
+
+__all__ = ["ASGD"]
+
+
+class ASGD(Elementwise):
+    """Gradient descent that also keeps the average of the parameters in its state."""
+
+    kernel = staticmethod(kernels.asgd)
+    _scalars = ("step", "eta", "mu")
+    _by_step_alone = False
+    _late_defaults = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("ax",)
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        return {
+            "step": scalar(0.0),
+            "eta": scalar(number(group["lr"])),
+            "mu": scalar(1.0),
+            "ax": zeros_like(p),
+        }
+
+    @staticmethod
+    def _advance(group: dict[str, Any], step: float, eta: np.ndarray, mu: np.ndarray) -> None:
+        """Set the rates of the next step."""
+        lr = number(group["lr"])
+        eta[...] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
+        mu[...] = 1 / max(1, step - group["t0"])
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        _, eta, mu = scalars
+        decay, rate, weight = number(group["weight_decay"]), eta.item(0), mu.item(0)
+        self._advance(group, step, eta, mu)
+        flags = (decay != 0, group["maximize"], weight != 1)
+        return flags, (decay, 1 - group["lambd"] * rate, rate, weight)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        rate, weight = own["eta"].item(), own["mu"].item()
+        g = decayed(p, g, group["weight_decay"])
+        new = p * (1 - group["lambd"] * rate) - g * rate
+        average = own["ax"] + (new - own["ax"]) * weight if weight != 1 else new
+        self._advance(group, step, own["eta"]._a, own["mu"]._a)
+        return new, {"ax": average}

@@ -1,0 +1,440 @@
+"""Optimizers that treat every element alone, run on as few and as long arrays as possible.
+
+A step over many small parameters would spend its time in calls: so small parameters of one dtype
+and one age form a unit whose state lies in one array (the tensors in ``Optimizer.state`` are views
+of it), and one call of the kernel serves them all. Large parameters are units of their own and are
+worked on in place, in chunks that fit into the cache. All units share their scratch arrays, so a
+step allocates nothing once the units exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors, quiet
+from weft.core.dispatch import bump
+from weft.core.modes import enable_grad, no_grad
+from weft.core.tensor import Tensor, storage_array, wrap
+from weft.optim.optimizer import Optimizer, number, run_closure, scalar
+
+CHUNK = 16384  # elements that a kernel works on at once
+SMALL = 4096  # parameters of up to so many elements share a unit
+ONE = np.array(1.0, np.float32)
+CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
+concatenate, ndarray = np.concatenate, np.ndarray
+
+
+def flat_real(array: np.ndarray) -> np.ndarray:
+    """One dimension, and complex numbers as pairs; shares memory if the layout allows it."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+class Pool:
+    """Arrays for passing use, which all units of an optimizer share."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[Any, np.ndarray] = {}
+
+    def take(self, role: str, dtype: np.dtype, size: int) -> np.ndarray:
+        """The first elements of the array that all users of this role share."""
+        found = self.arrays.get((role, dtype))
+        if found is None or found.size < size:
+            found = self.arrays[role, dtype] = np.empty(max(size, SMALL), dtype)
+        return found[:size]
+
+
+class Unit:
+    """Parameters that one call of a kernel updates."""
+
+    __slots__ = (
+        *("arrays", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "given"),
+        *("grads", "gradient", "members", "own", "params", "scalars", "scatter", "size"),
+        *("states", "value", "work"),
+    )
+    grads: list[np.ndarray] | None
+
+    def __init__(self, params: list[Tensor], owners: list[Any], fresh: bool) -> None:
+        self.params, self.own, self.fresh = params, owners, fresh
+        self.arrays = [p._a for p in params]
+        first = self.arrays[0].dtype
+        real = first.type(0).real.dtype if first.kind == "c" else first
+        self.dtype = np.dtype(np.float32) if real in dt.HALF else real
+        self.contiguous = all(a.flags.c_contiguous for a in self.arrays)
+        self.direct = len(params) == 1 and self.contiguous and real == self.dtype
+        pairs = 2 if first.kind == "c" else 1
+        self.size = sum(a.size for a in self.arrays) * pairs
+        self.flats = [flat_real(a) for a in self.arrays] if self.contiguous else []
+        self.grads = None
+
+    def place(self, names: tuple[str, ...], scalars: tuple[str, ...], pool: Pool) -> None:
+        """Bring the state into arrays of one piece, and find the scratch to work in."""
+        checks: list[list[Any]] = [[] for _ in self.params]
+        self.scalars = tuple(self._place_scalars(name, checks) for name in scalars)
+        self.states = tuple(self._place_state(name, checks) for name in names)
+        # What must still be so at the next step: see ``collect``.
+        self.members = [
+            (p, array, own, tuple(check))
+            for p, array, own, check in zip(
+                self.params, self.arrays, self.own, checks, strict=True
+            )
+        ]
+        size, dtype = self.size, self.dtype
+        self.work: Any = ()
+        states = self.states
+        if any(state.dtype != dtype for state in states):
+            states = tuple(pool.take(f"state {i}", dtype, size) for i in range(len(states)))
+            self.work = tuple(zip(states, self.states, strict=True))
+        if self.direct:
+            self.value, self.gradient, self.scatter = self.flats[0], None, ()
+        else:
+            self.value = pool.take("value", dtype, size)
+            self.gradient = pool.take("gradient", dtype, size)
+            self.scatter = self._scatter()
+        scratch = [pool.take(role, dtype, min(size, CHUNK)) for role in ("s", "u", "w")]
+        self.chunks = [
+            (
+                slice(i, i + CHUNK),
+                self.value[i : i + CHUNK],
+                tuple(state[i : i + CHUNK] for state in states),
+                tuple(array[: min(CHUNK, size - i)] for array in scratch),
+            )
+            for i in range(0, max(size, 1), CHUNK)
+        ]
+
+    def _scatter(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Pairs of where a new value goes and where it stands."""
+        pairs, start = [], 0
+        for array in self.arrays:
+            factor = 2 if array.dtype.kind == "c" else 1
+            piece = self.value[start : start + array.size * factor]
+            if factor == 2:
+                piece = piece.view(array.dtype)
+            pairs.append((array, piece.reshape(array.shape)))
+            start += array.size * factor
+        return pairs
+
+    def _place_scalars(self, name: str, checks: list[list[Any]]) -> np.ndarray:
+        tensors = [own[name] for own in self.own]
+        if len(tensors) == 1:
+            shared = tensors[0]._a
+            checks[0].append((name, tensors[0], shared))
+            return shared
+        shared = np.array([t._a.item() for t in tensors], tensors[0]._a.dtype)
+        for i, (tensor, check) in enumerate(zip(tensors, checks, strict=True)):
+            tensor._a = shared[i : i + 1].reshape(tensor._a.shape)
+            check.append((name, tensor, tensor._a))
+        return shared
+
+    def _place_state(self, name: str, checks: list[list[Any]]) -> np.ndarray:
+        tensors = [own[name] for own in self.own]
+        kind = self.arrays[0].dtype
+        if len(tensors) == 1:
+            tensor = tensors[0]
+            if tensor._a.dtype != kind or not tensor._a.flags.c_contiguous:
+                tensor._a = tensor._a.astype(kind, order="C")
+            checks[0].append((name, tensor, tensor._a))
+            return flat_real(tensor._a)
+        flat = np.empty(sum(a.size for a in self.arrays), kind)
+        start = 0
+        for tensor, array, check in zip(tensors, self.arrays, checks, strict=True):
+            piece = flat[start : start + array.size].reshape(array.shape)
+            piece[...] = tensor._a
+            tensor._a = piece
+            check.append((name, tensor, piece))
+            start += array.size
+        return flat_real(flat)
+
+    def collect(self, states: Any) -> bool | None:
+        """Look up the gradients; None if one is missing, False if the unit is out of date."""
+        grads: list[Any] = []
+        for p, array, own, checks in self.members:
+            grad = p.grad
+            if grad is None:
+                self.grads = None
+                return None
+            if p._a is not array or (own is not None and states.get(p) is not own):
+                return False
+            for name, tensor, view in checks:
+                if own.get(name) is not tensor or tensor._a is not view:
+                    return False
+            grads.append(grad._a)
+        self.grads = grads
+        return True
+
+    def same_age(self) -> bool:
+        """Whether the counters of all members are equal, which only the user may change."""
+        if len(self.params) > 1:
+            for values in self.scalars:
+                listed = values.tolist()
+                if listed.count(listed[0]) != len(listed):
+                    return False
+        return True
+
+    def run(self, kernel: Callable, c: tuple[Any, ...], flags: Any, pool: Pool, name: str) -> None:
+        """Update the parameters by their gradients."""
+        grads = self.grads
+        assert grads is not None
+        if self.direct:
+            gradient = grads[0]
+            if not gradient.flags.c_contiguous or gradient.dtype != self.arrays[0].dtype:
+                copy = pool.take("gradient", self.dtype, self.size)
+                shaped = copy.view(self.arrays[0].dtype).reshape(gradient.shape)
+                np.copyto(shaped, gradient, casting="unsafe")
+                gradient = copy
+            else:
+                gradient = flat_real(gradient)
+        else:
+            gradient = self.gradient
+            concatenate([flat_real(g) for g in grads], out=gradient, casting="unsafe")
+            flats = self.flats or [flat_real(a) for a in self.arrays]
+            concatenate(flats, out=self.value, casting="unsafe")
+        for wide, narrow in self.work:
+            wide[...] = narrow
+        if len(self.chunks) == 1:
+            _, value, states, scratch = self.chunks[0]
+            kernel(value, gradient, states, scratch, c, flags)
+        else:
+            for part, value, states, scratch in self.chunks:
+                kernel(value, gradient[part], states, scratch, c, flags)
+        for wide, narrow in self.work:
+            narrow[...] = wide
+        for target, source in self.scatter:
+            target[...] = source
+        for p in self.params:
+            bump(p, name)
+        self.grads = None
+        self.fresh = False
+
+
+class Plan:
+    """The units of a group, and what they were made from."""
+
+    __slots__ = ("count", "known", "loose", "names", "params", "units", "waiting")
+
+    def __init__(
+        self, params: list[Tensor], names: tuple[str, ...], before: Plan | None
+    ) -> None:
+        self.params, self.count, self.names = params, len(params), names
+        # Parameters that had a gradient once, and those that don't always have it together.
+        self.known: set[int] = before.known if before else set()
+        self.loose: set[int] = before.loose if before else set()
+        self.units: list[Unit] = []
+        self.waiting: list[Tensor] = []
+
+
+class Elementwise(Optimizer):
+    """An optimizer that is a kernel, the names of its state, and its coefficients."""
+
+    kernel: ClassVar[Callable]
+    _scalars: tuple[str, ...] = ("step",)
+    # Whether the coefficients depend on the step alone, so that units can share them.
+    _by_step_alone = True
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the arrays that the kernel keeps for each parameter, in its order."""
+        raise NotImplementedError
+
+    def _coefficients(
+        self, group: dict[str, Any], step: float, scalars: tuple[np.ndarray, ...]
+    ) -> tuple[Any, tuple[float, ...]]:
+        """The flags and the coefficients of the kernel for one step."""
+        raise NotImplementedError
+
+    def _formula(
+        self, p: Tensor, g: Tensor, own: dict[str, Any], group: dict[str, Any], step: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The new parameter and state by tensor ops, for ``differentiable=True``."""
+        raise NotImplementedError
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        """The state of a parameter before its first step, in PyTorch's order."""
+        made = {name: scalar(0.0, group.get("fused")) for name in self._scalars}
+        made.update({name: zeros_like(p) for name in self._state_names(group)})
+        return made
+
+    def _state_of(self, p: Tensor, group: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The state of a parameter, and whether it was made just now."""
+        own = self.state[p]
+        if own:
+            return own, False
+        if group.get("fused") and not p.is_floating_point():
+            raise RuntimeError(
+                "`fused=True` requires all the params to be floating point Tensors of supported "
+                f"devices, but got {p.dtype} on {p.device.type}\n  at {errors.here()}"
+            )
+        own.update(self._new_state(p, group))
+        return own, True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.pop("_plans", None)
+        super().__setstate__(state)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        loss = None if closure is None else run_closure(closure)
+        for index, group in enumerate(self.param_groups):
+            if group.get("capturable"):
+                self._refuse_capturable(group)
+            if group.get("differentiable"):
+                with enable_grad() if self.defaults.get("differentiable") else no_grad():
+                    self._step_by_ops(group)
+            else:
+                self._step_group(index, group)
+        return loss
+
+    @staticmethod
+    def _refuse_capturable(group: dict[str, Any]) -> None:
+        if any(p.grad is not None for p in group["params"]):
+            raise AssertionError(
+                "If capturable=True, params and state_steps must be on supported devices: "
+                f"{CAPTURABLE_DEVICES}.\n  at {errors.here()}"
+            )
+
+    def _step_group(self, index: int, group: dict[str, Any]) -> None:
+        try:
+            plans, pool, constants = self._plans, self._pool, self._constants
+        except AttributeError:
+            plans = self._plans = {}
+            pool = self._pool = Pool()
+            constants = self._constants = {}
+        plan = self._current_plan(plans, index, group)
+        kernel, name = type(self).kernel, type(self).__name__
+        filled: dict[Any, Any] = {}
+        flags: Any = ()
+        token = quiet.enter()
+        try:
+            for unit in plan.units:
+                if unit.grads is None:
+                    continue
+                step: Any = unit.fresh
+                if unit.scalars:
+                    np.add(unit.scalars[0], ONE, unit.scalars[0])
+                    step = unit.scalars[0].item(0)
+                dtype = unit.dtype
+                if filled.get(dtype) != step or not self._by_step_alone:
+                    flags, values = self._coefficients(group, step, unit.scalars)
+                    found = constants.get(dtype)
+                    if found is None:
+                        array = np.empty(len(values), dtype)
+                        # Kernels get zero-dim arrays: NumPy is slower with Python's numbers.
+                        views = tuple(array[i : i + 1].reshape(()) for i in range(len(values)))
+                        found = constants[dtype] = array, views
+                    found[0][:] = values
+                    filled = {dtype: step}
+                unit.run(kernel, found[1], flags, pool, name)
+        finally:
+            quiet.leave(token)
+
+    def _current_plan(self, plans: dict[int, Plan], index: int, group: dict[str, Any]) -> Plan:
+        """The group's units with the gradients of this step, made anew where they must be."""
+        params, names = group["params"], self._state_names(group)
+        plan = plans.get(index)
+        if plan is not None and (
+            plan.params is not params or plan.count != len(params) or plan.names != names
+        ):
+            plan = None
+        if plan is None or not self._is_current(plan):
+            plan = plans[index] = self._make_plan(group, names, plans.get(index))
+            if not self._is_current(plan):  # pragma: no cover - units are made to fit
+                raise RuntimeError("the state of the optimizer changed during its step")
+        return plan
+
+    def _is_current(self, plan: Plan) -> bool:
+        """Collect the gradients of all units; False if some unit does not fit any more."""
+        for p in plan.waiting:
+            if p.grad is not None:
+                return False
+        states = self.state
+        for unit in plan.units:
+            found = unit.collect(states)
+            if found is None:
+                if len(unit.params) > 1 and any(p.grad is not None for p in unit.params):
+                    # Some members have no gradient this time: from now on they go alone.
+                    plan.loose.update(map(id, unit.params))
+                    return False
+            elif not found or not unit.same_age():
+                return False
+        return True
+
+    def _make_plan(
+        self, group: dict[str, Any], names: tuple[str, ...], before: Plan | None
+    ) -> Plan:
+        plan = Plan(group["params"], names, before)
+        alone = self._must_go_alone(plan.params) | plan.loose
+        bundles: dict[Any, list[list[Any]]] = {}
+        for p in plan.params:
+            if p.grad is None and id(p) not in plan.known:
+                plan.waiting.append(p)
+                continue
+            plan.known.add(id(p))
+            own, fresh = self._state_of(p, group) if names or self._scalars else (None, False)
+            if p._a.size > SMALL or id(p) in alone:
+                plan.units.append(Unit([p], [own], fresh))
+                continue
+            ages = tuple(own[name]._a.item() for name in self._scalars) if own else ()
+            parts = bundles.setdefault((p._a.dtype, ages, fresh, p.grad is None), [])
+            if not parts or parts[-1][0] + p._a.size > CHUNK:
+                parts.append([0, [], []])
+            parts[-1][0] += p._a.size
+            parts[-1][1].append(p)
+            parts[-1][2].append(own)
+        for (_, _, fresh, _), parts in bundles.items():
+            plan.units += [Unit(params, owners, fresh) for _, params, owners in parts]
+        for unit in plan.units:
+            unit.place(names, self._scalars, self._pool)
+        return plan
+
+    @staticmethod
+    def _must_go_alone(params: list[Tensor]) -> set[int]:
+        """Parameters that stand twice in the list or share memory: one after another, then."""
+        seen: dict[int, Tensor] = {}
+        found: set[int] = set()
+        for p in params:
+            owner = id(storage_array(p._a))
+            if owner in seen:
+                found |= {id(p), id(seen[owner])}
+            seen.setdefault(owner, p)
+        return found
+
+    def _step_by_ops(self, group: dict[str, Any]) -> None:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            own, fresh = self._state_of(p, group)
+            step: Any = fresh
+            if self._scalars:
+                own["step"]._a += 1
+                step = own["step"].item()
+            names = self._state_names(group)
+            twins = [p, *(own[name] for name in names)]
+            grad = -p.grad if group.get("maximize") else p.grad
+            if p.is_complex():
+                twins = [t.view_as_real() for t in twins]
+                grad = grad.view_as_real()
+            # Copies are read and the originals written, so that nothing saved is overwritten.
+            value, *states = [t.clone() for t in twins]
+            values = {**own, **dict(zip(names, states, strict=True))}
+            new, changed = self._formula(value, grad, values, group, step)
+            for target, name in zip(twins[1:], names, strict=True):
+                target.copy_(changed[name])
+            twins[0].copy_(new)
+
+
+def zeros_like(p: Tensor) -> Tensor:
+    """Zeros for the state of a parameter."""
+    return wrap(np.zeros(p._a.shape, p._a.dtype))
+
+
+def decayed(p: Any, g: Any, decay: Any) -> Any:
+    """The gradient with the pull of weight decay."""
+    return g if isinstance(decay, (int, float)) and decay == 0 else g + decay * p
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """Settings as Python numbers."""
+    return [number(value) for value in values]

@@ -1,0 +1,98 @@
+"""NAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.adam import adaptive_defaults, apply_decay, decay_of, moments
+from weft.optim.elementwise import Elementwise
+from weft.optim.optimizer import ParamsT, check_range, scalar
+
+__all__ = ["NAdam"]
+
+
+class NAdam(Elementwise):
+    """Adam with Nesterov momentum."""
+
+    kernel = staticmethod(kernels.nadam)
+    _scalars = ("step", "mu_product")
+    _by_step_alone = False
+    _late_defaults = {
+        "maximize": False,
+        "foreach": None,
+        "capturable": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = adaptive_defaults(lr, betas, eps, weight_decay)
+        check_range(momentum_decay >= 0.0, f"Invalid momentum_decay value: {momentum_decay}")
+        defaults |= {
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        made = super()._new_state(p, group)
+        made["mu_product"] = scalar(1.0)
+        return made
+
+    @staticmethod
+    def _momentum(group: dict[str, Any], step: float) -> tuple[float, float]:
+        """The momentum of this step and of the next."""
+        beta1, rate = group["betas"][0], group["momentum_decay"]
+        mu, following = (beta1 * (1.0 - 0.5 * 0.96 ** (t * rate)) for t in (step, step + 1))
+        return mu, following
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        beta1, beta2 = group["betas"]
+        lr, decay, shrink = decay_of(group)
+        mu, following = self._momentum(group, step)
+        product = scalars[1]
+        np.multiply(product, mu, product)
+        past = product.item(0)
+        flags = (decay != 0, group["decoupled_weight_decay"], group["maximize"])
+        values = (
+            *(decay, shrink, 1 - beta1, beta2, 1 - beta2, 1 - beta2**step, group["eps"]),
+            lr * (1.0 - mu) / (1.0 - past),
+            lr * following / (1.0 - past * following),
+        )
+        return flags, values
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        p, g = apply_decay(p, g, group)
+        mean, square = moments(g, own, group["betas"])
+        mu, following = self._momentum(group, step)
+        own["mu_product"]._a *= mu
+        past = own["mu_product"].item()
+        denominator = (square / (1 - group["betas"][1] ** step)).sqrt() + group["eps"]
+        now = g * ((1.0 - mu) / (1.0 - past)) + mean * (following / (1.0 - past * following))
+        new = p - now / denominator * group["lr"]
+        return new, {"exp_avg": mean, "exp_avg_sq": square}

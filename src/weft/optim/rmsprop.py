@@ -1,0 +1,84 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed
+from weft.optim.optimizer import ParamsT, check_lr, check_range, number
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(Elementwise):
+    """Steps divided by the running root mean square of the gradient."""
+
+    kernel = staticmethod(kernels.rmsprop)
+    _late_defaults = {
+        "momentum": 0,
+        "centered": False,
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_range(eps >= 0.0, f"Invalid epsilon value: {eps}")
+        check_range(momentum >= 0.0, f"Invalid momentum value: {momentum}")
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        check_range(alpha >= 0.0, f"Invalid alpha value: {alpha}")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        momentum = ("momentum_buffer",) if group["momentum"] > 0 else ()
+        centered = ("grad_avg",) if group["centered"] else ()
+        return ("square_avg", *momentum, *centered)
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        decay, alpha, momentum = number(group["weight_decay"]), group["alpha"], group["momentum"]
+        flags = (decay != 0, group["maximize"], momentum > 0, group["centered"])
+        return flags, (decay, alpha, 1 - alpha, group["eps"], momentum, number(group["lr"]))
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        alpha = group["alpha"]
+        g = decayed(p, g, group["weight_decay"])
+        square = own["square_avg"] * alpha + g * g * (1 - alpha)
+        changed = {"square_avg": square}
+        if group["centered"]:
+            mean = own["grad_avg"] + (g - own["grad_avg"]) * (1 - alpha)
+            changed["grad_avg"] = mean
+            square = square - mean * mean
+        change = g / (square.sqrt() + group["eps"])
+        if group["momentum"] > 0:
+            change = own["momentum_buffer"] * group["momentum"] + change
+            changed["momentum_buffer"] = change
+        return p - group["lr"] * change, changed

@@ -1,0 +1,75 @@
+"""Rprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor, wrap
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, zeros_like
+from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
+
+__all__ = ["Rprop"]
+
+
+class Rprop(Elementwise):
+    """Steps whose sizes grow while the sign of the gradient stays and shrink when it turns."""
+
+    kernel = staticmethod(kernels.rprop)
+    _late_defaults = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_range(0.0 < etas[0] < 1.0 < etas[1], f"Invalid eta values: {etas[0]}, {etas[1]}")
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("prev", "step_size")
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        lr = number(group["lr"])
+        # The parts of a complex number are two independent real ones.
+        size = np.full(p._a.shape, complex(lr, lr) if p.is_complex() else lr, p._a.dtype)
+        return {"step": scalar(0.0), "prev": zeros_like(p), "step_size": wrap(size)}
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
+        return (group["maximize"],), (grow, shrink, smallest, largest, 0.0, 1.0)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
+        trend = g * own["prev"]
+        turned = trend < 0
+        factor = trend.sign().detach()
+        factor = factor.masked_fill(trend > 0, grow).masked_fill(trend == 0, 1.0)
+        factor = factor.masked_fill(turned, shrink)
+        size = (own["step_size"] * factor).clamp(smallest, largest)
+        g = g.masked_fill(turned, 0.0)
+        return p - g.sign() * size, {"prev": g, "step_size": size}

@@ -1,0 +1,90 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Elementwise, decayed, zeros_like
+from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number
+
+__all__ = ["SGD"]
+
+
+class SGD(Elementwise):
+    """Gradient descent, with momentum if wanted."""
+
+    kernel = staticmethod(kernels.sgd)
+    _scalars = ()
+    _late_defaults = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        check_range(momentum >= 0.0, f"Invalid momentum value: {momentum}")
+        check_range(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        check_range(
+            not nesterov or (momentum > 0 and dampening == 0),
+            "Nesterov momentum requires a momentum and zero dampening",
+        )
+        check_fused(fused, foreach, differentiable)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("momentum_buffer",) if group["momentum"] != 0 else ()
+
+    def _state_of(self, p: Tensor, group: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        if group["momentum"] == 0:
+            return {}, False
+        own = self.state[p]
+        fresh = own.get("momentum_buffer") is None
+        if fresh:
+            own["momentum_buffer"] = zeros_like(p)
+        return own, fresh
+
+    def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
+        decay, momentum = number(group["weight_decay"]), number(group["momentum"])
+        # The first gradient enters the buffer undamped.
+        enters = 1.0 if step else 1 - group["dampening"]
+        flags = (decay != 0, group["maximize"], enters != 1, group["nesterov"])
+        return flags, (number(group["lr"]), decay, momentum, enters)
+
+    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+        changed, momentum = {}, group["momentum"]
+        g = decayed(p, g, group["weight_decay"])
+        if momentum != 0:
+            enters = 1.0 if step else 1 - group["dampening"]
+            buffer = g.detach().clone() if step else own["momentum_buffer"] * momentum + g * enters
+            changed["momentum_buffer"] = buffer
+            g = g + buffer * momentum if group["nesterov"] else buffer
+        return p - group["lr"] * g, changed
