@@ -5,12 +5,9 @@ Written by ``python -m opdb --all --write-known``; an op here that passes fails 
 
 # With few samples of float32 and float64, as the test suite runs them.
 KNOWN_FAILURES: dict[str, str] = {
-    "hash_tensor": "missing",
     "nn.functional.triplet_margin_with_distance_loss": "float32: AttributeError: module 'weft.n...",
 }
 
 # Only with more samples and all dtypes.
 DEEP_FAILURES: dict[str, str] = {
-    "conj_physical": "bool: result: dtype int8 where torch has bool [sample 0: ((bool[20, 20]),...",
-    "sum_to_size": "bool: result: dtype bool where torch has int64",
 }

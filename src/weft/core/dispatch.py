@@ -266,7 +266,8 @@ def apply(
     if op.multiple:
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
-            link_views(op, args, attrs, results)
+            for k, t in enumerate(results):
+                link_view(t, args, op, attrs, k)
         if needed and mode is PLAIN and op.differentiable:
             record(op, args, arrays, attrs, results, shown)
         return tuple(results)
@@ -524,6 +525,7 @@ def record(
         return node
     node.shape = tuple([r._a.shape for r in results])
     node.dtype = tuple([r._a.dtype for r in results])
+    node.outs = {}
     # A result that nobody looks at gets its place in the graph when backward asks for it.
     for k, r in enumerate(results if shown is None else results[:shown]):
         if k not in op.constant_outputs and r._a.dtype.kind in "fcV":

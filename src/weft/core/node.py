@@ -53,7 +53,7 @@ class RemovableHandle:
 class Extras:
     """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
 
-    __slots__ = ("before", "metadata", "outputs", "post", "pre", "retained", "trace")
+    __slots__ = ("before", "metadata", "post", "pre", "retained", "trace")
 
     def __init__(self) -> None:
         self.pre: OrderedDict[int, Callable] = OrderedDict()  # of the tensor
@@ -62,7 +62,6 @@ class Extras:
         self.retained: list[weakref.ref[Tensor]] = []
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None
-        self.outputs: dict[int, weakref.ref[Output]] = {}
 
 
 class GraphNode:
@@ -112,8 +111,9 @@ class Node(GraphNode):
 
     __slots__ = (
         *("attrs", "code", "dtype", "guard", "inputs", "instruction", "plan", "saved"),
-        *("scope", "seq", "shape"),
+        *("outs", "scope", "seq", "shape"),
     )
+    outs: dict[int, weakref.ref[Output]]  # only of nodes with several results
 
     def __init__(
         self,
@@ -228,12 +228,14 @@ class Output(GraphNode):
 
 def output_of(node: Node, index: int) -> Output:
     """The one object that stands for an output of a node with several."""
-    outputs = (node.extras or node._extras()).outputs
-    held = outputs.get(index)
+    outs = getattr(node, "outs", None)
+    if outs is None:
+        outs = node.outs = {}
+    held = outs.get(index)
     found = None if held is None else held()
     if found is None:
         found = Output(node, index, node.shape[index], node.dtype[index])
-        outputs[index] = weakref.ref(found)
+        outs[index] = weakref.ref(found)
     return found
 
 

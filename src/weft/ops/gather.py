@@ -40,9 +40,9 @@ def _check_index_dtype(index: Tensor, name: str) -> None:
 
 
 def _check_gather(input: Tensor, dim: int, index: Tensor) -> None:
-    have, want = input._a.shape or (1,), index._a.shape or (1,)
     if not index._a.size:
         return
+    have, want = input._a.shape or (1,), index._a.shape or (1,)
     if len(have) != len(want):
         raise fail(
             RuntimeError,

@@ -103,6 +103,8 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over what broadcasting had repeated, so that the given shape is left."""
     shape = sizes(size, "sum_to_size")
+    if not shape:
+        return self.sum()
     lead = self._a.ndim - len(shape)
     fits = lead >= 0 and all(
         n in (1, m) for n, m in zip(shape, self._a.shape[max(lead, 0) :], strict=False)

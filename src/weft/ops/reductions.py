@@ -501,3 +501,23 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 
 api.under("special", logsumexp, name="logsumexp")
+
+
+def _hash(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    wide = x.astype(np.float64 if x.dtype.kind in "fV" else np.int64)
+    return np.bitwise_xor.reduce(wide.view(np.uint64), axis=axes(x, dim), keepdims=keepdim)
+
+
+hash_op = constant("hash_tensor", _hash)
+
+
+@api.both(out=True)
+@numpy_names
+def hash_tensor(input: Tensor, dim: Any = (), keepdim: bool = False, mode: int = 0) -> Tensor:
+    """One number for the bits of all elements, or along dimensions: their exclusive or."""
+    if not input._a.size and dim == ():
+        raise RuntimeError(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
+            f"the reduction dim with the 'dim' argument.\n  at {errors.here()}"
+        )
+    return hash_op(input, dim=reduced_dims(dim, input._a.ndim), keepdim=keepdim)

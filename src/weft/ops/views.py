@@ -581,6 +581,12 @@ split_op = linear(
 )
 
 
+def _equal_sizes(size: int, step: int) -> tuple[int, ...]:
+    """The sizes of parts of one size, the last of which may be smaller."""
+    whole, rest = divmod(size, step)
+    return (step,) * whole + ((rest,) if rest else ())
+
+
 def _check_rank(x: Tensor, name: str) -> None:
     if not x._a.ndim:
         raise RuntimeError(f"{name} expects at least a 1-dimensional tensor\n  at {errors.here()}")
@@ -601,8 +607,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"split expects split_size be non-negative, but got split_size={step}\n"
                 f"  at {errors.here()}"
             )
-        whole, rest = divmod(size, step) if size else (0, 0)
-        sizes = (step,) * whole + (rest,) * (rest > 0) if size else (0,)
+        sizes = _equal_sizes(size, step) if size else (0,)
     else:
         sizes = tuple(int(s) for s in split_size_or_sections)
         if sum(sizes) != size or any(s < 0 for s in sizes):
@@ -627,11 +632,12 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError(
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
         )
-    size = input.size(dim)
+    shape = input._a.shape
+    d = api.wrap_dim(dim, len(shape))
+    size = shape[d]
     step = -(-size // chunks)
-    if not step:
-        return split_op(input, sizes=(0,) * chunks, dim=api.wrap_dim(dim, input.ndim))
-    return split(input, step, dim)
+    sizes = _equal_sizes(size, step) if step else (0,) * chunks
+    return apply(split_op, (input,), {"sizes": sizes, "dim": d})
 
 
 unbind_op = linear(

@@ -1,0 +1,138 @@
+"""Adafactor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors, quiet
+from weft.core.dispatch import bump
+from weft.core.tensor import Tensor, wrap
+from weft.kernels import optimizers as kernels
+from weft.optim.elementwise import Pool
+from weft.optim.optimizer import (
+    Optimizer,
+    ParamsT,
+    check_lr,
+    check_range,
+    number,
+    run_closure,
+    scalar,
+)
+
+__all__ = ["Adafactor"]
+
+
+class Adafactor(Optimizer):
+    """Adaptive steps with little memory: a matrix's second moment is a row times a column."""
+
+    _scalars = ("step",)
+    _late_defaults = {"foreach": None}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        check_lr(lr, "Learning rate should be >= 0 but is")
+        check_range(beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        check_range(eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
+        check_range(eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
+        check_range(d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
+        check_range(weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _state_of(self, p: Tensor) -> dict[str, Any]:
+        own = self.state[p]
+        if not own:
+            shape, dtype = p._a.shape, p._a.dtype
+            own["step"] = scalar(0.0)
+            if len(shape) > 1:
+                own["row_var"] = wrap(np.zeros((*shape[:-1], 1), dtype))
+                own["col_var"] = wrap(np.zeros((*shape[:-2], 1, shape[-1]), dtype))
+            else:
+                own["variance"] = wrap(np.zeros(shape, dtype))
+        return own
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        loss = run_closure(closure)
+        token = quiet.enter()
+        try:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._update(p, group)
+        finally:
+            quiet.leave(token)
+        return loss
+
+    def _update(self, p: Tensor, group: dict[str, Any]) -> None:
+        if p.is_complex():
+            raise RuntimeError(
+                f"Adafactor does not support complex parameters\n  at {errors.here()}"
+            )
+        own = self._state_of(p)
+        own["step"]._a += 1
+        step, lr = own["step"].item(), number(group["lr"])
+        eps1, eps2 = group["eps"]
+        names = ("row_var", "col_var", "variance")
+        kept = [own[name]._a if name in own else None for name in names]
+        value, grad = p._a, p.grad._a  # type: ignore[union-attr]
+        half = value.dtype in dt.HALF
+        if half:
+            value, grad = value.astype(np.float32), grad.astype(np.float32)
+            states = [None if x is None else x.astype(np.float32) for x in kept]
+        else:
+            states = kept
+        kernels.adafactor(
+            value,
+            grad,
+            *states,
+            *self._work(value),
+            weight=step ** group["beta2_decay"],
+            rho=min(lr, step**-0.5),
+            shrink=1 - lr * group["weight_decay"],
+            eps1=dt.finfo(p.dtype).eps if eps1 is None else eps1,
+            eps2=eps2,
+            clip=group["d"],
+            maximize=group["maximize"],
+        )
+        if half:
+            p._a[...] = value
+            for old, new in zip(kept, states, strict=True):
+                if old is not None:
+                    old[...] = new
+        bump(p, "Adafactor")
+
+    def _work(self, value: np.ndarray) -> tuple[Any, Any]:
+        """Arrays to compute in: two like the parameter, and one for each mean."""
+        pool = self.__dict__.setdefault("_pool", Pool())
+        shape, dtype = value.shape, value.dtype
+        work = tuple(pool.take(role, dtype, value.size).reshape(shape) for role in ("s", "u"))
+        if value.ndim < 2:
+            return work, ()
+        lead, row, column = shape[:-2], shape[-2], shape[-1]
+        shapes = [(*lead, row, 1), (*lead, 1, column), (*lead, 1, 1)]
+        return work, tuple(
+            pool.take(f"mean {i}", dtype, int(np.prod(s))).reshape(s) for i, s in enumerate(shapes)
+        )
