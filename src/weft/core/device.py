@@ -20,6 +20,8 @@ class device:
             index, type = type, "cuda"
         elif not isinstance(type, str):
             raise TypeError(f"device(): a name such as 'cpu' is needed, not {type!r}")
+        if index is not None and (isinstance(index, bool) or not hasattr(index, "__index__")):
+            raise TypeError(f"device(): argument 'index' must be int, not {index!r}")
         name, _, number = type.partition(":")
         if number:
             if index is not None:

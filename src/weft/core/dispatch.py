@@ -21,7 +21,6 @@ from weft.core.node import (
     Node,
     Output,
     next_sequence,
-    output_of,
 )
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER, Plan, parameters
 from weft.core.tensor import LATE, Parameter, Tensor, refresh, shares, wrap
@@ -236,9 +235,7 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
     return args, final
 
 
-def apply(
-    op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None
-) -> Any:
+def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None) -> Any:
     """Run an op on tensors and record it: the general way through dispatch.
 
     ``shown`` is how many results the caller looks at, if not at all of them.
@@ -250,7 +247,7 @@ def apply(
     arrays = []
     needed = False
     for x in args:
-        if isinstance(x, Tensor):
+        if x is not None and isinstance(x, Tensor):
             arrays.append(x._a)
             if x._node is not None or x._base is not None:
                 needed = True
@@ -321,8 +318,8 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
                 saved, guard = (y,), (0, cell)
             else:
                 saved, guard = plan.pack((a,), (y,), (x._vc,), (cell,))
-            frame = getframe(2)
-            if frame.f_code is not _last_caller[0]:
+            frame = getframe(1).f_back
+            if frame is None or frame.f_code is not _last_caller[0]:
                 frame = caller(frame)
             n = new(Node)
             n.plan = plan
@@ -381,7 +378,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             return t
     if edge is None and base is None:
         return t
-    if base is not None and (edge is NOWHERE or x._stamp != x._vc[0]) or y.dtype.kind != "f":
+    if (base is not None and (edge is NOWHERE or x._stamp != x._vc[0])) or y.dtype.kind != "f":
         record(op, (x,), (a,), attrs, (t,))
     elif edge is not None:
         plan = op.plan_of_one
@@ -391,8 +388,8 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             saved, guard = plan.pack((a,), (y,), (x._vc,), (t._vc,))
         else:
             saved, guard = (), None
-        frame = getframe(2)
-        if frame.f_code is not _last_caller[0]:
+        frame = getframe(1).f_back
+        if frame is None or frame.f_code is not _last_caller[0]:
             frame = caller(frame)
         n = new(Node)
         n.plan = plan
@@ -468,12 +465,13 @@ def record(
     bit = 1
     hidden = False
     for x in args:
-        if isinstance(x, Tensor):
-            if x._base is not None and x._stamp != x._vc[0]:
+        if x is not None and isinstance(x, Tensor):
+            cell = x._vc
+            if x._base is not None and x._stamp != cell[0]:
                 refresh(x)
             edge = x._node
             tensors |= bit
-            cells.append(x._vc)
+            cells.append(cell)
             if edge is None:
                 inputs.append(ref(x))
             elif edge is NOWHERE and op.rules is not None and len(op.rules) > 1:
@@ -490,20 +488,21 @@ def record(
         return None
     conj = d.kind == "c"
     if op.multiple:
-        for r in results:
-            conj = conj or r._a.dtype.kind == "c"
+        ys = [r._a for r in results]
+        for y in ys:
+            conj = conj or y.dtype.kind == "c"
     count = len(inputs)
     key = (count, conj) if op.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
     plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
     if not plan.slots:
         saved, guard = (), None
     elif op.multiple:
-        saved, guard = plan.pack(arrays, [r._a for r in results], cells, [r._vc for r in results])
+        saved, guard = plan.pack(arrays, ys, cells, [r._vc for r in results])
     else:
         saved, guard = plan.pack(arrays, (first,), cells, (results[0]._vc,))
     now = MODES.now
-    frame = getframe(2)
-    if frame.f_code is not _last_caller[0]:
+    frame = getframe(1).f_back
+    if frame is None or frame.f_code is not _last_caller[0]:
         frame = caller(frame)
     node = new(Node)
     node.plan = plan
@@ -523,13 +522,14 @@ def record(
     if not op.multiple:
         results[0]._node = node
         return node
-    node.shape = tuple([r._a.shape for r in results])
-    node.dtype = tuple([r._a.dtype for r in results])
-    node.outs = {}
+    node.shape = tuple([y.shape for y in ys])
+    node.dtype = tuple([y.dtype for y in ys])
+    node.outs = outs = {}
     # A result that nobody looks at gets its place in the graph when backward asks for it.
-    for k, r in enumerate(results if shown is None else results[:shown]):
-        if k not in op.constant_outputs and r._a.dtype.kind in "fcV":
-            r._node = output_of(node, k)
+    for k, y in enumerate(ys if shown is None else ys[:shown]):
+        if y.dtype.kind in "fcV" and k not in op.constant_outputs:
+            results[k]._node = place = Output(node, k, y.shape, y.dtype)
+            outs[k] = ref(place)
     return node
 
 
@@ -907,8 +907,9 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
             f"shape {list(result.shape)}. An in-place op can't grow its tensor; use the "
             f"out-of-place form\n  at {errors.here()}"
         )
-    source, wanted = dt.of_numpy(result.dtype), dt.of_numpy(target._a.dtype)
-    if not dt.can_cast(source, wanted):
+    if result.dtype is not target._a.dtype and not dt.can_cast(
+        source := dt.of_numpy(result.dtype), wanted := dt.of_numpy(target._a.dtype)
+    ):
         raise RuntimeError(
             f"{name}_: result type {dt.TYPE_NAMES[source.name]} can't be cast to the desired "
             f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
@@ -1180,7 +1181,11 @@ def fast_unary(op: Op) -> Callable:
     return unary
 
 
-def fast_binary(op: Op) -> Callable:
+# What may stand beside a tensor in an operator; other objects get their turn by Python's rules.
+OPERANDS = (Tensor, int, float, complex, np.generic, ndarray)
+
+
+def fast_binary(op: Op, operator: bool = False) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
     reference, differentiable = op.reference, op.differentiable
     plans: list[Any] = [None] * len(PAIRS)
@@ -1280,6 +1285,8 @@ def fast_binary(op: Op) -> Callable:
                     n.extras = None
                     t._node = n
                 return t
+        if operator and not isinstance(other, OPERANDS):
+            return NotImplemented
         if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
             return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
         return apply(op, (input, other), NO_ATTRS)

@@ -38,7 +38,7 @@ class State:
         if self.dual_level >= 0 or self.saved_hooks or self.recorders or self.anomaly:
             self.mode = SPECIAL
         else:
-            self.mode = PLAIN if self.grad else OFF
+            self.mode = PLAIN if self.grad and not self.inference else OFF
 
 
 class _Modes(threading.local):

@@ -17,7 +17,14 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[int] = ()) -> Size:
-        return super().__new__(cls, sizes)
+        items = tuple(sizes)
+        for i, item in enumerate(items):
+            if not isinstance(item, int):
+                if not hasattr(item, "__index__"):
+                    kind = type(item).__name__
+                    raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{kind}')")
+                items = (*items[:i], item.__index__(), *items[i + 1 :])
+        return super().__new__(cls, items)
 
     def numel(self) -> int:
         """How many elements a tensor of this shape has."""
@@ -31,10 +38,14 @@ class Size(tuple):
         return Size(found) if isinstance(index, slice) else found
 
     def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
+        if not isinstance(other, tuple):
+            raise TypeError(
+                f"can only concatenate tuple (not {type(other).__name__}) to torch.Size"
+            )
+        return Size(tuple.__add__(self, other))
 
     def __radd__(self, other: Any) -> Size:
-        return Size(tuple(other) + tuple(self))
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, other: Any) -> Size:
         return Size(tuple.__mul__(self, other))

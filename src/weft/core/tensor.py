@@ -17,7 +17,7 @@ from weft.core import errors, printing
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
 from weft.core.size import Size
 
-new = object.__new__
+new, new_tuple = object.__new__, tuple.__new__
 
 
 class _Late:
@@ -152,12 +152,12 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def shape(self) -> Size:
         """The length of each dimension."""
-        return Size(self._a.shape)
+        return new_tuple(Size, self._a.shape)
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the length of one dimension."""
         if dim is None:
-            return Size(self._a.shape)
+            return new_tuple(Size, self._a.shape)
         rank = max(self._a.ndim, 1)
         if not -rank <= dim < rank or not self._a.ndim:
             raise IndexError(
@@ -230,8 +230,9 @@ class Tensor(metaclass=_TensorMeta):
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements follow one another in memory in row-major order."""
-        if memory_format is not None and memory_format.name == "channels_last":
-            return self._a.ndim == 4 and self._a.transpose(0, 2, 3, 1).flags.c_contiguous
+        if memory_format is not None and memory_format.name.startswith("channels_last"):
+            rank = 4 if memory_format.name == "channels_last" else 5
+            return self._a.ndim == rank and np.moveaxis(self._a, 1, -1).flags.c_contiguous
         return self._a.flags.c_contiguous
 
     def is_floating_point(self) -> bool:
@@ -371,6 +372,11 @@ class Tensor(metaclass=_TensorMeta):
                 f"Variable data has to be a tensor, but got {type(other).__name__}\n"
                 f"  at {errors.here()}"
             )
+        if self._node is not None and other._a.dtype.kind not in "fcV":
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                f"dtype, not {other.dtype}\n  at {errors.here()}"
+            )
         self._a = other._a
 
     def retain_grad(self) -> None:
@@ -472,14 +478,30 @@ class Tensor(metaclass=_TensorMeta):
             )
         return bool(self._a.item())
 
+    def _number(self, kind: str) -> Any:
+        if self._a.size != 1:
+            raise ValueError(
+                "only one element tensors can be converted to Python scalars; this one has the "
+                f"shape {list(self._a.shape)}\n  at {errors.here()}"
+            )
+        value = self.item()
+        if isinstance(value, complex) and kind != "complex":
+            if value.imag:
+                raise RuntimeError(
+                    f"value cannot be converted to type {kind} without overflow: it is {value}\n"
+                    f"  at {errors.here()}"
+                )
+            return value.real
+        return value
+
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number("double"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number("int64_t"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._number("complex"))
 
     def __index__(self) -> int:
         if self._a.dtype.kind not in "iub" or self._a.size != 1:
@@ -496,7 +518,15 @@ class Tensor(metaclass=_TensorMeta):
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
+
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (Tensor, int, float, complex, np.generic)):
+            raise RuntimeError(
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}\n  at {errors.here()}"
+            )
         return bool((self == element).any().item())
 
     def __hash__(self) -> int:

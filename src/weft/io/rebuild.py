@@ -28,7 +28,9 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
 
 def _storage_of(storage: Any, dtype: Any) -> tuple[np.ndarray, dt.dtype]:
     if not isinstance(storage, (TypedStorage, UntypedStorage)):
-        raise RuntimeError(f"a tensor in the file lies on a {type(storage).__name__}, not a storage")
+        raise RuntimeError(
+            f"a tensor in the file lies on a {type(storage).__name__}, not a storage"
+        )
     chosen = dtype if dtype is not None else getattr(storage, "dtype", dt.uint8)
     if not isinstance(chosen, dt.dtype):
         raise RuntimeError(f"a tensor in the file has {chosen!r} as its dtype")

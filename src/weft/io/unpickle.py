@@ -22,7 +22,9 @@ from weft.io import rebuild
 _DEEPEST = 1000
 _FREE_WORK, _WORK_PER_BYTE = 1_000_000, 64
 # Names that give a file the run of the machine, however they came to be allowed.
-_NEVER = frozenset({"os", "posix", "nt", "sys", "subprocess", "pty", "importlib", "runpy", "ctypes"})
+_NEVER = frozenset(
+    {"os", "posix", "nt", "sys", "subprocess", "pty", "importlib", "runpy", "ctypes"}
+)
 _MARK = object()
 
 _allowed: dict[str, Any] = {}

@@ -117,13 +117,14 @@ def into(out: Any, result: Any, name: str) -> Any:
     return out
 
 
-def _put_into(out: Any, function: Callable, args: tuple[Any, ...], name: str) -> Any:
+def put_into(out: Any, function: Callable, args: tuple[Any, ...], name: str) -> Any:
+    """Call a function for the sake of its ``out`` argument."""
     with _no_history():
         result = function(*args)
     return into(out, result, name)
 
 
-PUT_INTO.append(_put_into)
+PUT_INTO.append(put_into)
 
 
 def inplace(name: str, function: Callable | Op) -> None:

@@ -8,7 +8,17 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import REGISTRY, Op, apply, apply_inplace, bump, fast_binary, fast_unary
+from weft.core.dispatch import (
+    NO_ATTRS,
+    OPERANDS,
+    REGISTRY,
+    Op,
+    apply,
+    apply_inplace,
+    bump,
+    fast_binary,
+    fast_unary,
+)
 from weft.core.modes import MODES, OFF, PLAIN
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
@@ -515,17 +525,19 @@ bitwise_left_shift = _bits("bitwise_left_shift", np.left_shift, 2, "bfcV")
 bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2, "bfcV")
 
 
-@api.top(out=True)
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+@api.top
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """Elements of one or the other by a condition; with one argument, where it is true."""
+    if out is not None:
+        return api.put_into(out, where, (condition, input, other), "where")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    if condition._a.dtype not in (np.bool_, np.uint8):
+    if condition._a.dtype.kind != "b" and condition._a.dtype != np.uint8:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype}\n  at {errors.here()}"
         )
-    return where_op(condition, input, other)
+    return apply(where_op, (condition, input, other), NO_ATTRS)
 
 
 @api.method(name="where")
@@ -541,7 +553,7 @@ def _strict(function: Any) -> Any:
     """An operator that steps aside for objects it does not know."""
 
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (Tensor, int, float, complex, np.number, np.bool_)):
+        if isinstance(other, (Tensor, int, float, complex, np.generic)):
             return function(self, other)
         return NotImplemented
 
@@ -563,10 +575,17 @@ def _in(name: str) -> Any:
     return change
 
 
-_operator("add", _add, _add, _iadd)
-_operator("sub", _sub, lambda self, other: apply(sub_op, (other, self), {}), _isub)
-_operator("mul", _mul, _mul, _imul)
-_operator("truediv", _div, lambda self, other: apply(div_op, (other, self), {}), _idiv)
+def _pow_operator(self: Tensor, other: Any) -> Any:
+    if other.__class__ is int and other < 0:
+        return pow(self, other)
+    return _operators[4](self, other)
+
+
+_operators = [fast_binary(op, operator=True) for op in (add_op, sub_op, mul_op, div_op, pow_op)]
+_operator("add", _operators[0], _operators[0], _iadd)
+_operator("sub", _operators[1], lambda self, other: apply(sub_op, (other, self), {}), _isub)
+_operator("mul", _operators[2], _operators[2], _imul)
+_operator("truediv", _operators[3], lambda self, other: apply(div_op, (other, self), {}), _idiv)
 _operator(
     "floordiv",
     _strict(floor_divide),
@@ -576,7 +595,7 @@ _operator(
 _operator(
     "mod", _strict(remainder), lambda self, other: remainder_op(other, self), _in("remainder_")
 )
-_operator("pow", pow, lambda self, other: apply(pow_op, (other, self), {}), _in("pow_"))
+_operator("pow", _pow_operator, lambda self, other: apply(pow_op, (other, self), {}), _in("pow_"))
 _operator(
     "and", _strict(bitwise_and), lambda self, other: bitwise_and(self, other), _in("bitwise_and_")
 )
@@ -611,16 +630,14 @@ Tensor.__invert__ = lambda self: bitwise_not(self)
 Tensor.__abs__ = lambda self: self.abs()
 
 
-def _compare_operator(function: Any, otherwise: Any) -> Any:
+def _compare_operator(function: Any) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (Tensor, int, float, complex, np.number, np.bool_)):
-            return function(self, other)
-        return otherwise
+        return function(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
     return operator
 
 
-Tensor.__eq__ = _compare_operator(eq, NotImplemented)
-Tensor.__ne__ = _compare_operator(ne, NotImplemented)
+Tensor.__eq__ = _compare_operator(eq)
+Tensor.__ne__ = _compare_operator(ne)
 for _name, _function in (("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
-    setattr(Tensor, f"__{_name}__", _compare_operator(_function, NotImplemented))
+    setattr(Tensor, f"__{_name}__", _compare_operator(_function))

@@ -15,7 +15,7 @@ from weft.ops import api
 from weft.ops import strided as st
 from weft.ops import views as v
 from weft.ops.build import Sample, constant, linear
-from weft.ops.casting import clone_op
+from weft.ops.casting import clone_op, contiguous_format
 from weft.ops.padding import pad as pad  # other families find it here
 from weft.ops.reductions import sum_op
 from weft.ops.views import fail, reshape_op, slice_op, zeros_of
@@ -61,11 +61,12 @@ def flipud(input: Tensor) -> Tensor:
 
 roll_op: Op = linear(
     "roll",
-    lambda x, shifts, dims: np.roll(x, shifts, dims),
+    lambda x, shifts, dims: np.roll(x, shifts, dims) if dims else np.roll(x, shifts[0]),
     lambda g, shifts, dims: roll_op(g, shifts=tuple(-s for s in shifts), dims=dims),
     samples=lambda m: [
         Sample((m.real(4, 3),), {"shifts": (1, -5), "dims": (0, 1)}),
         Sample((m.real(0, 3),), {"shifts": (1,), "dims": (0,)}),
+        Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
 )
 
@@ -83,8 +84,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             raise fail(
                 RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
-        flat = reshape_op(input, shape=(input._a.size,))
-        return reshape_op(roll_op(flat, shifts=moves, dims=(0,)), shape=input._a.shape)
+        return roll_op(input, shifts=moves, dims=())
     given = _ints(dims)
     if len(moves) != len(given):
         raise fail(
@@ -584,8 +584,8 @@ def _copy_of(name: str, function: Any) -> None:
     def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         seen = function(input, *args, **kwargs)
         if isinstance(seen, tuple):
-            return tuple(clone_op(s, memory_format=None) for s in seen)
-        return clone_op(seen, memory_format=None)
+            return tuple(clone_op(s, memory_format=contiguous_format) for s in seen)
+        return clone_op(seen, memory_format=contiguous_format)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"``{name}``, as a copy."

@@ -211,7 +211,13 @@ def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
     if "other" in kwargs:
         d = kwargs["other"].dtype
     flags: list[bool] = []
-    for value in args:
+    for place, value in enumerate(args):
+        if place and isinstance(value, (dt.dtype, str, dev.device)):
+            if d is not None or not isinstance(value, dt.dtype):
+                raise TypeError(
+                    "to() received an invalid combination of arguments; a device comes first, "
+                    f"then a dtype\n  at {errors.here()}"
+                )
         if isinstance(value, bool):
             flags.append(value)
         elif isinstance(value, Tensor):
@@ -265,9 +271,10 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         if found is None:
             raise ValueError(f"invalid type: '{dtype}'\n  at {errors.here()}")
         return convert(self, dt.BY_NAME[found].np)
-    if isinstance(dtype, dt.dtype):
-        return convert(self, dtype.np)
-    return convert(self, dtype.dtype.np)
+    found = dtype if isinstance(dtype, dt.dtype) else getattr(dtype, "dtype", None)
+    if not isinstance(found, dt.dtype):
+        raise TypeError(f"dtype must be a type, str, or dtype object\n  at {errors.here()}")
+    return convert(self, found.np)
 
 
 @api.method
@@ -344,10 +351,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return apply_inplace(copy_op, (self, src), {})
 
 
-def _filled(x: np.ndarray, value: Any) -> np.ndarray:
-    if isinstance(value, np.ndarray):
-        return np.broadcast_to(_cast(value, x.dtype), x.shape)
-    return np.broadcast_to(number_for(value, x.dtype), x.shape)
+def _filled(x: np.ndarray, value: Any, whole: bool = False) -> np.ndarray:
+    one = _cast(value, x.dtype) if isinstance(value, np.ndarray) else number_for(value, x.dtype)
+    return np.full(x.shape, one) if whole else np.broadcast_to(one, x.shape)
 
 
 fill_op = general(
@@ -376,7 +382,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @api.top
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of the same shape with one value everywhere."""
-    return fill_op(input, value)
+    return fill_op(input, value, whole=True)
 
 
 @api.both

@@ -522,7 +522,7 @@ def _masked_scatter(x: np.ndarray, source: np.ndarray, mask: np.ndarray) -> np.n
         raise RuntimeError(
             f"Number of elements of source < number of ones in mask: {source.size} < {count}"
         )
-    out = np.array(x)
+    out = np.array(x, order="C")
     out[mask] = source.reshape(-1)[:count]
     return out
 

@@ -94,7 +94,7 @@ def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.n
     out = np.array(x.transpose(order), order="C")
     flat = out.reshape(-1, count) if out.size else out.reshape(int(np.prod(sizes)), count)
     add_rows(flat, rows.reshape(-1), values.reshape(rows.size, count))
-    return out.transpose(np.argsort(order))
+    return np.ascontiguousarray(out.transpose(np.argsort(order)))
 
 
 def _check_bounds(index: np.ndarray, size: int) -> None:
@@ -114,10 +114,19 @@ def _index_put(
     return out
 
 
+def _index(x: np.ndarray, *indices: np.ndarray, where: tuple[int, ...]) -> np.ndarray:
+    if not where or not where[0]:
+        return x[_tuple_of(indices, where)]
+    # NumPy would put the indexed dimensions outermost in memory, and then views fail.
+    if len(where) == 1:
+        return x.take(indices[0], where[0])
+    return np.ascontiguousarray(x[_tuple_of(indices, where)])
+
+
 # Index arrays stand at the dimensions in ``where``; the others are taken whole.
 index_op = linear(
     "index",
-    lambda x, *indices, where: x[_tuple_of(indices, where)],
+    _index,
     lambda g, x_shape, rest, where: index_back_op(g, *rest, shape=x_shape, where=where),
     samples=lambda m: [
         Sample((m.real(4, 3), m.integers(5, high=4)), {"where": (0,)}),

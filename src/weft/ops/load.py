@@ -12,7 +12,7 @@ FILES = (
     *("arranging", "padding", "gather", "slices"),
     *("cumulative", "statistics", "sorting", "searching", "factorizations", "spectral", "linalg"),
     *("norms", "fft", "stft"),
-    *("random", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
+    *("random", "samplers", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
     *("resampling", "embedding", "losses", "entropy", "attention"),
     "questions",
 )

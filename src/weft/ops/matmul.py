@@ -357,7 +357,7 @@ def _matmul_operator(self: Tensor, other: Any) -> Any:
             return mm_pair(self, other)
     except AttributeError:
         return NotImplemented
-    return matmul(self, other)
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
 def _reverse_matmul(self: Tensor, other: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_inplace, fast_binary
+from weft.core.dispatch import NO_ATTRS, Op, apply, apply_inplace, fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type
@@ -133,7 +133,7 @@ def _limits(low: Any, high: Any) -> tuple[Any, Any]:
 @api.both(out=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Values below ``min`` raised to it, values above ``max`` lowered to it."""
-    return clamp_op(input, *_limits(min, max))
+    return apply(clamp_op, (input, *_limits(min, max)), NO_ATTRS)
 
 
 @api.both(out=True)

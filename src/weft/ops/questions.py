@@ -63,7 +63,7 @@ api.method(Tensor.data_ptr, name="const_data_ptr")
 
 @api.method(name="__reversed__")
 def _reversed(self: Tensor) -> Tensor:
-    return self.flip(tuple(range(self._a.ndim)))
+    return self.flip(0) if self._a.ndim else self
 
 
 @api.method(name="__array_wrap__")
@@ -147,7 +147,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
 @api.top
 def kl_div(
-    input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
+    input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False
 ) -> Tensor:
     """``nn.functional.kl_div`` with the reduction as a number: none, mean, sum."""
     function = api.NAMESPACES["nn.functional"]["kl_div"]

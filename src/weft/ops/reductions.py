@@ -381,7 +381,7 @@ def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples
     def reference(x: np.ndarray, dim: int, keepdim: bool, **attrs: Any) -> tuple[Any, Any]:
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
-        index = index_of(x, dim, **attrs)
+        index = np.ascontiguousarray(index_of(x, dim, **attrs))
         values = taken(x, index, dim)
         if keepdim:
             return values, index

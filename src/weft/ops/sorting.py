@@ -113,6 +113,7 @@ def _topk(
         index = taken(chosen, order, dim)
     else:
         index = order_of(x, dim, largest)[(*front, slice(k))]
+        index = np.ascontiguousarray(index)
     return taken(x, index, dim), index
 
 

@@ -325,15 +325,13 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if start == end:
         return input
     merged = prod(shape[start : end + 1])
-    return apply_view(
-        reshape_op, input, {"shape": (*shape[:start], merged, *shape[end + 1 :])}
-    )
+    return apply_view(reshape_op, input, {"shape": (*shape[:start], merged, *shape[end + 1 :])})
 
 
 @api.both
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
-    return reshape_op(input, shape=(input._a.size,))
+    """All elements in one dimension, one after another in memory."""
+    return reshape_op(input.contiguous(), shape=(input._a.size,))
 
 
 @api.both
@@ -454,9 +452,9 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @api.both
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     """Repeat to a shape, without copying."""
-    return expand(input, size)
+    return expand(input, *size)
 
 
 # --- slices and parts ------------------------------------------------------------------
@@ -700,9 +698,11 @@ cat_op: Op = linear(
 )
 
 
-@api.top(out=True)
-def cat(tensors: Any, dim: int = 0) -> Tensor:
+@api.top
+def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have."""
+    if out is not None:
+        return api.put_into(out, cat, (tensors, dim), "cat")
     if isinstance(tensors, Tensor):
         raise TypeError(
             f"cat(): argument 'tensors' must be tuple of Tensors, not Tensor\n  at {errors.here()}"
@@ -752,9 +752,11 @@ stack_op: Op = linear(
 )
 
 
-@api.top(out=True)
-def stack(tensors: Any, dim: int = 0) -> Tensor:
+@api.top
+def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
+    if out is not None:
+        return api.put_into(out, stack, (tensors, dim), "stack")
     parts = tuple(tensors)
     if not parts:
         raise RuntimeError(f"stack expects a non-empty TensorList\n  at {errors.here()}")

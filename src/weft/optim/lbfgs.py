@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from weft.core import errors
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor
-from weft.ops.api import FUNCTIONS
+from weft.ops.views import cat
 from weft.optim.optimizer import Optimizer, ParamsT, check_lr, number
 
 __all__ = ["LBFGS"]
-
-cat = FUNCTIONS["cat"]
 
 
 class Point(NamedTuple):

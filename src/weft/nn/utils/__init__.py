@@ -1,0 +1,1 @@
+"""Tools for modules and their parameters."""

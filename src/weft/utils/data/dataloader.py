@@ -1,0 +1,474 @@
+"""The loader: batches of a dataset, made here or in worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from weft.utils.data._utils import transport, worker
+from weft.utils.data._utils.collate import default_collate, default_convert
+from weft.utils.data._utils.worker import get_worker_info
+from weft.utils.data.dataset import IterableDataset
+from weft.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    fresh_seed,
+)
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+T_co = TypeVar("T_co", covariant=True)
+_ALIVE_CHECK = 1.0  # seconds between looks at workers from which nothing is heard
+_GRACE = 2.0  # seconds that a worker has to finish its sample when the loop is left
+_FIXED = (
+    *("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"),
+)
+
+
+class _Endless(Sampler):
+    """Stands for the indices of a stream, which has none."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+
+class DataLoader(Generic[T_co]):
+    """Takes samples of a dataset in some order and makes batches of them.
+
+    >>> [b.tolist() for b in DataLoader([1, 2, 3], batch_size=2)]
+    [[1, 2], [3]]
+    """
+
+    _initialized = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self._iterable = isinstance(dataset, IterableDataset)
+        _check_sampling(
+            self._iterable, batch_size, shuffle, sampler, batch_sampler, drop_last
+        )  # fmt: skip
+        self.dataset, self.num_workers = dataset, num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.timeout, self.worker_init_fn, self.in_order = timeout, worker_init_fn, in_order
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        if sampler is None:
+            if self._iterable:
+                sampler = _Endless()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.drop_last, self.generator = batch_size, drop_last, generator
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self.persistent_workers = persistent_workers
+        self._iterator: _WorkerIterator | None = None
+        self._promised: int | None = None  # what __len__ said of a stream
+        self._initialized = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._initialized and name in _FIXED:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def _batched(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _indices(self) -> Iterable[Any]:
+        found = self.batch_sampler if self._batched else self.sampler
+        assert found is not None
+        return found
+
+    def __iter__(self) -> Any:
+        if not self.num_workers:
+            return _LocalIterator(self)
+        if not self.persistent_workers:
+            return _WorkerIterator(self)
+        if self._iterator is None or self._iterator.closed:
+            self._iterator = _WorkerIterator(self)
+        else:
+            self._iterator.restart(self)
+        return self._iterator
+
+    def __len__(self) -> int:
+        if not self._iterable:
+            return len(self._indices)  # type: ignore[arg-type]
+        count = self._promised = len(self.dataset)
+        if self.batch_size is None:
+            return count
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are to be more workers than the machine has processors."""
+        if not self.num_workers:
+            return
+        affinity = getattr(os, "sched_getaffinity", None)
+        most = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+        if self.num_workers > most:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
+                f"suggested max number of worker in current system is {most}, which is smaller "
+                "than what this DataLoader is going to create. Please be aware that excessive "
+                "worker creation might get DataLoader running slow or even freeze, lower the "
+                "worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=3,
+            )
+
+
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool
+) -> None:
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; "
+                         "use num_workers=0 to disable multiprocessing.")  # fmt: skip
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if not num_workers and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing. Let num_workers "
+            "> 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent and not num_workers:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_sampling(
+    iterable: bool, batch_size: int | None, shuffle: Any, sampler: Any, batch_sampler: Any,
+    drop_last: bool,
+) -> None:  # fmt: skip
+    if iterable:
+        given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but "
+                    f"got {name}={value}"
+                )
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError("batch_sampler option is mutually exclusive with batch_size, "
+                             "shuffle, sampler, and drop_last")  # fmt: skip
+    elif batch_size is None and drop_last:
+        raise ValueError("batch_size=None option disables auto-batching and is mutually "
+                         "exclusive with drop_last")  # fmt: skip
+
+
+def _context(wanted: Any, num_workers: int) -> Any:
+    if wanted is None:
+        return None
+    if not num_workers:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > "
+            f"0), but got num_workers={num_workers}"
+        )
+    if isinstance(wanted, str):
+        valid = multiprocessing.get_all_start_methods()
+        if wanted not in valid:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {valid!r}, "
+                f"but got multiprocessing_context={wanted!r}"
+            )
+        return multiprocessing.get_context(wanted)
+    if not isinstance(wanted, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={wanted}"
+        )
+    return wanted
+
+
+# ------------------------------------------------------------------ iterators
+
+
+class _Iterator:
+    """What both kinds of iterators share."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.indices = iter(loader._indices)
+        # PyTorch draws this even where no worker needs it, and so the stream stays the same.
+        self.base_seed = fresh_seed(loader.generator)
+        self.given = 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.loader._indices)  # type: ignore[arg-type]
+
+    def _count(self) -> None:
+        self.given += 1
+        promised = self.loader._promised
+        if self.loader._iterable and promised is not None and self.given > len(self.loader):
+            many = " (for a stream in several workers, __iter__ must give each a part of it)"
+            warnings.warn(
+                f"Length of IterableDataset {self.loader.dataset} was reported to be {promised}, "
+                f"but {self.given} batches have been fetched."
+                + (many if self.loader.num_workers else ""),
+                stacklevel=3,
+            )
+
+
+class _LocalIterator(_Iterator):
+    """Makes batches in this process."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        if loader.timeout:
+            raise AssertionError("timeout needs num_workers > 0")
+        self.fetcher = worker.Fetcher(_job(loader, 0, 0))
+
+    def __next__(self) -> Any:
+        batch = self.fetcher.fetch(next(self.indices))
+        self._count()
+        return batch
+
+
+def _job(loader: DataLoader, worker_id: int, base_seed: int) -> worker.Job:
+    return worker.Job(
+        dataset=loader.dataset, iterable=loader._iterable, batched=loader._batched,
+        drop_last=loader.drop_last, collate_fn=loader.collate_fn, init_fn=loader.worker_init_fn,
+        worker_id=worker_id, num_workers=loader.num_workers, base_seed=base_seed,
+    )  # fmt: skip
+
+
+class _Worker:
+    """A worker process as seen from the main one."""
+
+    def __init__(self, context: Any, job: worker.Job) -> None:
+        self.pipe, other = context.Pipe(duplex=True)
+        self.process = context.Process(target=worker.run, args=(other, job), daemon=True)
+        try:
+            self.process.start()
+        except BaseException:
+            self.pipe.close()
+            raise
+        finally:
+            other.close()
+        self.active = True  # False once its part of a stream is at its end
+        self.waiting = 0
+
+
+class _WorkerIterator(_Iterator):
+    """Has batches made by worker processes, some ahead of their use."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        method = "fork" if sys.platform == "linux" else None
+        context = loader.multiprocessing_context or multiprocessing.get_context(method)
+        self.workers: list[_Worker] = []
+        self._finish = weakref.finalize(self, _shut_down, self.workers, os.getpid())
+        try:
+            for number in range(loader.num_workers):
+                self.workers.append(_Worker(context, _job(loader, number, self.base_seed)))
+        except BaseException:
+            self._finish()
+            raise
+        self.epoch = 0
+        self._begin()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the workers are gone."""
+        return not self._finish.alive
+
+    def restart(self, loader: DataLoader) -> None:
+        """Begin another epoch with the same workers."""
+        self.indices = iter(loader._indices)
+        self.epoch += 1
+        self.given = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.sent = self.next_wanted = 0
+        self.owner: dict[int, _Worker] = {}
+        self.arrived: dict[int, tuple[str, Any]] = {}
+        for w in self.workers:
+            w.active, w.waiting = True, 0
+        self.turn = itertools.cycle(self.workers)
+        for _ in range((self.loader.prefetch_factor or 0) * len(self.workers)):
+            self._send_next()
+
+    def _send_next(self) -> None:
+        """Give the next indices to the worker whose turn it is."""
+        chosen = self._choose()
+        if chosen is None:
+            return
+        try:
+            indices = next(self.indices)
+        except StopIteration:
+            return
+        try:
+            chosen.pipe.send((self.epoch, self.sent, indices))
+        except OSError:
+            self._fail_if_dead()
+            raise
+        self.owner[self.sent] = chosen
+        chosen.waiting += 1
+        self.sent += 1
+
+    def _choose(self) -> _Worker | None:
+        turns = [next(self.turn) for _ in self.workers]
+        free = [w for w in turns if w.active]
+        if not free:
+            return None
+        # In order each has its turn; otherwise whoever has least to do, so that none idles.
+        chosen = free[0] if self.loader.in_order else min(free, key=lambda w: w.waiting)
+        while next(self.turn) is not chosen:
+            pass
+        return chosen
+
+    def __next__(self) -> Any:
+        if self.closed:
+            raise StopIteration
+        if not self.loader.prefetch_factor:
+            self._send_next()
+        while True:
+            number = self._next_number()
+            if number is None:
+                if not self.loader.persistent_workers:
+                    self._finish()
+                raise StopIteration
+            if number in self.arrived:
+                break
+            self._receive()
+        kind, batch = self.arrived.pop(number)
+        self._settle(number)
+        if kind == "failure":
+            batch.reraise()
+        self._count()
+        return batch
+
+    def _settle(self, number: int) -> None:
+        self.owner.pop(number)
+        if self.loader.prefetch_factor:
+            self._send_next()
+
+    def _next_number(self) -> int | None:
+        """The task whose result is due; None if there is none left."""
+        if not self.loader.in_order:
+            lost = [n for n, w in self.owner.items() if not w.active and n not in self.arrived]
+            for n in lost:
+                del self.owner[n]
+            return next(iter(self.arrived or self.owner), None)
+        while self.next_wanted < self.sent:
+            number = self.next_wanted
+            owner = self.owner.get(number)
+            if owner is not None and (owner.active or number in self.arrived):
+                return number
+            self.owner.pop(number, None)  # its worker's stream has ended
+            self.next_wanted += 1
+        return None
+
+    def _receive(self) -> None:
+        """Wait for a result of any worker."""
+        timeout = self.loader.timeout
+        deadline = time.monotonic() + timeout if timeout else float("inf")
+        by_pipe = {w.pipe: w for w in self.workers}
+        while True:
+            left = min(_ALIVE_CHECK, deadline - time.monotonic())
+            ready = multiprocessing.connection.wait(list(by_pipe), max(left, 0.0))
+            if ready:
+                break
+            self._fail_if_dead()
+            if time.monotonic() >= deadline:
+                self._finish()
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        for pipe in ready:
+            try:
+                epoch, number, kind, batch = transport.receive(pipe)  # type: ignore[arg-type]
+            except (EOFError, OSError):
+                self._fail(by_pipe[pipe])  # type: ignore[index]
+            if epoch == self.epoch:
+                self._take(by_pipe[pipe], number, kind, batch)  # type: ignore[index]
+
+    def _take(self, source: _Worker, number: int, kind: str, batch: Any) -> None:
+        source.waiting -= 1
+        if kind != "end":
+            self.arrived[number] = (kind, batch)
+            return
+        source.active, source.waiting = False, 0
+        self.owner.pop(number, None)
+        self._send_next()
+
+    def _fail_if_dead(self) -> None:
+        for w in self.workers:
+            if not w.process.is_alive() and not w.pipe.poll():
+                self._fail(w)
+
+    def _fail(self, dead: _Worker) -> None:
+        process = dead.process
+        process.join(_GRACE)
+        code, pid = process.exitcode, process.pid
+        self._finish()
+        reason = f"with exit code {code}"
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            reason = f"killed by signal {name}"
+            if name == "SIGKILL":
+                reason += "; the system does this to processes when memory runs out"
+        raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly ({reason})")
+
+
+def _shut_down(workers: list[_Worker], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a copy in a forked process: the workers are not its own
+    for w in workers:
+        with contextlib.suppress(OSError, ValueError):
+            w.pipe.send(None)
+        w.pipe.close()
+    deadline = time.monotonic() + _GRACE
+    for w in workers:
+        w.process.join(max(deadline - time.monotonic(), 0.0))
+    for stop in ("terminate", "kill"):
+        for w in workers:
+            if w.process.is_alive():
+                getattr(w.process, stop)()
+        for w in workers:
+            w.process.join(1.0)
