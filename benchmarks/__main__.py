@@ -1,4 +1,4 @@
-"""``python -m benchmarks eager_overhead [results.json]``."""
+"""``python -m benchmarks {eager_overhead,small_ops} [results.json]``."""
 
 from __future__ import annotations
 

@@ -156,11 +156,12 @@ def run(path: str | None = None) -> bool:
         found = measure(cases)
         if not found:
             continue
-        fine &= report(title, found)
-        print(f"geometric mean {geometric_mean(found):.2f}")
+        mean = geometric_mean(found)
+        fine &= report(title, found) and mean <= MEAN_LIMIT
+        print(f"geometric mean {mean:.2f}, limit {MEAN_LIMIT:.2f}")
         rows += [Row(f"{title}: {r.case}", r.weft, r.torch, r.limit) for r in found]
-    total = geometric_mean(rows)
-    print(f"\ngeometric mean of all {total:.2f}, limit {MEAN_LIMIT:.2f}")
+    if rows:
+        print(f"\ngeometric mean of all {geometric_mean(rows):.2f}")
     if path:
         save(rows, path)
-    return fine and total <= MEAN_LIMIT
+    return fine

@@ -172,8 +172,9 @@ def test_state_dicts_are_exchanged(name: str, kwargs: dict[str, Any]) -> None:
             set_grads(T, params, step)
             optimizer.step()
     assert_same(ours, theirs, 1e-11)
-    assert_same(swapped[0], ours, 1e-11)
-    assert_same(swapped[1], ours, 1e-11)
+    assert_same(swapped[0], swapped[1], 1e-11)
+    # Loading brings counters other than "step" to the type of the parameter, here float64.
+    assert_same(swapped[0], ours, 1e-7 if name in ("NAdam", "ASGD") else 1e-11)
 
 
 @pytest.mark.parametrize(("name", "kwargs"), SETTINGS, ids=IDS)
@@ -265,27 +266,50 @@ def test_lbfgs(search: str | None, lr: float) -> None:
     assert mine.state_dict()["state"][0].keys() == other.state_dict()["state"][0].keys()
 
 
-DIFFERENTIABLE = [c for c in SETTINGS if c[0] not in ("Adafactor", "Rprop")]
+def through_steps(T: Any, name: str, kwargs: dict[str, Any], start: Any, **more: Any) -> Any:
+    """Where three steps lead from a start on which the gradients depend too."""
+    p = start.clone() if more else T.nn.Parameter(start.detach().clone())
+    options = {k: v for k, v in kwargs.items() if k != "fused"}
+    optimizer = getattr(T.optim, name)([p], **options, **more)
+    for step in range(3):
+        grad = (p * 0.3 + start.sin()) * (1 + 0.1 * step)
+        p.grad = grad if more else grad.detach()
+        optimizer.step()
+    return p
+
+
+DIFFERENTIABLE = [c for c in SETTINGS if c[0] not in ("Adafactor", "SGD")]
 
 
 @pytest.mark.parametrize(
     ("name", "kwargs"), DIFFERENTIABLE, ids=[f"{n}-{i}" for i, (n, _) in enumerate(DIFFERENTIABLE)]
 )
 def test_differentiable(name: str, kwargs: dict[str, Any]) -> None:
-    """Values and the gradient through three steps."""
+    """The same course as the kernels', and derivatives as finite differences have them."""
+    start = weft.tensor([0.5, -1.5, 2.0], dtype=weft.float64, requires_grad=True)
+    p = through_steps(weft, name, kwargs, start, differentiable=True)
+    plain = through_steps(weft, name, kwargs, start)
+    np.testing.assert_allclose(p.detach().numpy(), plain.detach().numpy(), rtol=1e-12)
+    (p * p).sum().backward()
+    h = 1e-6
+    for i in range(3):
+        ends = []
+        for sign in (1, -1):
+            moved = start.detach().clone()
+            moved[i] += sign * h
+            ends.append((through_steps(weft, name, kwargs, moved) ** 2).sum().item())
+        assert start.grad[i].item() == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5)
+
+
+@pytest.mark.parametrize("kwargs", [k for n, k in SETTINGS if n == "SGD"])
+def test_differentiable_descent(kwargs: dict[str, Any]) -> None:
     results = []
     for T in (weft, torch):
         start = T.tensor([0.5, -1.5, 2.0], dtype=T.float64, requires_grad=True)
-        p = start.clone()
-        options = {k: v for k, v in kwargs.items() if k != "fused"}
-        optimizer = getattr(T.optim, name)([p], differentiable=True, **options)
-        for step in range(3):
-            p.grad = (p * 0.3 + start.sin()) * (1 + 0.1 * step)
-            optimizer.step()
+        p = through_steps(T, "SGD", kwargs, start, differentiable=True)
         (p * p).sum().backward()
         results.append((p.detach().numpy(), start.grad.numpy()))
-    for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-12)
 
 
 def test_differentiable_learning_rate() -> None:
@@ -646,11 +670,12 @@ def optimizer_for(T: Any, kind: str = "SGD") -> Any:
     return T.optim.Adam(groups, lr=0.1)
 
 
-def settings(optimizer: Any) -> list[Any]:
-    return [
-        (group["lr"], group.get("momentum"), group.get("betas"))
-        for group in optimizer.param_groups
-    ]
+def settings(optimizer: Any) -> list[float]:
+    """The numbers that schedules move, one after another."""
+    found: list[float] = []
+    for group in optimizer.param_groups:
+        found += [group["lr"], *([group["momentum"]] if "momentum" in group else group["betas"])]
+    return found
 
 
 def advance(scheduler: Any, optimizer: Any, step: int) -> None:
@@ -671,9 +696,7 @@ def test_same_rates(name: str, kind: str) -> None:
             warnings.simplefilter("ignore")
             advance(first, mine, step)
             advance(second, other, step)
-        assert settings(mine) == pytest.approx(settings(other), rel=1e-12) or settings(
-            mine
-        ) == settings(other)
+        assert settings(mine) == pytest.approx(settings(other), rel=1e-12)
         assert first.get_last_lr() == pytest.approx(second.get_last_lr(), rel=1e-12)
     ignored = {"_scale_fn_ref"}
     assert first.state_dict().keys() - ignored == second.state_dict().keys() - ignored

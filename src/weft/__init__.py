@@ -82,3 +82,4 @@ def __getattr__(name: str) -> Any:
 globals().update({d.name: d for d in _dt.ALL})
 globals().update(_dt.ALIASES)
 globals().update(_api.FUNCTIONS)
+_api.settle()

@@ -16,7 +16,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import JVP_ENGINE, PACKED, REGISTRY, Op, Packed
+from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
+from weft.core.dual import JVP_ENGINE
 from weft.core.modes import MODES
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output, output_of
 from weft.core.tensor import LATE, Tensor, wrap

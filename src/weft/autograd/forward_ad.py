@@ -7,7 +7,7 @@ import weakref
 from typing import NamedTuple
 
 from weft.core import errors
-from weft.core.dispatch import set_tangent, tangents_of, without_tangent
+from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.modes import MODES, _Switch
 from weft.core.tensor import Tensor
 

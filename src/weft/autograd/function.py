@@ -17,15 +17,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.dispatch import (
-    bump,
-    check_writable,
-    edge_of,
-    set_history,
-    set_tangent,
-    tangents_of,
-    without_tangent,
-)
+from weft.core.dispatch import edge_of
+from weft.core.dual import set_tangent, tangents_of, without_tangent
+from weft.core.inplace import bump, check_writable, set_history
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
 from weft.core.tensor import Tensor, wrap

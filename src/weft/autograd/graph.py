@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core import errors
-from weft.core.dispatch import bump, edge_of
+from weft.core.dispatch import edge_of
+from weft.core.inplace import bump
 from weft.core.modes import MODES, _Switch
 from weft.core.node import AccumulateGrad, Output, RemovableHandle, output_of
 from weft.core.node import Node as OpNode

@@ -22,7 +22,9 @@ class Size(tuple):
             if not isinstance(item, int):
                 if not hasattr(item, "__index__"):
                     kind = type(item).__name__
-                    raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{kind}')")
+                    raise TypeError(
+                        f"torch.Size() takes an iterable of 'int' (item {i} is '{kind}')"
+                    )
                 items = (*items[:i], item.__index__(), *items[i + 1 :])
         return super().__new__(cls, items)
 

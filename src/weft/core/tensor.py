@@ -585,21 +585,18 @@ class Tensor(metaclass=_TensorMeta):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "only leaf tensors can be pickled: this one has a history. Use .detach() first\n"
-                f"  at {errors.here()}"
-            )
+        # The owner of the memory goes along as one object, so that a pickle of several tensors
+        # holds it once and they share it again. As in PyTorch a tensor comes back as a leaf.
+        array = self._a
+        owner = storage_array(array)
+        if type(owner) is not np.ndarray or dense(owner) is None:
+            owner = array = array.copy()
+        elif not owner.flags.c_contiguous and not owner.flags.f_contiguous:
+            owner = dense(owner)  # NumPy's own pickles forget other orders
+        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        place = (array.dtype, array.shape, array.strides, start if array.size else 0)
         state = self.__dict__ or None
-        return (
-            _rebuild,
-            (
-                type(self),
-                np.ascontiguousarray(self._a).reshape(self._a.shape),
-                self._node is not None,
-            ),
-            state,
-        )
+        return (_rebuild, (type(self), owner, place, self.requires_grad), state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -626,9 +623,11 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
-def _rebuild(cls: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
+def _rebuild(
+    cls: type[Tensor], owner: np.ndarray, place: tuple[Any, ...], requires_grad: bool
+) -> Tensor:
     t = new(cls)
-    t._a, t._node, t._vc = array, None, [0]
+    t._a, t._node, t._vc = over(owner, *place), None, [0]
     t.grad = t._base = t._view = t._x = None
     if requires_grad:
         t._node = AccumulateGrad(t)
@@ -638,11 +637,21 @@ def _rebuild(cls: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tenso
 class Layout:
     """How a tensor's elements are laid out."""
 
+    by_name: dict[str, Layout] = {}
+
     def __init__(self, name: str) -> None:
         self.name = name
+        Layout.by_name[name] = self
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_layout_named, (self.name,))
+
+
+def _layout_named(name: str) -> Layout:
+    return Layout.by_name[name]
 
 
 LAYOUT = Layout("strided")
@@ -655,6 +664,27 @@ def storage_array(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def dense(owner: np.ndarray) -> np.ndarray | None:
+    """An owner of memory with its dimensions in the order of memory; None if it has gaps."""
+    if owner.flags.c_contiguous:
+        return owner
+    order = sorted(range(owner.ndim), key=lambda i: (-owner.strides[i], i))
+    rows = owner.transpose(order)
+    return rows if rows.flags.c_contiguous else None
+
+
+def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.ndarray:
+    """An array of a geometry on the memory of an owner without gaps, ``start`` bytes into it."""
+    if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
+        return owner
+    if 0 in shape:
+        return np.empty(shape, d)
+    rows: Any = dense(owner)
+    if d.kind == "V" or rows.dtype.kind == "V":
+        rows = rows.reshape(-1).view(np.uint8)  # such types offer no buffer
+    return np.ndarray(shape, d, rows, start, strides)
+
+
 def strided(
     x: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], shift: int = 0
 ) -> np.ndarray:
@@ -665,13 +695,9 @@ def strided(
     if not shift and x.flags.c_contiguous and x.dtype.kind != "V":
         return np.ndarray(shape, x.dtype, x, 0, strides)
     owner = storage_array(x)
-    flat = owner
-    if not flat.flags.c_contiguous:
-        order = sorted(range(flat.ndim), key=lambda i: (-flat.strides[i], i))
-        flat = flat.transpose(order)
-    if flat.flags.c_contiguous and x.dtype.kind != "V" and flat.dtype.kind != "V":
+    if dense(owner) is not None:
         start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return np.ndarray(shape, x.dtype, flat, start + shift, strides)
+        return over(owner, x.dtype, shape, strides, start + shift)
     if shift:
         raise RuntimeError("a view of this storage can't start elsewhere")
     return np.lib.stride_tricks.as_strided(x, shape, strides)
@@ -698,7 +724,7 @@ def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray
         memory[id(twin)] = owner  # keeps the owner's id from being reused
     if owner is array:
         return twin
-    if not (twin.flags.c_contiguous and owner.flags.c_contiguous):
+    if dense(twin) is None or twin.strides != owner.strides:
         return array.copy(order="K")
     offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    return np.ndarray(array.shape, array.dtype, twin, offset, array.strides)
+    return over(twin, array.dtype, array.shape, array.strides, offset)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.core.dispatch import set_tangent, tangents_of
+from weft.core.dual import set_tangent, tangents_of
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, wrap

@@ -14,7 +14,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_inplace, fast_unary
+from weft.core.dispatch import Op
+from weft.core.inplace import apply_inplace
+from weft.core.short import fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api, random

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,17 +12,10 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import (
-    PUT_INTO,
-    Op,
-    apply_inplace,
-    check_overlap,
-    check_writable,
-    edge_of,
-    set_history,
-    write,
-)
+from weft.core.dispatch import Op, edge_of
+from weft.core.inplace import apply_inplace, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
+from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, wrap
 
 # What ``import weft as torch`` offers beside classes and submodules.
@@ -64,6 +59,21 @@ def under(
     public = with_out(function) if out else function
     NAMESPACES.setdefault(namespace, {})[name or function.__name__] = public
     return public
+
+
+def settle() -> None:
+    """Say of every public function where it can be found, so that it can be pickled by name."""
+    homes = {"weft": FUNCTIONS}
+    homes.update((f"weft.{path}", names) for path, names in NAMESPACES.items())
+    for home, names in homes.items():
+        for name, function in names.items():
+            if isinstance(function, types.FunctionType) and not _is_found(function):
+                function.__module__, function.__qualname__ = home, name
+
+
+def _is_found(function: Any) -> bool:
+    module = sys.modules.get(function.__module__)
+    return getattr(module, function.__qualname__, None) is function
 
 
 def alias(existing: str, *names: str) -> None:
@@ -186,6 +196,11 @@ def need_tensors(function: str, **arguments: Any) -> None:
             )
 
 
+def no_dims(dim: Any) -> bool:
+    """Whether a dim argument is an empty list, which for many functions means all."""
+    return isinstance(dim, (tuple, list)) and not dim
+
+
 def dims(dim: Any, rank: int) -> tuple[int, ...]:
     """A dim argument (None, an int, several) as a tuple of non-negative ints."""
     if dim is None:
@@ -202,8 +217,8 @@ def dims(dim: Any, rank: int) -> tuple[int, ...]:
 
 def wrap_dim(dim: Any, rank: int) -> int:
     """A dim counted from the front; IndexError when it is out of range."""
-    if dim.__class__ is int and 0 <= dim < rank:
-        return dim
+    if dim.__class__ is int and -rank <= dim < rank:
+        return dim if dim >= 0 else dim + rank
     size = max(rank, 1)
     dim = int(dim)
     if not -size <= dim < size:

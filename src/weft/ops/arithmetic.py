@@ -8,18 +8,10 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import (
-    NO_ATTRS,
-    OPERANDS,
-    REGISTRY,
-    Op,
-    apply,
-    apply_inplace,
-    bump,
-    fast_binary,
-    fast_unary,
-)
+from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
+from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN
+from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import Op, follow
+from weft.core.dispatch import Op
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
+from weft.core.viewing import follow
 from weft.ops import api
 from weft.ops import strided as st
 from weft.ops import views as v
@@ -79,7 +80,7 @@ def _ints(value: Any) -> tuple[int, ...]:
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along dimensions; those that leave at one end enter at the other."""
     moves = _ints(shifts)
-    if dims is None or dims in ((), []):
+    if dims is None or api.no_dims(dims):
         if len(moves) != 1:
             raise fail(
                 RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import dispatch
+from weft.core import short
 from weft.core.dispatch import Op
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -83,7 +83,7 @@ def elementwise(
 def publish(op: Op, *, in_place: bool = True, name: str | None = None) -> Callable:
     """Offer an elementwise op of one or two inputs as function, method and in-place method."""
     name = name or op.name
-    fast = dispatch.fast_unary(op) if len(op.names) == 1 else dispatch.fast_binary(op)
+    fast = short.fast_unary(op) if len(op.names) == 1 else short.fast_binary(op)
     api.both(fast, name=name)
     if in_place:
         api.inplace(name + "_", op)

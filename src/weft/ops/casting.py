@@ -9,7 +9,8 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_inplace, bump
+from weft.core.dispatch import Op
+from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -19,11 +20,21 @@ from weft.ops.build import Sample, general, linear, zero
 class memory_format:
     """A name for an order of dimensions in memory."""
 
+    by_name: dict[str, memory_format] = {}
+
     def __init__(self, name: str) -> None:
         self.name = name
+        memory_format.by_name[name] = self
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_format_named, (self.name,))
+
+
+def _format_named(name: str) -> memory_format:
+    return memory_format.by_name[name]
 
 
 contiguous_format = memory_format("contiguous_format")

@@ -305,7 +305,21 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             UserWarning,
             stacklevel=2,
         )
-    return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
+    return wrap(_own_storage(ndarray))
+
+
+def _own_storage(array: np.ndarray) -> np.ndarray:
+    """The same memory as an array whose storage is no larger than itself.
+
+    What is around it in another array's memory is not the tensor's: it is not to be copied or
+    pickled with it.
+    """
+    if type(array) is np.ndarray and array.base is None:
+        return array
+    try:
+        return np.asarray(memoryview(array))
+    except (ValueError, TypeError, BufferError):  # a type that offers no buffer
+        return array.view(np.ndarray)
 
 
 @api.top

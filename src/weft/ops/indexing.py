@@ -12,16 +12,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import (
-    Op,
-    apply,
-    apply_inplace,
-    apply_view,
-    bump,
-    check_overlap,
-    check_writable,
-    edge_of,
-)
+from weft.core.dispatch import Op, apply, apply_view, edge_of
+from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api

@@ -9,7 +9,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import NO_ATTRS, Op, apply, fast_binary
+from weft.core.dispatch import NO_ATTRS, Op, apply
+from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op

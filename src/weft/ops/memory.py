@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.dispatch import bump, check_overlap
+from weft.core.inplace import bump, check_overlap
 from weft.core.storage import (
     LEGACY,
     STORAGE_NAMES,

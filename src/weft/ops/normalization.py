@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.dispatch import apply, apply_inplace
+from weft.core.dispatch import apply
+from weft.core.inplace import apply_inplace
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.ops import api

@@ -111,7 +111,7 @@ def vector_norm(
     """The p-norm over all elements or over some dimensions."""
     name = "linalg.vector_norm"
     x = _in_type(name, x, dtype)
-    dims = api.dims(None if dim == () or dim == [] else dim, x._a.ndim)
+    dims = api.dims(None if api.no_dims(dim) else dim, x._a.ndim)
     if not x._a.ndim:
         dims = ()
     p = float(ord)

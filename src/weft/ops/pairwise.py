@@ -8,7 +8,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import NO_ATTRS, Op, apply, apply_inplace, fast_binary
+from weft.core.dispatch import NO_ATTRS, Op, apply
+from weft.core.inplace import apply_inplace
+from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type

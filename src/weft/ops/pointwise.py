@@ -9,7 +9,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply_inplace
+from weft.core.dispatch import Op
+from weft.core.inplace import apply_inplace
 from weft.core.tensor import Tensor
 from weft.kernels.select import keep
 from weft.ops import api

@@ -10,8 +10,9 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import apply_inplace, bump, check_overlap, check_writable, edge_of
+from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
+from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api

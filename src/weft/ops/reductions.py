@@ -54,7 +54,7 @@ def count_of(shape: tuple[int, ...], dim: tuple[int, ...]) -> int:
 
 def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     """A dim argument for which an empty list means all dimensions, as None does."""
-    return api.dims(None if dim == () or dim == [] else dim, rank)
+    return api.dims(None if api.no_dims(dim) else dim, rank)
 
 
 def reduction_samples(m: Make) -> list[Sample]:
@@ -93,7 +93,7 @@ EVERY = tuple(tuple(range(rank)) for rank in range(65))
 
 def _chosen(dim: Any, rank: int, keepdim: bool) -> dict[str, Any]:
     """The attributes of a sum or mean; over some dimensions it is another variant."""
-    if dim is None or dim == () or dim == []:
+    if dim is None or api.no_dims(dim):
         return {"dim": EVERY[rank], "keepdim": keepdim}
     return {"dim": api.dims(dim, rank), "keepdim": keepdim, "variant": 1}
 
@@ -314,7 +314,7 @@ amin_op = _extreme("amin", np.minimum)
 def _all_extremes(name: str, op: Op) -> Any:
     def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         refuse("c", input, name)
-        if dim == () or dim == []:
+        if api.no_dims(dim):
             _refuse_none(input, name)
         dims = reduced_dims(dim, input._a.ndim)
         refuse_empty(input, dims, name)
@@ -515,7 +515,7 @@ hash_op = constant("hash_tensor", _hash)
 @numpy_names
 def hash_tensor(input: Tensor, dim: Any = (), keepdim: bool = False, mode: int = 0) -> Tensor:
     """One number for the bits of all elements, or along dimensions: their exclusive or."""
-    if not input._a.size and dim == ():
+    if not input._a.size and api.no_dims(dim):
         raise RuntimeError(
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
             f"the reduction dim with the 'dim' argument.\n  at {errors.here()}"

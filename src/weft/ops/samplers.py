@@ -18,6 +18,7 @@ from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.build import general
 from weft.ops.random import _floats_only, source
+from weft.ops.reductions import sum_op
 from weft.ops.special import _no_derivative
 
 # Step of the differences, relative to the parameter.
@@ -107,8 +108,8 @@ beta_slope_op = general(
 
 
 def _dirichlet_rule(g: Any, x: Any, y: Any) -> Any:
-    total = x.sum(-1, keepdims=True) + 0.0 * x
-    return beta_slope_op(y, x, total) * (g - (y * g).sum(-1, keepdims=True))
+    total = sum_op(x, dim=(-1,), keepdim=True) + 0.0 * x
+    return beta_slope_op(y, x, total) * (g - sum_op(y * g, dim=(-1,), keepdim=True))
 
 
 standard_gamma_op = general(

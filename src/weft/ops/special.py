@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.dispatch import Op, fast_unary
+from weft.core.dispatch import Op
+from weft.core.short import fast_unary
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arithmetic import where_op

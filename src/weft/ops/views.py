@@ -9,8 +9,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view, follow
+from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.tensor import Tensor, strided, wrap
+from weft.core.viewing import follow
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import bump
+from weft.core.inplace import bump
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import optimizers as kernels
 from weft.optim.elementwise import Pool

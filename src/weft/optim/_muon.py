@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors, quiet
-from weft.core.dispatch import bump
+from weft.core.inplace import bump
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
 from weft.optim.elementwise import zeros_like

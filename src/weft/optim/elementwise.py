@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.dispatch import bump
+from weft.core.inplace import bump
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.optim.optimizer import Optimizer, number, run_closure, scalar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -127,7 +128,9 @@ class DataLoader(Generic[T_co]):
         if not self.persistent_workers:
             return _WorkerIterator(self)
         if self._iterator is None or self._iterator.closed:
-            self._iterator = _WorkerIterator(self)
+            # It gets a copy: if each held the other, workers would live until the collector runs.
+            self._iterator = None
+            self._iterator = _WorkerIterator(copy.copy(self))
         else:
             self._iterator.restart(self)
         return self._iterator
@@ -323,6 +326,7 @@ class _WorkerIterator(_Iterator):
         self.indices = iter(loader._indices)
         self.epoch += 1
         self.given = 0
+        self.loader._promised = loader._promised
         self._begin()
 
     def _begin(self) -> None:

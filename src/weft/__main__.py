@@ -1,0 +1,13 @@
+"""``python -m weft script.py`` does what ``weft run script.py`` does."""
+
+from __future__ import annotations
+
+import sys
+
+from weft.cli import main
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    if given and given[0] not in ("run", "--version", "--help", "-h"):
+        given = ["run", *given]
+    sys.exit(main(given))

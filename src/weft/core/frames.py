@@ -1,0 +1,31 @@
+"""Who called an op: the innermost frame that is the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.errors import ROOT
+
+# The code that called an op last; a loop asks once whether it is the user's own.
+last_caller: list[Any] = [None]
+
+
+def caller(frame: Any) -> Any:
+    """The user's frame at or below a frame, remembered for the next op on the same line."""
+    last = last_caller[0]
+    while frame is not None:
+        code = frame.f_code
+        if code is last:
+            return frame
+        if not code.co_filename.startswith(ROOT):
+            last_caller[0] = code
+            return frame
+        frame = frame.f_back
+    return NO_FRAME
+
+
+class NO_FRAME:
+    """Stands for the caller of an op that no Python code of the user called."""
+
+    f_code = None
+    f_lasti = 0

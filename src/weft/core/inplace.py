@@ -1,0 +1,237 @@
+"""Changing a tensor in place: the rules, the write, and the history that follows."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
+from weft.core.dual import dual_level_of, keep_tangents, set_tangent, tangents_of, without_tangent
+from weft.core.frames import caller, last_caller
+from weft.core.modes import MODES, SPECIAL
+from weft.core.node import AccumulateGrad, GraphNode
+from weft.core.tensor import Tensor, refresh, wrap
+from weft.core.viewing import give_retained, has_several, take_retained
+
+asarray, getframe = np.asarray, sys._getframe
+
+
+def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
+    """Run an op and write its result over its first input."""
+    target = args[0]
+    tracking = MODES.now.grad and op.differentiable
+    if tracking:
+        edges = [edge_of(x) for x in args if isinstance(x, Tensor)]
+        tracking = any(e is not None for e in edges)
+        check_writable(target, tracking, op.name)
+    elif MODES.now.grad:
+        check_writable(target, False, op.name)
+    if not op.into_overlap:
+        check_overlap(target, op.name)
+    for x in args[1:]:
+        if isinstance(x, Tensor) and x is not target and x._vc is target._vc:
+            check_partial_overlap(target._a, x._a, op.name)
+    tangent, level = None, None
+    if MODES.now.mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
+        level = dual_level_of(args)
+        if level is not None:
+            tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
+            duals = [x.alias_of() if isinstance(x, Tensor) else x for x in args]
+            for dual, x in zip(duals, args, strict=True):
+                if isinstance(x, Tensor):
+                    dual._x = x._x
+            args = tuple(without_tangent(x, level) if x is not target else x for x in args)
+    arrays = [x._a if isinstance(x, Tensor) else x for x in args]
+    result = guarded(op, arrays, attrs)
+    if tracking:
+        args, arrays = _keep_old(op, args, arrays)
+    write(target, result, op.name, args)
+    if tracking:
+        _record_inplace(op, args, arrays, attrs, target)
+    if level is not None:
+        _move_tangent(target, level, tangent)
+        if tracking:
+            keep_tangents(op, duals, (target,))
+    return target
+
+
+def _move_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
+    """The tangent of a tensor that was changed in place, and of the base it is a part of."""
+    if tangent is None:
+        tangent = wrap(np.zeros_like(target._a))
+    set_tangent(target, level, tangent)
+    base = target._base
+    if base is not None and target._view is not None:
+        whole = (tangents_of(base) or {}).get(level)
+        if whole is None:
+            whole = wrap(np.zeros_like(base._a))
+        moved = REGISTRY["copy_slices"](whole, tangent, chain=target._view)
+        set_tangent(base, level, moved)
+
+
+def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
+    """Copy a finished result into a tensor: all checks come before the first byte."""
+    result = asarray(result)
+    if result.shape != target._a.shape:
+        raise RuntimeError(
+            f"{name}_: output with shape {list(target._a.shape)} doesn't match the broadcast "
+            f"shape {list(result.shape)}. An in-place op can't grow its tensor; use the "
+            f"out-of-place form\n  at {errors.here()}"
+        )
+    if result.dtype is not target._a.dtype and not dt.can_cast(
+        source := dt.of_numpy(result.dtype), wanted := dt.of_numpy(target._a.dtype)
+    ):
+        raise RuntimeError(
+            f"{name}_: result type {dt.TYPE_NAMES[source.name]} can't be cast to the desired "
+            f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
+            f".to({source!r}) first\n  at {errors.here()}"
+        )
+    np.copyto(target._a, result, casting="unsafe")
+    bump(target, name)
+
+
+def bump(target: Tensor, name: str) -> None:
+    """Note that a tensor's memory changed, by which op and on which line."""
+    cell = target._vc
+    frame = getframe(1)
+    if frame.f_code is not last_caller[0]:
+        frame = caller(frame)
+    version = cell[0] = cell[0] + 1
+    cell.append((version, name, frame.f_code, frame.f_lasti))
+    if len(cell) > 9:
+        del cell[1]
+
+
+def check_writable(target: Tensor, tracking: bool, name: str) -> None:
+    """PyTorch's rules on which tensors may be changed in place while recording."""
+    view = target._view
+    if view is not None and target._base is not None:
+        base = target._base
+        if base._node is not None or tracking:
+            if not view[5]:
+                raise RuntimeError(
+                    f"{name}_: A view was created in no_grad mode and is being modified inplace "
+                    "with grad mode enabled. Given that this use case is ambiguous and "
+                    "error-prone, it is forbidden. Move both the view and the in-place op "
+                    f"inside no_grad, or both outside\n  at {errors.here()}"
+                )
+            if isinstance(base._node, AccumulateGrad):
+                raise RuntimeError(
+                    f"{name}_: a view of a leaf Variable that requires grad is being used in an "
+                    "in-place operation. Wrap it in torch.no_grad() if it should not be "
+                    f"recorded, or clone() the leaf first\n  at {errors.here()}"
+                )
+            if has_several(view):
+                raise RuntimeError(
+                    f"{name}_: Output {view[3]} of {view[0].node_types[0].__name__} is a view and "
+                    "is being modified inplace. This view is the output of a function that "
+                    "returns multiple views. Such functions do not allow the output views to be "
+                    f"modified inplace. Use the out-of-place form\n  at {errors.here()}"
+                )
+    if isinstance(target._node, AccumulateGrad) and (
+        target._base is None or not isinstance(target._base._node, AccumulateGrad)
+    ):
+        raise RuntimeError(
+            f"{name}_: a leaf Variable that requires grad is being used in an in-place "
+            "operation. Wrap it in torch.no_grad() if it should not be recorded, or use the "
+            f"out-of-place form\n  at {errors.here()}"
+        )
+
+
+def check_overlap(target: Tensor, name: str) -> None:
+    array = target._a
+    if array.size and (not array.flags.writeable or 0 in array.strides):
+        if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+            raise RuntimeError(
+                f"{name}_: unsupported operation: more than one element of the written-to "
+                "tensor refers to a single memory location. Please clone() the tensor before "
+                f"performing the operation\n  at {errors.here()}"
+            )
+
+
+def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
+    """The inputs, with a copy of the target if backward needs what the write destroys.
+
+    Another input on the same memory gets no copy; saving it is an error that backward reports.
+    """
+    target, edge = args[0], args[0]._node
+    needs = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor) and x._node is not None)
+    tensors = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor))
+    plan = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c")
+    args, arrays = list(args), list(arrays)
+    arrays[0] = target._a.copy() if op.names and op.names[0] in plan.slots else target._a
+    args[0] = wrap(arrays[0], edge)
+    return args, arrays
+
+
+def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> None:
+    """Refuse, as PyTorch does, to read from memory that is half the memory written to."""
+    if not (target.size and other.size and is_dense(target) and is_dense(other)):
+        return
+    start, begin = target.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    end, stop = start + target.nbytes, begin + other.nbytes
+    if start == begin and end == stop and target.strides == other.strides:
+        return
+    if start < stop and begin < end:
+        raise RuntimeError(
+            f"{name}_: unsupported operation: some elements of the input tensor and the "
+            "written-to tensor refer to a single memory location. Please clone() the tensor "
+            f"before performing the operation.\n  at {errors.here()}"
+        )
+
+
+def is_dense(array: np.ndarray) -> bool:
+    """Whether an array fills a stretch of memory, each place once."""
+    expected = array.itemsize
+    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def _record_inplace(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], target: Tensor) -> None:
+    # Record into a stand-in that has the memory and the version of the target. Inputs on the
+    # same memory carry the version before the change, so that what they save counts as lost.
+    result = wrap(target._a)
+    result._vc = cell = target._vc
+    earlier = [cell[0] - 1]
+    old = []
+    for x in args:
+        if isinstance(x, Tensor) and x._vc is cell:
+            x = wrap(x._a, x._node)
+            x._vc = earlier
+        old.append(x)
+    node = record(op, old, arrays, attrs, [result])
+    if node is None:
+        return
+    if node.guard and any(c is earlier for c in node.guard[1:]):
+        node.guard = (node.guard[0], *(cell if c is earlier else c for c in node.guard[1:]))
+    set_history(target, node)
+
+
+def set_history(target: Tensor, node: GraphNode) -> None:
+    """Make ``node`` the maker of a tensor that was changed in place, and of its base."""
+    retained = take_retained(target)
+    base = target._base
+    if base is None or target._view is None:
+        target._node = node
+    else:
+        changed = wrap(target._a, node)
+        whole = wrap(base._a, base._node)
+        result = wrap(base._a)
+        result._vc = [0]
+        copy_slices = REGISTRY["copy_slices"]
+        attrs = {"chain": target._view}
+        record(copy_slices, (whole, changed), (base._a, target._a), attrs, [result])
+        base_retained = take_retained(base)
+        base._node = result._node
+        give_retained(base, base_retained)
+        refresh(target)
+    target._stamp = target._vc[0]
+    give_retained(target, retained)

@@ -1,0 +1,228 @@
+"""The short way through dispatch, for plain float tensors: little Python, same meaning."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core import dtype as dt
+from weft.core import errors
+from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
+from weft.core.frames import caller, last_caller
+from weft.core.modes import MODES, PLAIN, SPECIAL
+from weft.core.node import NOWHERE, Node, next_sequence
+from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
+from weft.core.tensor import Parameter, Tensor
+
+ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
+F32, F64, I64 = dt.F32, dt.F64, dt.I64
+getframe, ref = sys._getframe, weakref.ref
+
+
+# Patterns of two inputs, as ``Op.plan_for`` takes them.
+BOTH, LEFT, RIGHT, NUMBER = range(4)
+
+
+PAIRS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False))
+
+
+def fast_unary(op: Op) -> Callable:
+    """``op(x)`` for the common case: a plain tensor of float32 or float64."""
+    reference, differentiable = op.reference, op.differentiable
+    plans: list[Any] = [None]
+
+    def unary(input: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return PUT_INTO[0](out, unary, (input,), op.name)
+        now = MODES.now
+        mode = now.mode
+        kind = input.__class__
+        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+            x = input._a
+            d = x.dtype
+            if d is F32 or d is F64:
+                try:
+                    y = reference(x)
+                except Exception:
+                    return apply(op, (input,), NO_ATTRS)
+                if y.__class__ is not ndarray:
+                    y = asarray(y)
+                t = new(Tensor)
+                t._a = y
+                t._vc = cell = [0]
+                t.grad = t._base = t._view = t._x = t._node = None
+                if mode is PLAIN and differentiable:
+                    edge = input._node
+                    if input._base is not None and (
+                        edge is NOWHERE or input._stamp != input._vc[0]
+                    ):
+                        return apply(op, (input,), NO_ATTRS)
+                    if edge is not None:
+                        plan = plans[0]
+                        if plan is None:
+                            plan = plans[0] = op.plan_for(*ONE)
+                        saved: tuple[Any, ...]
+                        quick = plan.quick
+                        if quick is RESULT:
+                            saved, guard = (y,), (0, cell)
+                        elif quick is FIRST:
+                            version = input._vc
+                            saved, guard = (x,), (version[0], version)
+                        elif quick is NOTHING:
+                            saved, guard = (), None
+                        else:
+                            saved, guard = plan.pack_short(x, None, y, input._vc, None, cell)
+                        frame = getframe(1)
+                        if frame.f_code is not last_caller[0]:
+                            frame = caller(frame)
+                        n = new(Node)
+                        n.plan = plan
+                        n.inputs = (edge,)
+                        n.saved = saved
+                        n.guard = guard
+                        n.attrs = NO_ATTRS
+                        n.shape = y.shape
+                        n.dtype = y.dtype
+                        n.seq = next_sequence()
+                        n.code = frame.f_code
+                        n.instruction = frame.f_lasti
+                        n.scope = now.scope
+                        n.extras = None
+                        t._node = n
+                return t
+        if not isinstance(input, Tensor):
+            return not_a_tensor(op, input)
+        return apply(op, (input,), NO_ATTRS)
+
+    unary.__name__ = unary.__qualname__ = op.name
+    return unary
+
+
+# What may stand beside a tensor in an operator; other objects get their turn by Python's rules.
+OPERANDS = (Tensor, int, float, complex, np.generic, ndarray)
+
+
+def fast_binary(op: Op, operator: bool = False) -> Callable:
+    """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
+    reference, differentiable = op.reference, op.differentiable
+    plans: list[Any] = [None] * len(PAIRS)
+    integers = op.promote != "float" and "i" not in op.refuses
+    numbers = (int, float) if op.numbers else ()
+
+    def binary(input: Any, other: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return PUT_INTO[0](out, binary, (input, other), op.name)
+        now = MODES.now
+        mode = now.mode
+        kind = input.__class__
+        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+            x = input._a
+            d = x.dtype
+            kind = other.__class__
+            if kind is Tensor or kind is Parameter:
+                y = other._a
+                usual = y.dtype is d and (d is F32 or d is F64 or (integers and d is I64))
+                tensor = True
+            elif kind in numbers:
+                y = other
+                usual = d is F32 or d is F64
+                tensor = False
+            else:
+                usual = False
+            if usual:
+                try:
+                    z = reference(x, y)
+                except Exception:
+                    return apply(op, (input, other), NO_ATTRS)
+                if z.__class__ is not ndarray:
+                    z = asarray(z)
+                t = new(Tensor)
+                t._a = z
+                t._vc = cell = [0]
+                t.grad = t._base = t._view = t._x = t._node = None
+                if mode is PLAIN and differentiable:
+                    left = input._node
+                    if input._base is not None and (
+                        left is NOWHERE or input._stamp != input._vc[0]
+                    ):
+                        return apply(op, (input, other), NO_ATTRS)
+                    if tensor:
+                        right = other._node
+                        if other._base is not None and (
+                            right is NOWHERE or other._stamp != other._vc[0]
+                        ):
+                            return apply(op, (input, other), NO_ATTRS)
+                        if left is not None:
+                            if right is not None:
+                                pattern, edges = BOTH, (left, right)
+                            else:
+                                pattern, edges = LEFT, (left, ref(other))
+                        elif right is not None:
+                            pattern, edges = RIGHT, (ref(input), right)
+                        else:
+                            return t
+                    elif left is None:
+                        return t
+                    else:
+                        pattern, edges = NUMBER, (left, other)
+                    plan = plans[pattern]
+                    if plan is None:
+                        plan = plans[pattern] = op.plan_for(*PAIRS[pattern])
+                    saved: tuple[Any, ...]
+                    quick = plan.quick
+                    if quick is NOTHING:
+                        saved, guard = (), None
+                    elif quick is SECOND:
+                        version = other._vc
+                        saved, guard = (y,), (version[0], version)
+                    elif quick is FIRST:
+                        version = input._vc
+                        saved, guard = (x,), (version[0], version)
+                    elif quick is SECOND_NUMBER:
+                        saved, guard = (y,), None
+                    else:
+                        saved, guard = plan.pack_short(
+                            x, y, z, input._vc, other._vc if tensor else None, cell
+                        )
+                    frame = getframe(1)
+                    if frame.f_code is not last_caller[0]:
+                        frame = caller(frame)
+                    n = new(Node)
+                    n.plan = plan
+                    n.inputs = edges
+                    n.saved = saved
+                    n.guard = guard
+                    n.attrs = NO_ATTRS
+                    n.shape = z.shape
+                    n.dtype = d
+                    n.seq = next_sequence()
+                    n.code = frame.f_code
+                    n.instruction = frame.f_lasti
+                    n.scope = now.scope
+                    n.extras = None
+                    t._node = n
+                return t
+        if operator and not isinstance(other, OPERANDS):
+            return NotImplemented
+        if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
+            return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
+        return apply(op, (input, other), NO_ATTRS)
+
+    binary.__name__ = binary.__qualname__ = op.name
+    return binary
+
+
+# The function that handles ``out=``; the layer above puts it here.
+PUT_INTO: list[Callable] = []
+
+
+def not_a_tensor(op: Op, value: Any, argument: str = "input") -> Any:
+    """Refuse, by name, what is no tensor where a function wants one."""
+    raise TypeError(
+        f"{op.name}(): argument '{argument}' must be Tensor, not {type(value).__name__}. "
+        f"Make one with torch.tensor(...)\n  at {errors.here()}"
+    )

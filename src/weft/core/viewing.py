@@ -1,0 +1,115 @@
+"""Views: whose memory they share, and their place in the graph when it changes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from weft.core import errors
+from weft.core.modes import MODES
+from weft.core.node import NOWHERE, AccumulateGrad
+from weft.core.tensor import LATE, Tensor, shares, wrap
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op
+
+ref = weakref.ref
+
+
+def link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+    """Tie results to the tensor whose memory they share."""
+    for k, result in enumerate(results):
+        link_view(result, args, op, attrs, k)
+
+
+def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) -> None:
+    """Tie a result to the tensor whose memory it shares, if it does."""
+    source = args[0]
+    held = result._a.base
+    if held is not source._a and not shares(result._a, source._a):
+        return
+    cell = source._vc
+    base = source._base
+    enabled = MODES.now.grad
+    visible = enabled and (base is None or source._view[5])
+    result._vc = cell
+    result._base = source if base is None else base
+    result._stamp = cell[0]
+    result._view = (op, args[1:], attrs, k, source._view, visible)
+    if not enabled and source._node is not None:
+        # PyTorch's rule: a view made in no_grad needs a gradient, but nobody receives it.
+        result._node = NOWHERE
+
+
+def follow(x: Any, chain: tuple[Any, ...]) -> Any:
+    """Apply the view ops that lead from a base to one of its views."""
+    links = []
+    link: Any = chain
+    while link is not None:
+        links.append(link)
+        link = link[4]
+    for op, rest, attrs, k, _, _ in reversed(links):
+        x = op(x, *rest, **attrs)
+        if op.multiple:
+            x = x[k]
+    return x
+
+
+def has_several(chain: Any) -> bool:
+    """Whether some step of a view's history made several views at once."""
+    while chain is not None:
+        if chain[0].multiple:
+            return True
+        chain = chain[4]
+    return False
+
+
+def refresh_view(x: Tensor) -> None:
+    """Give a view the node it would have if it were made now from its changed base."""
+    base, chain = x._base, x._view
+    if base is None or chain is None or base._node is None:
+        x._stamp = x._vc[0]
+        return
+    if isinstance(x._node, AccumulateGrad) or not chain[5]:
+        if not chain[5]:
+            raise RuntimeError(
+                "A view was created in no_grad mode and its base or another view of its base has "
+                "been modified inplace with grad mode enabled. Move both the view and the "
+                f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
+            )
+        x._stamp = x._vc[0]
+        return
+    if has_several(chain):
+        raise RuntimeError(
+            f"Output {chain[3]} of {chain[0].node_types[0].__name__} is a view and its base or "
+            "another view of its base has been modified inplace. This view is the output of a "
+            "function that returns multiple views. Such functions do not allow the output views "
+            f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
+        )
+    enabled, MODES.now.grad = MODES.now.grad, True
+    MODES.now.update()
+    try:
+        retained = take_retained(x)
+        x._node = follow(wrap(base._a, base._node), chain)._node
+        x._stamp = x._vc[0]
+        give_retained(x, retained)
+    finally:
+        MODES.now.grad = enabled
+        MODES.now.update()
+
+
+def take_retained(target: Tensor) -> bool:
+    node = target._node
+    if node is None or node.extras is None or isinstance(node, AccumulateGrad):
+        return False
+    mine = [r for r in node.extras.retained if r() is target]
+    node.extras.retained = [r for r in node.extras.retained if r() is not target]
+    return bool(mine)
+
+
+def give_retained(target: Tensor, wanted: bool) -> None:
+    if wanted and target._node is not None:
+        target._node._extras().retained.append(ref(target))
+
+
+LATE.refresh = refresh_view

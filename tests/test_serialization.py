@@ -1,0 +1,909 @@
+"""Files: both ways between weft and PyTorch, hostile ones, damaged ones, and interrupted writes."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from collections import Counter, OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft import serialization
+from weft.core.tensor import Parameter
+from weft.io.unpickle import Machine
+
+torch = pytest.importorskip("torch")
+
+OLD_TYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
+CLEAR = (RuntimeError, pickle.UnpicklingError)
+
+
+def save_bytes(obj: Any, library: Any = weft, **options: Any) -> bytes:
+    file = io.BytesIO()
+    library.save(obj, file, **options)
+    return file.getvalue()
+
+
+def load_bytes(data: bytes, library: Any = weft, **options: Any) -> Any:
+    return library.load(io.BytesIO(data), **options)
+
+
+def everything(t: Any, types: str) -> dict[str, Any]:
+    """All that a checkpoint may hold, made with either library."""
+    base = t.arange(6.0)
+    parameter = t.nn.Parameter if t is torch else Parameter
+    marked = t.ones(2)
+    marked.note = "mine"
+    found = {
+        "base": base, "view": base[2:4], "transposed": t.arange(6).reshape(2, 3).t(),
+        "expanded": t.ones(1).expand(5), "empty": t.empty(0, 3), "scalar": t.tensor(3),
+        "parameter": parameter(t.ones(2)), "frozen": parameter(t.ones(2), requires_grad=False),
+        "leaf": t.ones(2, requires_grad=True), "computed": t.ones(2, requires_grad=True) * 2,
+        "marked": marked, "size": t.Size([1, 2]), "device": t.device("cpu"), "layout": t.strided,
+        "set": {1, (2, 3)}, "ordered": OrderedDict(b=1, a=2), "counter": Counter("aab"),
+        "bytes": b"x\xff", "bytearray": bytearray(b"1"), "complex": 1 + 2j, "none": None,
+        "ints": [0, 255, 256, 65536, -1, -(2**31), 2**40, 2**80, -(2**80)],
+        "floats": (1.5, float("inf")), "text": "naïve ✓", "nested": {"a": [{"b": (1, [2])}]},
+        1: "int key", (1, 2): "tuple key", True: "bool key",
+    }  # fmt: skip
+    for name in types.split():
+        values = found[name] = t.arange(5).to(getattr(t, name))
+        found[f"{name} view"], found[f"{name} type"] = values[1:3], getattr(t, name)
+    return found
+
+
+def check_equal(got: Any, want: Any, where: str = "") -> None:
+    if isinstance(want, (torch.Tensor, weft.Tensor)):
+        assert str(got.dtype) == str(want.dtype), where
+        assert tuple(got.shape) == tuple(want.shape), where
+        assert got.requires_grad == want.requires_grad, where
+        assert got.is_leaf, where
+        assert got.tolist() == want.tolist(), where
+        assert type(got).__name__ == type(want).__name__, where
+        if want.numel():
+            assert got.stride() == want.stride(), where
+            assert got.storage_offset() == want.storage_offset(), where
+    elif isinstance(want, dict):
+        assert type(got) is type(want) and list(got) == list(want), where
+        for key in want:
+            check_equal(got[key], want[key], f"{where}[{key!r}]")
+    elif isinstance(want, (int, float, str, bytes, set, bytearray, complex)):
+        assert type(got) is type(want) and got == want, where
+    else:
+        assert repr(got) == repr(want), where
+
+
+WAYS = [
+    pytest.param(a, b, zipped, id=f"{a.__name__} to {b.__name__}{'' if zipped else ', old'}")
+    for a in (weft, torch)
+    for b in (weft, torch)
+    for zipped in (True, False)
+    if (a, b) != (torch, torch)
+]
+
+
+@pytest.mark.parametrize(("writer", "reader", "zipped"), WAYS)
+def test_everything_goes_both_ways(writer: Any, reader: Any, zipped: bool) -> None:
+    # PyTorch can't read the newer dtypes in the older format, not even its own.
+    types = OLD_TYPES if reader is torch and not zipped else f"{OLD_TYPES} {NEW_TYPES}"
+    data = save_bytes(everything(writer, types), writer, _use_new_zipfile_serialization=zipped)
+    for safely in (True, False):
+        got = load_bytes(data, reader, weights_only=safely)
+        check_equal(got, everything(torch, types))
+        assert got["marked"].note == "mine"
+        got["view"][0] = 99.0
+        assert got["base"][2].item() == 99.0
+        for name in types.split():
+            got[f"{name} view"][0] = 0
+            assert got[name][1].item() == 0, name
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickle_protocols(protocol: int) -> None:
+    want = everything(weft, OLD_TYPES)
+    for library in (weft, torch):
+        data = save_bytes(everything(library, OLD_TYPES), library, pickle_protocol=protocol)
+        check_equal(load_bytes(data), {k: v for k, v in want.items()} | {"computed": want["leaf"] * 2}
+                    if False else load_bytes(save_bytes(want)))  # fmt: skip
+
+
+def test_optimizer_states() -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+    got = load_bytes(save_bytes(state, torch))
+    check_equal(got, state)
+    check_equal(load_bytes(save_bytes(got), torch), state)
+
+
+def test_shared_memory_stays_shared_and_is_written_once() -> None:
+    base = weft.zeros(1000)
+    data = save_bytes([base, base, base[1:], base.view(10, 100).t(), [base]])
+    assert len(data) < 2 * 4000
+    a, b, c, d, (e,) = load_bytes(data)
+    assert a is b and a is e
+    c[0] = 5.0
+    assert a[1].item() == 5.0 and d[1, 0].item() == 5.0
+    with pytest.raises(RuntimeError, match="different types"):
+        save_bytes([base, base.view(weft.int32)])
+
+
+def test_cycles_and_storages() -> None:
+    loop: list[Any] = [1]
+    loop.append(loop)
+    got = load_bytes(save_bytes(loop))
+    assert got[1] is got
+    storage = load_bytes(save_bytes(torch.arange(3, dtype=torch.int16).untyped_storage(), torch))
+    assert storage.tolist() == [0, 0, 1, 0, 2, 0][:1] + [0, 1, 0, 2, 0]
+    back = load_bytes(save_bytes(weft.arange(3).untyped_storage()), torch)
+    assert bytes(back.tolist()) == np.arange(3).tobytes()
+
+
+def test_conjugated_tensors_of_pytorch() -> None:
+    value = torch.tensor([1 + 2j, 3 - 1j])
+    assert load_bytes(save_bytes(value.conj(), torch)).tolist() == value.conj().tolist()
+    assert load_bytes(save_bytes(value.conj().imag, torch)).tolist() == [-2.0, 1.0]
+
+
+def test_paths_file_objects_and_positions(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    for target in (path, str(path)):
+        weft.save(weft.ones(2), target)
+        assert weft.load(target).tolist() == torch.load(target).tolist() == [1.0, 1.0]
+    with open(path, "wb") as file:
+        weft.save(weft.zeros(2), file)
+    with open(path, "rb") as file:
+        assert weft.load(file).tolist() == [0.0, 0.0]
+    stream = io.BytesIO(b"before" + path.read_bytes())
+    stream.seek(6)
+    assert weft.load(stream).tolist() == [0.0, 0.0]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+    assert {"archive/data.pkl", "archive/byteorder", "archive/version", "archive/data/0",
+            "archive/.format_version", "archive/.storage_alignment"} == set(names)  # fmt: skip
+    for wrong in (3, None):
+        with pytest.raises(AttributeError):
+            weft.save(1, wrong)
+        with pytest.raises(AttributeError):
+            weft.load(wrong)
+    with pytest.raises(FileNotFoundError):
+        weft.load(tmp_path / "absent.pt")
+    with pytest.raises(RuntimeError, match="Parent directory"):
+        weft.save(1, tmp_path / "absent" / "x.pt")
+
+
+def test_records_begin_at_multiples_of_64(tmp_path: Path) -> None:
+    data = save_bytes([weft.full((n,), float(n)) for n in range(1, 9)])
+    for n in range(1, 9):
+        assert data.find(struct.pack("<f", n) * n) % 64 == 0
+
+
+@pytest.mark.parametrize("writer", [weft, torch])
+def test_mmap(tmp_path: Path, writer: Any) -> None:
+    path = tmp_path / "m.pt"
+    writer.save({"a": writer.arange(1000.0), "b": writer.ones(3).to(writer.bfloat16)}, path)
+    got = weft.load(path, mmap=True)
+    assert got["a"].tolist() == list(range(1000)) and got["b"].tolist() == [1.0] * 3
+    before = path.read_bytes()
+    got["a"].zero_()  # a private copy
+    weft.save(got, path)
+    assert path.read_bytes() != before and weft.load(path)["a"].sum().item() == 0
+    with pytest.raises(ValueError, match="file path"):
+        weft.load(io.BytesIO(before), mmap=True)
+    torch.save(torch.ones(2), path, _use_new_zipfile_serialization=False)
+    with pytest.raises(RuntimeError, match="mmap"):
+        weft.load(path, mmap=True)
+
+
+def test_map_location() -> None:
+    data = save_bytes(weft.ones(2))
+    moved = data.replace(b"X\x03\x00\x00\x00cpu", b"X\x03\x00\x00\x00gpu")
+    moved = repaired(moved)
+    seen = []
+    for place in ("cpu", weft.device("cpu"), {"gpu": "cpu"}, lambda s, loc: seen.append(loc) or s):
+        assert load_bytes(moved, map_location=place).tolist() == [1.0, 1.0]
+    assert seen == ["gpu"]
+    for place in (None, "cuda", {"cpu": "gpu"}, lambda s, loc: None):
+        with pytest.raises(RuntimeError, match="map_location=torch.device"):
+            load_bytes(moved, map_location=place)
+    assert load_bytes(data, map_location=lambda s, loc: None).tolist() == [1.0, 1.0]
+
+
+def repaired(data: bytes) -> bytes:
+    """The same archive with right checksums."""
+    return archive_of(records_of(data))
+
+
+def records_of(data: bytes) -> dict[str, bytes]:
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+            start = info.header_offset + 30 + sum(
+                struct.unpack_from("<2H", data, info.header_offset + 26)
+            )
+            found[info.filename.partition("/")[2]] = data[start : start + info.file_size]
+    return found
+
+
+def archive_of(records: dict[str, bytes], folder: str = "archive", method: int = 0) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, content in records.items():
+            archive.writestr(f"{folder}/{name}", content)
+    return file.getvalue()
+
+
+def pickled(code: bytes, **records: bytes) -> bytes:
+    """A file with this pickle in it."""
+    more = {name.replace("_", "/"): content for name, content in records.items()}
+    return archive_of({"data.pkl": code, "byteorder": b"little", "version": b"3\n", **more})
+
+
+def test_big_endian_files() -> None:
+    records = records_of(save_bytes([weft.arange(3), weft.tensor([1 + 2j])]))
+    records["byteorder"] = b"big"
+    records["data/0"] = np.arange(3, dtype=">i8").tobytes()
+    records["data/1"] = np.array([1 + 2j], dtype=">c8").tobytes()
+    a, b = load_bytes(archive_of(records))
+    assert a.tolist() == [0, 1, 2] and b.tolist() == [1 + 2j]
+    records["byteorder"] = b"middle"
+    with pytest.raises(RuntimeError, match="byte order"):
+        load_bytes(archive_of(records))
+
+
+def test_checksums_can_be_left_out() -> None:
+    torch.serialization.set_crc32_options(False)
+    serialization.set_crc32_options(False)
+    try:
+        files = [save_bytes(t.ones(2), t) for t in (weft, torch)]
+        assert serialization.get_crc32_options() is False
+    finally:
+        torch.serialization.set_crc32_options(True)
+        serialization.set_crc32_options(True)
+    for data in files:
+        for library in (weft, torch):
+            assert load_bytes(data, library).tolist() == [1.0, 1.0]
+
+
+# ------------------------------------------------------------------ code in files
+
+
+class Evil:
+    """Pickles as a call of anything."""
+
+    def __init__(self, function: Any, *args: Any) -> None:
+        self.call = (function, args)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+class Owned:
+    """A class of the user's, with a state."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+
+def marker(path: str) -> None:
+    Path(path).write_text("it ran")
+
+
+def hostile(path: str) -> dict[str, bytes]:
+    """Pickles that would run something, each by another way."""
+    shell = f"echo ran > {path}"
+    code = f"open({path!r}, 'w').write('ran')"
+    dumped = {
+        "os.system": Evil(os.system, shell),
+        "subprocess": Evil(subprocess.check_call, ["sh", "-c", shell]),
+        "eval": Evil(eval, code),
+        "exec": Evil(exec, code),
+        "open": Evil(open, path, "w"),
+        "getattr": Evil(getattr, os, "system") if False else Evil(getattr, "x", "upper"),
+        "import": Evil(__import__, "os"),
+        "map": Evil(map, marker, [path]),
+        "own function": Evil(marker, path),
+        "chain": Evil(getattr, Evil(__import__, "os"), "system"),
+        "in a list": [1, {"a": (Evil(marker, path),)}],
+        "as a dict key": {Evil(marker, path): 1},
+        "bytes by zip": Evil(__import__("codecs").decode, b"x", "zip"),
+        "object": Owned(),
+        "slots": Slotted(),
+        "numpy array": np.ones(2),
+        "exception": ValueError("x"),
+        "defaultdict": defaultdict(list),
+        "weft function": Evil(weft.load, path),
+        "weft class": Evil(weft.Generator),
+        "partial": __import__("functools").partial(marker, path),
+    }
+    found = {
+        f"{name}, protocol {p}": pickle.dumps(obj, p)
+        for name, obj in dumped.items()
+        for p in (0, 1, 2, 4, 5)
+    }
+    quoted = path.encode()
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n"
+    found |= {
+        "INST": b"(S'" + quoted + b"'\nios\nsystem\n.",
+        "OBJ": b"(cos\nsystem\nS'x'\no.",
+        "dotted name": b"\x80\x04\x8c\x05torch\x8c\x0fTensor.__init__\x93.",
+        "dotted builtin": b"\x80\x04\x8c\x0bcollections\x8c\x14OrderedDict.fromkeys\x93.",
+        "dunder of a type": b"\x80\x04\x8c\x05torch\x8c\x10Size.__class__.x\x93.",
+        "extension": b"\x82\x01.",
+        "persistent text": b"Pos.system\n.",
+        "persistent non-tuple": b"X\x02\x00\x00\x00osQ.",
+        "set attribute of a class": b"ctorch\nTensor\n}X\x05\x00\x00\x00shapeK\x01sb.",
+        "set attribute of a function": tensor + b"}X\x08\x00\x00\x00__code__K\x01sb.",
+        "slots of a class": b"ctorch\nTensor\n(N}X\x05\x00\x00\x00shapeK\x01stb.",
+        "new function": tensor + b")\x81.",
+        "new tensor": b"ctorch\nTensor\n)\x81.",
+        "call a class": b"ctorch\nTensor\n(K\x01tR.",
+        "call a dtype": b"ctorch\nfloat32\n)R.",
+        "call a result": b"ccollections\nOrderedDict\n)R)R.",
+        "codec": b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x05\x00\x00\x00rot13tR.",
+        "new builtin": b"c__builtin__\nset\n(K\x01t\x81.",
+        "typed by a class": b"ctorch._tensor\n_rebuild_from_type_v2\n(c__builtin__\nset\nctorch\n"
+        b"Tensor\n)NtR.",
+        "typed by itself": b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n"
+        b"_rebuild_from_type_v2\nctorch\nTensor\n)NtR.",
+        "typed into a builtin": b"ctorch._tensor\n_rebuild_from_type_v2\n(" + tensor
+        + b"c__builtin__\nset\n)NtR.",
+    }  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_no_code_runs(tmp_path: Path, old: bool) -> None:
+    trace = tmp_path / "trace"
+    head = save_bytes(weft.ones(1), _use_new_zipfile_serialization=False)
+    head = head[: head.index(b"ctorch._utils") - 2]
+    for name, code in hostile(str(trace)).items():
+        data = head + code if old else pickled(code)
+        with pytest.raises(CLEAR) as caught:
+            load_bytes(data)
+        assert not trace.exists(), name
+        assert str(caught.value), name
+    assert "shape" not in vars(weft.Tensor) or isinstance(vars(weft.Tensor)["shape"], property)
+
+
+def test_a_refusal_says_what_and_how_to_allow_it() -> None:
+    with pytest.raises(pickle.UnpicklingError) as caught:
+        load_bytes(save_bytes(Owned(3)))
+    text = str(caught.value)
+    assert f"{__name__}.Owned" in text
+    assert "add_safe_globals([Owned])" in text and "weights_only=False" in text
+
+
+def test_allowing_classes() -> None:
+    data = save_bytes({"x": Owned(3), "t": weft.ones(1)})
+    slotted = Slotted()
+    slotted.a = 4
+    serialization.clear_safe_globals()
+    with serialization.safe_globals([Owned, Slotted]):
+        assert load_bytes(data)["x"].value == 3
+        assert load_bytes(save_bytes(slotted)).a == 4
+        assert serialization.get_safe_globals() == [Owned, Slotted]
+    assert serialization.get_safe_globals() == []
+    with pytest.raises(pickle.UnpicklingError):
+        load_bytes(data)
+    serialization.add_safe_globals([(Owned, f"{__name__}.Owned")])
+    assert load_bytes(data)["x"].value == 3
+    serialization.clear_safe_globals()
+    with serialization.safe_globals([os.system, (os.system, "posix.system")]):
+        with pytest.raises(pickle.UnpicklingError, match="refused even"):
+            load_bytes(pickled(pickle.dumps(Evil(os.system, "true"), 2)))
+    with pytest.raises(TypeError):
+        serialization.add_safe_globals([3])
+
+
+def test_trusting_is_explicit(tmp_path: Path) -> None:
+    data = save_bytes([Owned(3), np.ones(2), weft.ones(2)])
+    got = load_bytes(data, weights_only=False)
+    assert got[0].value == 3 and got[1].tolist() == got[2].tolist() == [1.0, 1.0]
+    assert load_bytes(data, pickle_module=pickle)[0].value == 3
+    with pytest.raises(RuntimeError, match="pickle_module"):
+        load_bytes(data, pickle_module=pickle, weights_only=True)
+
+
+# ------------------------------------------------------------------ files made to hurt
+
+
+def tensor_code(shape: bytes = b"K\x02", stride: bytes = b"K\x01", offset: bytes = b"K\x00",
+                count: bytes = b"K\x02", key: bytes = b"0", kind: bytes = b"FloatStorage") -> bytes:  # fmt: skip
+    text = b"X" + struct.pack("<I", len(key)) + key
+    return (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n" + kind
+        + b"\n" + text + b"X\x03\x00\x00\x00cpu" + count + b"tQ" + offset + b"(" + shape + b"t("
+        + stride + b"t\x89ccollections\nOrderedDict\n)RtR."
+    )  # fmt: skip
+
+
+HUGE = b"\x8a\x06\x00\x00\x00\x00\x00\x01"  # 2 ** 40
+
+
+def test_the_hand_made_tensor_is_right() -> None:
+    data = pickled(tensor_code(), data_0=np.array([1, 2], np.float32).tobytes())
+    assert load_bytes(data).tolist() == load_bytes(data, torch).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count": HUGE},
+        {"shape": HUGE},
+        {"shape": HUGE * 5, "stride": b"K\x00" * 5},
+        {"shape": b"K\x02", "stride": HUGE},
+        {"offset": HUGE},
+        {"offset": b"J\xff\xff\xff\xff"},
+        {"stride": b"J\xff\xff\xff\xff"},
+        {"shape": b"J\xff\xff\xff\xff"},
+        {"count": b"J\xff\xff\xff\xff"},
+        {"shape": b"K\x02K\x01"},
+        {"shape": b"K\x01" * 70, "stride": b"K\x01" * 70},
+        {"shape": b"G?\xf0\x00\x00\x00\x00\x00\x00"},
+        {"shape": b"\x88"},
+        {"key": b"1"},
+        {"key": b"../data.pkl"},
+        {"kind": b"DoubleStorage"},
+        {"kind": b"QInt8Storage"},
+        {"kind": b"float32"},
+    ],
+)
+def test_tensors_that_reach_too_far(options: dict[str, bytes]) -> None:
+    content = np.array([1, 2], np.float32).tobytes()
+    with limited_memory(), pytest.raises(CLEAR):
+        load_bytes(pickled(tensor_code(**options), data_0=content))
+
+
+class limited_memory:
+    """At most 1 GiB more than now."""
+
+    def __enter__(self) -> None:
+        self.before = resource.getrlimit(resource.RLIMIT_AS)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size = pages * resource.getpagesize() + (1 << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (size, self.before[1]))
+
+    def __exit__(self, *exc: object) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, self.before)
+
+
+def tower(levels: int, code: bytes) -> bytes:
+    return code * levels
+
+
+BOMBS = {
+    "deep lists": b"]" * 200000 + b"a" * 199999 + b".",
+    "deep tuples": b")" + b"\x85" * 200000 + b".",
+    "deep tuple as key": b"}" + b")" + b"\x85" * 200000 + b"Ns.",
+    "deep dicts": b"}" + b"K\x00}" * 100000 + b"s" * 100000 + b".",
+    "wide key": b"})" + b"q\x00h\x00\x86" * 60 + b"Ns.",
+    "wide key in a set": b"c__builtin__\nset\n](K\x01)" + b"q\x00h\x00\x86" * 60 + b"e\x85R.",
+    "deep by the memo": b"]q\x00" + b"]h\x00aq\x00" * 100000 + b".",
+    "many copies": b"c__builtin__\nset\nq\x00]q\x01(" + b"".join(
+        b"M" + struct.pack("<H", i) for i in range(60000)
+    ) + b"e0](" + b"h\x00h\x01\x85R" * 40000 + b"e.",
+    "many byte copies": b"c__builtin__\nbytearray\nq\x00B" + struct.pack("<I", 1 << 20)
+    + b"x" * (1 << 20) + b"\x85q\x010](" + b"h\x00h\x01R" * 20000 + b"e.",
+    "terabyte of bytes": b"c__builtin__\nbytearray\n" + HUGE + b"\x85R.",
+    "long bytes": b"\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",
+    "long text": b"X\xff\xff\xff\xff.",
+    "long int": b"\x8b\xff\xff\xff\x7f.",
+    "negative int": b"\x8b\xff\xff\xff\xff.",
+    "long frame": b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.",
+    "far memo": b"Nr\xff\xff\xff\xff" * 10 + b"000000000h\x05.",
+    "keys of one hash": b"}(" + b"".join(
+        b"\x8a\x0c" + ((2**61 - 1) * k * 2**20).to_bytes(12, "little") + b"N" for k in range(1, 20000)
+    ) + b"u.",
+    "equal long keys": b"}(" + b"X\x00\x00\x40\x00" + b"a" * (1 << 22) + b"q\x00NX\x00\x00\x40\x00"
+    + b"a" * (1 << 22) + b"q\x01N" + b"h\x00Nh\x01N" * 200000 + b"u.",
+    "no end": b"N",
+    "nothing": b"",
+    "only end": b".",
+    "two values": b"NN.",
+    "mark at the end": b"(.",
+    "empty pops": b"0.",
+    "append to nothing": b"Na.",
+    "append to text": b"X\x01\x00\x00\x00aNa.",
+    "items of a list": b"]NNs.",
+    "odd items": b"}(Nu.",
+    "list as key": b"}]Ns.",
+    "unknown memo": b"h\x09.",
+    "memo of a mark": b"(q\x00h\x00.",
+    "bad text": b"X\x01\x00\x00\x00\xff.",
+    "bad name": b"c\xff\n\xff\n.",
+    "name without end": b"ctorch",
+    "bad protocol": b"\x80\xff.",
+    "call without tuple": b"ccollections\nOrderedDict\nNR.",
+    "bad size": b"ctorch\nSize\n(K\x01K\x02tR.",
+    "bad device": b"ctorch\ndevice\nX\x05\x00\x00\x00bogus\x85R.",
+    "bad layout": b"ctorch.serialization\n_get_layout\nN\x85R.",
+    "parameter of nothing": b"ctorch._utils\n_rebuild_parameter\n(N\x88NtR.",
+    "tensor on nothing": b"ctorch._utils\n_rebuild_tensor_v2\n(NK\x00))\x89NtR.",
+    "sparse": b"ctorch._utils\n_rebuild_sparse_tensor\n)R.",
+    "behind the end": b"N.N.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_pickles_made_to_hurt(name: str) -> None:
+    start = time.monotonic()
+    with limited_memory(), pytest.raises(CLEAR):
+        load_bytes(pickled(BOMBS[name]))
+    assert time.monotonic() - start < 8
+
+
+def test_long_but_honest_files_load() -> None:
+    value = {
+        "list": list(range(100000)), "keys": {(i, str(i)): i for i in range(20000)},
+        "set": set(range(50000)), "deep": None, "long": "x" * 1000000,
+    }  # fmt: skip
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    value["deep"] = deep
+    assert load_bytes(save_bytes(value)) == value
+
+
+# ------------------------------------------------------------------ archives made to hurt
+
+
+def raw_zip(entries: list[tuple[bytes, bytes]], **tricks: Any) -> bytes:
+    """A stored zip in which single numbers can be lies."""
+    body, directory = b"", b""
+    for number, (name, content) in enumerate(entries):
+        crc = __import__("zlib").crc32(content)
+        place = tricks.get("places", {}).get(number, len(body))
+        size = tricks.get("sizes", {}).get(number, len(content))
+        flags, method = tricks.get("flags", 0), tricks.get("method", 0)
+        body += struct.pack("<4s5H3L2H", b"PK\3\4", 20, flags, method, 0, 33, crc, len(content),
+                            len(content), len(name), 0) + name + content  # fmt: skip
+        directory += struct.pack(
+            "<4s6H3L5H2L", b"PK\1\2", 20, 20, flags, method, 0, 33, crc, size, size, len(name), 0,
+            0, 0, 0, 0, place,
+        ) + name  # fmt: skip
+    count = tricks.get("count", len(entries))
+    return body + directory + struct.pack(
+        "<4s4H2LH", b"PK\5\6", 0, 0, count, count, tricks.get("length", len(directory)),
+        tricks.get("start", len(body)), 0,
+    )  # fmt: skip
+
+
+GOOD = [(b"a/data.pkl", b"\x80\x02N."), (b"a/version", b"3\n"), (b"a/data/0", b"12345678")]
+
+
+def test_the_hand_made_archive_is_right() -> None:
+    assert load_bytes(raw_zip(GOOD)) is None
+
+
+ARCHIVES = {
+    "twice": raw_zip([*GOOD, (b"a/data.pkl", b"\x80\x02N.")]),
+    "parent folder": raw_zip([*GOOD, (b"a/../../etc/passwd", b"x")]),
+    "absolute": raw_zip([*GOOD, (b"/etc/passwd", b"x")]),
+    "backslash": raw_zip([*GOOD, (b"a\\b/c", b"x")]),
+    "null": raw_zip([*GOOD, (b"a/b\0", b"x")]),
+    "not text": raw_zip([*GOOD, (b"a/\xff", b"x")]),
+    "two folders": raw_zip([*GOOD, (b"b/x", b"x")]),
+    "no folder": raw_zip([(b"data.pkl", b"N.")]),
+    "no pickle": raw_zip(GOOD[1:]),
+    "overlap": raw_zip(GOOD, places={2: 0}),
+    "one record, two names": raw_zip([*GOOD, (b"a/data/1", b"")], places={3: 0}),
+    "too large": raw_zip(GOOD, sizes={0: 1 << 31}),
+    "too large at the end": raw_zip(GOOD, sizes={2: 1 << 30}),
+    "outside": raw_zip(GOOD, places={0: 1 << 31}),
+    "encrypted": raw_zip(GOOD, flags=1),
+    "compressed": archive_of({"data.pkl": b"N." + b"\0" * 10000}, method=zipfile.ZIP_DEFLATED),
+    "odd method": raw_zip(GOOD, method=99),
+    "many": raw_zip(GOOD, count=65000),
+    "few": raw_zip(GOOD, count=1),
+    "long directory": raw_zip(GOOD, length=1 << 31),
+    "far directory": raw_zip(GOOD, start=1 << 31),
+    "empty": raw_zip([]),
+    "something in front": b"#!/bin/sh\n" + raw_zip(GOOD),
+    "something behind": raw_zip(GOOD) + b"x",
+    "script": archive_of({"constants.pkl": b"N.", "data.pkl": b"N."}),
+    "64-bit lie": raw_zip(GOOD)[:-22]
+    + struct.pack("<4sLQL", b"PK\6\7", 0, 1 << 62, 1) + raw_zip(GOOD)[-22:],
+    "wrong name inside": raw_zip(GOOD).replace(b"a/data.pkl", b"a/DATA.pkl", 1),
+    "wrong checksum": raw_zip(GOOD).replace(b"\x80\x02N.", b"\x80\x03N.", 1),
+    "end only": b"PK\5\6" + b"\0" * 18,
+    "start only": b"PK\3\4",
+    "half a word": b"PK",
+    "text": b"hello, world",
+    "nothing": b"",
+    "tar": b"\0" * 1024,
+    "bare pickle": pickle.dumps({"a": 1}),
+    "bare hostile pickle": pickle.dumps(Evil(os.system, "true")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_archives_made_to_hurt(name: str, tmp_path: Path) -> None:
+    with limited_memory(), pytest.raises(CLEAR):
+        load_bytes(ARCHIVES[name])
+    path = tmp_path / "x.pt"
+    path.write_bytes(ARCHIVES[name])
+    with pytest.raises(CLEAR):
+        weft.load(path)
+
+
+# ------------------------------------------------------------------ damage
+
+
+SAMPLE = {"w": weft.arange(30.0), "b": weft.ones(3, dtype=weft.int16), "lr": 0.5, "name": "net"}
+FILES = {
+    "ours": save_bytes(SAMPLE),
+    "theirs": save_bytes({"w": torch.arange(30.0), "b": torch.ones(3), "n": [1, (2, "x")]}, torch),
+    "old": save_bytes(SAMPLE, _use_new_zipfile_serialization=False),
+}
+LOADED = {name: load_bytes(data) for name, data in FILES.items()}
+few = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+@few
+@given(data=st.data())
+def test_cut_off_files_are_refused(name: str, data: Any) -> None:
+    whole = FILES[name]
+    end = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(CLEAR):
+        load_bytes(whole[:end])
+
+
+@pytest.mark.parametrize("name", ["ours", "theirs"])
+@few
+@given(data=st.data())
+def test_flipped_bits_are_noticed_or_harmless(name: str, data: Any) -> None:
+    damaged = bytearray(FILES[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        got = load_bytes(bytes(damaged))
+    except CLEAR:
+        return
+    check_equal(got, LOADED[name])  # bits that mean nothing, as in the padding
+
+
+@few
+@given(data=st.data())
+def test_damaged_old_files_are_refused_or_load(data: Any) -> None:
+    damaged = bytearray(FILES["old"])
+    for _ in range(data.draw(st.integers(1, 5))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        load_bytes(bytes(damaged))
+    except CLEAR:
+        pass
+
+
+@few
+@given(code=st.binary(max_size=60))
+def test_random_pickles_never_crash(code: bytes) -> None:
+    try:
+        Machine(code, lambda found: None).run()
+    except CLEAR:
+        pass
+
+
+CODES = st.sampled_from([bytes([c]) for c in b"(.012Nabc}])stuReQhqK\x85\x86\x87\x88\x81\x8f\x90\x91\x94\x93"])
+PIECES = st.one_of(
+    CODES, CODES, CODES,
+    st.sampled_from([b"ccollections\nOrderedDict\n", b"c__builtin__\nset\n", b"ctorch\nTensor\n",
+                     b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nSize\n", b"q\x00", b"h\x00",
+                     b"X\x01\x00\x00\x00a", b"ctorch._tensor\n_rebuild_from_type_v2\n"]),
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(pieces=st.lists(PIECES, max_size=40))
+def test_random_instructions_never_crash(pieces: list[bytes]) -> None:
+    storage = weft.arange(3).untyped_storage()
+    try:
+        Machine(b"".join(pieces) + b".", lambda found: storage).run()
+    except CLEAR:
+        pass
+
+
+# ------------------------------------------------------------------ interrupted writes
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    weft.save(weft.ones(3), path)
+    before = path.read_bytes()
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        weft.save({"a": weft.ones(100000), "b": lambda: 0}, path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100000, hard))
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        for save in (weft.save, lambda t, p: serialization.save_safetensors({"a": t}, p)):
+            with pytest.raises(OSError, match="File too large"):
+                save(weft.ones(100000), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_without_nameless_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.io.atomic._open_nameless", lambda folder: None)
+    test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path)
+    weft.save(weft.zeros(3), tmp_path / "model.pt")
+    assert weft.load(tmp_path / "model.pt").tolist() == [0.0] * 3
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_where_nameless_files_get_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **options: Any) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", fails)
+    weft.save(weft.ones(3), tmp_path / "model.pt")
+    assert weft.load(tmp_path / "model.pt").tolist() == [1.0] * 3
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_a_killed_process_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    program = textwrap.dedent(
+        f"""
+        import weft
+        print("ready", flush=True)
+        while True:
+            for value in (1.0, 2.0):
+                weft.save([weft.full((1 << 20,), value) for _ in range(4)], {str(path)!r})
+        """
+    )
+    complete = 0
+    for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.31):
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(delay)
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        if path.exists():
+            complete += 1
+            got = weft.load(path)
+            assert {float(t.max()) for t in got} <= {1.0, 2.0}
+            assert all(float(t.min()) == float(got[0].max()) for t in got)
+        if hasattr(os, "O_TMPFILE"):
+            assert set(os.listdir(tmp_path)) <= {"model.pt"}
+    assert complete
+
+
+def test_modes_links_and_pipes(tmp_path: Path) -> None:
+    path, link = tmp_path / "real.pt", tmp_path / "link.pt"
+    weft.save(weft.ones(1), path)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+    path.chmod(0o600)
+    link.symlink_to(path)
+    weft.save(weft.zeros(1), link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+    assert weft.load(path).tolist() == [0.0]
+    weft.save(weft.ones(1), os.devnull)
+    assert not Path(os.devnull).is_file()
+
+
+# ------------------------------------------------------------------ safetensors
+
+
+SAFE_TYPES = f"{OLD_TYPES} {NEW_TYPES}".replace("complex128", "")
+
+
+def test_safetensors_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {n: weft.arange(7).to(getattr(weft, n)) for n in SAFE_TYPES.split()}
+    tensors |= {"empty": weft.empty(0, 2), "scalar": weft.tensor(2.5), "naïve": weft.ones(2, 3)}
+    tensors["strided"] = weft.arange(6).reshape(2, 3).t()
+    serialization.save_safetensors(tensors, path, metadata={"format": "pt"})
+    got = serialization.load_safetensors(path)
+    assert set(got) == set(tensors)
+    for name, want in tensors.items():
+        assert got[name].dtype is want.dtype and got[name].shape == want.shape
+        assert got[name].tolist() == want.tolist()
+        got[name].zero_()
+    assert serialization.safetensors_metadata(path) == {"format": "pt"}
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
+def safe_file(header: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def test_the_layout_of_safetensors() -> None:
+    file = io.BytesIO()
+    serialization.save_safetensors({"b": weft.ones(1, dtype=weft.uint8), "a": weft.ones(1)}, file)
+    data = file.getvalue()
+    (length,) = struct.unpack("<Q", data[:8])
+    assert length % 8 == 0 and data[8 + length :] == struct.pack("<f", 1) + b"\1"
+    by_hand = safe_file(b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"\0\0\x80?")
+    assert serialization.load_safetensors(io.BytesIO(by_hand))["x"].tolist() == [1.0]
+
+
+ENTRY = b'{"dtype":"U8","shape":[2],"data_offsets":[0,2]}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"1234567", safe_file(b""), safe_file(b"[]"), safe_file(b"{"), safe_file(b"{}x"),
+        safe_file(b'{"\xff":1}'), safe_file(b"{}", b"x"), safe_file(b'{"a":1}'),
+        struct.pack("<Q", 1 << 62) + b"{}", struct.pack("<Q", 99_000_000) + b"{}",
+        safe_file(b'{"a":' + ENTRY + b"}", b"1"), safe_file(b'{"a":' + ENTRY + b"}", b"123"),
+        safe_file(b'{"a":' + ENTRY + b',"a":' + ENTRY + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY + b',"b":' + ENTRY + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"U8", b"X8") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b'"U8"', b"[1]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[2]", b"[-2]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[2]", b"[2.0]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[2]", b"[true]") + b"}", b"1"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[2]", b"[3]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[0,2]", b"[1,3]") + b"}", b"123"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[0,2]", b"[2,0]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"[0,2]", b"[0,2,4]") + b"}", b"12"),
+        safe_file(b'{"a":' + ENTRY.replace(b"}", b',"x":1}') + b"}", b"12"),
+        safe_file(b'{"__metadata__":{"a":1}}'), safe_file(b'{"__metadata__":[]}'),
+        safe_file(b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}"),
+        safe_file(b'{"a":' + b"9" * 10000 + b"}"),
+    ],
+)  # fmt: skip
+def test_damaged_safetensors_are_refused(content: bytes) -> None:
+    with limited_memory(), pytest.raises(RuntimeError):
+        serialization.load_safetensors(io.BytesIO(content))
+
+
+def test_what_safetensors_cannot_hold() -> None:
+    shared = weft.ones(2)
+    for wrong in ({"a": shared, "b": shared}, {"a": 1}, {1: shared}, {"__metadata__": shared},
+                  {"a": weft.ones(1, dtype=weft.complex128)}):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError)):
+            serialization.save_safetensors(wrong, io.BytesIO())
+    with pytest.raises(TypeError):
+        serialization.save_safetensors({"a": shared}, io.BytesIO(), metadata={"a": 1})
+
+
+@few
+@given(data=st.data())
+def test_random_damage_to_safetensors(data: Any) -> None:
+    file = io.BytesIO()
+    serialization.save_safetensors({"a": weft.arange(5), "b": weft.ones(2)}, file)
+    damaged = bytearray(file.getvalue())
+    damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
+    if damaged:
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        serialization.load_safetensors(io.BytesIO(bytes(damaged)))
+    except RuntimeError:
+        pass
