@@ -287,7 +287,7 @@ x.erf() x.var() x.std() x.norm() x.softmax(0) x.log_softmax(0) x.logsumexp(0) x.
 x.sort()[0] x.topk(1)[0] x.unique() x.count_nonzero() x.nonzero() x.trunc() x.frac() x.sgn() x.positive()
 x.diff() x.flip(0) x.tril(0) x.cummax(0)[0] x.logcumsumexp(0) x.amax() x.aminmax()[0] x.argsort() x.expm1()
 x.bincount() x.histc() x.multinomial(1) x.bernoulli() x.softplus() x.lgamma() x.digamma() x.logit() x.sinc()
-x.deg2rad() x.i0() x.nan_to_num() x.signbit() x.ceil() x.clamp(0) x.pow(2) x.pow(0.5) x.pow(-1) x.to_sparse()
+x.deg2rad() x.i0() x.nan_to_num() x.signbit() x.ceil() x.clamp(0) x.pow(2) x.pow(0.5) x.pow(-1)
 """.split()
 
 
@@ -322,7 +322,6 @@ torch.long is torch.int64, torch.int is torch.int32, torch.short is torch.int16
 torch.cfloat is torch.complex64, torch.cdouble is torch.complex128
 torch.float32 == torch.float64, torch.float32 != torch.float64, torch.float32 == 'float32'
 isinstance(torch.float32, torch.dtype)
-torch.float32.name
 torch.dtype()
 torch.finfo(torch.int8)
 torch.iinfo(torch.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -29,7 +30,9 @@ from weft.io.unpickle import Machine
 
 torch = pytest.importorskip("torch")
 
-OLD_TYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+OLD_TYPES = (
+    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+)
 NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
 CLEAR = (RuntimeError, pickle.UnpicklingError)
 
@@ -59,8 +62,9 @@ def everything(t: Any, types: str) -> dict[str, Any]:
         "set": {1, (2, 3)}, "ordered": OrderedDict(b=1, a=2), "counter": Counter("aab"),
         "bytes": b"x\xff", "bytearray": bytearray(b"1"), "complex": 1 + 2j, "none": None,
         "ints": [0, 255, 256, 65536, -1, -(2**31), 2**40, 2**80, -(2**80)],
-        "floats": (1.5, float("inf")), "text": "naïve ✓", "nested": {"a": [{"b": (1, [2])}]},
-        1: "int key", (1, 2): "tuple key", True: "bool key",
+        "numbers": [1, 2.5, True, None] * 600, "floats": (1.5, float("inf")), "text": "naïve ✓",
+        "nested": {"a": [{"b": (1, [2])}]},
+        1: "int key", (1, 2): "tuple key", None: "no key",
     }  # fmt: skip
     for name in types.split():
         values = found[name] = t.arange(5).to(getattr(t, name))
@@ -116,11 +120,10 @@ def test_everything_goes_both_ways(writer: Any, reader: Any, zipped: bool) -> No
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_pickle_protocols(protocol: int) -> None:
-    want = everything(weft, OLD_TYPES)
+    want = load_bytes(save_bytes(everything(weft, OLD_TYPES)))
     for library in (weft, torch):
         data = save_bytes(everything(library, OLD_TYPES), library, pickle_protocol=protocol)
-        check_equal(load_bytes(data), {k: v for k, v in want.items()} | {"computed": want["leaf"] * 2}
-                    if False else load_bytes(save_bytes(want)))  # fmt: skip
+        check_equal(load_bytes(data), want)
 
 
 def test_optimizer_states() -> None:
@@ -146,15 +149,17 @@ def test_shared_memory_stays_shared_and_is_written_once() -> None:
         save_bytes([base, base.view(weft.int32)])
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_cycles_and_storages() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     got = load_bytes(save_bytes(loop))
     assert got[1] is got
     storage = load_bytes(save_bytes(torch.arange(3, dtype=torch.int16).untyped_storage(), torch))
-    assert storage.tolist() == [0, 0, 1, 0, 2, 0][:1] + [0, 1, 0, 2, 0]
-    back = load_bytes(save_bytes(weft.arange(3).untyped_storage()), torch)
-    assert bytes(back.tolist()) == np.arange(3).tobytes()
+    assert bytes(storage.tolist()) == np.arange(3, dtype=np.int16).tobytes()
+    data = save_bytes(weft.arange(3).untyped_storage())
+    for library in (weft, torch):
+        assert bytes(load_bytes(data, library).tolist()) == np.arange(3).tobytes()
 
 
 def test_conjugated_tensors_of_pytorch() -> None:
@@ -223,7 +228,7 @@ def test_map_location() -> None:
         assert load_bytes(moved, map_location=place).tolist() == [1.0, 1.0]
     assert seen == ["gpu"]
     for place in (None, "cuda", {"cpu": "gpu"}, lambda s, loc: None):
-        with pytest.raises(RuntimeError, match="map_location=torch.device"):
+        with pytest.raises(RuntimeError, match=r"map_location=torch\.device"):
             load_bytes(moved, map_location=place)
     assert load_bytes(data, map_location=lambda s, loc: None).tolist() == [1.0, 1.0]
 
@@ -237,8 +242,10 @@ def records_of(data: bytes) -> dict[str, bytes]:
     found = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for info in archive.infolist():
-            start = info.header_offset + 30 + sum(
-                struct.unpack_from("<2H", data, info.header_offset + 26)
+            start = (
+                info.header_offset
+                + 30
+                + sum(struct.unpack_from("<2H", data, info.header_offset + 26))
             )
             found[info.filename.partition("/")[2]] = data[start : start + info.file_size]
     return found
@@ -322,7 +329,7 @@ def hostile(path: str) -> dict[str, bytes]:
         "eval": Evil(eval, code),
         "exec": Evil(exec, code),
         "open": Evil(open, path, "w"),
-        "getattr": Evil(getattr, os, "system") if False else Evil(getattr, "x", "upper"),
+        "getattr": Evil(getattr, "x", "upper"),
         "import": Evil(__import__, "os"),
         "map": Evil(map, marker, [path]),
         "own function": Evil(marker, path),
@@ -343,6 +350,7 @@ def hostile(path: str) -> dict[str, bytes]:
         f"{name}, protocol {p}": pickle.dumps(obj, p)
         for name, obj in dumped.items()
         for p in (0, 1, 2, 4, 5)
+        if p > 1 or name != "slots"
     }
     quoted = path.encode()
     tensor = b"ctorch._utils\n_rebuild_tensor_v2\n"
@@ -389,6 +397,13 @@ def test_no_code_runs(tmp_path: Path, old: bool) -> None:
     assert "shape" not in vars(weft.Tensor) or isinstance(vars(weft.Tensor)["shape"], property)
 
 
+@pytest.mark.parametrize("name", ["os.system", "eval", "exec", "own function", "in a list"])
+def test_the_hostile_files_are_alive(tmp_path: Path, name: str) -> None:
+    trace = tmp_path / "trace"
+    load_bytes(pickled(hostile(str(trace))[f"{name}, protocol 2"]), weights_only=False)
+    assert trace.exists()
+
+
 def test_a_refusal_says_what_and_how_to_allow_it() -> None:
     with pytest.raises(pickle.UnpicklingError) as caught:
         load_bytes(save_bytes(Owned(3)))
@@ -431,8 +446,14 @@ def test_trusting_is_explicit(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ files made to hurt
 
 
-def tensor_code(shape: bytes = b"K\x02", stride: bytes = b"K\x01", offset: bytes = b"K\x00",
-                count: bytes = b"K\x02", key: bytes = b"0", kind: bytes = b"FloatStorage") -> bytes:  # fmt: skip
+def tensor_code(
+    shape: bytes = b"K\x02",
+    stride: bytes = b"K\x01",
+    offset: bytes = b"K\x00",
+    count: bytes = b"K\x02",
+    key: bytes = b"0",
+    kind: bytes = b"FloatStorage",
+) -> bytes:
     text = b"X" + struct.pack("<I", len(key)) + key
     return (
         b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n" + kind
@@ -491,9 +512,8 @@ class limited_memory:
         resource.setrlimit(resource.RLIMIT_AS, self.before)
 
 
-def tower(levels: int, code: bytes) -> bytes:
-    return code * levels
-
+WIDE = b"]" + b"q\x00]h\x00ah\x00a" * 60  # a list whose repr has 2 ** 60 brackets
+LARGE = b"\x8b" + struct.pack("<i", 100000) + b"\x7f" * 100000
 
 BOMBS = {
     "deep lists": b"]" * 200000 + b"a" * 199999 + b".",
@@ -516,10 +536,27 @@ BOMBS = {
     "long frame": b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.",
     "far memo": b"Nr\xff\xff\xff\xff" * 10 + b"000000000h\x05.",
     "keys of one hash": b"}(" + b"".join(
-        b"\x8a\x0c" + ((2**61 - 1) * k * 2**20).to_bytes(12, "little") + b"N" for k in range(1, 20000)
+        b"\x8a\x0c" + ((2**61 - 1) * k * 2**20).to_bytes(12, "little") + b"N"
+        for k in range(1, 20000)
     ) + b"u.",
     "equal long keys": b"}(" + b"X\x00\x00\x40\x00" + b"a" * (1 << 22) + b"q\x00NX\x00\x00\x40\x00"
     + b"a" * (1 << 22) + b"q\x01N" + b"h\x00Nh\x01N" * 200000 + b"u.",
+    "endless repr as shape": b"ctorch._utils\n_rebuild_tensor_v2\n(NK\x00)" + WIDE
+    + b"\x89NtR.",
+    "endless repr as storage": WIDE + b"Q.",
+    "endless repr as key": b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + WIDE
+    + b"X\x03\x00\x00\x00cpuK\x02tQ.",
+    "endless repr as shape of a tensor": tensor_code(shape=WIDE),
+    "endless repr as dtype": tensor_code(kind=b"float32\n0" + WIDE + b"N0N0c__builtin__\nset"),
+    "call of an endless repr": WIDE + b")R.",
+    "endless repr in a dict": b"ccollections\nOrderedDict\n)RN" + WIDE + b"sQ.",
+    "endless repr as device": b"ctorch\ndevice\n" + WIDE + b"\x85R.",
+    "endless repr as codec": b"c_codecs\nencode\n(X\x01\x00\x00\x00a" + WIDE + b"tR.",
+    "endless repr as layout": b"ctorch.serialization\n_get_layout\n" + WIDE + b"\x85R.",
+    "heavy keys in copies": b"})" + b"q\x00h\x00\x86" * 18 + b"Nsq\x010]ccollections\nOrderedDict\n"
+    b"q\x02" + b"h\x02h\x01\x85R0" * 100000 + b".",
+    "large numbers": tensor_code(shape=LARGE * 60, stride=LARGE * 60),
+    "methods of a dict": b"ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsNsb.",
     "no end": b"N",
     "nothing": b"",
     "only end": b".",
@@ -696,22 +733,20 @@ def test_damaged_old_files_are_refused_or_load(data: Any) -> None:
     damaged = bytearray(FILES["old"])
     for _ in range(data.draw(st.integers(1, 5))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(*CLEAR):
         load_bytes(bytes(damaged))
-    except CLEAR:
-        pass
 
 
 @few
 @given(code=st.binary(max_size=60))
 def test_random_pickles_never_crash(code: bytes) -> None:
-    try:
+    with contextlib.suppress(*CLEAR):
         Machine(code, lambda found: None).run()
-    except CLEAR:
-        pass
 
 
-CODES = st.sampled_from([bytes([c]) for c in b"(.012Nabc}])stuReQhqK\x85\x86\x87\x88\x81\x8f\x90\x91\x94\x93"])
+CODES = st.sampled_from(
+    [bytes([c]) for c in b"(.012Nabc}])stuReQhqK\x85\x86\x87\x88\x81\x8f\x90\x91\x94\x93"]
+)
 PIECES = st.one_of(
     CODES, CODES, CODES,
     st.sampled_from([b"ccollections\nOrderedDict\n", b"c__builtin__\nset\n", b"ctorch\nTensor\n",
@@ -724,10 +759,8 @@ PIECES = st.one_of(
 @given(pieces=st.lists(PIECES, max_size=40))
 def test_random_instructions_never_crash(pieces: list[bytes]) -> None:
     storage = weft.arange(3).untyped_storage()
-    try:
+    with contextlib.suppress(*CLEAR):
         Machine(b"".join(pieces) + b".", lambda found: storage).run()
-    except CLEAR:
-        pass
 
 
 # ------------------------------------------------------------------ interrupted writes
@@ -903,7 +936,39 @@ def test_random_damage_to_safetensors(data: Any) -> None:
     damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
     if damaged:
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(RuntimeError):
         serialization.load_safetensors(io.BytesIO(bytes(damaged)))
-    except RuntimeError:
-        pass
+
+
+def test_old_files_made_to_hurt() -> None:
+    heads = [pickle.dumps(v, 2) for v in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
+    keys = pickle.dumps([], 2)
+    huge = pickle.dumps(10**5000, 2)
+    files = {
+        "keys no texts": [*heads, b"N.", b"][a".replace(b"[", b"]") + b"."],
+        "keys no list": [*heads, b"N.", b"N."],
+        "heavy keys": [*heads, b"N.", b"])" + b"q\x00h\x00\x86" * 60 + b"a."],
+        "keys of nothing": [*heads, b"N.", pickle.dumps(["1"], 2)],
+        "wrong version": [heads[0], huge, heads[2], b"N.", keys],
+        "wrong system": [heads[0], heads[1], b"N.", b"N.", keys],
+        "no storages": [*heads, tensor_code().replace(b"K\x02tQ", b"K\x02NtQ"), keys],
+        "huge storage": [
+            *heads, tensor_code(count=HUGE).replace(b"tQ", b"NtQ"), pickle.dumps(["0"], 2),
+        ],
+        "cut storage": [*heads, tensor_code().replace(b"tQ", b"NtQ"), pickle.dumps(["0"], 2),
+                        struct.pack("<q", 2), b"1234"],
+        "storage of another size": [*heads, tensor_code().replace(b"tQ", b"NtQ"),
+                                    pickle.dumps(["0"], 2), struct.pack("<q", 1), b"12345678"],
+        "storage in the head": [heads[0], tensor_code(), heads[2]],
+        "heavy view": [
+            *heads,
+            tensor_code().replace(b"tQ", b")" + b"q\x00h\x00\x86" * 60 + b"K\x00K\x01\x87tQ"),
+        ],
+    }  # fmt: skip
+    good = [*heads, tensor_code().replace(b"tQ", b"NtQ"), pickle.dumps(["0"], 2),
+            struct.pack("<q", 2), np.ones(2, np.float32).tobytes()]  # fmt: skip
+    assert load_bytes(b"".join(good)).tolist() == [1.0, 1.0]
+    for name, parts in files.items():
+        with limited_memory(), pytest.raises(CLEAR):
+            load_bytes(b"".join(parts))
+            raise AssertionError(name)

@@ -95,7 +95,7 @@ def _write_archive(
     if order is not None:
         writer.add("byteorder", order)
     for number, memory in enumerate(memories.bytes):
-        writer.add(f"data/{number}", memoryview(memory))
+        writer.add(f"data/{number}", memory.data)
     writer.add("version", _ARCHIVE_VERSION)
     writer.close()
 
@@ -114,7 +114,7 @@ def _write_legacy(file: Any, data: bytes, protocol: int, memories: pickling.Memo
     file.write(pickle.dumps([str(n) for n in range(len(memories.bytes))], protocol))
     for memory, width in zip(memories.bytes, memories.widths(), strict=True):
         file.write((memory.size // width).to_bytes(8, "little"))
-        file.write(memoryview(memory))
+        file.write(memory.data)
 
 
 def load(

@@ -17,7 +17,7 @@ def run(path: str, arguments: list[str]) -> None:
     """Run a script as ``python path arguments`` would, in this process."""
     with open(path, "rb") as file:
         source = file.read()
-    script = os.path.abspath(path)
+    script = os.path.join(os.getcwd(), path)  # as Python does, "./" and all
     module = ModuleType("__main__")
     module.__dict__.update(_main_names(script))
     sys.argv = [path, *arguments]

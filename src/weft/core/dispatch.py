@@ -70,6 +70,7 @@ class Op:
         variant: Callable[[dict[str, Any], Any], int | str] | None = None,
         samples: Callable | None = None,
         refuses: str = "",
+        rows: bool = False,
         check: Callable[[Any], None] | None = None,
         numbers: bool = True,
         into_overlap: bool = False,
@@ -86,6 +87,7 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
+        self.rows = rows  # results are row-major whatever the layout of the inputs
         self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
         self.check = check  # looks at the operands before they are brought to one dtype
         self.numbers = numbers  # whether the second operand may be a Python number
@@ -249,7 +251,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
     mode = now.mode
     if mode is SPECIAL:
         return _apply_special(op, args, attrs)
-    arrays = []
+    arrays: list[Any] = []
     needed = False
     for x in args:
         if x is not None and isinstance(x, Tensor):
@@ -265,6 +267,8 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         raise errors.explain(e, op.name, arrays, attrs) from None
     finally:
         RESET(token)
+    if op.rows:
+        out = tuple(map(in_rows, out)) if op.multiple else in_rows(out)
     if op.multiple:
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
@@ -303,6 +307,8 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         RESET(token)
     if y.__class__ is not ndarray:
         y = asarray(y)
+    elif op.rows and not y.flags.c_contiguous:
+        y = in_rows(y)
     t = new(Tensor)
     t._a = y
     t._vc = cell = [0]
@@ -370,7 +376,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             t._view = (op, (), attrs, 0, None, mode is PLAIN)
         else:
             t._base = base
-            earlier = x._view
+            earlier: Any = x._view
             t._view = (op, (), attrs, 0, earlier, mode is PLAIN and earlier[5])
         if mode is not PLAIN:
             if edge is not None:
@@ -423,6 +429,8 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     out = guarded(op, arrays, attrs)
     outs = out if op.multiple else (out,)
+    if op.rows:
+        outs = tuple(map(in_rows, outs))
     results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in outs]
     if op.view:
         link_views(op, args, attrs, results)
@@ -442,6 +450,18 @@ def guarded(op: Op, arrays: Any, attrs: dict[str, Any]) -> Any:
         raise errors.explain(e, op.name, arrays, attrs) from None
     finally:
         RESET(token)
+
+
+def in_rows(y: Any) -> Any:
+    """A result in row-major order, as PyTorch gives it, so that views of it work.
+
+    NumPy keeps the order of permuted inputs. The order with channels last is one that is meant.
+    """
+    if y.__class__ is not ndarray or y.flags.c_contiguous:
+        return y
+    if y.ndim in (4, 5) and np.moveaxis(y, 1, -1).flags.c_contiguous:
+        return y
+    return np.ascontiguousarray(y)
 
 
 def edge_of(x: Tensor) -> GraphNode | None:

@@ -113,7 +113,7 @@ class Source:
             memory[...] = np.frombuffer(self.read(at, size), np.uint8)
             return memory
         self.file.seek(self.base + at)
-        view, done = memoryview(memory), 0
+        view, done = memory.data, 0
         while done < size:
             count = into(view[done:])
             if not count:

@@ -42,9 +42,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(number)
+            nameless = temporary is None
             if temporary is None:
                 temporary = _give_name(file, target)
-        os.replace(temporary, target)
+                os.replace(temporary, target)  # at once, while the passing name is microseconds old
+        if not nameless:
+            os.replace(temporary, target)
     except BaseException:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -80,10 +83,15 @@ def _free_name(target: str) -> str:
 def _give_name(file: BinaryIO, target: str) -> str:
     name = _free_name(target)
     # A link can't take the place of a file, so the name is a passing one.
+    folder = os.open(os.path.dirname(name), os.O_RDONLY)
     try:
-        os.link(f"/proc/self/fd/{file.fileno()}", name, follow_symlinks=True)
+        # Only with a folder given does Python ask the system to follow the link in /proc.
+        source = f"/proc/self/fd/{file.fileno()}"
+        os.link(source, os.path.basename(name), dst_dir_fd=folder, follow_symlinks=True)
     except OSError:
         _copy_out(file, name)
+    finally:
+        os.close(folder)
     return name
 
 
@@ -94,7 +102,7 @@ def _copy_out(file: BinaryIO, name: str) -> None:
             shutil.copyfileobj(file, copy, _BUFFER)
             copy.flush()
             os.fsync(copy.fileno())
-            shutil.copymode(file.fileno(), copy.fileno())
+            os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)

@@ -86,10 +86,10 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
 def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
     """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
     if not isinstance(found, tuple) or len(found) != length or found[0] != "storage":
-        raise damaged(f"it refers to something outside that is no storage: {found!r:.100}")
+        raise damaged(f"it refers to something outside that is no storage: {rebuild.shown(found)}")
     kind, key, location, count = found[1:5]
     if not isinstance(key, str) or not isinstance(location, str):
-        raise damaged(f"a storage has {key!r:.100} as its key")
+        raise damaged(f"a storage has {rebuild.shown(key)} as its key")
     dtype = rebuild.storage_dtype(kind)
     (count,) = rebuild.integers((count,), "storage size")
     return dtype, key, location, count * (1 if dtype is None else dtype.itemsize)
@@ -175,6 +175,8 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
         view_key, offset, count = found[5]
         start, length = rebuild.integers((offset, count), "view of a storage")
         width = 1 if dtype is None else dtype.itemsize
+        if type(view_key) is not str:
+            raise damaged("a view of a storage has no key")
         if view_key not in views:
             views[view_key] = storage[start * width : (start + length) * width]
         return _typed(views[view_key], dtype)
@@ -186,12 +188,16 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
         heads.append(head)
     magic, version, system = heads
     if magic != MAGIC or version != PROTOCOL_VERSION or not isinstance(system, dict):
-        raise damaged(f"its magic number or protocol version is wrong ({magic!r}, {version!r})")
+        raise damaged(
+            "its magic number or protocol version is wrong "
+            f"({rebuild.shown(magic)}, {rebuild.shown(version)})"
+        )
     if system.get("little_endian", True) is not (sys.byteorder == "little"):
         raise RuntimeError("the file is in the older format, from a machine of another byte order")
     found, at = run(data, persistent_load, at)
     keys, at = run(data, _nothing_outside, at)
-    if not isinstance(keys, list) or set(keys) != set(held) or len(keys) != len(held):
+    texts = isinstance(keys, list) and all(type(k) is str for k in keys)
+    if not texts or set(keys) != set(held) or len(keys) != len(held):
         raise damaged("its list of storages is not that of its tensors")
     for key in keys:
         at = _fill(data, at, key, *held[key][1:])

@@ -46,6 +46,10 @@ _CLASSES = {
 }
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+_LIST_START = b"]q\x00"  # an empty list, remembered as number 0
+
+
 class Memories:
     """The pieces of memory behind all tensors of a file, each once, numbered as they come."""
 
@@ -120,7 +124,7 @@ def _usual_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
     """Python's own pickler in Python: the faster one insists that it can import every name."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: dict[type, Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def __init__(self, file: Any, protocol: int, memories: Memories, legacy: bool = False) -> None:
         super().__init__(file, protocol)
@@ -195,6 +199,17 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
         else:
             super().save_type(obj)
 
+    def save_list(self, obj: list[Any]) -> None:
+        """Write a list; one of numbers only is left to the fast pickler, which numbers nothing."""
+        if self.proto >= 4 or len(obj) < 2 or not _PLAIN.issuperset(map(type, obj)):
+            super().save_list(obj)
+            return
+        body = pickle.dumps(obj, self.proto)
+        self.write(pickle.EMPTY_LIST)
+        self.memoize(obj)
+        self.write(body[body.index(_LIST_START) + len(_LIST_START) : -1])
+
+    dispatch[list] = save_list
     dispatch[Named] = save_named
     dispatch[dt.dtype] = save_dtype
     dispatch[type] = save_type

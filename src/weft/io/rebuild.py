@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections import OrderedDict
 from typing import Any
 
@@ -19,10 +20,27 @@ _MOST_DIMENSIONS = 64  # NumPy's limit
 _MOST_ELEMENTS = 1 << 62
 
 
+def shown(value: Any) -> str:
+    """What a file says, for an error: the repr of a container can be longer than any memory."""
+    if type(value) in (list, tuple) and len(value) <= _MOST_DIMENSIONS:
+        inside = ", ".join("..." if isinstance(v, (list, tuple)) else shown(v) for v in value)
+        return f"({inside})"
+    if type(value) is int and value.bit_length() > 64:
+        return "an int of more than 64 bits"
+    if type(value) in (int, float, bool, str, bytes, type(None)):
+        return reprlib.repr(value)
+    if isinstance(value, type):
+        return f"class {value.__name__}"
+    return f"a {type(value).__name__} {getattr(value, '__name__', '')}".rstrip()
+
+
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """A tuple of whole numbers that are not negative."""
-    if not isinstance(values, (tuple, list)) or any(type(v) is not int or v < 0 for v in values):
-        raise RuntimeError(f"a tensor in the file has {values!r} as its {what}")
+    """A tuple of whole numbers that are neither negative nor beyond 64 bits."""
+    good = isinstance(values, (tuple, list)) and all(
+        type(v) is int and 0 <= v < _MOST_ELEMENTS for v in values
+    )
+    if not good:
+        raise RuntimeError(f"a tensor in the file has {shown(values)} as its {what}")
     return tuple(values)
 
 
@@ -33,7 +51,7 @@ def _storage_of(storage: Any, dtype: Any) -> tuple[np.ndarray, dt.dtype]:
         )
     chosen = dtype if dtype is not None else getattr(storage, "dtype", dt.uint8)
     if not isinstance(chosen, dt.dtype):
-        raise RuntimeError(f"a tensor in the file has {chosen!r} as its dtype")
+        raise RuntimeError(f"a tensor in the file has {shown(chosen)} as its dtype")
     return storage._bytes(), chosen
 
 
@@ -112,7 +130,9 @@ def rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -
     """A tensor of a class, or with attributes, of its own."""
     tensor = function(*arguments)
     if not isinstance(tensor, Tensor) or not (isinstance(kind, type) and issubclass(kind, Tensor)):
-        raise RuntimeError(f"the file makes a tensor of {kind!r}, which is no class of tensors")
+        raise RuntimeError(
+            f"the file makes a tensor of {shown(kind)}, which is no class of tensors"
+        )
     if type(tensor) is not kind:
         twin = new(kind)
         twin._a, twin._node, twin._vc = tensor._a, None, tensor._vc
@@ -133,7 +153,7 @@ def with_state(tensor: Tensor, state: Any) -> Tensor:
         state = {**(state[0] or {}), **(state[1] or {})}
     for name, value in (state or {}).items():
         if not isinstance(name, str) or name in _RESERVED:
-            raise RuntimeError(f"a tensor in the file has {name!r} as an attribute of its own")
+            raise RuntimeError(f"a tensor in the file has {shown(name)} as an attribute of its own")
         tensor.__dict__[name] = value
     return tensor
 
@@ -141,7 +161,7 @@ def with_state(tensor: Tensor, state: Any) -> Tensor:
 def get_layout(name: str) -> Any:
     """The layout of this name."""
     if name != "torch.strided":
-        raise RuntimeError(f"layout {name} is not supported: weft has dense tensors only")
+        raise RuntimeError(f"layout {shown(name)} is not supported: weft has dense tensors only")
     return LAYOUT
 
 
@@ -191,4 +211,4 @@ def storage_dtype(kind: Any) -> dt.dtype | None:
         return kind.dtype
     if isinstance(kind, type) and issubclass(kind, (TypedStorage, UntypedStorage)):
         return next((dt.BY_NAME[d] for d, n in STORAGE_NAMES.items() if LEGACY[n] is kind), None)
-    raise RuntimeError(f"the file speaks of a storage of type {kind!r}")
+    raise RuntimeError(f"the file speaks of a storage of type {shown(kind)}")

@@ -83,7 +83,7 @@ def _write(file: Any, text: bytes, arrays: list[tuple[str, np.ndarray]]) -> None
     file.write(len(text).to_bytes(8, "little"))
     file.write(text)
     for _, array in arrays:
-        file.write(memoryview(array.reshape(-1).view(np.uint8)))
+        file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def load_safetensors(

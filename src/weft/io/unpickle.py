@@ -15,12 +15,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from weft.core import device as dev
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.io import rebuild
 
 _DEEPEST = 1000
-_FREE_WORK, _WORK_PER_BYTE = 1_000_000, 64
+_FREE_WORK, _WORK_PER_BYTE, _WORK_PER_COPY = 1_000_000, 8, 8
+_WORK_PER_LARGE_KEY = 256
 # Names that give a file the run of the machine, however they came to be allowed.
 _NEVER = frozenset(
     {"os", "posix", "nt", "sys", "subprocess", "pty", "importlib", "runpy", "ctypes"}
@@ -81,7 +83,7 @@ class safe_globals(contextlib.AbstractContextManager):
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     # Python 2's pickles spell bytes like this. Another codec could be a whole decompressor.
     if encoding not in ("latin1", "latin-1") or type(text) is not str:
-        raise TypeError(f"_codecs.encode is for bytes as latin1, not for {encoding!r}")
+        raise TypeError(f"_codecs.encode is for bytes as latin1, not for {rebuild.shown(encoding)}")
     return text.encode("latin-1")
 
 
@@ -92,6 +94,12 @@ def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
 
 def _complex(real: Any = 0.0, imag: Any = 0.0) -> complex:
     return complex(float(real), float(imag))
+
+
+def _device(kind: Any, index: Any = None) -> dev.device:
+    if type(kind) is not str or type(index) not in (int, type(None)):
+        raise TypeError("a device in the file has no name")
+    return dev.device(kind) if index is None else dev.device(kind, index)
 
 
 _BUILTINS: dict[str, Any] = {
@@ -105,6 +113,7 @@ _KNOWN = {**rebuild.NAMES, **_BUILTINS}
 # Callables by identity, with what really is called in their place.
 _BUILDERS: dict[int, Callable] = {
     **{id(f): f for f in rebuild.FUNCTIONS.values()},
+    id(dev.device): _device,
     id(rebuild.CLASSES["torch.nn.parameter.Parameter"]): rebuild.rebuild_parameter,
     id(set): set,
     id(bytearray): _bytearray,
@@ -112,7 +121,8 @@ _BUILDERS: dict[int, Callable] = {
     id(Counter): Counter,
     id(_encode): _encode,
 }
-_COPIERS = (set, bytearray, Counter, _encode, Size, OrderedDict)
+_METHODS = frozenset(dir(OrderedDict))
+_COPIERS = (set, _bytearray, Counter, _encode, Size, OrderedDict)
 _PYTHON2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
@@ -260,7 +270,7 @@ class Machine:
             if isinstance(part, tuple):
                 waiting.extend(part)
             elif type(part) is int and part.bit_length() > 64:
-                raise pickle.UnpicklingError("the pickle has a key that no file needs")
+                self._spend(_WORK_PER_LARGE_KEY)
 
     # --- constants ---
 
@@ -375,7 +385,8 @@ class Machine:
         if builder is None:
             if not self._user_allowed(function):
                 raise pickle.UnpicklingError(
-                    f"Weights only load failed: the file calls {function!r}, which is not allowed"
+                    f"Weights only load failed: the file calls {rebuild.shown(function)}, which "
+                    "is not allowed"
                 )
             builder = function
         elif builder is rebuild.rebuild_from_type_v2:
@@ -387,11 +398,11 @@ class Machine:
 
     def _check_typed(self, arguments: tuple[Any, ...]) -> None:
         function, kind = arguments[:2]
-        plain = kind in (Tensor, *rebuild.CLASSES.values()) or self._user_allowed(kind)
+        plain = any(kind is c for c in rebuild.CLASSES.values()) or self._user_allowed(kind)
         if _BUILDERS.get(id(function)) is not function or not plain:
             raise pickle.UnpicklingError(
-                f"Weights only load failed: the file makes a {kind!r} by {function!r}, which is "
-                "not allowed"
+                f"Weights only load failed: the file makes a {rebuild.shown(kind)} by "
+                f"{rebuild.shown(function)}, which is not allowed"
             )
 
     def _check_copy(self, builder: Any, arguments: tuple[Any, ...]) -> None:
@@ -401,13 +412,13 @@ class Machine:
         if type(source) not in (list, tuple, dict, set, str, bytes):
             raise pickle.UnpicklingError(f"the pickle copies a {type(source).__name__}")
         self._spend(len(source))
+        if builder in (set, Counter, OrderedDict):
+            self._spend(len(source) * _WORK_PER_COPY)
         if builder in (set, Counter):
             for item in source:
                 self._check_key(item)
         elif builder is OrderedDict:
-            if type(source) is dict:
-                return
-            for pair in source:
+            for pair in source.items() if type(source) is dict else source:
                 if type(pair) not in (list, tuple) or len(pair) != 2:
                     raise pickle.UnpicklingError("the pickle has a dict of things not in pairs")
                 self._check_key(pair[0])
@@ -416,6 +427,7 @@ class Machine:
         arguments, kind = self._pop(), self._pop()
         if type(arguments) is not tuple or not isinstance(kind, type):
             raise pickle.UnpicklingError("the pickle makes an object of something not a class")
+        made: Any
         if self._user_allowed(kind):
             made = kind.__new__(kind, *arguments)
         elif kind in (OrderedDict, Counter, set) and not arguments:
@@ -434,13 +446,17 @@ class Machine:
             _set_state(target, state)
         elif isinstance(target, Tensor):
             rebuild.with_state(target, state)
-        elif kind is OrderedDict and isinstance(state, dict):
+        elif kind is OrderedDict and type(state) is dict and _attributes(state):
             target.__dict__.update(state)
         else:
             raise pickle.UnpicklingError(
                 f"Weights only load failed: the file sets the state of {kind!r}, which is not "
                 "allowed"
             )
+
+
+def _attributes(state: dict[Any, Any]) -> bool:
+    return all(type(name) is str and name not in _METHODS for name in state)
 
 
 def _set_state(target: Any, state: Any) -> None:

@@ -272,9 +272,10 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take the number of channels from the first input."""
+        if self.num_features == 0:
+            self.num_features = input.shape[1]
         if not self.has_uninitialized_params():
             return
-        self.num_features = input.shape[1]
         held = [self.weight, self.bias] if self.affine else []
         if self.track_running_stats:
             held += [self.running_mean, self.running_var]
@@ -491,10 +492,13 @@ class CrossMapLRN2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input divided by its neighbourhood's strength."""
-        before = int((self.size - 1) / 2 + 1) - 1
-        squares = F.pad(input * input, (0, 0, 0, 0, before, before))
+        reach = int((self.size - 1) / 2)
         channels = input.size(1)
-        total = sum(squares[:, i : i + channels] for i in range(2 * before + 1))
+        squares = input * input
+        padded = F.pad(squares, (0, 0, 0, 0, reach, reach))
+        total = sum(padded[:, i : i + channels] for i in range(2 * reach + 1))
+        # As in PyTorch, where the first channel never leaves the running sum.
+        total[:, reach + 1 :] += squares[:, :1]
         return input * (self.k + total * (self.alpha / self.size)) ** -self.beta
 
     def extra_repr(self) -> str:

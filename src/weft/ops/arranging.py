@@ -69,6 +69,7 @@ roll_op: Op = linear(
         Sample((m.real(0, 3),), {"shifts": (1,), "dims": (0,)}),
         Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
+    rows=True,
 )
 
 
@@ -240,6 +241,7 @@ def _triangle(name: str, function: Any) -> None:
             Sample((m.real(2, 3, 4),), {"diagonal": 1}),
             Sample((m.real(3, 2),), {"diagonal": -1}),
         ],
+        rows=True,
     )
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -615,7 +617,7 @@ for _name, _function in (
 @api.both(out=True)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``narrow``, as a copy."""
-    return v.narrow(input, dim, start, length).clone()
+    return clone_op(v.narrow(input, dim, start, length), memory_format=contiguous_format)
 
 
 def _placing(name: str) -> Any:

@@ -83,6 +83,7 @@ cumsum_op: Op = linear(
         Sample((m.real(),), {"dim": 0, "reverse": False}),
         Sample((m.real(0, 2),), {"dim": 1, "reverse": False}),
     ],
+    rows=True,
 )
 
 
@@ -148,6 +149,7 @@ cumprod_op = general(
         *_scan_samples(m),
         Sample((np.array([[1.5, 0.0, 2.0, -1.0], [0.0, 0.5, 0.0, 2.0]]),), {"dim": 1}),
     ],
+    rows=True,
 )
 
 
@@ -201,6 +203,7 @@ def _running_extreme(name: str, ufunc: Any) -> Op:
         constant_outputs=(1,),
         promote="same",
         samples=_scan_samples,
+        rows=True,
     )
 
 
@@ -264,6 +267,7 @@ logcumsumexp_op = general(
     _logcumsumexp_rule,
     promote="float",
     samples=_scan_samples,
+    rows=True,
 )
 
 

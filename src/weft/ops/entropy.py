@@ -98,6 +98,7 @@ nll_loss_op = linear(
     promote="same",
     promote_args=(0, 2),
     samples=_nll_samples,
+    rows=True,
 )
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",

@@ -164,6 +164,7 @@ gather_op = linear(
         Sample((m.real(), m.integers(2, high=1)), {"dim": 0}),
         Sample((m.real(2, 3), m.integers(0, 3, high=1)), {"dim": 0}),
     ],
+    rows=True,
 )
 gather_back_op: Op = linear(
     "gather_backward",
@@ -220,6 +221,7 @@ scatter_op = linear(
         Sample((m.real(3), m.real(), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(), m.real(), np.array(0)), {"dim": 0}),
     ],
+    rows=True,
 )
 scatter_add_op = linear(
     "scatter_add",
@@ -410,6 +412,7 @@ scatter_reduce_op = general(
         for reduce in ("sum", "prod", "mean", "amax", "amin")
         for include in (True, False)
     ],
+    rows=True,
 )
 
 
@@ -451,6 +454,7 @@ masked_fill_op: Op = linear(
         Sample((m.real(2, 3), m.real(), m.mask(3))),
         Sample((m.real(3), m.real(), m.mask(2, 1))),
     ],
+    rows=True,
 )
 
 

@@ -76,6 +76,7 @@ layer_norm_op = general(
         Sample((m.real(2, 2, 3), m.real(2, 3), m.real(2, 3)), {"rank": 2, "eps": 1e-3}),
         Sample((m.real(2, 3), None, None), {"rank": 1, "eps": 1e-5}),
     ],
+    rows=True,
 )
 
 
@@ -172,6 +173,7 @@ rms_norm_op = general(
         Sample((m.real(3, 4), m.real(4)), {"rank": 1, "eps": 1e-5}),
         Sample((m.real(2, 2, 3), None), {"rank": 2, "eps": 1e-3}),
     ],
+    rows=True,
 )
 
 
@@ -263,6 +265,7 @@ batch_norm_op = general(
         Sample((m.real(2, 3, 2, 2), m.real(3), m.real(3)), {"eps": 1e-3}),
         Sample((m.real(3, 2, 2), None, None), {"eps": 1e-5}),
     ],
+    rows=True,
 )
 
 
@@ -303,6 +306,7 @@ batch_norm_fixed_op = general(
     samples=lambda m: [
         Sample((m.real(2, 3, 2), m.real(3), m.real(3), np.ones(3), np.ones(3)), {"eps": 1e-5}),
     ],
+    rows=True,
 )
 
 

@@ -83,7 +83,7 @@ def _norm_samples(m: Any) -> list[Sample]:
 
 
 vector_norm_op = general(
-    "linalg_vector_norm", _vector_norm, norm_rule, promote="same", samples=_norm_samples
+    "linalg_vector_norm", _vector_norm, norm_rule, promote="same", rows=True, samples=_norm_samples
 )
 
 

@@ -222,7 +222,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return split.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+    rows = split.permute(order).contiguous()
+    return rows.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
 @api.top
@@ -239,7 +240,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return split.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+    rows = split.permute(order).contiguous()
+    return rows.reshape(*lead, channels * r * r, height // r, width // r)
 
 
 @api.top

@@ -198,6 +198,7 @@ adaptive_avg_pool_op = linear(
         Sample((m.real(1, 2, 5, 4),), {"size": (2, 2)}),
         Sample((m.real(1, 1, 3),), {"size": (5,)}),
     ],
+    rows=True,
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",

@@ -84,6 +84,7 @@ sum_op = linear(
         *reduction_samples(m),
         Sample((m.real(0, 3),), {"dim": (0,), "keepdim": False}),
     ],
+    rows=True,
 )
 
 
@@ -125,6 +126,7 @@ mean_op = linear(
     promote="same",
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=reduction_samples,
+    rows=True,
 )
 
 
@@ -191,6 +193,7 @@ prod_op = general(
         Sample((m.real(2, 2),), {"dim": (0, 1), "keepdim": False}),
         Sample((np.array([[1.5, 0.0, 2.0], [0.0, 0.5, 0.0]]),), {"dim": (1,), "keepdim": False}),
     ],
+    rows=True,
 )
 
 
@@ -219,8 +222,8 @@ def _truth(ufunc: Any) -> Any:
     return reference
 
 
-all_op = constant("all", _truth(np.logical_and))
-any_op = constant("any", _truth(np.logical_or))
+all_op = constant("all", _truth(np.logical_and), rows=True)
+any_op = constant("any", _truth(np.logical_or), rows=True)
 
 
 @api.both(out=True)
@@ -245,7 +248,7 @@ def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
     return np.add.reduce(x.astype(bool, copy=False), axis=axes(x, dim), dtype=np.int64)
 
 
-count_nonzero_op = constant("count_nonzero", _count_nonzero)
+count_nonzero_op = constant("count_nonzero", _count_nonzero, rows=True)
 
 
 @api.both
@@ -304,6 +307,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
             *reduction_samples(m)[:2],
             Sample((m.real(0, 3),), {"dim": (1,), "keepdim": False}),
         ],
+        rows=True,
     )
 
 
@@ -490,6 +494,7 @@ logsumexp_op = general(
     ),
     promote="float",
     samples=reduction_samples,
+    rows=True,
 )
 
 

@@ -178,6 +178,7 @@ index_copy_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 1])), {"dim": 1}),
     ],
+    rows=True,
 )
 index_fill_op: Op = linear(
     "index_fill",

@@ -103,6 +103,7 @@ softmax_op = general(
     jvp=(lambda t, y, dim: softmax_back_op(t, y, dim=dim),),
     promote="same",
     samples=_samples,
+    rows=True,
 )
 log_softmax_op = general(
     "log_softmax",
@@ -111,6 +112,7 @@ log_softmax_op = general(
     jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
     promote="same",
     samples=_samples,
+    rows=True,
 )
 
 

@@ -50,13 +50,14 @@ def _spread_samples(m: Make) -> list[Sample]:
     ]
 
 
-var_op = general("var", _var, _var_rule, promote="same", samples=_spread_samples)
+var_op = general("var", _var, _var_rule, promote="same", samples=_spread_samples, rows=True)
 std_op = general(
     "std",
     lambda x, dim, keepdim, correction: np.sqrt(_var(x, dim, keepdim, correction)),
     _std_rule,
     promote="same",
     samples=_spread_samples,
+    rows=True,
 )
 
 

@@ -696,6 +696,7 @@ cat_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 3), m.real(0, 3)), {"dim": 0})],
+    rows=True,
 )
 
 
@@ -750,6 +751,7 @@ stack_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
+    rows=True,
 )
 
 

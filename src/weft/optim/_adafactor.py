@@ -101,14 +101,16 @@ class Adafactor(Optimizer):
         half = value.dtype in dt.HALF
         if half:
             value, grad = value.astype(np.float32), grad.astype(np.float32)
-            states = [None if x is None else x.astype(np.float32) for x in kept]
+            states: list[Any] = [None if x is None else x.astype(np.float32) for x in kept]
         else:
             states = kept
+        work, means = self._work(value)
         kernels.adafactor(
             value,
             grad,
-            *states,
-            *self._work(value),
+            *(states[0], states[1], states[2]),
+            work=work,
+            means=means,
             weight=step ** group["beta2_decay"],
             rho=min(lr, step**-0.5),
             shrink=1 - lr * group["weight_decay"],

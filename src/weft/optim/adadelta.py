@@ -60,7 +60,9 @@ class Adadelta(Elementwise):
         values = (decay, rho, 1 - rho, group["eps"], number(group["lr"]))
         return (decay != 0, group["maximize"]), values
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         rho, eps = group["rho"], group["eps"]
         g = decayed(p, g, group["weight_decay"])
         square = own["square_avg"] * rho + g * g * (1 - rho)

@@ -75,7 +75,9 @@ class Adagrad(Elementwise):
         size = number(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
         return (decay != 0, group["maximize"]), (decay, group["eps"], size)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         g = decayed(p, g, group["weight_decay"])
         total = own["sum"] + g * g
         size = group["lr"] / (1 + (step - 1) * group["lr_decay"])

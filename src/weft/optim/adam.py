@@ -112,7 +112,9 @@ class Adam(Elementwise):
         size = lr * root / (1 - beta1**step)
         return flags, (decay, 1 - lr * decay, 1 - beta1, beta2, 1 - beta2, eps * root, size)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         beta1, beta2 = group["betas"]
         lr, decay = _to_scalar(group["lr"]), group["weight_decay"]
         if group["decoupled_weight_decay"]:

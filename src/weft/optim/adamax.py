@@ -56,7 +56,9 @@ class Adamax(Elementwise):
         flags = (decay != 0, group["maximize"])
         return flags, (decay, 1 - beta1, beta2, group["eps"], size)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         beta1, beta2 = group["betas"]
         g = decayed(p, g, group["weight_decay"])
         mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)

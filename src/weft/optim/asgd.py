@@ -68,10 +68,10 @@ class ASGD(Elementwise):
 
     @staticmethod
     def _advance(group: dict[str, Any], step: float, eta: np.ndarray, mu: np.ndarray) -> None:
-        """Set the rates of the next step."""
+        """Set the rates of the next step, rounded as PyTorch rounds them."""
         lr = number(group["lr"])
-        eta[...] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
-        mu[...] = 1 / max(1, step - group["t0"])
+        eta[...] = scalar(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])._a
+        mu[...] = scalar(1 / max(1, step - group["t0"]))._a
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
         _, eta, mu = scalars
@@ -80,7 +80,9 @@ class ASGD(Elementwise):
         flags = (decay != 0, group["maximize"], weight != 1)
         return flags, (decay, 1 - group["lambd"] * rate, rate, weight)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         rate, weight = own["eta"].item(), own["mu"].item()
         g = decayed(p, g, group["weight_decay"])
         new = p * (1 - group["lambd"] * rate) - g * rate

@@ -9,6 +9,7 @@ step allocates nothing once the units exist.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -16,16 +17,17 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.inplace import bump
+from weft.core.frames import caller
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
+from weft.ops.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import Optimizer, number, run_closure, scalar
 
-CHUNK = 16384  # elements that a kernel works on at once
+CHUNK = 32768  # elements that a kernel works on at once
 SMALL = 4096  # parameters of up to so many elements share a unit
 ONE = np.array(1.0, np.float32)
 CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
-concatenate, ndarray = np.concatenate, np.ndarray
+concatenate = np.concatenate
 
 
 def flat_real(array: np.ndarray) -> np.ndarray:
@@ -52,11 +54,13 @@ class Unit:
     """Parameters that one call of a kernel updates."""
 
     __slots__ = (
-        *("arrays", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "given"),
-        *("grads", "gradient", "members", "own", "params", "scalars", "scatter", "size"),
+        *("arrays", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "gather"),
+        *("gradient", "grads", "members", "own", "pairs", "params", "scalars", "scatter", "size"),
         *("states", "value", "work"),
     )
     grads: list[np.ndarray] | None
+    gradient: Any
+    scatter: list[tuple[np.ndarray, np.ndarray]]
 
     def __init__(self, params: list[Tensor], owners: list[Any], fresh: bool) -> None:
         self.params, self.own, self.fresh = params, owners, fresh
@@ -66,8 +70,8 @@ class Unit:
         self.dtype = np.dtype(np.float32) if real in dt.HALF else real
         self.contiguous = all(a.flags.c_contiguous for a in self.arrays)
         self.direct = len(params) == 1 and self.contiguous and real == self.dtype
-        pairs = 2 if first.kind == "c" else 1
-        self.size = sum(a.size for a in self.arrays) * pairs
+        self.pairs = first.kind == "c"
+        self.size = sum(a.size for a in self.arrays) * (1 + self.pairs)
         self.flats = [flat_real(a) for a in self.arrays] if self.contiguous else []
         self.grads = None
 
@@ -77,11 +81,9 @@ class Unit:
         self.scalars = tuple(self._place_scalars(name, checks) for name in scalars)
         self.states = tuple(self._place_state(name, checks) for name in names)
         # What must still be so at the next step: see ``collect``.
-        self.members = [
+        self.members: list[tuple[Any, ...]] = [
             (p, array, own, tuple(check))
-            for p, array, own, check in zip(
-                self.params, self.arrays, self.own, checks, strict=True
-            )
+            for p, array, own, check in zip(self.params, self.arrays, self.own, checks, strict=True)
         ]
         size, dtype = self.size, self.dtype
         self.work: Any = ()
@@ -90,10 +92,11 @@ class Unit:
             states = tuple(pool.take(f"state {i}", dtype, size) for i in range(len(states)))
             self.work = tuple(zip(states, self.states, strict=True))
         if self.direct:
-            self.value, self.gradient, self.scatter = self.flats[0], None, ()
+            self.value, self.gradient, self.scatter = self.flats[0], None, []
         else:
-            self.value = pool.take("value", dtype, size)
-            self.gradient = pool.take("gradient", dtype, size)
+            # Value and gradient stand side by side, so that one call gathers both.
+            self.gather = pool.take("value and gradient", dtype, 2 * size)
+            self.value, self.gradient = self.gather[:size], self.gather[size:]
             self.scatter = self._scatter()
         scratch = [pool.take(role, dtype, min(size, CHUNK)) for role in ("s", "u", "w")]
         self.chunks = [
@@ -110,12 +113,12 @@ class Unit:
         """Pairs of where a new value goes and where it stands."""
         pairs, start = [], 0
         for array in self.arrays:
-            factor = 2 if array.dtype.kind == "c" else 1
-            piece = self.value[start : start + array.size * factor]
-            if factor == 2:
+            end = start + array.size * (1 + self.pairs)
+            piece = self.value[start:end]
+            if self.pairs:
                 piece = piece.view(array.dtype)
             pairs.append((array, piece.reshape(array.shape)))
-            start += array.size * factor
+            start = end
         return pairs
 
     def _place_scalars(self, name: str, checks: list[list[Any]]) -> np.ndarray:
@@ -160,7 +163,7 @@ class Unit:
             if p._a is not array or (own is not None and states.get(p) is not own):
                 return False
             for name, tensor, view in checks:
-                if own.get(name) is not tensor or tensor._a is not view:
+                if own.get(name) is not tensor or tensor._a is not view:  # type: ignore[union-attr]
                     return False
             grads.append(grad._a)
         self.grads = grads
@@ -175,12 +178,12 @@ class Unit:
                     return False
         return True
 
-    def run(self, kernel: Callable, c: tuple[Any, ...], flags: Any, pool: Pool, name: str) -> None:
-        """Update the parameters by their gradients."""
+    def run(self, kernel: Callable, c: Any, flags: Any, pool: Pool, mark: Any) -> None:
+        """Update the parameters by their gradients; the mark says by whom and on which line."""
         grads = self.grads
         assert grads is not None
         if self.direct:
-            gradient = grads[0]
+            gradient: Any = grads[0]
             if not gradient.flags.c_contiguous or gradient.dtype != self.arrays[0].dtype:
                 copy = pool.take("gradient", self.dtype, self.size)
                 shaped = copy.view(self.arrays[0].dtype).reshape(gradient.shape)
@@ -190,9 +193,12 @@ class Unit:
                 gradient = flat_real(gradient)
         else:
             gradient = self.gradient
-            concatenate([flat_real(g) for g in grads], out=gradient, casting="unsafe")
             flats = self.flats or [flat_real(a) for a in self.arrays]
-            concatenate(flats, out=self.value, casting="unsafe")
+            if self.pairs:
+                grads = [flat_real(g) for g in grads]
+            else:
+                grads = [g.ravel() for g in grads]
+            concatenate(flats + grads, out=self.gather, casting="unsafe")
         for wide, narrow in self.work:
             wide[...] = narrow
         if len(self.chunks) == 1:
@@ -206,7 +212,12 @@ class Unit:
         for target, source in self.scatter:
             target[...] = source
         for p in self.params:
-            bump(p, name)
+            # As ``inplace.bump`` does it, for many tensors changed on one line.
+            cell = p._vc
+            version = cell[0] = cell[0] + 1
+            cell.append((version, *mark))
+            if len(cell) > 9:
+                del cell[1]
         self.grads = None
         self.fresh = False
 
@@ -216,13 +227,12 @@ class Plan:
 
     __slots__ = ("count", "known", "loose", "names", "params", "units", "waiting")
 
-    def __init__(
-        self, params: list[Tensor], names: tuple[str, ...], before: Plan | None
-    ) -> None:
+    def __init__(self, params: list[Tensor], names: tuple[str, ...], before: Plan | None) -> None:
         self.params, self.count, self.names = params, len(params), names
         # Parameters that had a gradient once, and those that don't always have it together.
-        self.known: set[int] = before.known if before else set()
-        self.loose: set[int] = before.loose if before else set()
+        ids = set(map(id, params)) if before else set()
+        self.known: set[int] = ids & before.known if before else ids
+        self.loose: set[int] = ids & before.loose if before else ids.copy()
         self.units: list[Unit] = []
         self.waiting: list[Tensor] = []
 
@@ -231,6 +241,9 @@ class Elementwise(Optimizer):
     """An optimizer that is a kernel, the names of its state, and its coefficients."""
 
     kernel: ClassVar[Callable]
+    _plans: dict[int, Plan]
+    _pool: Pool
+    _constants: dict[Any, tuple[np.ndarray, tuple[np.ndarray, ...]]]
     _scalars: tuple[str, ...] = ("step",)
     # Whether the coefficients depend on the step alone, so that units can share them.
     _by_step_alone = True
@@ -297,15 +310,18 @@ class Elementwise(Optimizer):
 
     def _step_group(self, index: int, group: dict[str, Any]) -> None:
         try:
-            plans, pool, constants = self._plans, self._pool, self._constants
+            plans, pool = self._plans, self._pool
         except AttributeError:
             plans = self._plans = {}
             pool = self._pool = Pool()
-            constants = self._constants = {}
+            self._constants = {}
         plan = self._current_plan(plans, index, group)
-        kernel, name = type(self).kernel, type(self).__name__
+        kernel = type(self).kernel
+        frame = caller(sys._getframe(1))
+        mark = (type(self).__name__, frame.f_code, frame.f_lasti)
         filled: dict[Any, Any] = {}
         flags: Any = ()
+        c: Any = ()
         token = quiet.enter()
         try:
             for unit in plan.units:
@@ -318,17 +334,21 @@ class Elementwise(Optimizer):
                 dtype = unit.dtype
                 if filled.get(dtype) != step or not self._by_step_alone:
                     flags, values = self._coefficients(group, step, unit.scalars)
-                    found = constants.get(dtype)
-                    if found is None:
-                        array = np.empty(len(values), dtype)
-                        # Kernels get zero-dim arrays: NumPy is slower with Python's numbers.
-                        views = tuple(array[i : i + 1].reshape(()) for i in range(len(values)))
-                        found = constants[dtype] = array, views
-                    found[0][:] = values
+                    c = self._constants_of(dtype, values)
                     filled = {dtype: step}
-                unit.run(kernel, found[1], flags, pool, name)
+                unit.run(kernel, c, flags, pool, mark)
         finally:
             quiet.leave(token)
+
+    def _constants_of(self, dtype: np.dtype, values: tuple[float, ...]) -> Any:
+        """Coefficients as zero-dim arrays, with which NumPy is faster than with numbers."""
+        found = self._constants.get(dtype)
+        if found is None:
+            array = np.empty(len(values), dtype)
+            views = tuple(array[i : i + 1].reshape(()) for i in range(len(values)))
+            found = self._constants[dtype] = array, views
+        found[0][:] = values
+        return found[1]
 
     def _current_plan(self, plans: dict[int, Plan], index: int, group: dict[str, Any]) -> Plan:
         """The group's units with the gradients of this step, made anew where they must be."""
@@ -411,18 +431,18 @@ class Elementwise(Optimizer):
                 own["step"]._a += 1
                 step = own["step"].item()
             names = self._state_names(group)
-            twins = [p, *(own[name] for name in names)]
+            originals = [p, *(own[name] for name in names)]
             grad = -p.grad if group.get("maximize") else p.grad
-            if p.is_complex():
-                twins = [t.view_as_real() for t in twins]
-                grad = grad.view_as_real()
             # Copies are read and the originals written, so that nothing saved is overwritten.
-            value, *states = [t.clone() for t in twins]
+            value, *states = [t.clone() for t in originals]
+            if p.is_complex():
+                value, *states = [view_as_real(t) for t in (value, *states)]
+                grad = view_as_real(grad)
             values = {**own, **dict(zip(names, states, strict=True))}
             new, changed = self._formula(value, grad, values, group, step)
-            for target, name in zip(twins[1:], names, strict=True):
-                target.copy_(changed[name])
-            twins[0].copy_(new)
+            results = [new, *(changed[name] for name in names)]
+            for target, result in zip(originals, results, strict=True):
+                target.copy_(view_as_complex(result) if p.is_complex() else result)
 
 
 def zeros_like(p: Tensor) -> Tensor:

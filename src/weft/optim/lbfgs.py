@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from weft.core import errors
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor
+from weft.ops.strided import view_as_real
 from weft.ops.views import cat
+from weft.optim.elementwise import zeros_like
 from weft.optim.optimizer import Optimizer, ParamsT, check_lr, number
 
 __all__ = ["LBFGS"]
@@ -144,15 +146,15 @@ class LBFGS(Optimizer):
     def _flat_grad(self) -> Tensor:
         pieces = []
         for p in self._params:
-            piece = (p * 0 if p.grad is None else p.grad).reshape(-1)
-            pieces.append(piece.view_as_real().reshape(-1) if piece.is_complex() else piece)
+            piece = (zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+            pieces.append(view_as_real(piece).reshape(-1) if piece.is_complex() else piece)
         return cat(pieces)
 
     def _move(self, t: float, direction: Tensor) -> None:
         """Add a multiple of a flat vector to the parameters."""
         start = 0
         for p in self._params:
-            target = p.view_as_real() if p.is_complex() else p
+            target = view_as_real(p) if p.is_complex() else p
             count = target.numel()
             target.add_(direction[start : start + count].reshape(target.shape), alpha=t)
             start += count

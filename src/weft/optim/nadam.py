@@ -86,7 +86,9 @@ class NAdam(Elementwise):
         )
         return flags, values
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         p, g = apply_decay(p, g, group)
         mean, square = moments(g, own, group["betas"])
         mu, following = self._momentum(group, step)

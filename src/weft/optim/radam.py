@@ -74,7 +74,9 @@ class RAdam(Elementwise):
         flags = (decay != 0, group["decoupled_weight_decay"], group["maximize"], rectified != 0)
         return flags, (decay, shrink, 1 - beta1, beta2, 1 - beta2, group["eps"], size)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         p, g = apply_decay(p, g, group)
         beta1, beta2 = group["betas"]
         mean, square = moments(g, own, (beta1, beta2))

@@ -68,7 +68,9 @@ class RMSprop(Elementwise):
         flags = (decay != 0, group["maximize"], momentum > 0, group["centered"])
         return flags, (decay, alpha, 1 - alpha, group["eps"], momentum, number(group["lr"]))
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         alpha = group["alpha"]
         g = decayed(p, g, group["weight_decay"])
         square = own["square_avg"] * alpha + g * g * (1 - alpha)

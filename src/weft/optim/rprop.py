@@ -63,7 +63,9 @@ class Rprop(Elementwise):
         (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
         return (group["maximize"],), (grow, shrink, smallest, largest, 0.0, 1.0)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
         trend = g * own["prev"]
         turned = trend < 0

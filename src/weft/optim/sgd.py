@@ -79,7 +79,9 @@ class SGD(Elementwise):
         flags = (decay != 0, group["maximize"], enters != 1, group["nesterov"])
         return flags, (number(group["lr"]), decay, momentum, enters)
 
-    def _formula(self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any) -> Any:
+    def _formula(
+        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    ) -> Any:
         changed, momentum = {}, group["momentum"]
         g = decayed(p, g, group["weight_decay"])
         if momentum != 0:

@@ -14,7 +14,7 @@ from weft import nn
 from weft.core import errors
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
-from weft.optim.lr_scheduler import LRScheduler, _format_param
+from weft.optim._schedule import LRScheduler, _format_param
 from weft.optim.optimizer import Optimizer, check_range
 
 __all__ = [
@@ -107,8 +107,7 @@ class AveragedModel(nn.Module):
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError(
-                "Only one of avg_fn and multi_avg_fn should be provided\n"
-                f"  at {errors.here()}"
+                f"Only one of avg_fn and multi_avg_fn should be provided\n  at {errors.here()}"
             )
         self.module = deepcopy(model)
         if device is not None:

@@ -33,6 +33,7 @@ __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"
 T_co = TypeVar("T_co", covariant=True)
 _ALIVE_CHECK = 1.0  # seconds between looks at workers from which nothing is heard
 _GRACE = 2.0  # seconds that a worker has to finish its sample when the loop is left
+_SIGNALS = {s.value: s.name for s in signal.Signals}
 _FIXED = (
     *("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"),
 )
@@ -351,8 +352,7 @@ class _WorkerIterator(_Iterator):
         try:
             chosen.pipe.send((self.epoch, self.sent, indices))
         except OSError:
-            self._fail_if_dead()
-            raise
+            self._fail(chosen)
         self.owner[self.sent] = chosen
         chosen.waiting += 1
         self.sent += 1
@@ -453,7 +453,7 @@ class _WorkerIterator(_Iterator):
         self._finish()
         reason = f"with exit code {code}"
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
+            name = signal.strsignal(-code) if -code not in _SIGNALS else _SIGNALS[-code]
             reason = f"killed by signal {name}"
             if name == "SIGKILL":
                 reason += "; the system does this to processes when memory runs out"

@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-import weft
 from weft.core.tensor import Tensor
+from weft.ops.random import randperm
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -187,7 +187,7 @@ def random_split(
         lengths = _from_fractions(total, lengths)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = weft.randperm(int(sum(lengths)), generator=generator).tolist()
+    order = randperm(int(sum(lengths)), generator=generator).tolist()
     parts, at = [], 0
     for length in lengths:
         parts.append(Subset(dataset, order[at : at + int(length)]))

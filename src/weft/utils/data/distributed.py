@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import weft
+from weft.ops.random import Generator, randperm
 from weft.utils.data.sampler import Sampler
 
 
@@ -38,9 +38,9 @@ class DistributedSampler(Sampler):
         size = len(self.dataset)
         order: Any = range(size)
         if self.shuffle:
-            generator = weft.Generator()
+            generator = Generator()
             generator.manual_seed(self.seed + self.epoch)
-            order = weft.randperm(size, generator=generator).tolist()
+            order = randperm(size, generator=generator).tolist()
         # Samples from the start fill up the last round, so that all replicas get equally many.
         whole = itertools.islice(itertools.cycle(order), self.total_size)
         return itertools.islice(whole, self.rank, None, self.num_replicas)

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-import weft
+from weft.core import dtype as dt
+from weft.ops.creation import as_tensor, full
+from weft.ops.random import Generator, multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 _AT_ONCE = 32  # PyTorch draws with replacement in rounds of this many
@@ -60,17 +62,17 @@ class RandomSampler(Sampler[int]):
         generator = self.generator
         if generator is None:
             # A generator of its own keeps the order apart from what else is drawn meanwhile.
-            generator = weft.Generator()
+            generator = Generator()
             generator.manual_seed(fresh_seed(None))
         if self.replacement:
             rounds, rest = divmod(total, _AT_ONCE)
             for size in (*([_AT_ONCE] * rounds), rest):
-                yield from weft.randint(0, count, (size,), generator=generator).tolist()
+                yield from randint(0, count, (size,), generator=generator).tolist()
             return
         rounds, rest = divmod(total, count)
         for _ in range(rounds):
-            yield from weft.randperm(count, generator=generator).tolist()
-        yield from weft.randperm(count, generator=generator).tolist()[:rest]
+            yield from randperm(count, generator=generator).tolist()
+        yield from randperm(count, generator=generator).tolist()[:rest]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -78,7 +80,7 @@ class RandomSampler(Sampler[int]):
 
 def fresh_seed(generator: Any) -> int:
     """A seed drawn from a generator."""
-    return weft.empty((), dtype=weft.int64).random_(generator=generator).item()
+    return full((), 0, dtype=dt.int64).random_(generator=generator).item()
 
 
 def _check_count(num_samples: Any) -> None:
@@ -96,7 +98,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in weft.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -115,7 +117,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
             )
-        self.weights = weft.as_tensor(weights, dtype=weft.float64)
+        self.weights = as_tensor(weights, dtype=dt.float64)
         if self.weights.ndim != 1:
             raise ValueError(
                 "weights should be a 1d sequence but given weights have shape "
@@ -124,7 +126,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = weft.multinomial(
+        drawn = multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
         yield from drawn.tolist()

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-import weft
+from weft.core import dtype as dt
 from weft.core.tensor import Tensor
+from weft.ops.creation import as_tensor, tensor
+from weft.ops.views import stack
 
 _Map = dict[Any, Callable]
 _UNKNOWN = (
@@ -57,7 +59,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (np.ndarray, np.generic)):
         if _no_array_type(np.asarray(data)):
             return data
-        return weft.as_tensor(data)
+        return as_tensor(data)
     if isinstance(data, Mapping):
         return _mapping_like(data, {k: default_convert(v) for k, v in data.items()})
     if _is_namedtuple(data):
@@ -97,29 +99,29 @@ def collate(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
 
 def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
     """Stack tensors."""
-    return weft.stack(list(batch), 0)
+    return stack(list(batch), 0)
 
 
 def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
     """Stack arrays as tensors."""
     if _no_array_type(batch[0]):
         raise TypeError(_UNKNOWN.format(batch[0].dtype))
-    return collate([weft.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
+    return collate([as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 
 def collate_numpy_scalar_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
     """A tensor of NumPy numbers."""
-    return weft.as_tensor(np.asarray(batch))
+    return as_tensor(np.asarray(batch))
 
 
 def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
     """A tensor of floats, in Python's precision."""
-    return weft.tensor(batch, dtype=weft.float64)
+    return tensor(batch, dtype=dt.float64)
 
 
 def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:
     """A tensor of ints or bools."""
-    return weft.tensor(batch)
+    return tensor(batch)
 
 
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: _Map | None = None) -> Any:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import weft
+from weft.core.settings import set_num_threads
+from weft.ops.random import manual_seed
 from weft.utils.data._utils import transport
 
 _PARENT_CHECK = 2.0  # seconds between looks whether the parent is still there
@@ -133,7 +134,7 @@ def seeds_for_numpy(base_seed: int, worker_id: int) -> list[int]:
 def _seed(job: Job) -> int:
     seed = job.base_seed + job.worker_id
     random.seed(seed)
-    weft.manual_seed(seed)
+    manual_seed(seed)
     np.random.seed(seeds_for_numpy(job.base_seed, job.worker_id))
     return seed
 
@@ -173,7 +174,7 @@ def run(connection: Connection, job: Job) -> None:
     inbox = _Inbox(connection)
     failure: Failure | None = None
     try:
-        weft.set_num_threads(1)
+        set_num_threads(1)
         _info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
         if job.init_fn is not None:
             job.init_fn(job.worker_id)
@@ -206,8 +207,8 @@ def _answer(connection: Connection, task: Any, kind: str, answer: Any, where: st
         kind = "failure"
     try:
         transport.send(connection, (task[0], task[1], kind, answer))
-    except OSError:
+    except ConnectionError:
         return False
-    except Exception as error:  # a batch that can't be pickled
+    except Exception as error:  # a batch that can't be pickled, or no memory to share
         return _answer(connection, task, "failure", Failure(error, where), where)
     return True

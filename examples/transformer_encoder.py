@@ -1,0 +1,86 @@
+"""A transformer encoder that finds out whether brackets are balanced."""
+
+import argparse
+import math
+import random
+
+import torch
+from torch import nn
+
+PAD, OPEN, CLOSE = 0, 1, 2
+LONGEST = 16
+
+
+def brackets() -> tuple[list[int], int]:
+    """A row of brackets, and 1 if every one has its partner."""
+    half = random.randint(2, LONGEST // 2)
+    row, depth = [], 0
+    for left in range(2 * half, 0, -1):
+        opens = depth == 0 or (depth < left and random.random() < 0.5)
+        row.append(OPEN if opens else CLOSE)
+        depth += 1 if opens else -1
+    if random.random() < 0.5:
+        return row, 1
+    place = random.randrange(len(row))
+    row[place] = OPEN + CLOSE - row[place]
+    return row, 0
+
+
+def batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, labels = zip(*(brackets() for _ in range(count)))
+    padded = torch.tensor([row + [PAD] * (LONGEST - len(row)) for row in rows])
+    return padded, torch.tensor(labels, dtype=torch.float)
+
+
+class PositionalEncoding(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        position = torch.arange(LONGEST).unsqueeze(1)
+        speed = torch.exp(torch.arange(0, size, 2) * (-math.log(10000.0) / size))
+        table = torch.zeros(LONGEST, size)
+        table[:, 0::2] = torch.sin(position * speed)
+        table[:, 1::2] = torch.cos(position * speed)
+        self.register_buffer("table", table)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table[: x.size(1)]
+
+
+class Balanced(nn.Module):
+    def __init__(self, size: int = 32) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(3, size, padding_idx=PAD)
+        self.position = PositionalEncoding(size)
+        layer = nn.TransformerEncoderLayer(size, nhead=4, dim_feedforward=64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, num_layers=2)
+        self.out = nn.Linear(size, 1)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        padding = rows == PAD
+        x = self.encoder(self.position(self.embed(rows)), src_key_padding_mask=padding)
+        x = x.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / (~padding).sum(1, keepdim=True)
+        return self.out(x).squeeze(-1)
+
+
+def main(steps: int) -> None:
+    random.seed(0)
+    torch.manual_seed(0)
+    model = Balanced()
+    criterion = nn.BCEWithLogitsLoss()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.98))
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+    for step in range(1, steps + 1):
+        rows, labels = batch(32)
+        loss = criterion(model(rows), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        warm_up.step()
+        if step % max(1, steps // 10) == 0:
+            print(f"step {step} loss {loss.item():.6g}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=200)
+    main(parser.parse_args().steps)

@@ -1,0 +1,1033 @@
+"""The contract of Module, containers, init and utils: the same scenario on PyTorch and weft."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from agreement import plain
+
+import weft
+from weft.core.modes import MODES
+
+
+def same(a, b, path="result"):
+    if isinstance(a, np.ndarray):
+        assert isinstance(b, np.ndarray) and a.shape == b.shape and a.dtype == b.dtype, (path, a, b)
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=path)
+    elif isinstance(a, (list, tuple)):
+        assert isinstance(b, (list, tuple)) and len(a) == len(b), (path, a, b)
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            same(x, y, f"{path}[{i}]")
+    elif isinstance(a, dict):
+        assert list(a) == list(b), (path, list(a), list(b))
+        for k in a:
+            same(a[k], b[k], f"{path}[{k!r}]")
+    else:
+        assert a == b, (path, a, b)
+
+
+def agree(scenario):
+    results = []
+    for T in (weft, torch):
+        T.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.append(plain(scenario(T)))
+    same(*results)
+
+
+def error(call):
+    """The class and message of what a call raises."""
+    try:
+        call()
+    except Exception as found:
+        return type(found).__name__, str(found)
+    return "no error"
+
+
+def net(T):
+    class Net(T.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = T.nn.Linear(3, 4)
+            self.blocks = T.nn.ModuleList([T.nn.Linear(4, 4) for _ in range(2)])
+            self.scale = T.nn.Parameter(T.ones(4))
+            self.register_buffer("count", T.zeros(2))
+            self.register_buffer("hidden", T.ones(1), persistent=False)
+            self.plain = 3
+
+        def forward(self, x, shift=0.0):
+            x = self.first(x)
+            for block in self.blocks:
+                x = block(x).relu()
+            return x * self.scale + shift
+
+    return Net()
+
+
+def scenario(function):
+    function.is_scenario = True
+    return function
+
+
+@scenario
+def walking(T):
+    m = net(T)
+    m.again = m.first
+    return {
+        "parameters": [n for n, _ in m.named_parameters()],
+        "all": [n for n, _ in m.named_parameters(remove_duplicate=False)],
+        "own": [n for n, _ in m.named_parameters(recurse=False)],
+        "prefixed": [n for n, _ in m.named_parameters(prefix="p")],
+        "buffers": [n for n, _ in m.named_buffers()],
+        "modules": [n for n, _ in m.named_modules()],
+        "modules twice": [n for n, _ in m.named_modules(remove_duplicate=False)],
+        "children": [n for n, _ in m.named_children()],
+        "counts": [len(list(m.parameters())), len(list(m.modules())), len(list(m.children()))],
+        "found": m.get_parameter("blocks.1.weight"),
+        "buffer": m.get_buffer("count"),
+        "module": repr(m.get_submodule("blocks.0")),
+        "itself": m.get_submodule("") is m,
+        "dir": [n for n in dir(m) if n in ("first", "scale", "count", "plain")],
+    }
+
+
+@scenario
+def finding_errors(T):
+    m = net(T)
+    return [
+        error(lambda: m.get_submodule("first.x")),
+        error(lambda: m.get_submodule("plain")),
+        error(lambda: m.get_submodule("nothing")),
+        error(lambda: m.get_parameter("first.wei")),
+        error(lambda: m.get_parameter("plain")),
+        error(lambda: m.get_buffer("plain")),
+        error(lambda: m.get_buffer("nothing")),
+        error(lambda: m.set_submodule("", T.nn.ReLU())),
+        error(lambda: m.set_submodule("plain.x", T.nn.ReLU())),
+        error(lambda: m.set_submodule("nothing", T.nn.ReLU(), strict=True)),
+        error(lambda: m.nothing),
+        error(lambda: delattr(m, "nothing")),
+        error(lambda: m.train(3)),
+        error(lambda: T.nn.Module(3)),
+        error(lambda: T.nn.Module(a=3)),
+        error(lambda: T.nn.Module()(3)),
+        error(lambda: m.to(T.int32)),
+    ]
+
+
+@scenario
+def registration_errors(T):
+    m = net(T)
+    parameter = T.nn.Parameter(T.zeros(2))
+
+    def early(value):
+        class Early(T.nn.Module):
+            def __init__(self):
+                self.x = value
+
+        return lambda: Early()
+
+    return [
+        error(early(T.nn.Linear(1, 1))),
+        error(early(parameter)),
+        error(early(T.nn.Buffer(T.zeros(1)))),
+        error(lambda: setattr(m, "scale", T.zeros(2))),
+        error(lambda: setattr(m, "first", T.zeros(2))),
+        error(lambda: setattr(m, "first", 3)),
+        error(lambda: setattr(m, "scale", 3)),
+        error(lambda: setattr(m, "count", 3)),
+        error(lambda: m.register_parameter("plain", parameter)),
+        error(lambda: m.register_parameter("q.r", parameter)),
+        error(lambda: m.register_parameter("", parameter)),
+        error(lambda: m.register_parameter(3, parameter)),
+        error(lambda: m.register_parameter("q", T.zeros(2))),
+        error(lambda: m.register_buffer("plain", T.zeros(1))),
+        error(lambda: m.register_buffer("q.r", T.zeros(1))),
+        error(lambda: m.register_buffer("", T.zeros(1))),
+        error(lambda: m.register_buffer(3, T.zeros(1))),
+        error(lambda: m.register_buffer("q", 3)),
+        error(lambda: m.add_module("plain", T.nn.ReLU())),
+        error(lambda: m.add_module("a.b", T.nn.ReLU())),
+        error(lambda: m.add_module("", T.nn.ReLU())),
+        error(lambda: m.add_module(3, T.nn.ReLU())),
+        error(lambda: m.register_module("z", 3)),
+    ]
+
+
+@scenario
+def attributes(T):
+    m = net(T)
+    m.plain = T.nn.Parameter(T.ones(2))  # a plain attribute becomes a parameter
+    m.scale = None
+    m.first = None
+    m.count = T.ones(3)
+    m.extra = T.nn.Buffer(T.ones(2), persistent=False)
+    del m.blocks[0]
+    names = [list(m._parameters), list(m._buffers), list(m._modules)]
+    m.plain = T.nn.ReLU()  # and a module replaces it
+    del m.count
+    state = list(m.state_dict())
+    return names, state, [list(m._parameters), list(m._buffers), list(m._modules)], repr(m)
+
+
+@scenario
+def state_dicts(T):
+    m, other = net(T), net(T)
+    state = m.state_dict()
+    versions = {k: dict(v) for k, v in state._metadata.items()}
+    matched = str(other.load_state_dict(state))
+    kept = m.state_dict(keep_vars=True)["scale"] is m.scale
+    detached = m.state_dict()["scale"].requires_grad
+    sub = list(m.state_dict(prefix="p."))
+    return list(state), versions, matched, kept, detached, sub, other.state_dict()
+
+
+@scenario
+def loading_errors(T):
+    m = net(T)
+    state = m.state_dict()
+    state["scale"] = T.zeros(3)
+    state["first.zz"] = T.zeros(3)
+    state["zz"] = T.zeros(3)
+    state["count"] = 3
+    del state["blocks.0.weight"]
+    fewer = m.state_dict()
+    del fewer["scale"]
+    fewer["more"] = T.ones(1)
+    return [
+        error(lambda: m.load_state_dict(state)),
+        error(lambda: m.load_state_dict(state, strict=False)),
+        error(lambda: m.load_state_dict({})),
+        repr(m.load_state_dict(fewer, strict=False)),
+        error(lambda: m.load_state_dict(3))[0],
+    ]
+
+
+@scenario
+def assigning_state(T):
+    m = net(T)
+    state = {k: v.double() for k, v in m.state_dict().items()}
+    m.load_state_dict(state, assign=True)
+    taken = m.state_dict()["scale"].data_ptr() == state["scale"].data_ptr()
+    return taken, str(m.scale.dtype), isinstance(m.scale, T.nn.Parameter), m.scale.requires_grad
+
+
+@scenario
+def state_hooks(T):
+    m = net(T)
+    log = []
+    m.register_state_dict_pre_hook(lambda mod, prefix, keep: log.append(("pre", prefix, keep)))
+    m.register_state_dict_post_hook(
+        lambda mod, state, prefix, meta: log.append(("post", len(state), prefix))
+    )
+    m.first._register_state_dict_hook(lambda mod, state, prefix, meta: state.pop("first.bias"))
+    m.register_load_state_dict_pre_hook(lambda mod, state, prefix, *rest: log.append(("l", prefix)))
+    m.register_load_state_dict_post_hook(lambda mod, keys: keys.missing_keys.clear())
+    m.first._register_load_state_dict_pre_hook(
+        lambda state, prefix, *rest: log.append(("load", prefix, len(state)))
+    )
+    state = net(T).state_dict()
+    del state["scale"]
+    m.load_state_dict(state)
+    m.first._state_dict_hooks.clear()
+    m.state_dict(prefix="x.")
+    return log
+
+
+@scenario
+def extra_state(T):
+    class Extra(T.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = 0
+
+        def get_extra_state(self):
+            return {"seen": self.seen}
+
+        def set_extra_state(self, state):
+            self.seen = state["seen"]
+
+    m, other = T.nn.Sequential(Extra()), T.nn.Sequential(Extra())
+    m[0].seen = 5
+    other.load_state_dict(m.state_dict())
+    missing = error(lambda: other.load_state_dict({}))
+    unexpected = error(lambda: T.nn.Sequential(T.nn.ReLU()).load_state_dict(m.state_dict()))
+    return m.state_dict(), other[0].seen, missing, unexpected
+
+
+@scenario
+def own_loading(T):
+    class Old(T.nn.Module):
+        _version = 3
+
+        def __init__(self):
+            super().__init__()
+            self.w = T.nn.Parameter(T.zeros(2))
+
+        def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+            if local_metadata.get("version", 1) < 3:
+                state_dict[prefix + "w"] = state_dict.pop(prefix + "weight")
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    m = T.nn.Sequential(Old())
+    m.load_state_dict({"0.weight": T.ones(2)})
+    return m.state_dict(), dict(m.state_dict()._metadata["0"])
+
+
+@scenario
+def forward_hooks(T):
+    m = T.nn.Linear(2, 2)
+    log = []
+    x = T.ones(1, 2)
+    h1 = m.register_forward_pre_hook(lambda mod, args: log.append("pre") or (args[0] * 2,))
+    h2 = m.register_forward_hook(lambda mod, args, out: log.append("post") or out + 1)
+    m.register_forward_hook(lambda mod, args, out: log.append("first"), prepend=True)
+    y = m(x)
+    h1.remove()
+    h2.remove()
+    z = m(x)
+    with m.register_forward_hook(lambda *a: log.append("block")):
+        m(x)
+    m(x)
+    return y, z, log
+
+
+@scenario
+def hooks_with_kwargs(T):
+    m = net(T)
+    log = []
+    m.register_forward_pre_hook(
+        lambda mod, args, kwargs: (args, {"shift": kwargs["shift"] + 1}), with_kwargs=True
+    )
+    m.register_forward_hook(
+        lambda mod, args, kwargs, out: log.append(kwargs) or out * 2, with_kwargs=True
+    )
+    y = m(T.ones(1, 3), shift=1.0)
+    bad = T.nn.Linear(1, 1)
+    bad.register_forward_pre_hook(lambda mod, args, kwargs: 3, with_kwargs=True)
+    return y, log, error(lambda: bad(T.ones(1)))
+
+
+@scenario
+def hooks_called_always(T):
+    m = T.nn.Linear(2, 2)
+    log = []
+    m.register_forward_hook(lambda mod, args, out: log.append(out is None), always_call=True)
+    m.register_forward_hook(lambda mod, args, out: log.append("never"))
+    failed = error(lambda: m("no tensor"))[0] != "no error"
+    m(T.ones(2))
+    return failed, log
+
+
+@scenario
+def full_backward_hooks(T):
+    log = []
+
+    class Two(T.nn.Module):
+        def forward(self, a, flag, b):
+            return a * b, a + b
+
+    m = Two()
+    m.register_full_backward_pre_hook(lambda mod, g: log.append([len(g), g[0], g[1]]))
+    m.register_full_backward_hook(lambda mod, gi, go: log.append([gi, go]))
+    a, b = T.ones(2, requires_grad=True), T.full((2,), 3.0, requires_grad=True)
+    m(a, "flag", b)[0].sum().backward()
+    double = T.nn.Linear(2, 2)
+    double.register_full_backward_hook(lambda mod, gi, go: (gi[0] * 10,))
+    double.register_full_backward_hook(lambda mod, gi, go: (gi[0] + 1,), prepend=True)
+    double.register_full_backward_pre_hook(lambda mod, go: (go[0] * 2,))
+    x = T.ones(1, 2, requires_grad=True)
+    double(x).sum().backward()
+    name = double(x).grad_fn.name()
+    seen = []
+    plain_input = T.nn.Linear(2, 2)
+    plain_input.register_full_backward_hook(lambda mod, gi, go: seen.append((gi, go)))
+    plain_input(T.ones(1, 2)).sum().backward()
+    with T.no_grad():
+        plain_input(T.ones(1, 2))
+    wrong = T.nn.Linear(2, 2)
+    wrong.register_full_backward_hook(lambda mod, gi, go: (gi[0], gi[0]))
+    bad = error(lambda: wrong(x).sum().backward())
+    both = error(lambda: wrong.register_backward_hook(lambda *a: None))
+    return log, a.grad, b.grad, x.grad, double.weight.grad, name, seen, bad, both
+
+
+@scenario
+def old_backward_hooks(T):
+    log = []
+    m = T.nn.ReLU()
+    m.register_backward_hook(lambda mod, gi, go: log.append((gi, go)))
+    x = T.tensor([1.0, -1.0], requires_grad=True)
+    (m(x) * 2).sum().backward()
+    return log, error(lambda: m.register_full_backward_hook(lambda *a: None))
+
+
+@scenario
+def hooks_of_all_modules(T):
+    module = T.nn.modules.module
+    log = []
+    handles = [
+        module.register_module_forward_pre_hook(lambda m, a: log.append(("pre", m._get_name()))),
+        module.register_module_forward_hook(lambda m, a, o: log.append(("post", m._get_name()))),
+        module.register_module_full_backward_hook(lambda m, gi, go: log.append(("b", len(gi)))),
+        module.register_module_full_backward_pre_hook(lambda m, go: log.append(("bp", len(go)))),
+        module.register_module_parameter_registration_hook(lambda m, n, p: log.append((n, 1))),
+        module.register_module_module_registration_hook(lambda m, n, p: log.append((n, 2))),
+        module.register_module_buffer_registration_hook(lambda m, n, p: log.append((n, 3))),
+    ]
+    m = T.nn.Sequential(T.nn.Linear(2, 2), T.nn.BatchNorm1d(2))
+    m(T.ones(2, 2)).sum().backward()
+    for handle in handles:
+        handle.remove()
+    module._global_is_full_backward_hook = None
+    m(T.ones(2, 2))
+    return log
+
+
+@scenario
+def conversions(T):
+    m = net(T)
+    m.register_buffer("index", T.arange(3))
+    weight = m.first.weight
+    m(T.ones(1, 3)).sum().backward()
+    m.double()
+    kinds = [str(m.first.weight.dtype), str(m.index.dtype), str(weight.grad.dtype)]
+    identical = weight is m.first.weight
+    m.to(T.float32).half().bfloat16().float()
+    m.to("cpu")
+    m.to(device="cpu", dtype=T.float64)
+    m.to(T.ones(1))
+    m.cpu().share_memory()
+    m.type(T.float64)
+    doubled = T.nn.Linear(2, 2, dtype=T.float64)
+    doubled._apply(lambda t: t * 2)
+    return kinds, identical, str(m.scale.dtype), str(m.index.dtype), doubled.weight
+
+
+@scenario
+def modes(T):
+    m = net(T)
+    m.eval()
+    off = [c.training for c in m.modules()]
+    m.train()
+    m.requires_grad_(False)
+    frozen = [p.requires_grad for p in m.parameters()]
+    m.requires_grad_()
+    m(T.ones(1, 3)).sum().backward()
+    m.zero_grad(set_to_none=False)
+    zeros = [float(p.grad.abs().sum()) for p in m.parameters()]
+    m.zero_grad()
+    order = []
+    m.apply(lambda c: order.append(c._get_name()))
+    return off, frozen, zeros, [p.grad is None for p in m.parameters()], order
+
+
+@scenario
+def copies(T):
+    m = net(T)
+    m.tied = m.scale
+    twin = copy.deepcopy(m)
+    twin.scale.data.fill_(7.0)
+    shallow = copy.copy(m)
+    own = twin.tied is twin.scale and twin.first is not m.first
+    again = pickle.loads(pickle.dumps(T.nn.Sequential(T.nn.Linear(2, 3), T.nn.BatchNorm1d(3))))
+    return m.scale, twin.scale, own, shallow.first is m.first, repr(again), again.state_dict()
+
+
+@scenario
+def printing(T):
+    nn = T.nn
+    m = net(T)
+    tree = nn.Sequential(
+        OrderedDict(a=nn.Linear(2, 2), b=nn.Sequential(nn.ReLU(), nn.Tanh()), c=m, d=nn.Identity())
+    )
+    tree.e = None
+    lists = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.Sequential(nn.ReLU())])
+
+    class Lines(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.child = nn.ReLU()
+
+        def extra_repr(self):
+            return "one\ntwo"
+
+    return [
+        repr(tree),
+        str(lists),
+        repr(nn.ModuleDict({"x": m, "y": nn.ModuleList()})),
+        repr(Lines()),
+        repr(nn.Module()),
+        repr(nn.ParameterList([T.ones(2), T.ones(2, 3), 3])),
+        repr(nn.ParameterList([T.ones(2)])),
+        repr(nn.ParameterDict({"b": T.ones(2), "a": T.ones(()), "c": nn.ReLU()})),
+        repr(nn.ParameterList()),
+        repr(nn.ParameterList([nn.ReLU(), "s"])),
+    ]
+
+
+@scenario
+def sequences(T):
+    nn = T.nn
+    s = nn.Sequential(nn.ReLU(), nn.Linear(1, 1), nn.Tanh())
+    log = [repr(s[1:]), repr(s[-1]), len(s), [m._get_name() for m in s]]
+    del s[0]
+    log.append(repr(s))
+    s.insert(1, nn.Sigmoid())
+    s.append(nn.ReLU()).extend([nn.Tanh()])
+    log += [repr(s), repr(s + nn.Sequential(nn.ReLU())), repr(s * 2), repr(s.pop(-1))]
+    s[0] = nn.Identity()
+    s += nn.Sequential(nn.GELU())
+    named = nn.Sequential(OrderedDict(a=nn.ReLU(), b=nn.Tanh()))
+    named.append(nn.ReLU())
+    log += [repr(s), repr(named), repr(named[:2]), named.b._get_name()]
+    log += [
+        error(lambda: s[9]),
+        error(lambda: s["a"]),
+        error(lambda: nn.Sequential(3)),
+        error(lambda: s + 3)[0],
+        error(lambda: s * 0)[0],
+        error(lambda: s * 2.5)[0],
+        error(lambda: s.insert(99, nn.ReLU())),
+        error(lambda: s.append(3)),
+    ]
+    return log
+
+
+@scenario
+def module_lists(T):
+    nn = T.nn
+    m = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+    m.append(nn.Linear(1, 1))
+    m.insert(0, nn.GELU())
+    m.extend([nn.ReLU()])
+    log = [repr(m), repr(m[1:3]), repr(m[-1]), len(m)]
+    m[0] = nn.Tanh()
+    del m[1]
+    m += [nn.SiLU()]
+    log += [repr(m), repr(m.pop(0)), repr(m + [nn.ReLU()]), [x._get_name() for x in m]]
+    del m[0:2]
+    log += [
+        *(repr(m), error(lambda: m[9]), error(lambda: m(3)), error(lambda: nn.ModuleList([3]))),
+        *(error(lambda: nn.ModuleList(3)), error(lambda: m.append("x"))),
+    ]
+    return log
+
+
+@scenario
+def module_dicts(T):
+    nn = T.nn
+    m = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+    m["c"] = nn.Linear(1, 1)
+    m.update([["d", nn.GELU()]])
+    log = [repr(m), len(m), "a" in m, list(m), list(m.keys())]
+    log += [[v._get_name() for v in m.values()], [k for k, _ in m.items()]]
+    log.append(repr(m.pop("a")))
+    del m["b"]
+    log.append(repr(m))
+    log += [
+        *(error(lambda: m["zz"]), error(lambda: nn.ModuleDict(3)), error(lambda: m.update([1]))),
+        *(error(lambda: m.update([(1, 2, 3)])), error(lambda: nn.ModuleDict({"a": 3}))),
+        error(lambda: nn.ModuleDict({1: nn.ReLU()})),
+    ]
+    m.clear()
+    return [*log, repr(m)]
+
+
+@scenario
+def parameter_containers(T):
+    nn = T.nn
+    m = nn.ParameterList([T.ones(2), nn.Parameter(T.zeros(1))])
+    m.append(T.ones(3)).extend([T.ones(1)])
+    m[0] = T.full((2,), 5.0)
+    log = [list(m.state_dict()), len(m), m[0], m[-1], [p.requires_grad for p in m], len(m[1:3])]
+    log += [error(lambda: m[9]), error(lambda: m()), error(lambda: nn.ParameterList(3))]
+    d = nn.ParameterDict({"b": T.ones(2), "a": nn.Parameter(T.zeros(1))})
+    d["c"] = T.ones(3)
+    d.update({"e": T.ones(1)})
+    log += [list(d), list(d.state_dict()), d["b"], "a" in d, d.get("zz", 3), len(d)]
+    log += [d.pop("a"), d.popitem()[0], list(d.keys()), [v.shape[0] for v in d.values()]]
+    d.setdefault("x", T.ones(4))
+    other = d.copy()
+    other |= nn.ParameterDict({"y": T.ones(1)})
+    log += [list(other), list(d | other), list(reversed(other)), list(d.fromkeys(["p", "q"]))]
+    log += [error(lambda: nn.ParameterDict({1: T.ones(1)})), error(lambda: nn.ParameterDict(3))]
+    d.clear()
+    return [*log, len(d)]
+
+
+@scenario
+def initial_values(T):
+    init = T.nn.init
+    log = []
+    for function in (
+        *(init.uniform_, init.normal_, init.ones_, init.zeros_, init.eye_, init.trunc_normal_),
+        *(init.xavier_uniform_, init.xavier_normal_, init.kaiming_uniform_, init.kaiming_normal_),
+        init.orthogonal_,
+    ):
+        log.append(function(T.empty(4, 6)))
+    log += [
+        init.constant_(T.empty(2, 2), 3.5),
+        init.dirac_(T.empty(4, 2, 3), 2),
+        init.dirac_(T.empty(2, 2, 3, 3)),
+        init.sparse_(T.empty(6, 3), 0.4),
+        init.orthogonal_(T.empty(6, 2, 2), gain=2.0),
+        init.trunc_normal_(T.empty(50), mean=1.0, std=0.5, a=0.5, b=1.2),
+        init.uniform_(T.empty(3), -1, 2, generator=T.Generator().manual_seed(4)),
+        init.normal_(T.empty(3), 1, 2, generator=T.Generator().manual_seed(4)),
+        init.kaiming_normal_(T.empty(3, 4), mode="fan_out", nonlinearity="relu"),
+        init.xavier_uniform_(T.empty(3, 4, 2), gain=init.calculate_gain("tanh")),
+        [init.calculate_gain(n) for n in ("linear", "sigmoid", "relu", "selu", "leaky_relu")],
+        init.calculate_gain("leaky_relu", 0.3),
+        init._calculate_fan_in_and_fan_out(T.empty(3, 4, 2)),
+        error(lambda: init.eye_(T.empty(3))),
+        error(lambda: init.dirac_(T.empty(3))),
+        error(lambda: init.xavier_normal_(T.empty(3))),
+        error(lambda: init.kaiming_normal_(T.empty(3, 3), mode="x")),
+        error(lambda: init.calculate_gain("x")),
+        error(lambda: init.orthogonal_(T.empty(3))),
+        error(lambda: init.sparse_(T.empty(3), 0.1)),
+        T.rand(2),
+    ]
+    return log
+
+
+@scenario
+def packed_sequences(T):
+    rnn = T.nn.utils.rnn
+    x = T.rand(5, 3, 2, requires_grad=True)
+    log = []
+    for enforce, lengths in ((True, [5, 3, 2]), (False, T.tensor([2, 5, 3]))):
+        packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=enforce)
+        padded, sizes = rnn.pad_packed_sequence(packed, padding_value=-1.0, total_length=6)
+        log += [tuple(packed), padded, sizes, rnn.unpack_sequence(packed)]
+        for name in ("RNN", "GRU", "LSTM"):
+            layer = getattr(T.nn, name)(2, 3, 2, bidirectional=True)
+            output, state = layer(packed)
+            state_in = state if name == "LSTM" else (state,)
+            given = tuple(s.detach() for s in state_in)
+            again, last = layer(packed, given if name == "LSTM" else given[0])
+            x.grad = None
+            (again.data.sum() + output.data.cos().sum()).backward()
+            log += [tuple(output), state_in, tuple(again), last, x.grad]
+            log += [p.grad for p in layer.parameters()]
+    parts = [T.ones(3, 2), T.ones(5, 2) * 2, T.ones(1, 2) * 3]
+    log += [
+        rnn.pad_sequence(parts),
+        rnn.pad_sequence(parts, True, 9.0, padding_side="left"),
+        tuple(rnn.pack_sequence(parts, enforce_sorted=False)),
+        rnn.unpad_sequence(rnn.pad_sequence(parts), T.tensor([3, 5, 1])),
+        error(lambda: rnn.pack_padded_sequence(x, [2, 5, 3])),
+        error(lambda: rnn.pack_padded_sequence(x, [5, 3, 0])),
+        error(lambda: rnn.pad_packed_sequence(packed, total_length=2)),
+        str(packed.double().data.dtype),
+    ]
+    return log
+
+
+@scenario
+def recurrent_errors(T):
+    nn, z = T.nn, T.zeros
+    calls = [
+        lambda: nn.RNN(2, 3, nonlinearity="x"),
+        lambda: nn.RNN(2, 3, proj_size=1),
+        lambda: nn.LSTM(2, 3, proj_size=3),
+        lambda: nn.LSTM(2, 3, proj_size=-1),
+        lambda: nn.LSTM(2, 3, dropout=3),
+        lambda: nn.LSTM(2, 0),
+        lambda: nn.LSTM(2, 3.5),
+        lambda: nn.LSTM(2, 3, 0),
+        lambda: nn.RNN(2, 3)(z(1)),
+        lambda: nn.LSTM(2, 3)(z(1)),
+        lambda: nn.RNN(2, 3)(z(1, 1, 3)),
+        lambda: nn.RNN(2, 3)(z(1, 1, 2), z(1, 1, 2)),
+        lambda: nn.RNN(2, 3)(z(1, 2), z(1, 1, 2)),
+        lambda: nn.RNN(2, 3)(z(1, 1, 2), z(1, 2)),
+        lambda: nn.LSTM(2, 3)(z(1, 1, 2), (z(1, 1, 3), z(1, 1, 2))),
+        lambda: nn.LSTM(2, 3)(z(1, 1, 2), (z(1, 3), z(1, 3))),
+        lambda: nn.LSTM(2, 3)(z(0, 1, 2)),
+        lambda: nn.RNNCell(2, 3, nonlinearity="x")(z(1, 2)),
+        lambda: nn.GRUCell(2, 3)(z(1, 1, 1)),
+        lambda: nn.GRUCell(2, 3)(z(1, 2), z(2)),
+        lambda: nn.GRUCell(2, 3)(z(1, 3)),
+    ]
+    layer = nn.LSTM(2, 3, 2, bidirectional=True, proj_size=2)
+    names = layer._all_weights, layer._flat_weights_names, [len(w) for w in layer.all_weights]
+    return [error(c) for c in calls], names
+
+
+@scenario
+def attention_masks(T):
+    nn = T.nn
+    x = T.rand(2, 4, 6)
+    padding = T.tensor([[False, False, False, True], [False, False, True, True]])
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    log = [causal]
+    attention = nn.MultiheadAttention(6, 2, batch_first=True)
+    log += [
+        attention(x, x, x, key_padding_mask=padding),
+        attention(x, x, x, attn_mask=causal, average_attn_weights=False),
+        attention(x, x, x, attn_mask=causal, is_causal=True, need_weights=False),
+        attention(x, x, x, attn_mask=causal != 0, need_weights=False),
+        attention(x[0], x[1], x[1]),
+    ]
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), 2)
+    model = nn.Transformer(6, 2, 1, 1, 8, batch_first=True)
+    for mode in (encoder.train, encoder.eval):
+        mode()
+        log += [
+            encoder(x, mask=causal),
+            encoder(x, mask=causal, is_causal=True),
+            encoder(x, src_key_padding_mask=padding),
+        ]
+    with T.no_grad():
+        log.append(encoder(x, src_key_padding_mask=padding))
+    model.eval()
+    log += [
+        model(x, x, tgt_mask=causal),
+        model(
+            *(x, x),
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            memory_key_padding_mask=padding,
+            src_key_padding_mask=padding,
+        ),
+        error(lambda: model(x, x[:1])),
+        error(lambda: model(x[..., :3], x)),
+        error(lambda: nn.MultiheadAttention(4, 3)),
+        error(lambda: nn.MultiheadAttention(0, 3)),
+        error(lambda: attention(x, x, x[0])),
+        error(lambda: attention(T.ones(6), x, x)),
+        error(lambda: nn.TransformerEncoderLayer(4, 2, activation="x")),
+    ]
+    return log
+
+
+@scenario
+def lazy_modules(T):
+    nn = T.nn
+    m = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+    before = repr(m), m[0].has_uninitialized_params(), list(m.state_dict())
+    use = error(lambda: m[0].weight + 1)[0]
+    shape = error(lambda: m[0].weight.shape)
+    m.double()
+    copied = copy.deepcopy(m)
+    copied(T.ones(4, 2, dtype=T.float64))
+    m(T.ones(4, 5, dtype=T.float64))
+    loaded = nn.LazyLinear(3)
+    loaded.load_state_dict(nn.Linear(4, 3).state_dict())
+    made = nn.parameter.UninitializedParameter()
+    lazy = nn.parameter.is_lazy(made)
+    made.materialize((2, 3))
+    return [
+        *(before, use, shape, repr(m), repr(copied), m[0].weight.shape, str(m[0].weight.dtype)),
+        *(loaded.weight, loaded(T.ones(1, 4)), type(loaded).__name__, lazy, made.shape),
+    ]
+
+
+@scenario
+def pretrained_tables(T):
+    table = T.arange(6.0).reshape(3, 2)
+    frozen = T.nn.Embedding.from_pretrained(table)
+    bag = T.nn.EmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
+    index = T.tensor([[0, 2], [1, 1]])
+    return [
+        *(frozen(index), frozen.weight.requires_grad, bag(index), bag.weight.requires_grad),
+        error(lambda: T.nn.Embedding.from_pretrained(T.ones(3))),
+        error(lambda: T.nn.Embedding(3, 4, 5)),
+    ]
+
+
+@scenario
+def transposed_sizes(T):
+    m = T.nn.ConvTranspose2d(1, 1, 3, stride=2)
+    x = T.rand(1, 1, 4, 4)
+    return [
+        m(x, output_size=[10, 9]),
+        m(x, output_size=(1, 1, 9, 10)),
+        m(x[0], output_size=[10, 10]),
+        error(lambda: m(x, output_size=[9, 20])),
+        error(lambda: m(x, output_size=[9])),
+    ]
+
+
+@scenario
+def constructor_errors(T):
+    nn, z = T.nn, T.zeros
+    calls = [
+        lambda: nn.Conv2d(3, 4, 3, groups=2),
+        lambda: nn.Conv2d(4, 3, 3, groups=2),
+        lambda: nn.Conv2d(4, 3, 3, groups=0),
+        lambda: nn.Conv2d(4, 3, 3, padding="same", stride=2),
+        lambda: nn.ConvTranspose2d(4, 3, 3, padding_mode="reflect"),
+        lambda: nn.BatchNorm1d(3)(z(3)),
+        lambda: nn.BatchNorm2d(3)(z(3, 3)),
+        lambda: nn.InstanceNorm2d(3)(z(3, 3)),
+        lambda: nn.InstanceNorm2d(3, affine=True)(z(1, 4, 5, 5)),
+        lambda: nn.GroupNorm(2, 3),
+        lambda: nn.Dropout(2.0),
+        lambda: nn.Hardtanh(1, -1),
+        lambda: nn.Unflatten(1, 3),
+        lambda: nn.FractionalMaxPool2d(2),
+        lambda: nn.FractionalMaxPool2d(2, 1, 1),
+        lambda: nn.FractionalMaxPool2d(2, output_ratio=2),
+        lambda: nn.TripletMarginLoss(margin=-1),
+        lambda: nn.MultiMarginLoss(p=3),
+        lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5, 2]),
+        lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, []),
+        lambda: nn.Bilinear(0, 1, 1),
+        lambda: nn.Softmax2d()(z(2)),
+        lambda: nn.CircularPad2d(1)(z(2)),
+    ]
+    return [error(c) for c in calls], nn.MSELoss(size_average=False).reduction
+
+
+@scenario
+def adaptive_softmax(T):
+    m = T.nn.AdaptiveLogSoftmaxWithLoss(8, 10, [2, 5], div_value=2.0)
+    x = T.rand(4, 8)
+    return [
+        *(m.log_prob(x), m.predict(x), m(x[0], T.tensor(7)), list(m.state_dict())),
+        error(lambda: m(x, T.tensor([1, 2, 3, 10]))),
+        error(lambda: m(x, T.tensor([1, 2]))),
+        error(lambda: m(x, T.tensor(2))),
+    ]
+
+
+@scenario
+def clipping(T):
+    utils = T.nn.utils
+    m = T.nn.Linear(3, 2)
+    log = []
+    for norm in (2.0, 1.0, float("inf")):
+        m.zero_grad()
+        (m(T.ones(4, 3)) * 10).sum().backward()
+        log += [utils.clip_grad_norm_(m.parameters(), 1.5, norm), m.weight.grad, m.bias.grad]
+    utils.clip_grad_value_(m.parameters(), 0.1)
+    log += [m.weight.grad, utils.get_total_norm([T.ones(3), T.ones(2)])]
+    log.append(utils.clip_grad_norm_([], 1.0))
+    m.weight.grad.fill_(float("nan"))
+    log.append(error(lambda: utils.clip_grad_norm_(m.parameters(), 1.0, error_if_nonfinite=True)))
+    vector = utils.parameters_to_vector(m.parameters())
+    utils.vector_to_parameters(vector * 2, m.parameters())
+    return [*log, vector, m.weight, m.bias]
+
+
+@scenario
+def norms_by_hooks(T):
+    utils = T.nn.utils
+    log = []
+    m = utils.weight_norm(T.nn.Linear(3, 2))
+    m(T.ones(1, 3)).sum().backward()
+    log += [list(m.state_dict()), m.weight_g.grad, m.weight_v.grad]
+    utils.remove_weight_norm(m)
+    log += [list(m.state_dict()), m.weight]
+    s = utils.spectral_norm(T.nn.Conv2d(2, 3, 3), n_power_iterations=2)
+    s(T.ones(1, 2, 4, 4)).sum().backward()
+    log += [list(s.state_dict()), s.weight, s.weight_orig.grad, s.weight_u]
+    s.eval()
+    log.append(s(T.ones(1, 2, 4, 4)))
+    utils.remove_spectral_norm(s)
+    log += [list(s.state_dict()), error(lambda: utils.remove_weight_norm(m))[0]]
+    return log
+
+
+@scenario
+def parametrized_modules(T):
+    nn, parametrize = T.nn, T.nn.utils.parametrize
+
+    class Symmetric(nn.Module):
+        def forward(self, x):
+            return x.triu() + x.triu(1).transpose(-1, -2)
+
+        def right_inverse(self, x):
+            return x.triu()
+
+    m = nn.Linear(3, 3)
+    parametrize.register_parametrization(m, "weight", Symmetric())
+    log = [repr(m), list(m.state_dict()), m.weight, parametrize.is_parametrized(m, "weight")]
+    m(T.ones(1, 3)).sum().backward()
+    log.append(m.parametrizations.weight.original.grad)
+    m.weight = T.eye(3) * 2
+    twin = copy.deepcopy(m)
+    log += [m.weight, twin.weight, isinstance(m, nn.Linear)]
+    with parametrize.cached():
+        log.append(m.weight is m.weight)
+    log.append(parametrize.type_before_parametrizations(m) is nn.Linear)
+    parametrize.remove_parametrizations(m, "weight")
+    log += [repr(m), list(m.state_dict()), parametrize.is_parametrized(twin), twin.weight]
+    log.append(error(lambda: parametrize.remove_parametrizations(m, "weight"))[0])
+    log.append(error(lambda: parametrize.register_parametrization(m, "zz", Symmetric()))[0])
+    return log
+
+
+@scenario
+def ready_parametrizations(T):
+    nn, p = T.nn, T.nn.utils.parametrizations
+    log = []
+    w = p.weight_norm(nn.Linear(3, 2))
+    w(T.ones(1, 3)).sum().backward()
+    log += [repr(w), list(w.state_dict()), [q.grad for q in w.parameters()], w.weight]
+    s = p.spectral_norm(nn.Linear(3, 2))
+    s(T.ones(1, 3)).sum().backward()
+    log += [repr(s), list(s.state_dict()), s.weight, [q.grad for q in s.parameters()]]
+    for kind in ("matrix_exp", "cayley", "householder"):
+        for shape in ((3, 3), (4, 2), (2, 4)):
+            o = p.orthogonal(nn.Linear(*shape), orthogonal_map=kind)
+            o(T.ones(1, shape[0])).sum().backward()
+            log += [o.weight, list(o.state_dict()), [q.grad for q in o.parameters()]]
+    plain = p.orthogonal(nn.Linear(3, 3), orthogonal_map="householder", use_trivialization=False)
+    return [*log, plain.weight, error(lambda: p.orthogonal(nn.Linear(2, 2), "bias"))[0]]
+
+
+@scenario
+def fused_layers(T):
+    nn, utils = T.nn, T.nn.utils
+    conv, norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+    norm(T.rand(4, 3, 2, 2))
+    conv.eval(), norm.eval()
+    x = T.rand(1, 2, 5, 5)
+    fused = utils.fuse_conv_bn_eval(conv, norm)
+    linear, flat = nn.Linear(3, 4).eval(), nn.BatchNorm1d(4).eval()
+    both = utils.fuse_linear_bn_eval(linear, flat)
+    return fused(x), norm(conv(x)), both(T.ones(2, 3)), error(
+        lambda: utils.fuse_conv_bn_eval(conv.train(), norm)
+    )
+
+
+@scenario
+def functional_calls(T):
+    m = net(T)
+    values = {n: p * 0 + 1 for n, p in m.named_parameters()}
+    y = T.func.functional_call(m, values, (T.ones(1, 3),), {"shift": 2.0})
+    return y, T.nn.utils.stateless.functional_call(m, values, (T.ones(1, 3),)), m(T.ones(1, 3))
+
+
+@scenario
+def imports(T):
+    modules = T.nn.modules
+    return [
+        modules.conv.Conv2d is T.nn.Conv2d,
+        modules.Linear is T.nn.Linear,
+        modules.module.Module is T.nn.Module,
+        issubclass(T.nn.BatchNorm2d, modules.batchnorm._BatchNorm),
+        issubclass(T.nn.Conv2d, modules.conv._ConvNd),
+        modules.linear.NonDynamicallyQuantizableLinear.__name__,
+        modules.activation.MultiheadAttention is T.nn.MultiheadAttention,
+        modules.rnn.RNNBase is T.nn.RNNBase,
+        T.nn.utils.rnn.PackedSequence.__name__,
+        T.nn.parameter.Parameter is T.nn.Parameter,
+        T.nn.attention.SDPBackend.MATH.name,
+        isinstance(T.nn.Buffer(T.ones(1)), T.nn.Buffer),
+        isinstance(T.ones(1), T.nn.Buffer),
+        T.nn.DataParallel(T.nn.Identity())(T.ones(2)),
+        T.nn.utils.skip_init(T.nn.Linear, 2, 3).weight.shape,
+    ]
+
+
+SCENARIOS = [f for f in list(globals().values()) if getattr(f, "is_scenario", False)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda f: f.__name__)
+def test_scenario(scenario):
+    agree(scenario)
+
+
+# --- what weft does on its own ---------------------------------------------------------
+
+
+def test_scope_is_the_path_of_the_running_module():
+    seen = {}
+
+    class Leaf(weft.nn.Module):
+        def forward(self, x):
+            seen.setdefault(MODES.now.scope, 0)
+            seen[MODES.now.scope] += 1
+            return x * 2
+
+    class Block(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = Leaf()
+
+        def forward(self, x):
+            return self.attn(x)
+
+    class Model(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = weft.nn.ModuleList([Block()])
+            self.layers.append(Block())
+            self.parts = weft.nn.ModuleDict({"a": weft.nn.ModuleList([Leaf()])})
+            self.last = weft.nn.Sequential(Leaf())
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return self.last(self.parts["a"][0](x))
+
+    model = weft.nn.Module()
+    model.encoder = Model()
+    y = model.encoder(weft.ones(1, requires_grad=True))
+    assert list(seen) == [
+        *("encoder.layers.0.attn", "encoder.layers.1.attn", "encoder.parts.a.0", "encoder.last.0")
+    ]
+    assert y.grad_fn.scope == "encoder.last.0"
+    assert MODES.now.scope == ""
+    with pytest.raises(TypeError):
+        model.encoder.last()
+    assert MODES.now.scope == ""
+
+
+def test_modules_in_a_plain_list_are_warned_of_once():
+    class Hidden(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [weft.nn.Linear(1, 1)]
+
+    with pytest.warns(UserWarning, match=r"Hidden\.layers .*ModuleList"):
+        Hidden()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Hidden()
+
+
+def test_modules_added_to_a_plain_dict_later_are_warned_of():
+    class Hidden(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = {}
+            self.layers["a"] = weft.nn.Linear(1, 1)
+
+    with pytest.warns(UserWarning, match=r"Hidden\.layers .*ModuleDict"):
+        list(Hidden().parameters())
+
+
+def test_a_list_of_registered_modules_is_fine():
+    class Open(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = weft.nn.Linear(1, 1)
+            self.order = [self.a]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(Open().parameters())
+
+
+def test_other_devices_are_refused():
+    for call in (lambda m: m.cuda(), lambda m: m.to("cuda"), lambda m: m.xpu()):
+        with pytest.raises(RuntimeError, match="not available"):
+            call(weft.nn.Linear(1, 1))
+
+
+def test_unknown_name_says_so():
+    with pytest.raises(AttributeError, match=r"torch\.nn\.SyncBatchNorm"):
+        _ = weft.nn.SyncBatchNorm
