@@ -21,7 +21,7 @@ def message(tones: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def batch(tones: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    frames, symbols = zip(*(message(tones) for _ in range(count)))
+    frames, symbols = zip(*(message(tones) for _ in range(count)), strict=True)
     lengths = torch.tensor([len(s) for s in symbols])
     return torch.stack(frames, dim=1), torch.cat(symbols), lengths
 

@@ -20,7 +20,7 @@ PLACES = (
 
 def draw(digit: int) -> torch.Tensor:
     image = torch.zeros(7, 5)
-    for lit, place in zip(SEGMENTS[digit], PLACES):
+    for lit, place in zip(SEGMENTS[digit], PLACES, strict=True):
         if lit == "1":
             image[place] = 1.0
     return image
@@ -29,7 +29,7 @@ def draw(digit: int) -> torch.Tensor:
 def digits(count: int) -> TensorDataset:
     labels = torch.randint(10, (count,))
     images = torch.zeros(count, 10, 10)
-    for image, label in zip(images, labels):
+    for image, label in zip(images, labels, strict=True):
         row, column = torch.randint(0, 4, (1,)).item(), torch.randint(0, 6, (1,)).item()
         image[row : row + 7, column : column + 5] = draw(label.item())
     return TensorDataset(images + 0.3 * torch.randn_like(images), labels)

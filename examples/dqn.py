@@ -35,14 +35,15 @@ class Grid:
 
     def step(self, action: int) -> tuple[torch.Tensor, float, bool]:
         move = random.choice(MOVES) if random.random() < 0.1 else MOVES[action]
-        self.place = tuple(min(max(p + m, 0), SIZE - 1) for p, m in zip(self.place, move))
+        row, column = self.place[0] + move[0], self.place[1] + move[1]
+        self.place = min(max(row, 0), SIZE - 1), min(max(column, 0), SIZE - 1)
         self.time += 1
         arrived = self.place == (SIZE - 1, SIZE - 1)
         return self.observe(), 1.0 if arrived else -0.02, arrived or self.time >= 40
 
 
 def learn(q, target, optimizer, memory) -> torch.Tensor:
-    batch = Transition(*zip(*random.sample(memory, BATCH)))
+    batch = Transition(*zip(*random.sample(memory, BATCH), strict=True))
     states, following = torch.stack(batch.state), torch.stack(batch.following)
     actions = torch.tensor(batch.action).unsqueeze(1)
     rewards, done = torch.tensor(batch.reward), torch.tensor(batch.done)
@@ -78,7 +79,7 @@ def main(steps: int) -> None:
             continue
         loss = learn(q, target, optimizer, memory)
         with torch.no_grad():
-            for slow, fast in zip(target.parameters(), q.parameters()):
+            for slow, fast in zip(target.parameters(), q.parameters(), strict=True):
                 slow.lerp_(fast, 0.02)
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {loss.item():.6g}")

@@ -1,6 +1,7 @@
 """A generative adversarial network: points that look as if they came from a ring of eight spots."""
 
 import argparse
+import itertools
 import math
 
 import torch
@@ -17,7 +18,7 @@ def real_points(count: int) -> torch.Tensor:
 
 def network(*sizes: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes[:-2], sizes[1:-1]):
+    for inputs, outputs in itertools.pairwise(sizes[:-1]):
         layers += [nn.Linear(inputs, outputs), nn.LeakyReLU(0.2, inplace=True)]
     return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 

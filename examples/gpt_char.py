@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 from torch.nn import functional as F
 
-WORDS = "zero one two three four five six seven eight nine ten".split()
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LETTERS = sorted(set("".join(WORDS) + " plus is .\n"))
 CONTEXT, WIDTH, HEADS, LAYERS = 48, 48, 4, 2
 

@@ -8,11 +8,9 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 LETTERS = ".abcdefghijklmnopqrstuvwxyz"  # the dot begins and ends a name
-FIRST, MIDDLE, LAST = (
-    "ka be thi mo sa lu gro".split(),
-    "ri no la di".split(),
-    "n s th rra l".split(),
-)
+FIRST = ("ka", "be", "thi", "mo", "sa", "lu", "gro")
+MIDDLE = ("ri", "no", "la", "di")
+LAST = ("n", "s", "th", "rra", "l")
 
 
 def make_name() -> str:

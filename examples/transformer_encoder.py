@@ -27,7 +27,7 @@ def brackets() -> tuple[list[int], int]:
 
 
 def batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, labels = zip(*(brackets() for _ in range(count)))
+    rows, labels = zip(*(brackets() for _ in range(count)), strict=True)
     padded = torch.tensor([row + [PAD] * (LONGEST - len(row)) for row in rows])
     return padded, torch.tensor(labels, dtype=torch.float)
 

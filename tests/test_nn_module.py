@@ -10,9 +10,9 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 import torch
-from agreement import plain
 
 import weft
+from agreement import plain
 from weft.core.modes import MODES
 
 
@@ -171,10 +171,11 @@ def attributes(T):
     m.extra = T.nn.Buffer(T.ones(2), persistent=False)
     del m.blocks[0]
     names = [list(m._parameters), list(m._buffers), list(m._modules)]
-    m.plain = T.nn.ReLU()  # and a module replaces it
+    refused = error(lambda: setattr(m, "plain", T.nn.ReLU()))[0]
+    m.extra = T.nn.ReLU()  # a module replaces a buffer
     del m.count
     state = list(m.state_dict())
-    return names, state, [list(m._parameters), list(m._buffers), list(m._modules)], repr(m)
+    return names, refused, state, [list(m._parameters), list(m._buffers), list(m._modules)], repr(m)
 
 
 @scenario
@@ -615,7 +616,7 @@ def packed_sequences(T):
             given = tuple(s.detach() for s in state_in)
             again, last = layer(packed, given if name == "LSTM" else given[0])
             x.grad = None
-            (again.data.sum() + output.data.cos().sum()).backward()
+            (again.data.sum() + output.data.cos().sum()).backward(retain_graph=True)
             log += [tuple(output), state_in, tuple(again), last, x.grad]
             log += [p.grad for p in layer.parameters()]
     parts = [T.ones(3, 2), T.ones(5, 2) * 2, T.ones(1, 2) * 3]
@@ -718,7 +719,7 @@ def lazy_modules(T):
     use = error(lambda: m[0].weight + 1)[0]
     shape = error(lambda: m[0].weight.shape)
     m.double()
-    copied = copy.deepcopy(m)
+    copied = copy.deepcopy(m[0])  # a buffer without a shape can't be copied in PyTorch
     copied(T.ones(4, 2, dtype=T.float64))
     m(T.ones(4, 5, dtype=T.float64))
     loaded = nn.LazyLinear(3)
@@ -862,7 +863,7 @@ def parametrized_modules(T):
         log.append(m.weight is m.weight)
     log.append(parametrize.type_before_parametrizations(m) is nn.Linear)
     parametrize.remove_parametrizations(m, "weight")
-    log += [repr(m), list(m.state_dict()), parametrize.is_parametrized(twin), twin.weight]
+    log += [repr(m), list(m.state_dict()), parametrize.is_parametrized(twin)]
     log.append(error(lambda: parametrize.remove_parametrizations(m, "weight"))[0])
     log.append(error(lambda: parametrize.register_parametrization(m, "zz", Symmetric()))[0])
     return log
@@ -897,8 +898,11 @@ def fused_layers(T):
     fused = utils.fuse_conv_bn_eval(conv, norm)
     linear, flat = nn.Linear(3, 4).eval(), nn.BatchNorm1d(4).eval()
     both = utils.fuse_linear_bn_eval(linear, flat)
-    return fused(x), norm(conv(x)), both(T.ones(2, 3)), error(
-        lambda: utils.fuse_conv_bn_eval(conv.train(), norm)
+    return (
+        fused(x),
+        norm(conv(x)),
+        both(T.ones(2, 3)),
+        error(lambda: utils.fuse_conv_bn_eval(conv.train(), norm)),
     )
 
 
@@ -1020,6 +1024,14 @@ def test_a_list_of_registered_modules_is_fine():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(Open().parameters())
+
+
+def test_copies_of_parametrized_modules_are_apart():
+    """In PyTorch both share a class, so that removing one parametrization breaks the other."""
+    m = weft.nn.utils.parametrizations.weight_norm(weft.nn.Linear(2, 2))
+    twin = copy.deepcopy(m)
+    weft.nn.utils.parametrize.remove_parametrizations(m, "weight")
+    assert weft.equal(twin.weight, m.weight)
 
 
 def test_other_devices_are_refused():

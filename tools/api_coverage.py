@@ -2,9 +2,9 @@
 
     python tools/api_coverage.py names.csv
 
-The table has the columns name, count and files: a name (``torch.x.y``, or ``Tensor.x``, ``Module.x``,
-``Optimizer.x`` for members) and the number of files that use it, which is its weight here. Names in
-api_outside.csv, each with its reason, are left out: they concern no CPU.
+The table has the columns name, count and files: a name (``torch.x.y``, or ``Tensor.x``,
+``Module.x`` and ``Optimizer.x`` for members) and the number of files that use it, which is its
+weight here. Names in api_outside.csv, each with its reason, are left out: they concern no CPU.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def load_in_worker(scope: dict[str, Any]) -> None:
     """Load the main program of the process that started this one, without its main part."""
     kind, _, value = os.environ.get(compat.MAIN, "").partition(":")
     compat.install()
-    if kind == "name" and not value.rpartition(".")[2] == "__main__":
+    if kind == "name" and value.rpartition(".")[2] != "__main__":
         scope.update(runpy.run_module(value, run_name="__mp_main__", alter_sys=True))
     elif kind == "path":
         sys.argv[0] = value

@@ -42,6 +42,4 @@ def _member(owner: Any, name: str) -> Any:
             return importlib.import_module(f"{owner.__name__}.{name}")
         except ModuleNotFoundError:
             pass
-    elif name in owner.__dict__.get("__annotations__", {}):
-        return None
     return _ABSENT

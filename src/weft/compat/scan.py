@@ -190,7 +190,7 @@ class _Scan(ast.NodeVisitor):
             self.visit_all(node.handlers)
         self.visit_all(node.finalbody)
 
-    visit_TryStar = visit_Try
+    visit_TryStar = visit_Try  # type: ignore[assignment]
 
     def visit_If(self, node: ast.If | ast.IfExp) -> None:
         with self.guard(_is_question(node.test)):

@@ -11,7 +11,13 @@ from weft.core.tensor import Tensor
 from weft.distributions import constraints
 from weft.distributions.distribution import ProbsOrLogits
 from weft.distributions.exp_family import ExponentialFamily
-from weft.distributions.utils import broadcast_all, lazy_property, logits_to_probs, one_of_probs_and_logits, probs_to_logits
+from weft.distributions.utils import (
+    broadcast_all,
+    lazy_property,
+    logits_to_probs,
+    one_of_probs_and_logits,
+    probs_to_logits,
+)
 
 __all__ = ["Bernoulli"]
 

@@ -9,7 +9,13 @@ from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.distributions import constraints
 from weft.distributions.distribution import ProbsOrLogits
-from weft.distributions.utils import lazy_property, logits_to_probs, one_of_probs_and_logits, probs_to_logits, refuse
+from weft.distributions.utils import (
+    lazy_property,
+    logits_to_probs,
+    one_of_probs_and_logits,
+    probs_to_logits,
+    refuse,
+)
 
 __all__ = ["Categorical"]
 

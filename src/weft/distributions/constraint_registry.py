@@ -39,9 +39,7 @@ class ConstraintRegistry:
     def __call__(self, constraint: Any) -> Any:
         factory = self._registry.get(type(constraint))
         if factory is None:
-            refuse(
-                f"Cannot transform {type(constraint).__name__} constraints", NotImplementedError
-            )
+            refuse(f"Cannot transform {type(constraint).__name__} constraints", NotImplementedError)
         return factory(constraint)
 
 

@@ -144,7 +144,7 @@ class _IndependentConstraint(Constraint):
                 f"Expected value.dim() >= {expected} but got {value.dim()}, which is too few "
                 "dimensions for this constraint"
             )
-        return result.reshape(result.shape[: result.dim() - count] + (-1,)).all(-1)
+        return result.reshape((*result.shape[: result.dim() - count], -1)).all(-1)
 
     def __repr__(self) -> str:
         name = type(self).__name__.lstrip("_")
@@ -175,7 +175,7 @@ class MixtureSameFamilyConstraint(Constraint):
                 "few dimensions for this constraint"
             )
         kept = value.dim() - self.event_dim
-        return result.reshape(result.shape[:kept] + (-1,)).all(-1)
+        return result.reshape((*result.shape[:kept], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

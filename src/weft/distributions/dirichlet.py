@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.distributions import constraints
 from weft.distributions.exp_family import ExponentialFamily

@@ -37,5 +37,5 @@ class ExponentialFamily(Distribution):
         result = normaliser - self._mean_carrier_measure
         for parameter, slope in zip(eta, slopes, strict=True):
             product = parameter * slope
-            result = result - product.reshape(self._batch_shape + (-1,)).sum(-1)
+            result = result - product.reshape((*self._batch_shape, -1)).sum(-1)
         return result

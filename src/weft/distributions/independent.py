@@ -85,9 +85,7 @@ class Independent(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         if self.reinterpreted_batch_ndims > 0:
-            refuse(
-                "Enumeration over cartesian product is not implemented", NotImplementedError
-            )
+            refuse("Enumeration over cartesian product is not implemented", NotImplementedError)
         return self.base_dist.enumerate_support(expand=expand)
 
     def __repr__(self) -> str:

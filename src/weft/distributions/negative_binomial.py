@@ -11,7 +11,13 @@ from weft.core.tensor import Tensor
 from weft.distributions import constraints
 from weft.distributions.distribution import ProbsOrLogits
 from weft.distributions.gamma import Gamma
-from weft.distributions.utils import broadcast_all, lazy_property, logits_to_probs, one_of_probs_and_logits, probs_to_logits
+from weft.distributions.utils import (
+    broadcast_all,
+    lazy_property,
+    logits_to_probs,
+    one_of_probs_and_logits,
+    probs_to_logits,
+)
 
 __all__ = ["NegativeBinomial"]
 

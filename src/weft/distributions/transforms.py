@@ -658,7 +658,7 @@ class CorrCholeskyTransform(_SameKind):
         size = round((0.25 + 2 * length) ** 0.5 + 0.5)
         if size * (size - 1) // 2 != length:
             refuse("Input is not a flattened lower-diagonal number")
-        return Size(shape[:-1]) + (size, size)
+        return Size((*shape[:-1], size, size))
 
     def inverse_shape(self, shape: Any) -> Any:
         if len(shape) < 2:
@@ -666,7 +666,7 @@ class CorrCholeskyTransform(_SameKind):
         if shape[-2] != shape[-1]:
             refuse("Input is not square")
         size = shape[-1]
-        return Size(shape[:-2]) + (size * (size - 1) // 2,)
+        return Size((*shape[:-2], size * (size - 1) // 2))
 
 
 class SoftmaxTransform(_SameKind):
@@ -719,12 +719,12 @@ class StickBreakingTransform(_SameKind):
     def forward_shape(self, shape: Any) -> Any:
         if len(shape) < 1:
             refuse("Too few dimensions on input")
-        return Size(shape[:-1]) + (shape[-1] + 1,)
+        return Size((*shape[:-1], shape[-1] + 1))
 
     def inverse_shape(self, shape: Any) -> Any:
         if len(shape) < 1:
             refuse("Too few dimensions on input")
-        return Size(shape[:-1]) + (shape[-1] - 1,)
+        return Size((*shape[:-1], shape[-1] - 1))
 
 
 class LowerCholeskyTransform(_SameKind):

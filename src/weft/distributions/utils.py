@@ -60,7 +60,7 @@ def sum_rightmost(value: Any, count: int) -> Any:
     """The sum over the last dimensions."""
     if count == 0:
         return value
-    return value.reshape(value.shape[:-count] + (-1,)).sum(-1)
+    return value.reshape((*value.shape[:-count], -1)).sum(-1)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
@@ -116,7 +116,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     """Vectors as the lower triangles of matrices, row by row."""
     # A triangle that ends at diagonal d of an n x n matrix has (n + d)(n + d + 1) / 2 places.
     length = vec.shape[-1]
-    n = (-(1 + 2 * diag) + math.sqrt((1 + 2 * diag) ** 2 + 8 * length + 4 * abs(diag) * (diag + 1)))
+    n = -(1 + 2 * diag) + math.sqrt((1 + 2 * diag) ** 2 + 8 * length + 4 * abs(diag) * (diag + 1))
     n /= 2
     if not math.isclose(round(n), n, abs_tol=1e-8):
         refuse(
@@ -125,6 +125,6 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
         )
     size = round(n)
     rows, columns = weft.tril_indices(size, size, offset=diag)
-    mat = weft.zeros(vec.shape[:-1] + (size, size), dtype=vec.dtype)
+    mat = weft.zeros((*vec.shape[:-1], size, size), dtype=vec.dtype)
     mat[..., rows, columns] = vec
     return mat

@@ -41,6 +41,11 @@ class GraphEntry:
         return "?" if found is None else OF_NUMPY[found].name
 
     @property
+    def module(self) -> str:
+        """The path of the module in which the op ran, such as ``encoder.layers.0``."""
+        return self.node.scope if isinstance(self.node, Node) else ""
+
+    @property
     def source(self) -> str:
         """The user's line that made the node."""
         return self.node.source if isinstance(self.node, Node) else ""
@@ -68,15 +73,16 @@ class Graph:
         return self._by_name[name]
 
     def __repr__(self) -> str:
-        rows = [("name", "result", "from", "line")]
+        rows = [("name", "result", "from", "module", "line")]
         rows += [
-            (e.name, f"{e.dtype}{_shape(e.shape)}", ", ".join(e.inputs), e.source)
+            (e.name, f"{e.dtype}{_shape(e.shape)}", ", ".join(e.inputs), e.module, e.source)
             for e in self.entries
         ]
-        widths = [max(len(r[k]) for r in rows) for k in range(3)]
+        if not any(e.module for e in self.entries):
+            rows = [(*r[:3], r[4]) for r in rows]  # type: ignore[misc]
+        widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
         return "\n".join(
-            "  ".join([*(c.ljust(w) for c, w in zip(r, widths, strict=False)), r[3]]).rstrip()
-            for r in rows
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
         )
 
 

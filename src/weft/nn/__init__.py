@@ -172,6 +172,7 @@ from weft.nn.upsampling import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+
 from weft.nn import modules  # isort: skip
 from weft.ops import api as _api
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from weft.core.modes import MODES
-from weft.core.node import RemovableHandle, add_hook
+from weft.core.node import RemovableHandle
 from weft.core.tensor import Tensor
 
 # Hooks of all modules. ``EVERYWHERE.active`` is what each call looks at.
@@ -33,7 +34,7 @@ EVERYWHERE = _Everywhere
 
 
 class _Handle(RemovableHandle):
-    """Takes a hook off together with the notes on how to call it."""
+    """Takes a hook off together with the notes on how to call it; can be copied and pickled."""
 
     def __init__(self, hooks: Any, *notes: dict[int, Any]) -> None:
         super().__init__(hooks)
@@ -44,14 +45,38 @@ class _Handle(RemovableHandle):
         for note in self.notes:
             note.pop(self.id, None)
 
+    # A copy belongs to the copied module's hooks, so those go along in place of the reference.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "hooks_dict_ref": self.hooks_dict_ref()}
 
-def _add(
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        hooks = state["hooks_dict_ref"]
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+
+
+class _GlobalHandle(_Handle):
+    """Also switches the longer way of calling off when no hook of all modules is left."""
+
+    def remove(self) -> None:
+        super().remove()
+        EVERYWHERE.active = bool(
+            _global_forward_pre_hooks
+            or _global_forward_hooks
+            or _global_backward_pre_hooks
+            or _global_backward_hooks
+        )
+
+
+def add(
     hooks: OrderedDict[int, Callable],
     hook: Callable,
     prepend: bool = False,
     *marks: tuple[dict[int, Any], bool],
+    kind: type[_Handle] = _Handle,
 ) -> RemovableHandle:
-    handle = _Handle(hooks, *(notes for notes, _ in marks))
+    """Put a hook last (or first), and note for its key how it is to be called."""
+    handle = kind(hooks, *(notes for notes, _ in marks))
     hooks[handle.id] = hook
     for notes, wanted in marks:
         if wanted:
@@ -80,7 +105,7 @@ class HookMethods:
     ) -> RemovableHandle:
         """Call ``hook(module, args)`` before each forward; it may return other arguments."""
         marks = ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
-        return _add(self._forward_pre_hooks, hook, prepend, *marks)
+        return add(self._forward_pre_hooks, hook, prepend, *marks)
 
     def register_forward_hook(
         self,
@@ -95,23 +120,23 @@ class HookMethods:
             (self._forward_hooks_with_kwargs, with_kwargs),
             (self._forward_hooks_always_called, always_call),
         )
-        return _add(self._forward_hooks, hook, prepend, *marks)
+        return add(self._forward_hooks, hook, prepend, *marks)
 
     def register_full_backward_pre_hook(
         self, hook: Callable, prepend: bool = False
     ) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` before this module's part of backward."""
-        return _add(self._backward_pre_hooks, hook, prepend)
+        return add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` after this module's part of backward."""
         self._choose_backward_hooks(full=True)
-        return _add(self._backward_hooks, hook, prepend)
+        return add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
         """The old kind of backward hook, which sees the last op only; prefer the full one."""
         self._choose_backward_hooks(full=False)
-        return _add(self._backward_hooks, hook)
+        return add(self._backward_hooks, hook)
 
     def _choose_backward_hooks(self, full: bool) -> None:
         if self._is_full_backward_hook not in (None, full):
@@ -142,9 +167,7 @@ class HookMethods:
             self._run_always_called(args, kwargs, called)
             raise
 
-    def _run_hooks(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]
-    ) -> Any:
+    def _run_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
         full, old = self._get_backward_hooks()
         before = self._get_backward_pre_hooks()
         args, kwargs = self._run_pre_hooks(args, kwargs)
@@ -154,9 +177,7 @@ class HookMethods:
         result = self.forward(*args, **kwargs)
         for key, hook, with_kwargs, _ in self._hooks_after():
             called.add(key)
-            changed = (
-                hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            )
+            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             if changed is not None:
                 result = changed
         if around is not None:
@@ -359,28 +380,32 @@ def _identity() -> Any:
 # --- hooks of all modules --------------------------------------------------------------
 
 
+def _add_global(
+    hooks: OrderedDict[int, Callable], hook: Callable, *marks: tuple[dict[int, Any], bool]
+) -> RemovableHandle:
+    EVERYWHERE.active = True
+    return add(hooks, hook, False, *marks, kind=_GlobalHandle)
+
+
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, args)`` before the forward of every module."""
-    EVERYWHERE.active = True
-    return add_hook(_global_forward_pre_hooks, hook)
+    return _add_global(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Call ``hook(module, args, output)`` after the forward of every module."""
-    EVERYWHERE.active = True
     marks = (
         (_global_forward_hooks_with_kwargs, with_kwargs),
         (_global_forward_hooks_always_called, always_call),
     )
-    return _add(_global_forward_hooks, hook, False, *marks)
+    return _add_global(_global_forward_hooks, hook, *marks)
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, grad_output)`` before every module's part of backward."""
-    EVERYWHERE.active = True
-    return add_hook(_global_backward_pre_hooks, hook)
+    return _add_global(_global_backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
@@ -401,23 +426,22 @@ def _add_global_backward(hook: Callable, full: bool) -> RemovableHandle:
             "hook. Please use only one of them."
         )
     _global_is_full_backward_hook = full
-    EVERYWHERE.active = True
-    return add_hook(_global_backward_hooks, hook)
+    return _add_global(_global_backward_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, buffer)`` when a buffer is registered; it may return another."""
-    return add_hook(_global_buffer_registration_hooks, hook)
+    return add(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, submodule)`` when a submodule is registered."""
-    return add_hook(_global_module_registration_hooks, hook)
+    return add(_global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, param)`` when a parameter is registered."""
-    return add_hook(_global_parameter_registration_hooks, hook)
+    return add(_global_parameter_registration_hooks, hook)
 
 
 def registered(hooks: OrderedDict[int, Callable], module: Any, name: str, value: Any) -> Any:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.core.modes import no_grad
-from weft.core.node import RemovableHandle, add_hook
+from weft.core.node import RemovableHandle
 from weft.core.tensor import Parameter, Tensor
+from weft.nn._hooks import add
 from weft.nn.parameter import is_lazy
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -71,12 +72,12 @@ class StateMethods:
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, prefix, keep_vars)`` before the state dict is taken."""
-        return add_hook(self._state_dict_pre_hooks, hook)
+        return add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` when it has been taken."""
         hook._from_public_api = True  # type: ignore[attr-defined]
-        return add_hook(self._state_dict_hooks, hook)
+        return add(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
@@ -84,7 +85,7 @@ class StateMethods:
                 "Cannot register the same function as the state dict post hook that was "
                 "previously registered via register_state_dict_post_hook"
             )
-        return add_hook(self._state_dict_hooks, hook)
+        return add(self._state_dict_hooks, hook)
 
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
@@ -139,7 +140,7 @@ class StateMethods:
         self, hook: Callable, with_module: bool = False
     ) -> RemovableHandle:
         wrapped = _LoadHook(hook, self if with_module else None)
-        return add_hook(self._load_state_dict_pre_hooks, wrapped)
+        return add(self._load_state_dict_pre_hooks, wrapped)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, ...)`` before this module's part is loaded."""
@@ -147,7 +148,7 @@ class StateMethods:
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, incompatible_keys)`` after loading."""
-        return add_hook(self._load_state_dict_post_hooks, hook)
+        return add(self._load_state_dict_post_hooks, hook)
 
     def _load_from_state_dict(
         self,

@@ -382,7 +382,5 @@ class Softmax2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Apply it over the channels."""
         if input.ndim not in (3, 4):
-            raise ValueError(
-                f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead"
-            )
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
         return F.softmax(input, -3, _stacklevel=5)

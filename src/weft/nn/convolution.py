@@ -130,9 +130,7 @@ def _check(
     modes = ("zeros", "reflect", "circular", "replicate")
     if mode not in modes:
         listed = ", ".join(repr(m) for m in modes)
-        raise ValueError(
-            f"padding_mode must be one of {{{listed}}}, but got padding_mode='{mode}'"
-        )
+        raise ValueError(f"padding_mode must be one of {{{listed}}}, but got padding_mode='{mode}'")
 
 
 class _Conv(_ConvNd):

@@ -70,14 +70,32 @@ def trunc_normal_(
     def below(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
-    # Uniform between the two ends' shares of the distribution, then the inverse of erf.
-    low, high = below((a - mean) / std), below((b - mean) / std)
+    def from_normal() -> tuple[Tensor, Tensor]:
+        drawn = api.FUNCTIONS["empty_like"](tensor).normal_(mean, std, generator=generator)
+        return drawn, (drawn < low) | (drawn > high)
+
+    def from_uniform() -> tuple[Tensor, Tensor]:
+        drawn = api.FUNCTIONS["empty_like"](tensor).uniform_(a, b, generator=generator)
+        odds = -0.5 * ((drawn - mean) / std) ** 2 - peak
+        chance = api.FUNCTIONS["empty_like"](tensor).uniform_(generator=generator)
+        return drawn, chance.log() > odds
+
+    # The bounds as the tensor's dtype has them, since that is what they are compared with.
+    low, high = (tensor.new_full((), bound).item() for bound in (a, b))
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    share = below((b - mean) / std) - below((a - mean) / std)
     with no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        return tensor.copy_(_accepted(from_normal if share > 0.3 else from_uniform))
+
+
+def _accepted(draw: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
+    """Values of which each has been drawn again until it was not refused."""
+    value, refused = draw()
+    while bool(refused.any()):
+        other, again = draw()
+        value = api.FUNCTIONS["where"](refused, other, value)
+        refused = refused & again
+    return value
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

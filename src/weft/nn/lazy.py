@@ -61,9 +61,7 @@ class LazyModuleMixin(Module):
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
-            raise RuntimeError(
-                f"module {self._get_name()} has not been fully initialized"
-            )
+            raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()
         module._load_hook.remove()
         delattr(module, "_initialize_hook")

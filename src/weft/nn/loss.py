@@ -29,7 +29,9 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
 
 
 class _Loss(Module):
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+    def __init__(
+        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
         super().__init__()
         self.reduction = _reduction(size_average, reduce, reduction)
 
@@ -293,9 +295,7 @@ class GaussianNLLLoss(_Loss):
 
     __constants__ = ["full", "eps", "reduction"]
 
-    def __init__(
-        self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.full = full
         self.eps = eps
@@ -376,9 +376,7 @@ class HingeEmbeddingLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss."""
-        return F.hinge_embedding_loss(
-            input, target, margin=self.margin, reduction=self.reduction
-        )
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):

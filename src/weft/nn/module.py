@@ -128,26 +128,26 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
-        if isinstance(value, Tensor):
-            if isinstance(value, Parameter):
-                self._forget(name, "_parameters", "parameters")
-                self.register_parameter(name, value)
-                return
-            if "_is_buffer" in value.__dict__:
-                self._set_buffer(name, value, value.persistent)
-                return
+        registered = "_parameters" in own
+        if isinstance(value, Parameter):
+            self._forget(name, "_parameters", "parameters")
+            self.register_parameter(name, value)
+        elif registered and name in own["_parameters"]:
+            self._replace("_parameters", name, value)
         elif isinstance(value, Module):
             self._forget(name, "_modules", "module")
             self._register_child(name, value)
-            return
-        if "_parameters" in own:
-            for kind in ("_parameters", "_modules", "_buffers"):
-                if name in own[kind]:
-                    self._replace(kind, name, value)
-                    return
-            if value.__class__ in (list, tuple, dict) and value:
+        elif registered and name in own["_modules"]:
+            self._replace("_modules", name, value)
+        elif isinstance(value, Tensor) and "_is_buffer" in value.__dict__:
+            self._forget(name, "_buffers", "buffer")
+            self.register_buffer(name, value, value.persistent)
+        elif registered and name in own["_buffers"]:
+            self._replace("_buffers", name, value)
+        else:
+            if registered and value.__class__ in (list, tuple, dict) and value:
                 warn_if_hidden(self, name, value)
-        object.__setattr__(self, name, value)
+            object.__setattr__(self, name, value)
 
     def _forget(self, name: str, kind: str, what: str) -> None:
         """Make room for a registration: the name may mean only one thing."""
@@ -183,10 +183,6 @@ class Module(HookMethods, StateMethods, TreeMethods):
             self.register_parameter(name, None)
         else:
             self._register_child(name, None)
-
-    def _set_buffer(self, name: str, value: Tensor, persistent: bool) -> None:
-        self._forget(name, "_buffers", "buffer")
-        self.register_buffer(name, value, persistent)
 
     def __delattr__(self, name: str) -> None:
         own = self.__dict__
@@ -444,7 +440,10 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
 def _kind(value: Any) -> str:
     """How PyTorch's messages name a value's type."""
-    return f"torch.{type_name(value)}" if isinstance(value, Tensor) else type(value).__name__
+    if isinstance(value, Tensor):
+        return f"torch.{type_name(value)}"
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _bracketed(name: str, lines: list[str], parts: list[str]) -> str:

@@ -141,9 +141,7 @@ class MultiheadAttention(Module):
             shaped = (
                 attn_mask.view(samples, -1, length, length)
                 if attn_mask.ndim == 3
-                else attn_mask.view(1, 1, length, length).expand(
-                    samples, self.num_heads, -1, -1
-                )
+                else attn_mask.view(1, 1, length, length).expand(samples, self.num_heads, -1, -1)
             )
             merged = shaped
             if key_padding_mask is not None:

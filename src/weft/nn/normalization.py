@@ -174,7 +174,9 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         version = local_metadata.get("version")
         if version is None and not self.track_running_stats:
-            found = [prefix + n for n in ("running_mean", "running_var") if prefix + n in state_dict]
+            found = [
+                prefix + n for n in ("running_mean", "running_var") if prefix + n in state_dict
+            ]
             if found:
                 errors = rest[-1]
                 errors.append(
@@ -409,8 +411,7 @@ class RMSNorm(Module):
     def extra_repr(self) -> str:
         """The shape and settings."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
 
 
@@ -468,9 +469,7 @@ class LocalResponseNorm(Module):
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
@@ -504,4 +503,3 @@ class CrossMapLRN2d(Module):
     def extra_repr(self) -> str:
         """The settings."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-

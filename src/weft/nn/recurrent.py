@@ -134,9 +134,7 @@ class _Batch:
             self.state = tuple(s[:wanted] for s in self.state)
         elif wanted > running:
             joining = (s[running:wanted] for s in self.start)
-            self.state = tuple(
-                _f("cat")([s, j]) for s, j in zip(self.state, joining, strict=True)
-            )
+            self.state = tuple(_f("cat")([s, j]) for s, j in zip(self.state, joining, strict=True))
         return self.state
 
     def final(self) -> tuple[Tensor, ...]:
@@ -550,15 +548,14 @@ class RNNCellBase(Module):
                 raise ValueError(
                     f"{name}: Expected hx{place} to be 1D or 2D, got {state.ndim}D instead"
                 )
-            batch = state if state.ndim == 2 else state.unsqueeze(0)
-            rows = input.shape[0] if input.ndim == 2 else 1
-            if batch.shape[0] != rows:
+            if input.ndim == 2 and state.shape[0] != input.shape[0]:
                 raise RuntimeError(
-                    f"Input batch size {rows} doesn't match hidden{i} batch size {batch.shape[0]}"
+                    f"Input batch size {input.shape[0]} doesn't match hidden{i} batch size "
+                    f"{state.shape[0]}"
                 )
-            if batch.shape[1] != self.hidden_size:
+            if state.shape[-1] != self.hidden_size:
                 raise RuntimeError(
-                    f"hidden{i} has inconsistent hidden_size: got {batch.shape[1]}, expected "
+                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected "
                     f"{self.hidden_size}"
                 )
 

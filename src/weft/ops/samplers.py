@@ -50,9 +50,7 @@ def _gamma_slope(x: np.ndarray, value: np.ndarray) -> np.ndarray:
 
     def log_quantile(a: np.ndarray) -> np.ndarray:
         # From the nearer end, where the level has all its digits.
-        return np.log(
-            np.where(lower < 0.5, s.gammaincinv(a, lower), s.gammainccinv(a, upper))
-        )
+        return np.log(np.where(lower < 0.5, s.gammaincinv(a, lower), s.gammainccinv(a, upper)))
 
     with np.errstate(all="ignore"):
         slope = _slope(log_quantile, a)
@@ -80,9 +78,9 @@ def _beta_slope(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarr
     with np.errstate(all="ignore"):
         slope = _slope(logit_quantile, a)
         joint = s.psi(t)
-        limit = np.where(
-            swap, s.psi(a) - joint, 1.0 / first - np.log(u) + s.psi(first) - joint
-        ) / first
+        limit = (
+            np.where(swap, s.psi(a) - joint, 1.0 / first - np.log(u) + s.psi(first) - joint) / first
+        )
         slope = np.where((u < _NEAR_ZERO) | ~np.isfinite(slope), limit, slope)
         # The logit of 1 - x is minus that of x; the logit's derivative is 1 / (x (1 - x)).
         return (v * np.where(swap, -slope, slope)).astype(x.dtype)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.tensor import Tensor
 from weft.core.modes import no_grad
+from weft.core.tensor import Tensor
 from weft.nn import functional as F
 from weft.nn.module import Module
 from weft.nn.utils import parametrize
@@ -49,9 +49,7 @@ class _Orthogonal(Module):
     def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
-            raise ValueError(
-                "The householder parametrization does not support complex tensors."
-            )
+            raise ValueError("The householder parametrization does not support complex tensors.")
         self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
@@ -102,10 +100,10 @@ class _Orthogonal(Module):
                     "It is not possible to assign to the matrix exponential or the Cayley "
                     "parametrizations when use_trivialization=False."
                 )
-            A, _ = _f("geqrf")(Q)
+            A, tau = _f("geqrf")(Q)
             diagonal = A.diagonal(0, -2, -1)
-            diagonal.sign_()
-            diagonal.copy_(_f("where")(diagonal == 0.0, diagonal.new_ones(()), diagonal))
+            # LAPACK says by an exact zero that it leaves a reflection out.
+            diagonal.copy_(diagonal.sign() * (1.0 - 2.0 * (tau == 0.0)))
             return A.mT if turned else A
         if n == k:
             Q = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
@@ -128,13 +126,10 @@ def orthogonal(
     """Keep a matrix (or each of a batch) orthogonal."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
-        raise ValueError(
-            f"Module '{module}' has no parameter or buffer with name '{name}'"
-        )
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
         raise ValueError(
-            "Expected a matrix or batch of matrices. Got a tensor of "
-            f"{weight.ndim} dimensions."
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
         )
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1) or weight.is_complex()

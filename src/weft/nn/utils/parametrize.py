@@ -98,9 +98,7 @@ class ParametrizationList(ModuleList):
 
     def _check(self, result: Any, shape: Any, dtype: Any) -> None:
         if not isinstance(result, Tensor):
-            raise ValueError(
-                "A parametrization must return a tensor. Got " + type(result).__name__
-            )
+            raise ValueError("A parametrization must return a tensor. Got " + type(result).__name__)
         for what, wanted, found in (
             ("dtype", dtype, result.dtype),
             ("shape", shape, result.shape),
