@@ -28,9 +28,9 @@ def draw(digit: int) -> torch.Tensor:
 
 def digits(count: int) -> TensorDataset:
     labels = torch.randint(10, (count,))
-    images = torch.zeros(count, 10, 10)
+    images = torch.zeros(count, 8, 8)
     for image, label in zip(images, labels, strict=True):
-        row, column = torch.randint(0, 4, (1,)).item(), torch.randint(0, 6, (1,)).item()
+        row, column = torch.randint(0, 2, (1,)).item(), torch.randint(0, 4, (1,)).item()
         image[row : row + 7, column : column + 5] = draw(label.item())
     return TensorDataset(images + 0.3 * torch.randn_like(images), labels)
 
@@ -39,7 +39,7 @@ class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(100, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10)
+            nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10)
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

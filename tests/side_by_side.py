@@ -27,9 +27,9 @@ except ImportError:  # literals are tested all the same
 
 needs_torch = pytest.mark.skipif(torch is None, reason="compares with PyTorch")
 
-MODULES = {
-    m.__name__: m for m in (copy, functools, io, math, operator, pickle, np, warnings)
-} | {"np": np}
+MODULES = {m.__name__: m for m in (copy, functools, io, math, operator, pickle, np, warnings)} | {
+    "np": np
+}
 
 
 def shown(value: Any) -> Any:
@@ -55,23 +55,21 @@ def shown(value: Any) -> Any:
 
 
 def _shown_tensor(t: Any, kind: str) -> Any:
-    values = t.detach().tolist()
     return {
         "kind": kind,
         "dtype": str(t.dtype),
         "shape": tuple(t.shape),
         "stride": t.stride() if t.numel() else None,
         "grad": (t.requires_grad, t.is_leaf),
-        "values": _plain(values),
+        "values": rounded(t.detach().tolist()),
     }
 
 
-def _plain(values: Any) -> Any:
+def rounded(values: Any) -> Any:
+    """Numbers of nested lists to six digits, since last bits may differ."""
     if isinstance(values, list):
-        return [_plain(v) for v in values]
-    if isinstance(values, (float, complex)):
-        return complex(float(f"{values.real:.6g}"), float(f"{values.imag:.6g}")).__repr__()
-    return values
+        return [rounded(v) for v in values]
+    return f"{values:.6g}" if isinstance(values, (float, complex)) else values
 
 
 def run(code: str, system: Any, **scope: Any) -> Any:
@@ -83,7 +81,9 @@ def run(code: str, system: Any, **scope: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             exec(compile(tree, "<code>", "exec"), scope)
-            value = eval(compile(ast.Expression(last.value), "<code>", "eval"), scope) if last else 0
+            value = (
+                eval(compile(ast.Expression(last.value), "<code>", "eval"), scope) if last else 0
+            )
             return shown(value)
         except Exception as error:
             return _family(error)

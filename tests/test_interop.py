@@ -1,5 +1,7 @@
 """Tensors among other objects: NumPy arrays, DLPack, buffers, pickles, copies, processes."""
 
+# ruff: noqa: E501 - a case of a table is one line
+
 from __future__ import annotations
 
 import copy
@@ -12,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from side_by_side import agree, lines, needs_torch, torch
 
 import weft
+from side_by_side import agree, lines, needs_torch, torch
 
 DTYPES = [
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
@@ -155,7 +157,9 @@ def test_gradients_flow_through_operators_with_arrays() -> None:
 # --- DLPack and buffers ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["float32", "float64", "int8", "int64", "uint8", "complex64", "bool"])
+@pytest.mark.parametrize(
+    "name", ["float32", "float64", "int8", "int64", "uint8", "complex64", "bool"]
+)
 def test_dlpack_with_numpy(name: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(name)
     tensor = weft.from_dlpack(array)
@@ -168,7 +172,9 @@ def test_dlpack_with_numpy(name: str) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("name", ["float16", "float32", "float64", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "name", ["float16", "float32", "float64", "int32", "int64", "uint8", "bool"]
+)
 def test_dlpack_with_torch(name: str) -> None:
     theirs = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
     ours = weft.from_dlpack(theirs)
@@ -193,7 +199,9 @@ def test_dlpack_refuses_gradients() -> None:
     assert weft.utils.dlpack.to_dlpack(weft.ones(2)) is not None
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes can offer buffers since Python 3.12")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="classes can offer buffers since Python 3.12"
+)
 def test_buffers() -> None:
     x = weft.arange(6).reshape(2, 3)
     view = memoryview(x)

@@ -482,6 +482,11 @@ def test_module(name, factory, specs):
     ours, theirs = pair(factory)
     values = arrays(specs)
     assert repr(ours) == repr(theirs)
+    if "Lazy" not in name:
+        for (key, drawn), (_, wanted) in zip(
+            ours.state_dict().items(), theirs.state_dict().items(), strict=True
+        ):
+            np.testing.assert_array_equal(array(drawn), array(wanted), err_msg=key)
     for mode in ("train", "eval"):
         getattr(ours, mode)()
         getattr(theirs, mode)()

@@ -1,5 +1,7 @@
 """What a user sees of a tensor: how it is made, what it is called, says, shares and refuses."""
 
+# ruff: noqa: E501 - a case of a table is one line
+
 from __future__ import annotations
 
 import builtins
@@ -8,9 +10,9 @@ import types
 from typing import Any
 
 import pytest
-from side_by_side import agree, lines, needs_torch, run, torch
 
 import weft
+from side_by_side import agree, lines, needs_torch, rounded, run, torch
 
 # --- making tensors --------------------------------------------------------------------
 
@@ -631,7 +633,9 @@ def operands(system: Any) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("system", [weft, pytest.param(torch, marks=needs_torch)], ids=["weft", "torch"])
+@pytest.mark.parametrize(
+    "system", [weft, pytest.param(torch, marks=needs_torch)], ids=["weft", "torch"]
+)
 @pytest.mark.parametrize("line", lines(NODE_NAMES), ids=lambda line: line.split(":")[0])
 def test_names_of_nodes(line: str, system: Any) -> None:
     name, _, uses = line.partition(":")
@@ -813,7 +817,12 @@ def test_an_object_that_knows_tensors_gets_its_turn() -> None:
     for system in filter(None, (weft, torch)):
         x, other = system.ones(2), Other()
         assert (x + other, x * other, x - other, x / other) == ("radd", "rmul", "rsub", "rtruediv")
-        assert (x**other, x @ other, x // other, x < other) == ("rpow", "rmatmul", "rfloordiv", "gt")
+        assert (x**other, x @ other, x // other, x < other) == (
+            "rpow",
+            "rmatmul",
+            "rfloordiv",
+            "gt",
+        )
 
 
 # --- devices ---------------------------------------------------------------------------
@@ -991,7 +1000,7 @@ def test_modes_on_generators() -> None:
             seen = yield system.is_grad_enabled()  # noqa: B023
             while seen is not None:
                 seen = yield (seen, system.is_grad_enabled())  # noqa: B023
-            return "done"  # noqa: B901
+            return "done"
 
         generator = counting()
         assert next(generator) is False
@@ -1257,10 +1266,10 @@ def geometry(code: str, system: Any) -> Any:
     seen += [y is x, base is x, base is None, y._is_view(), shared, y._version]
     seen += [y.data_ptr() - x.data_ptr() if shared else None]
     x.add_(1)
-    seen += [y._version, repr(y.tolist())]
+    seen += [y._version, rounded(y.tolist())]
     if y.numel() and 0 not in y.stride():
         y.fill_(-1)
-        seen += [x._version, y._version, repr(x.tolist())]
+        seen += [x._version, y._version, rounded(x.tolist())]
     return seen
 
 

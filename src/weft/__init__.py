@@ -47,7 +47,7 @@ from weft.version import __version__
 
 _load.everything()
 
-from weft import fft, linalg, nn, special  # noqa: E402
+from weft import fft, linalg, special  # noqa: E402
 from weft.func import vmap  # noqa: E402
 from weft.ops.casting import (  # noqa: E402
     channels_last,

@@ -592,7 +592,7 @@ class Tensor(metaclass=_TensorMeta):
         if type(owner) is not np.ndarray or dense(owner) is None:
             owner = array = array.copy()
         elif not owner.flags.c_contiguous and not owner.flags.f_contiguous:
-            owner = dense(owner)  # NumPy's own pickles forget other orders
+            owner = np.asarray(dense(owner))  # NumPy's own pickles forget other orders
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         place = (array.dtype, array.shape, array.strides, start if array.size else 0)
         state = self.__dict__ or None

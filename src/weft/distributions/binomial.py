@@ -90,7 +90,7 @@ class Binomial(ProbsOrLogits):
 
     def _one_count(self, function: str) -> int:
         count = int(self.total_count.max())
-        if not self.total_count.min() == count:
+        if self.total_count.min() != count:
             refuse(f"Inhomogeneous total count not supported by `{function}`.", NotImplementedError)
         return count
 

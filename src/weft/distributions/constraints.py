@@ -380,6 +380,12 @@ class _Cat(_Parts):
 
 
 class _Stack(_Parts):
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        most = max(c.event_dim for c in self.cseq)
+        # Stacked among the dimensions of the parts, the new dimension is one of them.
+        return most + 1 if self.dim + most < 0 else most
+
     def check(self, value: Tensor) -> Tensor:
         assert -value.dim() <= self.dim < value.dim()
         pieces = value.unbind(self.dim)

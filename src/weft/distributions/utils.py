@@ -42,7 +42,9 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         first = next((v for v in values if isinstance(v, Tensor)), None)
         dtype = weft.get_default_dtype() if first is None else first.dtype
         values = tuple(v if isinstance(v, Tensor) else weft.tensor(v, dtype=dtype) for v in values)
-    return tuple(weft.broadcast_tensors(*values))
+    shape = weft.broadcast_shapes(*(v.shape for v in values))
+    # A parameter that has the shape already stays the user's own tensor, with its gradient.
+    return tuple(v if v.shape == shape else v.expand(shape) for v in values)
 
 
 def unit_normal(shape: Any, like: Tensor) -> Tensor:

@@ -136,22 +136,27 @@ class Wishart(ExponentialFamily):
         return factor @ factor.mT
 
     def rsample(self, sample_shape: Any = Size(), max_try_correction: int | None = None) -> Tensor:
-        sample_shape = Size(sample_shape)
+        shape = self._extended_shape(sample_shape)
         sample = self._bartlett_sampling(sample_shape)
-        singular = self._singular(sample)
-        if not singular.any():
-            return sample
-        warnings.warn("Singular sample detected.", stacklevel=2)
+        sample = sample.reshape((-1, *self._batch_shape, *self._event_shape))
+        # PyTorch 2.13 takes its test for singular matrices the wrong way round in the first
+        # place, and so draws valid ones a second time. A seed is to give the same here.
+        again = self._some_of_batch(self.support.check(sample.detach()))
         for _ in range(10 if max_try_correction is None else max_try_correction):
-            again = self._bartlett_sampling(sample_shape)
-            sample = weft.where(singular[..., None, None], again, sample)
-            singular = singular & self._singular(again)
-            if not singular.any():
-                break
-        return sample
+            if not again.any():
+                return sample.reshape(shape)
+            new = self._bartlett_sampling((int(again.sum()),))
+            sample = sample.index_put((again,), new)
+            singular = self._some_of_batch(~self.support.check(new.detach()))
+            again = again.masked_scatter(again, singular)
+        if again.any():
+            warnings.warn("Singular sample detected.", stacklevel=2)
+        return sample.reshape(shape)
 
-    def _singular(self, sample: Tensor) -> Tensor:
-        return ~self.support.check(sample.detach())
+    @staticmethod
+    def _some_of_batch(flags: Tensor) -> Tensor:
+        """Whether a flag is up for some member of the batch, by sample."""
+        return flags.flatten(1).any(-1) if flags.dim() > 1 else flags
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)

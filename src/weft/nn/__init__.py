@@ -2,6 +2,8 @@
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 
+import importlib as _importlib
+
 from weft.nn import attention, functional, init, parallel, parameter, utils
 from weft.nn.activation import (
     CELU,
@@ -178,4 +180,6 @@ from weft.ops import api as _api
 
 
 def __getattr__(name: str) -> object:
+    if name == "grad":  # seldom wanted, so loaded when it is
+        return _importlib.import_module("weft.nn.grad")
     return _api.missing("nn", name)

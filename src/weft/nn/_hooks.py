@@ -89,7 +89,9 @@ def add(
 class HookMethods:
     """What a module offers for hooks on its calls and their backward."""
 
-    # How the class below finds out about ways of calling; the dicts are made by Module.
+    # Whether this module ever had a hook: what each call looks at, in place of four dicts.
+    _hooked = False
+    # The dicts are made by Module.
     _forward_hooks: OrderedDict[int, Callable]
     _forward_hooks_with_kwargs: OrderedDict[int, bool]
     _forward_hooks_always_called: OrderedDict[int, bool]
@@ -104,6 +106,7 @@ class HookMethods:
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call ``hook(module, args)`` before each forward; it may return other arguments."""
+        self._hooked = True
         marks = ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
         return add(self._forward_pre_hooks, hook, prepend, *marks)
 
@@ -116,6 +119,7 @@ class HookMethods:
         always_call: bool = False,
     ) -> RemovableHandle:
         """Call ``hook(module, args, output)`` after each forward; it may return another output."""
+        self._hooked = True
         marks = (
             (self._forward_hooks_with_kwargs, with_kwargs),
             (self._forward_hooks_always_called, always_call),
@@ -126,6 +130,7 @@ class HookMethods:
         self, hook: Callable, prepend: bool = False
     ) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` before this module's part of backward."""
+        self._hooked = True
         return add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
@@ -145,6 +150,7 @@ class HookMethods:
                 "Module. Please use only one of them."
             )
         self._is_full_backward_hook = full
+        self._hooked = True
 
     def _get_backward_hooks(self) -> tuple[list[Callable], list[Callable]]:
         """The full backward hooks for a call, and the old ones."""

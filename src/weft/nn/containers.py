@@ -46,9 +46,12 @@ class Sequential(Module):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        named = args[0].items() if len(args) == 1 and isinstance(args[0], OrderedDict) else None
-        for name, module in named if named is not None else enumerate(args):
-            self.add_module(str(name) if named is None else name, module)
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
 
     def forward(self, input: Any) -> Any:
         """The last module's result."""
@@ -468,7 +471,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or a default."""
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A dict with the same value for each key."""

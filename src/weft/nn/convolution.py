@@ -150,9 +150,19 @@ class _Conv(_ConvNd):
     ) -> None:
         several = TUPLES[self.rank]
         super().__init__(
-            *(in_channels, out_channels, several(kernel_size), several(stride)),
-            *(padding if isinstance(padding, str) else several(padding), several(dilation), False),
-            *(several(0), groups, bias, padding_mode, device, dtype),
+            in_channels,
+            out_channels,
+            several(kernel_size),
+            several(stride),
+            padding if isinstance(padding, str) else several(padding),
+            several(dilation),
+            False,
+            several(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -207,9 +217,19 @@ class _ConvTransposeNd(_ConvNd):
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         several = TUPLES[self.rank]
         super().__init__(
-            *(in_channels, out_channels, several(kernel_size), several(stride)),
-            *(several(padding), several(dilation), True, several(output_padding)),
-            *(groups, bias, padding_mode, device, dtype),
+            in_channels,
+            out_channels,
+            several(kernel_size),
+            several(stride),
+            several(padding),
+            several(dilation),
+            True,
+            several(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
         )
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:

@@ -96,13 +96,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
         if name:
             now.scope = f"{outer}.{name}" if outer else name
         try:
-            if (
-                self._forward_hooks
-                or self._forward_pre_hooks
-                or self._backward_hooks
-                or self._backward_pre_hooks
-                or EVERYWHERE.active
-            ):
+            if self._hooked or EVERYWHERE.active:
                 return self._call_with_hooks(args, kwargs)
             return self.forward(*args, **kwargs)
         finally:
@@ -394,13 +388,15 @@ class Module(HookMethods, StateMethods, TreeMethods):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients, or set them to zero."""
         for param in self.parameters():
-            if param.grad is not None:
-                if set_to_none:
-                    param.grad = None
-                else:
-                    param.grad.detach_() if param.grad.grad_fn is not None else None
-                    param.grad.requires_grad_(False)
-                    param.grad.zero_()
+            if param.grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+            else:
+                if param.grad.grad_fn is not None:
+                    param.grad.detach_()
+                param.grad.requires_grad_(False)
+                param.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to do: every call runs as it is written."""

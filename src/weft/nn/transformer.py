@@ -240,13 +240,13 @@ class TransformerEncoder(Module):
         causal = _detect_is_causal_mask(mask, is_causal, size)
         for layer in self.layers:
             output = layer(output, mask, src_key_padding_mask, causal)
-        if self._leaves_out_padding(src, mask, src_key_padding_mask):
+        if src_key_padding_mask is not None and self._leaves_out(src, mask, src_key_padding_mask):
             output = output.masked_fill(src_key_padding_mask.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 
-    def _leaves_out_padding(self, src: Tensor, mask: Any, padding: Tensor | None) -> bool:
+    def _leaves_out(self, src: Tensor, mask: Any, padding: Tensor) -> bool:
         """Whether PyTorch would compute this without the padding, and so give zeros there."""
-        if padding is None or mask is not None or not self.use_nested_tensor or src.ndim != 3:
+        if mask is not None or not self.use_nested_tensor or src.ndim != 3:
             return False
         recorded = MODES.now.grad and (
             src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())

@@ -282,10 +282,10 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         if found is None:
             raise ValueError(f"invalid type: '{dtype}'\n  at {errors.here()}")
         return convert(self, dt.BY_NAME[found].np)
-    found = dtype if isinstance(dtype, dt.dtype) else getattr(dtype, "dtype", None)
-    if not isinstance(found, dt.dtype):
+    wanted = dtype if isinstance(dtype, dt.dtype) else getattr(dtype, "dtype", None)
+    if not isinstance(wanted, dt.dtype):
         raise TypeError(f"dtype must be a type, str, or dtype object\n  at {errors.here()}")
-    return convert(self, found.np)
+    return convert(self, wanted.np)
 
 
 @api.method

@@ -317,7 +317,7 @@ def _own_storage(array: np.ndarray) -> np.ndarray:
     if type(array) is np.ndarray and array.base is None:
         return array
     try:
-        return np.asarray(memoryview(array))
+        return np.asarray(memoryview(array))  # type: ignore[arg-type]
     except (ValueError, TypeError, BufferError):  # a type that offers no buffer
         return array.view(np.ndarray)
 

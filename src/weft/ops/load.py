@@ -12,8 +12,8 @@ FILES = (
     *("arranging", "padding", "gather", "slices"),
     *("cumulative", "statistics", "sorting", "searching", "factorizations", "spectral", "linalg"),
     *("norms", "fft", "stft"),
-    *("random", "samplers", "activations", "softmax", "normalization", "dropout", "convolution", "pooling"),
-    *("resampling", "embedding", "losses", "entropy", "attention"),
+    *("random", "samplers", "activations", "softmax", "normalization", "dropout"),
+    *("convolution", "pooling", "resampling", "embedding", "losses", "entropy", "attention"),
     "questions",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -215,7 +216,7 @@ for _error in (OutOfMemoryError, AcceleratorError):
     _error.__module__ = "torch"
     api.FUNCTIONS[_error.__name__] = _error
 
-for _name, _function in {
+SYMBOLIC: dict[str, Callable] = {
     "sym_int": math.trunc,
     "sym_float": float,
     "sym_not": lambda a: not a,
@@ -224,8 +225,8 @@ for _name, _function in {
     "sym_sqrt": math.sqrt,
     "sym_sum": sum,
     "sym_ite": lambda b, t, f: t if b else f,
-}.items():
-    api.FUNCTIONS[_name] = _function
+}
+api.FUNCTIONS.update(SYMBOLIC)
 
 for _name in ("addmv_", "as_strided_"):
     api.top(getattr(Tensor, _name), name=_name)

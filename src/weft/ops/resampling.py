@@ -31,7 +31,6 @@ def _attrs(mode: str, **more: Any) -> dict[str, Any]:
     return {"mode": mode, "align_corners": False, "scales": None, "antialias": False, **more}
 
 
-
 def _upsample_name(mode: str, size: Any, antialias: bool, **rest: Any) -> str:
     camel = "".join(word.capitalize() for word in mode.split("-"))
     return f"Upsample{camel}{len(size)}D{'Aa' if antialias else ''}Backward0"

@@ -1,5 +1,7 @@
 """Layers under the module names that PyTorch gives them: ``torch.nn.modules.conv.Conv2d``."""
 
+# ruff: noqa: F401 - the loop below reads these names
+
 from __future__ import annotations
 
 import sys

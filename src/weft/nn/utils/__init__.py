@@ -2,6 +2,8 @@
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 
+import importlib as _importlib
+
 from weft.nn.utils import parametrizations, parametrize, rnn, stateless
 from weft.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -24,3 +26,10 @@ from weft.nn.utils.memory_format import (
 )
 from weft.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from weft.nn.utils.weight_norm import remove_weight_norm, weight_norm
+from weft.ops import api as _api
+
+
+def __getattr__(name: str) -> object:
+    if name == "prune":  # seldom wanted, so loaded when it is
+        return _importlib.import_module("weft.nn.utils.prune")
+    return _api.missing("nn.utils", name)

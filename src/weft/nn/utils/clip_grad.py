@@ -54,8 +54,7 @@ def clip_grads_with_norm_(
     if not grads:
         return
     with no_grad():
-        # Multiplying by one is cheaper than waiting for the comparison on a device; here it
-        # keeps the results equal to PyTorch's, also for norms that are not finite.
+        # No comparison: norms that are not finite must show in the gradients, as in PyTorch.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(factor)

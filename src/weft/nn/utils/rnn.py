@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -144,7 +145,7 @@ def pack_padded_sequence(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' "
             "that is <= 0"
         )
-    if any(a < b for a, b in zip(known, known[1:], strict=False)):
+    if any(a < b for a, b in itertools.pairwise(known)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
             "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
