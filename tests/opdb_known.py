@@ -4,10 +4,7 @@ Written by ``python -m opdb --all --write-known``; an op here that passes fails 
 """
 
 # With few samples of float32 and float64, as the test suite runs them.
-KNOWN_FAILURES: dict[str, str] = {
-    "nn.functional.triplet_margin_with_distance_loss": "float32: AttributeError: module 'weft.n...",
-}
+KNOWN_FAILURES: dict[str, str] = {}
 
 # Only with more samples and all dtypes.
-DEEP_FAILURES: dict[str, str] = {
-}
+DEEP_FAILURES: dict[str, str] = {}
