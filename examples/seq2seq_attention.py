@@ -52,7 +52,7 @@ def main(steps: int) -> None:
     torch.manual_seed(0)
     encoder, decoder = Encoder(48), Decoder(48)
     parameters = [*encoder.parameters(), *decoder.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=0.005)
+    optimizer = torch.optim.AdamW(parameters, lr=0.003)
     for step in range(1, steps + 1):
         digits = torch.randint(DIGITS, (32, 7))
         target = digits.flip(1)
@@ -71,5 +71,5 @@ def main(steps: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=300)
     main(parser.parse_args().steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import pathlib
 import subprocess
@@ -199,8 +200,6 @@ def test_install_and_uninstall_inside_a_program(tmp_path: pathlib.Path) -> None:
 
         if __name__ == "__main__":
             from weft import compat
-            before = multiprocessing.spawn.get_preparation_data if hasattr(
-                multiprocessing, "spawn") else None
             compat.install()
             compat.install()
             import torch, torch.nn
@@ -373,3 +372,36 @@ def test_the_command_itself(tmp_path: pathlib.Path) -> None:
     done = call(*WEFT, "run", "no_such.py", cwd=tmp_path)
     assert done.returncode == 2 and "can't open file 'no_such.py'" in done.stderr
     assert call(*WEFT, "run").returncode == 2
+
+
+TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
+
+
+def test_the_coverage_tool_counts_by_files(tmp_path: pathlib.Path) -> None:
+    write(
+        tmp_path,
+        "names.csv",
+        """\
+        name,count,files
+        torch.nn.Linear,9,40
+        Tensor.view,9,20
+        Module.training,9,10
+        Optimizer.param_groups,9,20
+        torch.zzz.yyy,9,8
+        Tensor.zzz,9,2
+        torch.cuda.nccl.version,9,500
+        """,
+    )
+    lines = output(sys.executable, str(TOOLS / "api_coverage.py"), str(tmp_path / "names.csv"))
+    words = [line.split() for line in lines.splitlines()]
+    assert words[2][-3:] == ["4", "of", "6"] and words[3][-1] == "90.00%"
+    assert words[4:] == [["8", "torch.zzz.yyy"], ["2", "Tensor.zzz"]]
+
+
+def test_names_are_left_out_of_the_count_for_a_reason() -> None:
+    with open(TOOLS / "api_outside.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows and all(row["reason"] for row in rows)
+    for row in rows:
+        with pytest.raises(names.Missing):  # what weft has is counted
+            names.look_up(row["name"].removesuffix(".*"))

@@ -19,8 +19,6 @@ import weft.distributions
 
 torch = pytest.importorskip("torch")
 
-import torch.distributions  # noqa: E402
-
 # The gradients of gamma and Dirichlet draws are rational approximations in PyTorch.
 APPROXIMATE = 3e-3
 
@@ -247,7 +245,11 @@ def test_moments(name: str, what: str) -> None:
     results = []
     for d in (ours, theirs):
         results.append(
-            outcome(lambda d=d: getattr(d, what)() if what in ("entropy", "perplexity") else getattr(d, what))
+            outcome(
+                lambda d=d: (
+                    getattr(d, what)() if what in ("entropy", "perplexity") else getattr(d, what)
+                )
+            )
         )
     same_outcome(*results, rtol=1e-5)
 
@@ -321,8 +323,9 @@ def test_support_checks_draws_and_maps_onto_itself(name: str) -> None:
     )
     for registry in ("biject_to", "transform_to"):
         results = []
-        for d, T, x in ((ours, weft, mine), (theirs, torch, value)):
-            results.append(outcome(lambda d=d, T=T: getattr(T.distributions, registry)(d.support)))
+        for d, T in ((ours, weft), (theirs, torch)):
+            to = getattr(T.distributions, registry)
+            results.append(outcome(lambda d=d, to=to: to(d.support)))
         if isinstance(results[1], str):
             assert results[0] == results[1]
             continue
@@ -599,36 +602,37 @@ TRANSFORMS = [
 ]
 
 
+def facts_of_transform(T: Any, code: str, x: np.ndarray) -> Any:
+    lib = Library(T)
+    transform = eval(code, {"T": T, "D": T.distributions, "t": lib.t})
+    value = lib.t(x.tolist())
+    if code.endswith("StickBreakingTransform()]).inv"):
+        value = (value / value.sum(-1, keepdim=True)).detach().requires_grad_()
+    y = transform(value)
+    stretch = outcome(lambda: transform.log_abs_det_jacobian(value, y))
+    back = transform.inv(y)
+    total = y.sum() + back.pow(2).sum() + (0 if isinstance(stretch, str) else stretch.sum())
+    grads = [g for g in T.autograd.grad(total, lib.leaves, allow_unused=True) if g is not None]
+    facts = [
+        repr(transform),
+        transform.bijective,
+        tuple(transform.forward_shape(value.shape)),
+        tuple(transform.inverse_shape(y.shape)),
+        repr(transform.domain),
+        repr(transform.codomain),
+        repr(outcome(lambda: transform.event_dim)),
+        repr(outcome(lambda: transform.sign)),
+        transform.inv.inv == transform,
+        type(transform.with_cache()).__name__,
+    ]
+    return facts, [y, back, *grads], stretch
+
+
 @pytest.mark.parametrize("code", TRANSFORMS)
 def test_transforms(code: str) -> None:
-    square = "Cholesky" in code and "Corr" not in code or "PositiveDef" in code
+    square = ("Cholesky" in code and "Corr" not in code) or "PositiveDef" in code
     x = np.random.default_rng(2).uniform(0.1, 0.9, (2, 3, 3) if square else (2, 3))
-    results = []
-    for T in (weft, torch):
-        lib = Library(T)
-        transform = eval(code, {"T": T, "D": T.distributions, "t": lib.t})
-        value = lib.t(x.tolist())
-        if code.endswith("StickBreakingTransform()]).inv"):
-            value = (value / value.sum(-1, keepdim=True)).detach().requires_grad_()
-        y = transform(value)
-        stretch = outcome(lambda: transform.log_abs_det_jacobian(value, y))
-        back = transform.inv(y)
-        total = y.sum() + back.pow(2).sum() + (0 if isinstance(stretch, str) else stretch.sum())
-        grads = [g for g in T.autograd.grad(total, lib.leaves, allow_unused=True) if g is not None]
-        shape = tuple(transform.forward_shape(value.shape))
-        facts = [
-            repr(transform),
-            transform.bijective,
-            shape,
-            tuple(transform.inverse_shape(y.shape)),
-            repr(transform.domain),
-            repr(transform.codomain),
-            repr(outcome(lambda: transform.event_dim)),
-            repr(outcome(lambda: transform.sign)).replace(", dtype=torch.float64", ""),
-            transform.inv.inv == transform,
-            type(transform.with_cache()).__name__,
-        ]
-        results.append((facts, [y, back, *grads], stretch))
+    results = [facts_of_transform(T, code, x) for T in (weft, torch)]
     (facts, values, stretch), (facts_expected, values_expected, stretch_expected) = results
     assert facts == facts_expected
     for a, b in zip(values, values_expected, strict=True):
@@ -676,9 +680,7 @@ def test_beta_draws_keep_their_level(a: float, b: float) -> None:
         above = special.betaincinv(a + step[0], b + step[1], level)
         below = special.betaincinv(a - step[0], b - step[1], level)
         slope = (above - below) / (2 * sum(step))
-        np.testing.assert_allclose(
-            array(leaf.grad)[usable], slope[usable], rtol=1e-4, atol=1e-9
-        )
+        np.testing.assert_allclose(array(leaf.grad)[usable], slope[usable], rtol=1e-4, atol=1e-9)
 
 
 def test_second_derivatives_of_draws_are_refused() -> None:

@@ -71,6 +71,10 @@ def __getattr__(name: str) -> Any:
     # Submodules such as torch.cuda are loaded when they are first asked for.
     if name in ("load", "save"):
         return getattr(_importlib.import_module("weft.serialization"), name)
+    if "autocast" in name:
+        casting = _importlib.import_module("weft.amp.autocast_mode")
+        if name in casting.TOP:
+            return getattr(casting, name)
     if name == "__config__" or not name.startswith("_"):
         if _importlib_util.find_spec(f"weft.{name}") is not None:
             return _importlib.import_module(f"weft.{name}")

@@ -17,7 +17,6 @@ from weft.compat.names import Missing, look_up
 
 # Errors by which programs ask whether a name is there.
 _ASKING = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

@@ -420,8 +420,10 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
 
 
 def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """The same where dual numbers, hooks or recorders are about."""
+    """The same where dual numbers, hooks, recorders or casts are about."""
     now = MODES.now
+    if now.autocast is not None:
+        args = now.autocast(op, args)
     if now.dual_level >= 0 and op.differentiable:
         level = dual_level_of(args)
         if level is not None:

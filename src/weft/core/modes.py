@@ -17,8 +17,8 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "backward", "dual_level", "grad", "inference", "mode"),
-        *("recorders", "saved_hooks", "scope"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "dual_level", "grad"),
+        *("inference", "mode", "recorders", "saved_hooks", "scope"),
     )
 
     def __init__(self) -> None:
@@ -30,12 +30,15 @@ class State:
         self.dual_level = -1
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()
+        # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
+        self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
         self.backward: Any = None  # the pass that is running
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""
-        if self.dual_level >= 0 or self.saved_hooks or self.recorders or self.anomaly:
+        unusual = self.saved_hooks or self.recorders or self.anomaly or self.autocast
+        if unusual or self.dual_level >= 0:
             self.mode = SPECIAL
         else:
             self.mode = PLAIN if self.grad and not self.inference else OFF

@@ -1,4 +1,4 @@
-"""Mixed precision on CUDA: without a device it switches itself off, as in PyTorch."""
+"""Mixed precision on CUDA by its older names: without a device it switches itself off."""
 
 from __future__ import annotations
 
@@ -7,81 +7,56 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import weft
+from weft import amp
 
-class autocast:
-    """A ``with`` block or decorator that would lower precision on CUDA; here it does nothing."""
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def _deprecated(name: str) -> None:
+    warnings.warn(
+        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use "
+        f"`torch.amp.{name}('cuda', args...)` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+class autocast(amp.autocast):
+    """The older form of ``torch.amp.autocast("cuda", ...)``."""
 
     def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
-        if enabled:
-            warnings.warn(
-                "User provided device_type of 'cuda', but CUDA is not available. Disabling",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def __enter__(self) -> autocast:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
-
-    def __call__(self, function: Callable) -> Callable:
-        @functools.wraps(function)
-        def unchanged(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-        return unchanged
+        _deprecated("autocast")
+        dtype = weft.float16 if dtype is None else dtype
+        super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
-class GradScaler:
-    """A scaler of losses for float16 gradients; without CUDA it passes everything through."""
+class GradScaler(amp.GradScaler):
+    """The older form of ``torch.amp.GradScaler("cuda", ...)``."""
 
     def __init__(
-        self, init_scale: float = 65536.0, growth_factor: float = 2.0,
-        backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
-    ) -> None:  # fmt: skip
-        if enabled:
-            warnings.warn(
-                "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def is_enabled(self) -> bool:
-        """Whether scaling takes place: never."""
-        return False
-
-    def scale(self, outputs: Any) -> Any:
-        """The outputs as they are."""
-        return outputs
-
-    def unscale_(self, optimizer: Any) -> None:
-        """Nothing was scaled."""
-
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """The optimizer's own step."""
-        return optimizer.step(*args, **kwargs)
-
-    def update(self, new_scale: Any = None) -> None:
-        """There is no scale to update."""
-
-    def get_scale(self) -> float:
-        """The scale: one."""
-        return 1.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing to keep."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to take over."""
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        _deprecated("GradScaler")
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
 
 
 def custom_fwd(fwd: Callable | None = None, *, cast_inputs: Any = None) -> Callable:
-    """The function as it is."""
-    return fwd if fwd is not None else lambda function: function
+    """The older form of ``torch.amp.custom_fwd``."""
+    _deprecated("custom_fwd")
+    if fwd is None:
+        return functools.partial(amp.custom_fwd, device_type="cuda", cast_inputs=cast_inputs)
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Callable) -> Callable:
-    """The function as it is."""
-    return bwd
+    """The older form of ``torch.amp.custom_bwd``."""
+    _deprecated("custom_bwd")
+    return amp.custom_bwd(bwd, device_type="cuda")

@@ -13,8 +13,9 @@ from weft.nn.lazy import LazyModuleMixin
 from weft.nn.module import Module
 from weft.nn.parameter import UninitializedParameter
 
-_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+# By name: what stands in ``F`` may be replaced, as autocast does.
+_CONVOLUTIONS = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
+_TRANSPOSED = {1: "conv_transpose1d", 2: "conv_transpose2d", 3: "conv_transpose3d"}
 
 
 class _ConvNd(Module):
@@ -166,7 +167,7 @@ class _Conv(_ConvNd):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        convolve = _CONVOLUTIONS[self.rank]
+        convolve = getattr(F, _CONVOLUTIONS[self.rank])
         if self.padding_mode == "zeros":
             return convolve(
                 input, weight, bias, self.stride, self.padding, self.dilation, self.groups
@@ -263,7 +264,7 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """The transposed convolution; ``output_size`` settles which of several sizes is meant."""
-        return _TRANSPOSED[self.rank](
+        return getattr(F, _TRANSPOSED[self.rank])(
             *(input, self.weight, self.bias, self.stride, self.padding),
             *(self._output_padding(input, output_size), self.groups, self.dilation),
         )

@@ -112,6 +112,11 @@ def native_layer_norm(
     return y, mean.detach(), rstd.detach()
 
 
+def _like_input(y: Tensor, input: Tensor) -> Tensor:
+    """A result in the dtype of the input: half values may come with float32 parameters."""
+    return y.to(input.dtype) if y._a.dtype != input._a.dtype else y
+
+
 @api.under("nn.functional")
 def layer_norm(
     input: Tensor,
@@ -124,7 +129,7 @@ def layer_norm(
     need_float(input, "LayerNormKernelImpl")
     shape = _check_shape(input, normalized_shape, weight, bias)
     attrs = {"rank": len(shape), "eps": eps}
-    return apply(layer_norm_op, (input, weight, bias), attrs, shown=1)[0]
+    return _like_input(apply(layer_norm_op, (input, weight, bias), attrs, shown=1)[0], input)
 
 
 @api.top(name="layer_norm")
@@ -390,9 +395,8 @@ def batch_norm(
                 f"{input.shape!r}",
                 ValueError,
             )
-    return _normalize_batch(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )[0]
+    y = _normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    return _like_input(y, input)
 
 
 @api.top(name="batch_norm")
@@ -485,7 +489,8 @@ def group_norm(
                 f"{list(shape)}"
             )
     count = prod(shape[2:])
-    return native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
+    y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
+    return _like_input(y, input)
 
 
 @api.top(name="group_norm")
