@@ -268,14 +268,6 @@ REASONS = {
     "not yet": """
         segment_reduce rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell gru gru_cell lstm lstm_cell
         compile
-        GradScaler autocast autocast_decrement_nesting autocast_increment_nesting
-        clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype
-        get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_cache_enabled
-        is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled
-        is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype
-        set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
-        set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
-        set_autocast_xla_enabled
         """,
 }
 ABSENT = {name: reason for reason, names in REASONS.items() for name in names.split()}

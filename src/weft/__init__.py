@@ -71,6 +71,8 @@ def __getattr__(name: str) -> Any:
     # Submodules such as torch.cuda are loaded when they are first asked for.
     if name in ("load", "save"):
         return getattr(_importlib.import_module("weft.serialization"), name)
+    if name == "GradScaler":
+        return _importlib.import_module("weft.amp").GradScaler
     if "autocast" in name:
         casting = _importlib.import_module("weft.amp.autocast_mode")
         if name in casting.TOP:
