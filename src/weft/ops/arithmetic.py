@@ -351,6 +351,7 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
             quiet_enough = (
                 quiet_enough
                 and y.dtype is d
+                and (other._vc is not self._vc or other is self)
                 and (mode is OFF or (other._node is None and other._base is None))
                 and (y.shape == x.shape or _fits(y.shape, x.shape))
             )
@@ -426,8 +427,21 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     return input + (quotient if value == 1 else quotient * value)
 
 
-api.inplace("addcmul_", addcmul)
-api.inplace("addcdiv_", addcdiv)
+def _add_pair_in_place(name: str, function: Any, pair: Any) -> None:
+    """``addcmul_`` and ``addcdiv_``: where nothing is recorded, an in-place add of the pair."""
+
+    def change(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+        if MODES.now.mode is OFF and self._a.dtype.kind == "f":
+            term = pair(tensor1, tensor2)
+            return _iadd(self, term if value == 1 else _mul(term, value))
+        return api.change_by(self, name, function, (tensor1, tensor2), {"value": value})
+
+    change.__name__ = change.__qualname__ = name + "_"
+    api.method(change)
+
+
+_add_pair_in_place("addcmul", addcmul, _mul)
+_add_pair_in_place("addcdiv", addcdiv, _div)
 
 
 @api.both(out=True)
