@@ -6,8 +6,10 @@ import sys
 
 from weft.cli import main
 
+COMMANDS = ("run", "graph", "doctor", "--version", "--help", "-h")
+
 if __name__ == "__main__":
     given = sys.argv[1:]
-    if given and given[0] not in ("run", "--version", "--help", "-h"):
+    if given and given[0] not in COMMANDS:
         given = ["run", *given]
     sys.exit(main(given))

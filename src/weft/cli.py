@@ -19,16 +19,25 @@ _WRONG_USE = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit code, unless the script itself exits."""
-    given, rest = _split(list(sys.argv[1:] if arguments is None else arguments))
+    all_given = list(sys.argv[1:] if arguments is None else arguments)
+    if all_given[:1] == ["graph"]:
+        from weft.graph.cli import main as graph
+
+        return graph(all_given[1:])
+    given, rest = _split(all_given)
     options = _parser().parse_args(given)
     if options.version:
-        from weft.version import __version__
+        from weft.version import weft as own_version
 
-        print(f"weft {__version__}")
+        print(f"weft {own_version}")
         return 0
     if options.command is None:
         _parser().print_help()
         return 0
+    if options.command == "doctor":
+        from weft.doctor import main as doctor
+
+        return doctor()
     return _run(options, rest)
 
 
@@ -58,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-check", action="store_true", help="run without looking for such names")
     run.add_argument("-m", dest="module", action="store_true", help="run a module by its name")
     run.add_argument("script", help="the script, or with -m the module")
+    commands.add_parser("graph", help="look at saved graphs: show, diff, run, view", add_help=False)
+    commands.add_parser("doctor", help="say what works on this machine and what is missing")
     return parser
 
 
@@ -145,7 +156,8 @@ def _describe(name: str, uses: list[Use]) -> str:
     also = ", ".join(str(u.line) for u in others if u.path == first.path)
     text = linecache.getline(first.path, first.line).strip()
     head = f"  {first.path}:{first.line}: {name}" + (f" (also line {also})" if also else "")
-    return f"{head}\n    {text}"
+    reason = f"\n    ({first.reason})" if first.reason else ""
+    return f"{head}\n    {text}{reason}"
 
 
 def _show(error: BaseException) -> int:

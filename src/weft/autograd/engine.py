@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, kernels, quiet
 from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
 from weft.core.dual import JVP_ENGINE
 from weft.core.modes import MODES
@@ -24,6 +24,8 @@ from weft.core.tensor import LATE, Tensor, wrap
 
 ndarray = np.ndarray
 by_age = attrgetter("seq")
+# What is told of every backward, of any thread: see ``weft.graph.watch``.
+WATCHERS: list[Any] = []
 _accumulating = threading.Lock()
 
 # The gradient that a scalar loss starts with. Nobody writes to an incoming gradient.
@@ -41,6 +43,10 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(g, Tensor):
         g = g.sum(dims, keepdim=True) if dims else g
         return g.reshape(shape)
+    if dims and g.size >= kernels.LARGE:
+        total = kernels.sum_to(g, shape)
+        if total is not None:
+            return total
     if g.dtype in dt.HALF:
         return np.add.reduce(g, dims, dtype=dt.F32, keepdims=True).astype(g.dtype).reshape(shape)
     return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
@@ -85,6 +91,7 @@ class _Run:
         self.owned: set[GraphNode] = set()
         self.pending: dict[AccumulateGrad, int] = {}
         self.watch = MODES.now.anomaly
+        self.seen = False  # whether a recorder looks at every step
         self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running
 
@@ -136,9 +143,9 @@ class _Run:
         if held is None:
             grads[edge] = g
         elif edge in self.owned:
-            np.add(held, g, out=held)
+            kernels.add_into(held, g)
         else:
-            total = held + g
+            total = kernels.add(held, g)
             grads[edge] = total
             if total.__class__ is ndarray and total.dtype == held.dtype:
                 self.owned.add(edge)
@@ -174,7 +181,7 @@ class _Run:
             elif held._node is not None:
                 tensor.grad = held + wrap(np.asarray(g))
             else:
-                np.add(held._a, g, out=held._a)
+                kernels.add_into(held._a, g)
                 held._vc[0] += 1
         if leaf.post_accumulate:
             for hook in tuple(leaf.post_accumulate.values()):
@@ -221,7 +228,7 @@ class _Run:
             self.add(node, g)
         grads, keep = self.grads, self.keep
         pop, put = grads.pop, grads.setdefault
-        plain = not self.create and self.targets is None and not self.watch
+        plain = not (self.create or self.watch or self.seen) and self.targets is None
         self.ahead = iter(order)
         for node in self.ahead:
             g = pop(node, None)
@@ -237,7 +244,12 @@ class _Run:
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
                     direct = plan.direct
-                    if direct is not None:
+                    if plan.large is not None and (
+                        g.size >= plan.op.limit
+                        or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
+                    ):
+                        gi = plan.large(g, saved, node.attrs, None)[0]
+                    elif direct is not None:
                         gi = direct(g, saved[0])
                     else:
                         gi = plan.vjp_single(g, saved, node.attrs)
@@ -324,8 +336,13 @@ class _Run:
             needs = tuple(
                 isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs
             )
+        vjp = plan.vjp
+        if plan.large is not None and not self.create:
+            gradients = g if g.__class__ is tuple else (g,)
+            if kernels.large((*gradients, *saved), plan.op.limit):
+                vjp = plan.large
         try:
-            results = plan.vjp(g, saved, node.attrs, needs)
+            results = vjp(g, saved, node.attrs, needs)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
@@ -529,6 +546,8 @@ def run(
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     now.update()
+    for listener in (*WATCHERS, *now.recorders):
+        listener.goes_back(work, seeded)
     token = quiet.enter()
     try:
         work.run(seeded)
@@ -536,6 +555,8 @@ def run(
         quiet.leave(token)
         now.grad, now.backward = enabled, outer
         now.update()
+    for listener in (*WATCHERS, *now.recorders):
+        listener.went_back(work, seeded)
     return work
 
 
@@ -601,6 +622,8 @@ def grad(
         if g is not None and not isinstance(g, Tensor):
             g = wrap(np.array(g))
         results.append(g)
+    for recorder in MODES.now.recorders:
+        recorder.gave(wanted, results)
     return tuple(results)
 
 

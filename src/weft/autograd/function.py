@@ -187,7 +187,7 @@ class _FunctionOp:
 class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
-    joint, simple, single, vjp_single, pack = True, False, -1, None, None
+    joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
@@ -349,6 +349,8 @@ class Function:
             args, kwargs = bound.args, bound.kwargs
         if kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        if MODES.now.recorders:
+            return MODES.now.recorders[0].calls(cls, args)
         out, ctx = _run(cls, args)
         ctx.saved_for_forward = None
         return out

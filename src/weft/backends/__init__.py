@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
+from weft.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, native, openmp, opt_einsum
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "native", "openmp", "opt_einsum"]

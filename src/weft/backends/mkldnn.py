@@ -1,13 +1,15 @@
-"""mkldnn is not used by weft; NumPy may bring a BLAS of its own."""
+"""oneDNN (once MKL-DNN): weft uses it for float32 convolutions and matrix products."""
 
 from __future__ import annotations
 
+from weft.native import onednn as _onednn
+
 
 def is_available() -> bool:
-    """Whether weft uses it: no."""
-    return False
+    """Whether it could be loaded."""
+    return _onednn.available()
 
 
-enabled = False
+enabled = True
 deterministic = False
 allow_tf32 = False

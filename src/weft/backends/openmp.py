@@ -1,8 +1,10 @@
-"""openmp is not used by weft; NumPy may bring a BLAS of its own."""
+"""OpenMP: the threads of weft's kernels."""
 
 from __future__ import annotations
 
+from weft.native import threads as _threads
+
 
 def is_available() -> bool:
-    """Whether weft uses it: no."""
-    return False
+    """Whether kernels run on several threads."""
+    return _threads.available()

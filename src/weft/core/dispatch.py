@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, kernels, quiet
 from weft.core.dual import (
     dual_level_of,
     jvp,
@@ -27,9 +27,11 @@ from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import link_view, link_views
+from weft.native.trace import UFUNCS, Traced, lowered
 
 ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
+NEVER = kernels.NEVER
 SET, RESET, SILENT = quiet.SET, quiet.RESET, quiet.SILENT
 getframe, ref = sys._getframe, weakref.ref
 NO_ATTRS: dict[str, Any] = {}
@@ -76,6 +78,7 @@ class Op:
         into_overlap: bool = False,
         single_use: bool = False,
         tolerance: float = 1.0,
+        lower: str | Callable | None = None,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"op {name!r} is registered twice")
@@ -94,6 +97,13 @@ class Op:
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
+        self.lower = lower  # does the same in kernels: see ``weft.native.trace.lowered``
+        # Whether large arrays can go through a loop traced from the reference.
+        self.traced = diagonal or lower is not None or reference in UFUNCS
+        self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
+        self.native: Callable | None = None
+        self.native_rules: dict[int, Callable] = {}
+        self.loops: dict[Any, Callable] = {}
         camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
         camel = camel[0].upper() + camel[1:]
         self.grad_name = grad_name or f"{camel}Backward"
@@ -119,6 +129,10 @@ class Op:
         for x in args:
             if isinstance(x, Tensor):
                 return apply(self, args, attrs)
+            if x.__class__ is Traced:
+                if self.lower is not None:
+                    return lowered(self.lower, args, attrs)
+                return self.reference(*args, **attrs)
             scalars = scalars or isinstance(x, np.generic)
         if scalars:
             # NumPy turns zero-dim results into scalars; here they are arrays, with a type to keep.
@@ -130,19 +144,27 @@ class Op:
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
+        run = self.reference
+        if self.limit is not NEVER and kernels.large(args, self.limit):
+            run = self.run
         if self.promote is None:
-            return self.reference(*args, **attrs)
+            return run(*args, **attrs)
         if len(args) == 1 and args[0].__class__ is ndarray:
             d = args[0].dtype
             if d is F32 or d is F64:
-                return self.reference(args[0], **attrs)
+                return run(args[0], **attrs)
         args, final = promoted(self, args)
-        out = self.reference(*args, **attrs)
+        out = run(*args, **attrs)
         if final is None:
             return out
         if self.multiple:
             return tuple(_back(o, final) for o in out)
         return _back(out, final)
+
+    def run(self, *args: Any, **attrs: Any) -> Any:
+        """The op on large arrays: native code where there is some for them."""
+        out = kernels.forward(self, args, attrs)
+        return self.reference(*args, **attrs) if out is None else out
 
     def infer(self, *args: Any, **attrs: Any) -> tuple[tuple[tuple[int, ...], np.dtype], ...]:
         """The shapes and NumPy dtypes of the results, for inputs of which only those are known.
@@ -300,7 +322,7 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         return apply(op, (x,), attrs)
     token = SET(SILENT)
     try:
-        y = op.reference(a, **attrs)
+        y = op.reference(a, **attrs) if a.size < op.limit else op.run(a, **attrs)
     except Exception:
         return apply(op, (x,), attrs)  # fails again, and explains
     finally:
@@ -428,6 +450,10 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         level = dual_level_of(args)
         if level is not None:
             return _apply_dual(op, args, attrs, level)
+    for recorder in now.recorders:
+        instead = recorder.before(op, args, attrs)
+        if instead is not None:
+            return instead
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     out = guarded(op, arrays, attrs)
     outs = out if op.multiple else (out,)
@@ -500,7 +526,8 @@ def record(
             tensors |= bit
             cells.append(cell)
             if edge is None:
-                inputs.append(ref(x))
+                # A number in a tensor's clothes is held: it costs nothing, and a replay needs it.
+                inputs.append(ref(x) if x._a.ndim else x)
             elif edge is NOWHERE and op.rules is not None and len(op.rules) > 1:
                 hidden = True
                 inputs.append(ref(x))

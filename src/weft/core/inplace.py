@@ -47,6 +47,8 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     result = guarded(op, arrays, attrs)
+    for recorder in MODES.now.recorders:
+        recorder.changing(op, args, attrs)
     if tracking:
         args, arrays = _keep_old(op, args, arrays)
     write(target, result, op.name, args)
@@ -90,6 +92,8 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
             f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
             f".to({source!r}) first\n  at {errors.here()}"
         )
+    for recorder in MODES.now.recorders:
+        recorder.writing(target, result)
     np.copyto(target._a, result, casting="unsafe")
     bump(target, name)
 

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft.core import kernels
+
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
@@ -46,11 +48,12 @@ class Plan:
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
     input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
     bare rule itself if it takes just the gradient and one saved value. A plan is ``simple`` if
-    one gradient comes in and one goes out.
+    one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
+    arrays are large.
     """
 
     __slots__ = (
-        *("cells", "direct", "holds", "joint", "op", "pack", "pack_short", "quick"),
+        *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
         *("simple", "single", "slots", "targets"),
         *("vjp", "vjp_single"),
     )
@@ -83,6 +86,61 @@ class Plan:
                 self.direct = rule
         body = calls[0] if self.joint else f"({', '.join(calls)},)" if calls else "()"
         self.vjp = eval(f"lambda g, s, at, needs: {body}", scope)
+        self.large = self._large(rules, conj)
+
+    def _large(self, rules: dict[int, Callable], conj: bool) -> Callable | None:
+        """What ``vjp`` does, for large arrays in a plain backward: native code where there is."""
+        op, plain = self.op, self.vjp
+        if conj or not rules or not (op.diagonal or op.native_rules):
+            return None
+        natives = [self._native(i, rule) for i, rule in rules.items()]
+        if all(native is None for native in natives):
+            return None
+        if self.joint:
+            whole = natives[0]
+            assert whole is not None
+
+            def joint(g: Any, s: Any, at: Any, needs: Any) -> Any:
+                out = whole(g, s, at, needs) if kernels.ready() else None
+                return plain(g, s, at, needs) if out is None else out
+
+            return joint
+
+        def each(g: Any, s: Any, at: Any, needs: Any) -> Any:
+            if not kernels.ready():
+                return plain(g, s, at, needs)
+            results, rest = [], None
+            for k, native in enumerate(natives):
+                out = None if native is None else native(g, s, at, needs)
+                if out is None:
+                    rest = plain(g, s, at, needs) if rest is None else rest
+                    out = rest[k]
+                results.append(out)
+            return results
+
+        return each
+
+    def _native(self, i: int, rule: Callable) -> Callable | None:
+        """Native code for one rule: a kernel that was offered, or a loop traced from it."""
+        op, names = self.op, parameters(rule)
+        kernel = op.native_rules.get(i)
+        if kernel is not None:
+            given = ", ".join(f"{n}={self._argument(n)}" for n in names)
+            return eval(f"lambda g, s, at, needs: kernel({given})", {"kernel": kernel})
+        if not op.diagonal:
+            return None
+        own = tuple(n for n in names[1:] if n not in self.slots)
+        places = tuple(self.slots.index(n) for n in names[1:] if n in self.slots)
+        if any(self.slots[p] not in (*op.names, *op.outputs) for p in places):
+            return None  # it asks for shapes
+        suffix = f"_{i}"
+
+        def traced(g: Any, s: Any, at: Any, needs: Any) -> Any:
+            attrs = {k: at[k] for k in own} if own else at if not at else {}
+            loop = kernels.loop_for(op, suffix, rule, attrs)
+            return loop(g, *[s[p] for p in places])
+
+        return traced
 
     def _quick(self, tensors: tuple[bool, ...]) -> int:
         """Which of the usual things is saved, for the short way: see the constants above."""

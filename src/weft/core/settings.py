@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import os
-from typing import Any
-
-
-@functools.cache
-def _blas() -> Any:
-    """The thread functions of NumPy's BLAS as (get, set), or None where they can't be reached."""
-    import ctypes
-    import glob
-
-    import numpy as np
-
-    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
-    for path in glob.glob(os.path.join(beside, "*openblas*")):
-        library = ctypes.CDLL(path)
-        for prefix in ("scipy_openblas", "openblas"):
-            for suffix in ("64_", ""):
-                get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-                put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
-                if get is not None and put is not None:
-                    return get, put
-    return None
+from weft.native import onednn, threads
 
 
 class _Settings:
-    threads: int | None = None
     interop = 1
     precision = "highest"
     deterministic = False
@@ -37,23 +14,18 @@ class _Settings:
 
 
 def get_num_threads() -> int:
-    """The number of threads that matrix products may use."""
-    if _Settings.threads is not None:
-        return _Settings.threads
-    blas = _blas()
-    return int(blas[0]()) if blas else os.cpu_count() or 1
+    """The number of threads that a kernel may use."""
+    return threads.count()
 
 
 def set_num_threads(number: int) -> None:
-    """Set the number of threads that matrix products may use."""
+    """Set the number of threads that a kernel may use."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(f"set_num_threads expects an int, but got {type(number).__name__}")
     if number <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
-    _Settings.threads = int(number)
-    blas = _blas()
-    if blas:
-        blas[1](_Settings.threads)
+    threads.set_count(int(number))
+    onednn.set_num_threads(int(number))
 
 
 def get_num_interop_threads() -> int:

@@ -46,7 +46,7 @@ def fast_unary(op: Op) -> Callable:
             d = x.dtype
             if d is F32 or d is F64:
                 try:
-                    y = reference(x)
+                    y = reference(x) if x.size < op.limit else op.run(x)
                 except Exception:
                     return apply(op, (input,), NO_ATTRS)
                 if y.__class__ is not ndarray:
@@ -135,7 +135,7 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                 usual = False
             if usual:
                 try:
-                    z = reference(x, y)
+                    z = reference(x, y) if x.size < op.limit else op.run(x, y)
                 except Exception:
                     return apply(op, (input, other), NO_ATTRS)
                 if z.__class__ is not ndarray:

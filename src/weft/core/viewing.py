@@ -87,6 +87,7 @@ def refresh_view(x: Tensor) -> None:
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
         )
     enabled, MODES.now.grad = MODES.now.grad, True
+    recorders, MODES.now.recorders = MODES.now.recorders, ()
     MODES.now.update()
     try:
         retained = take_retained(x)
@@ -94,7 +95,7 @@ def refresh_view(x: Tensor) -> None:
         x._stamp = x._vc[0]
         give_retained(x, retained)
     finally:
-        MODES.now.grad = enabled
+        MODES.now.grad, MODES.now.recorders = enabled, recorders
         MODES.now.update()
 
 

@@ -28,7 +28,7 @@ def interpolate(
     """Resize the spatial axes of (N, C, *S) to output_size."""
     options = mode, align_corners, scale_factors, antialias
     y = x
-    axes = list(enumerate(_all_taps(x.shape[2:], output_size, x.dtype, *options), start=2))
+    axes = list(enumerate(all_taps(x.shape[2:], output_size, x.dtype, *options), start=2))
     for axis, taps in reversed(axes):
         y = _apply_taps(y, axis, taps)
         if x.dtype.kind in "iu":
@@ -48,8 +48,8 @@ def interpolate_grad(
     """Apply the transpose of interpolate."""
     options = mode, align_corners, scale_factors, antialias
     gx = g
-    for axis, taps in enumerate(_all_taps(input_shape[2:], g.shape[2:], g.dtype, *options)):
-        gx = _apply_taps(gx, 2 + axis, _transpose_taps(taps, input_shape[2 + axis]))
+    for axis, taps in enumerate(all_taps(input_shape[2:], g.shape[2:], g.dtype, *options)):
+        gx = _apply_taps(gx, 2 + axis, transpose_taps(taps, input_shape[2 + axis]))
     return _restore(gx, g.dtype)
 
 
@@ -142,7 +142,7 @@ def _restore(y: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.clip(np.floor(y + 0.5), limits.min, limits.max).astype(dtype)
 
 
-def _all_taps(
+def all_taps(
     spatial: Ints,
     output_size: Ints,
     dtype: np.dtype,
@@ -279,7 +279,7 @@ def _apply_taps(x: np.ndarray, axis: int, taps: Taps) -> np.ndarray:
     return y
 
 
-def _transpose_taps(taps: Taps, size: int) -> Taps:
+def transpose_taps(taps: Taps, size: int) -> Taps:
     # The pairs sorted by input, so that every input lists the outputs it went to.
     index, weight = taps
     place = np.broadcast_to(np.arange(index.shape[1]), index.shape)

@@ -4,144 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.nn import functional as F
 from weft.nn import init
 from weft.nn._arguments import parameter
 from weft.nn.module import Module
 from weft.nn.utils.rnn import PackedSequence
-from weft.ops import api
-
-GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-
-
-def _f(name: str) -> Callable[..., Any]:
-    return api.FUNCTIONS[name]
-
-
-# --- one step --------------------------------------------------------------------------
-#
-# A step takes the input's share of the gates, which was computed for all steps at once, the
-# state, and the recurrent weight as (in, out). The state is a tuple: (h,) or (h, c).
-
-
-def _simple_step(activation: str) -> Callable[..., tuple[Tensor, ...]]:
-    def step(
-        gates: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Any, projection: Any
-    ) -> tuple[Tensor, ...]:
-        return (_f(activation)(_f("addmm")(gates, state[0], weight)),)
-
-    return step
-
-
-def _lstm_step(
-    gates: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Any, projection: Any
-) -> tuple[Tensor, ...]:
-    h, c = state
-    i, f, g, o = _f("addmm")(gates, h, weight).chunk(4, 1)
-    c = _f("addcmul")(f.sigmoid() * c, i.sigmoid(), g.tanh())
-    h = o.sigmoid() * c.tanh()
-    return (h if projection is None else h @ projection), c
-
-
-def _gru_step(
-    gates: tuple[Tensor, Tensor],
-    state: tuple[Tensor, ...],
-    weight: Tensor,
-    bias: Any,
-    projection: Any,
-) -> tuple[Tensor, ...]:
-    (h,) = state
-    size = h.shape[1]
-    recurrent = h @ weight if bias is None else _f("addmm")(bias, h, weight)
-    own, new = recurrent.split((2 * size, size), 1)
-    reset, update = (gates[0] + own).sigmoid().chunk(2, 1)
-    candidate = _f("addcmul")(gates[1], reset, new).tanh()
-    return (_f("addcmul")(candidate, update, h - candidate),)
-
-
-STEPS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
-    "RNN_TANH": _simple_step("tanh"),
-    "RNN_RELU": _simple_step("relu"),
-    "LSTM": _lstm_step,
-    "GRU": _gru_step,
-}
-
-
-def _input_gates(mode: str, input: Tensor, weight: Tensor, b_ih: Any, b_hh: Any) -> Any:
-    """What the input gives to the gates; for GRU in two parts, as its step needs them."""
-    if mode == "GRU":
-        gates = F.linear(input, weight, b_ih)
-        size = weight.shape[0] // 3
-        return gates.narrow(-1, 0, 2 * size), gates.narrow(-1, 2 * size, size)
-    return F.linear(input, weight, None if b_ih is None else b_ih + b_hh)
-
-
-# --- one layer in one direction --------------------------------------------------------
-
-
-def _run_direction(
-    mode: str,
-    input: Tensor,
-    sizes: Sequence[int] | None,
-    state: tuple[Tensor, ...],
-    weights: Sequence[Any],
-    backwards: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """All steps over (steps, batch, features), or over packed data with the batch's ``sizes``.
-
-    With packed data the batch gets smaller from step to step: sequences that have ended leave it
-    (forwards), or those that begin later join it (backwards).
-    """
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    gates = _input_gates(mode, input, w_ih, b_ih, b_hh)
-    parts = gates if isinstance(gates, tuple) else (gates,)
-    by_step = [p.unbind(0) if sizes is None else p.split(list(sizes), 0) for p in parts]
-    steps: list[Any] = list(zip(*by_step, strict=True)) if mode == "GRU" else list(by_step[0])
-    step, recurrent = STEPS[mode], w_hh.t()
-    projection = None if w_hr is None else w_hr.t()
-    order = range(len(steps))[::-1] if backwards else range(len(steps))
-    batch = _Batch(state, sizes, backwards)
-    outputs: list[Any] = [None] * len(steps)
-    for t in order:
-        current = step(steps[t], batch.at(t), recurrent, b_hh, projection)
-        batch.state = current
-        outputs[t] = current[0]
-    joined = _f("stack")(outputs) if sizes is None else _f("cat")(outputs)
-    return joined, batch.final()
-
-
-class _Batch:
-    """The state of those sequences of a batch that are running."""
-
-    def __init__(
-        self, state: tuple[Tensor, ...], sizes: Sequence[int] | None, backwards: bool
-    ) -> None:
-        self.start, self.state, self.sizes, self.backwards = state, state, sizes, backwards
-        self.done: list[tuple[Tensor, ...]] = []
-        if sizes is not None:
-            self.state = tuple(s[: sizes[-1 if backwards else 0]] for s in state)
-
-    def at(self, t: int) -> tuple[Tensor, ...]:
-        if self.sizes is None:
-            return self.state
-        running, wanted = self.state[0].shape[0], self.sizes[t]
-        if wanted < running:
-            self.done.append(tuple(s[wanted:] for s in self.state))
-            self.state = tuple(s[:wanted] for s in self.state)
-        elif wanted > running:
-            joining = (s[running:wanted] for s in self.start)
-            self.state = tuple(_f("cat")([s, j]) for s, j in zip(self.state, joining, strict=True))
-        return self.state
-
-    def final(self) -> tuple[Tensor, ...]:
-        if not self.done:
-            return self.state
-        pieces = [self.state, *reversed(self.done)]
-        return tuple(_f("cat")(list(p)) for p in zip(*pieces, strict=True))
+from weft.ops.recurrent import GATES, run_cell, run_layers
 
 
 class RNNBase(Module):
@@ -317,32 +188,11 @@ class RNNBase(Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All layers and directions; the state is (h,) or (h, c) for all of them."""
         sizes = None if batch_sizes is None else batch_sizes.tolist()
-        turned = self.batch_first and sizes is None
-        layer_input = input.transpose(0, 1) if turned else input
-        states = [s.unbind(0) for s in state]
-        finals: list[tuple[Tensor, ...]] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(self._directions()):
-                i = layer * self._directions() + direction
-                output, final = _run_direction(
-                    *(self.mode, layer_input, sizes, tuple(s[i] for s in states)),
-                    *(self._weights(i), direction == 1),
-                )
-                outputs.append(output)
-                finals.append(final)
-            layer_input = outputs[0] if len(outputs) == 1 else _f("cat")(outputs, -1)
-            if self.dropout and self.training and layer < self.num_layers - 1:
-                layer_input = F.dropout(layer_input, self.dropout, True)
-        output = layer_input.transpose(0, 1) if turned else layer_input
-        return output, tuple(_f("stack")(list(f)) for f in zip(*finals, strict=True))
-
-    def _weights(self, i: int) -> tuple[Any, ...]:
-        """w_ih, w_hh, b_ih, b_hh, w_hr of one layer and direction, None where there is none."""
-        held = [getattr(self, name) for name in self._all_weights[i]]
-        projection = held.pop() if self.proj_size else None
-        w_ih, w_hh, *biases = held
-        return (w_ih, w_hh, *(biases or (None, None)), projection)
+        output, *final = run_layers(
+            *(self.mode, input, sizes, state, self._flat_weights, self.bias, self.num_layers),
+            *(self.dropout, self.training, self.bidirectional, self.batch_first),
+        )
+        return output, tuple(final)
 
 
 def _check_sizes(
@@ -569,8 +419,8 @@ class RNNCellBase(Module):
             states = (rows.new_zeros((rows.shape[0], self.hidden_size)),) * count
         else:
             states = tuple(s if s.ndim == 2 else s.unsqueeze(0) for s in states)
-        gates = _input_gates(mode, rows, self.weight_ih, self.bias_ih, self.bias_hh)
-        found = STEPS[mode](gates, states, self.weight_hh.t(), self.bias_hh, None)
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        found = run_cell(mode, rows, states, *weights)
         return found if batched else tuple(s.squeeze(0) for s in found)
 
 

@@ -308,7 +308,12 @@ def _silu_rule(t: Any, x: Any) -> Any:
 
 
 silu_op = elementwise(
-    "silu", lambda x: x * sigmoid_op.reference(x), _silu_rule, promote="float", public=False
+    "silu",
+    lambda x: x * sigmoid_op.reference(x),
+    _silu_rule,
+    promote="float",
+    public=False,
+    lower="silu",
 )
 api.under(F, _plain(silu_op))
 
@@ -382,9 +387,14 @@ def _gelu_tanh_rule(t: Any, x: Any) -> Any:
     return t * ((gate + 1.0) * 0.5 + x * 0.5 * (1.0 - gate * gate) * inner_slope)
 
 
-gelu_op = elementwise("gelu", _gelu, _gelu_rule, public=False)
+gelu_op = elementwise("gelu", _gelu, _gelu_rule, public=False, lower="gelu")
 gelu_tanh_op = elementwise(
-    "gelu_tanh", _gelu_tanh, _gelu_tanh_rule, public=False, grad_name="GeluBackward"
+    "gelu_tanh",
+    _gelu_tanh,
+    _gelu_tanh_rule,
+    public=False,
+    grad_name="GeluBackward",
+    lower="gelu_tanh",
 )
 _fast_gelu, _fast_gelu_tanh = fast_unary(gelu_op), fast_unary(gelu_tanh_op)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, kernels, quiet
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN
@@ -263,6 +263,7 @@ where_op: Op = general(
     ),
     promote="same",
     promote_args=(1, 2),
+    lower=np.where,
     samples=lambda m: [Sample((m.mask(2, 3), m.real(2, 3), m.real(3)))],
 )
 
@@ -338,11 +339,15 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
     slow_name = name + "_"
 
     def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-        if alpha != 1:
-            other = _scaled(other, alpha, self)
         x = self._a
         d = x.dtype
         mode = MODES.now.mode
+        if alpha != 1:
+            plain = mode is OFF and alpha.__class__ is float and isinstance(other, Tensor)
+            if plain and other._a.dtype is d and (d is dt.F32 or d is dt.F64):
+                other = wrap(np.asarray(other._a * alpha))
+            else:
+                other = _scaled(other, alpha, self)
         quiet_enough = (d is dt.F32 or d is dt.F64) and (
             mode is OFF or (mode is PLAIN and self._node is None and self._base is None)
         )
@@ -361,7 +366,8 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
         if quiet_enough and (0 not in x.strides or x.size < 2):
             token = quiet.enter()
             try:
-                ufunc(x, y, out=x)
+                if x.size < op.limit or not kernels.into(op, x, x, y):
+                    ufunc(x, y, out=x)
             finally:
                 quiet.leave(token)
             bump(self, name)

@@ -266,12 +266,6 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 @api.method
-def share_memory_(self: Tensor) -> Tensor:
-    """The tensor itself; worker processes get copies."""
-    return self
-
-
-@api.method
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor in another type."""
     if dtype is None:
@@ -399,7 +393,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @api.both
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
-    if not MODES.now.grad or self._node is None:
+    if (not MODES.now.grad or self._node is None) and not MODES.now.recorders:
         if self._base is None or not MODES.now.grad:
             self._a.fill(0)
             bump(self, "zero")

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, apply, apply_view, edge_of
+from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
@@ -227,9 +227,13 @@ def parse(x: Tensor, key: Any) -> tuple[tuple[Any, ...], list[Any], tuple[int, .
             mask = part._a != 0
             _check_mask(mask, source, shape)
             found = mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)
-            for index in found:
+            positions = [wrap(index) for index in found]
+            if MODES.now.recorders and mask.ndim:
+                # As an op, so that a replay with other values finds other positions.
+                positions = list(REGISTRY["nonzero"](part).unbind(1))
+            for index in positions:
                 basic.append(FULL if mask.ndim else None)
-                indices.append(wrap(index))
+                indices.append(index)
                 where.append(dim)
                 dim += 1
             source += mask.ndim

@@ -14,7 +14,7 @@ FILES = (
     *("norms", "fft", "stft"),
     *("random", "samplers", "activations", "softmax", "normalization", "dropout"),
     *("convolution", "pooling", "resampling", "embedding", "losses", "entropy", "attention"),
-    "questions",
+    *("recurrent", "questions"),
 )
 
 
@@ -22,3 +22,4 @@ def everything() -> None:
     """Register all ops."""
     for name in FILES:
         importlib.import_module(f"weft.ops.{name}")
+    importlib.import_module("weft.ops.native").register()

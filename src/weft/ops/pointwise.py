@@ -44,6 +44,7 @@ keep_op: Op = general(
     None,
     names=("x", "mask"),
     jvp=(lambda t, mask: keep_op(t, mask), None),
+    lower=lambda x, mask: np.where(mask, x, 0.0),
     samples=lambda m: [Sample((m.real(2, 3), m.mask(2, 3))), Sample((m.real(3), m.mask(2, 1)))],
 )
 
@@ -79,7 +80,13 @@ sqrt_op = elementwise(
 rsqrt_op = elementwise(
     "rsqrt", _rsqrt, lambda t, y: t * (-0.5 * (y * y * y)), promote="float", domain=(0.2, 3.0)
 )
-square_op = elementwise("square", _square, lambda t, x: t * (2.0 * x), grad_name="PowBackward")
+square_op = elementwise(
+    "square",
+    _square,
+    lambda t, x: t * (2.0 * x),
+    grad_name="PowBackward",
+    lower=lambda x: x * x,
+)
 reciprocal_op = elementwise(
     "reciprocal", np.reciprocal, lambda t, y: -t * (y * y), promote="float", domain=(0.3, 2.0)
 )
@@ -92,7 +99,9 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.reciprocal(y, out=y)
 
 
-sigmoid_op = elementwise("sigmoid", _sigmoid, lambda t, y: t * ((1.0 - y) * y), promote="float")
+sigmoid_op = elementwise(
+    "sigmoid", _sigmoid, lambda t, y: t * ((1.0 - y) * y), promote="float", lower="sigmoid"
+)
 
 
 def _logit(x: np.ndarray, eps: float | None) -> np.ndarray:

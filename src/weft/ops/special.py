@@ -53,7 +53,11 @@ _ROOT_PI = math.sqrt(math.pi)
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 
 erf_op = elementwise(
-    "erf", _lazy("erf"), lambda t, x: t * (exp_op(-x * x) * (2.0 / _ROOT_PI)), promote="float"
+    "erf",
+    _lazy("erf"),
+    lambda t, x: t * (exp_op(-x * x) * (2.0 / _ROOT_PI)),
+    promote="float",
+    lower="erf",
 )
 erfc_op = elementwise(
     "erfc", _lazy("erfc"), lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)), promote="float"

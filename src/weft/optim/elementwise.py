@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, kernels, quiet
 from weft.core.frames import caller
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
@@ -24,6 +24,7 @@ from weft.ops.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import Optimizer, number, run_closure, scalar
 
 CHUNK = 32768  # elements that a kernel works on at once
+TOGETHER = 16384  # elements in all from which one native call serves all parameters
 SMALL = 4096  # parameters of up to so many elements share a unit
 ONE = np.array(1.0, np.float32)
 CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
@@ -211,6 +212,17 @@ class Unit:
             narrow[...] = wide
         for target, source in self.scatter:
             target[...] = source
+        self.changed(mark)
+
+    def parts(self, names: tuple[str, ...]) -> list[tuple[np.ndarray, ...]]:
+        """Value and states of each parameter, flat."""
+        return [
+            (flat_real(array), *(flat_real(own[name]._a) for name in names))
+            for array, own in zip(self.arrays, self.own, strict=True)
+        ]
+
+    def changed(self, mark: Any) -> None:
+        """Note in the parameters that they have new values."""
         for p in self.params:
             # As ``inplace.bump`` does it, for many tensors changed on one line.
             cell = p._vc
@@ -225,7 +237,7 @@ class Unit:
 class Plan:
     """The units of a group, and what they were made from."""
 
-    __slots__ = ("count", "known", "loose", "names", "params", "units", "waiting")
+    __slots__ = ("count", "known", "loose", "names", "params", "table", "units", "waiting")
 
     def __init__(self, params: list[Tensor], names: tuple[str, ...], before: Plan | None) -> None:
         self.params, self.count, self.names = params, len(params), names
@@ -235,6 +247,36 @@ class Plan:
         self.loose: set[int] = ids & before.loose if before else ids.copy()
         self.units: list[Unit] = []
         self.waiting: list[Tensor] = []
+        self.table: Any = None  # all parameters for one native call; False if that can't be
+
+    def make_table(self) -> None:
+        """Put all parameters in one table if native code can take them."""
+        self.table = False
+        units = self.units
+        if not units or any(not u.contiguous or u.dtype != units[0].dtype for u in units):
+            return
+        if any(flat.dtype != u.dtype for u in units for flat in u.flats):
+            return
+        arrays = [a for u in units for a in u.arrays]
+        if sum(u.size for u in units) < TOGETHER:
+            return
+        if len({id(storage_array(a)) for a in arrays}) < len(arrays):
+            return  # one after another, where they share memory
+        from weft.native.updates import Table
+
+        self.table = Table([part for u in units for part in u.parts(self.names)])
+
+    def gradients(self) -> list[np.ndarray] | None:
+        """The gradients in the table's order, or None if they don't fit it."""
+        found: list[np.ndarray] = []
+        for unit in self.units:
+            if unit.grads is None:
+                return None
+            for grad, array in zip(unit.grads, unit.arrays, strict=True):
+                if grad.dtype is not array.dtype or not grad.flags.c_contiguous:
+                    return None
+            found += unit.grads
+        return found
 
 
 class Elementwise(Optimizer):
@@ -319,6 +361,8 @@ class Elementwise(Optimizer):
         kernel = type(self).kernel
         frame = caller(sys._getframe(1))
         mark = (type(self).__name__, frame.f_code, frame.f_lasti)
+        if self._step_together(plan, kernel, group, mark):
+            return
         filled: dict[Any, Any] = {}
         flags: Any = ()
         c: Any = ()
@@ -339,6 +383,36 @@ class Elementwise(Optimizer):
                 unit.run(kernel, c, flags, pool, mark)
         finally:
             quiet.leave(token)
+
+    def _step_together(self, plan: Plan, kernel: Callable, group: Any, mark: Any) -> bool:
+        """Update all parameters in one native call, if they are of one age and it pays."""
+        if not self._by_step_alone or not kernels.enabled():
+            return False
+        if plan.table is None and kernels.ready():
+            plan.make_table()
+        if not plan.table:
+            return False
+        grads = plan.gradients()
+        units = plan.units
+        if grads is None:
+            return False
+        step: Any = units[0].fresh
+        if units[0].scalars:
+            step = units[0].scalars[0].item(0)
+            if any(u.scalars[0].item(0) != step for u in units):
+                return False
+            step += 1
+        elif any(u.fresh != step for u in units):
+            return False
+        flags, values = self._coefficients(group, step, units[0].scalars)
+        if not plan.table.run(kernel, flags, values, grads):
+            plan.table = False
+            return False
+        for unit in units:
+            if unit.scalars:
+                np.add(unit.scalars[0], ONE, unit.scalars[0])
+            unit.changed(mark)
+        return True
 
     def _constants_of(self, dtype: np.dtype, values: tuple[float, ...]) -> Any:
         """Coefficients as zero-dim arrays, with which NumPy is faster than with numbers."""

@@ -1,0 +1,183 @@
+"""Which code runs an op on large arrays: a native kernel where one takes them, else the reference.
+
+An op has a ``limit``, the size of an array from which native code pays; below it the NumPy
+reference runs and nothing here is asked. Elementwise ops need no kernel of their own: their
+reference and their derivative rules are traced (``weft.native.trace``). Others are offered one by
+``offer``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op
+
+ndarray = np.ndarray
+NEVER = 1 << 62
+LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
+
+
+class _Here(threading.local):
+    """Whether this thread has met native code before."""
+
+    started = False
+
+
+_here = _Here()
+_begun: list[bool] = []
+_enabled = [os.environ.get("WEFT_KERNELS", "native") != "numpy"]
+
+
+def enabled() -> bool:
+    """Whether native kernels are used."""
+    return _enabled[0]
+
+
+def enable(on: bool) -> None:
+    """Use native kernels or, for comparison, NumPy alone."""
+    _enabled[0] = on
+
+
+def start() -> bool:
+    """Ready this thread for native code; False where there is none to be had."""
+    from weft.native import jit
+
+    if jit.why_not() is not None:
+        _enabled[0] = False
+        return False
+    from weft.native.pool import pool
+
+    if not _here.started and not _begun:
+        from weft.native import onednn, threads
+
+        if onednn.available():
+            threads.quiet_blas()
+        _begun.append(True)
+    _here.started = True
+    memory = pool()
+    if memory is not None:
+        memory.enter()
+    return True
+
+
+def ready() -> bool:
+    """Whether native code is wanted and at hand."""
+    return _enabled[0] and (_here.started or start())
+
+
+def resolve(path: str) -> Callable:
+    """``module:function`` below ``weft.native``, imported when first called."""
+    found: list[Callable] = []
+
+    def call(*args: Any, **attrs: Any) -> Any:
+        if not found:
+            module, name = path.split(":")
+            found.append(getattr(importlib.import_module(f"weft.native.{module}"), name))
+        return found[0](*args, **attrs)
+
+    return call
+
+
+def offer(op: Op, limit: int, forward: str = "", *backward: str) -> None:
+    """Give an op native kernels by name: ``module:function``.
+
+    A forward kernel takes what the reference takes; backward kernels, one for each derivative rule
+    or one for the joint rule, have the parameters of the rule. All give None for what they don't
+    take.
+    """
+    op.limit = limit
+    if forward:
+        op.native = resolve(forward)
+    op.native_rules = {i: resolve(path) for i, path in enumerate(backward) if path}
+    op.plans.clear()
+    op.plan_of_one = None
+
+
+def large(args: Any, limit: int) -> bool:
+    """Whether an array among the arguments is worth native code."""
+    for a in args:  # noqa: SIM110 - on the way of every small op, where any() is slower
+        if a.__class__ is ndarray and a.size >= limit:
+            return True
+    return False
+
+
+def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    """The op's results by native code, or None."""
+    if not ready():
+        return None
+    if op.native is not None:
+        return op.native(*args, **attrs)
+    if op.traced:
+        return loop_for(op, "", op.reference, attrs)(*args)
+    return None
+
+
+def into(op: Op, out: ndarray, *args: Any) -> bool:
+    """Write the result of an elementwise op over an array; False if native code can't."""
+    return ready() and loop_for(op, "", op.reference, NOTHING).into(out, *args)
+
+
+def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:
+    """The compiled loop of an elementwise function under given attributes."""
+    key = (suffix, *attrs.items()) if attrs else suffix
+    try:
+        found = op.loops.get(key)
+    except TypeError:  # attributes that are no plain values
+        return _no_loop
+    if found is None:
+        from weft.native.trace import Loop
+
+        fixed, inner = dict(attrs), function
+        if not suffix:
+            function = lambda *args: op(*args, **fixed)  # as a rule would call it
+        elif attrs:
+            function = lambda *args: inner(*args, **fixed)
+        found = op.loops[key] = Loop(f"{op.name}{suffix}", function)
+    return found
+
+
+def _no_loop(*args: Any) -> None:
+    return None
+
+
+NOTHING: dict[str, Any] = {}
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two gradients, on all threads if they are large."""
+    if a.__class__ is ndarray and a.size >= LARGE and _enabled[0] and _here.started:
+        out = _sum()(a, b)
+        if out is not None:
+            return out
+    return a + b
+
+
+def add_into(a: ndarray, b: ndarray) -> None:
+    """``a += b`` for gradients of one shape."""
+    if a.size >= LARGE and _enabled[0] and _here.started and _sum().into(a, a, b):
+        return
+    np.add(a, b, out=a)
+
+
+def sum_to(g: ndarray, shape: tuple[int, ...]) -> ndarray | None:
+    """A gradient summed over what was repeated, by native code if it takes it."""
+    return _sum_to(g, shape) if ready() else None
+
+
+_sum_to = resolve("loops.reduce:sum_to")
+_loops: list[Any] = []
+
+
+def _sum() -> Any:
+    if not _loops:
+        from weft.native.trace import Loop
+
+        _loops.append(Loop("sum_of_two", np.add))
+    return _loops[0]

@@ -1,0 +1,59 @@
+"""``weft doctor``: what weft found on this machine, what is missing, and what that costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+
+import numpy as np
+
+# Packages that parts of weft can use, and what for.
+OPTIONAL = {
+    "tensorboard": "logs for TensorBoard",
+    "mpi4py": "training on many machines",
+}
+
+
+def lines() -> list[str]:
+    """The report, a line for each finding."""
+    from weft.backends import native
+    from weft.native import jit, pool
+    from weft.version import weft as own
+
+    report = [
+        f"weft {own}, Python {platform.python_version()}, NumPy {np.__version__}",
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "",
+    ]
+    for name, works, what in native.describe():
+        report.append(_line(works, name, what))
+    kept = pool.pool()
+    limit = f"keeps up to {kept.stats()['limit_bytes'] >> 20} MB" if kept else "off"
+    report.append(_line(kept is not None, "memory pool", limit))
+    report.append(_line(True, "kernel cache", str(jit.cache_folder())))
+    report.append(_line(native.get() == "native", "in use", f"{native.get()} kernels"))
+    report.append("")
+    for name in ("scipy", "ml_dtypes", *OPTIONAL):
+        found = importlib.util.find_spec(name) is not None
+        what = importlib.metadata.version(name) if found else OPTIONAL.get(name, "needed")
+        report.append(_line(found, name, what))
+    return report
+
+
+def _line(works: bool, name: str, what: str) -> str:
+    return f"{'ok     ' if works else 'missing'}  {name:<13} {what}"
+
+
+def main() -> int:
+    """Print the report; the exit code says whether native kernels work."""
+    from weft.backends import native
+
+    print("\n".join(lines()))
+    return 0 if all(works for _, works, _ in native.describe()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

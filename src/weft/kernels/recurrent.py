@@ -1,0 +1,535 @@
+"""Whole recurrent layers in one direction: LSTM, GRU and the plain one, and their gradients.
+
+Data of all steps lies in rows, one step after another; ``sizes`` says how many rows each step has,
+which in packed sequences gets smaller from step to step. The input's share of the gates is one
+product for all steps; each step adds the product with the state before it and the cell, which works
+in place. The gradients of weights are one product each, after all steps.
+
+``CELLS`` names the functions that do the work of a step; layers take another table with faster
+ones. All arrays are row-major, except that ``gemm`` gets transposed ones too, and that rows of the
+gradients of gates may lie apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+Cells = Mapping[str, Callable[..., None]]
+
+
+# --- the work of one step --------------------------------------------------------------
+
+
+def gemm(a: Array, b: Array, out: Array) -> None:
+    """The product of two matrices, written to ``out``."""
+    np.matmul(a, b, out=out)
+
+
+def _sigmoid(x: Array) -> None:
+    np.negative(x, out=x)
+    np.exp(x, out=x)
+    np.add(x, 1, out=x)
+    np.reciprocal(x, out=x)
+
+
+def _sigmoid_slope(d: Array, y: Array, work: Array) -> None:
+    """Multiply by the slope of a sigmoid whose value is ``y``."""
+    np.subtract(1, y, out=work)
+    np.multiply(d, y, out=d)
+    np.multiply(d, work, out=d)
+
+
+def _tanh_slope(d: Array, y: Array, work: Array) -> None:
+    """Multiply by the slope of a tanh whose value is ``y``."""
+    np.multiply(y, y, out=work)
+    np.subtract(1, work, out=work)
+    np.multiply(d, work, out=d)
+
+
+def lstm_forward_cell(
+    gates: Array, recurrent: Array, bias: Array, before: Array, c: Array, h: Array, tanh_c: Array
+) -> None:
+    """Gates (input, forget, candidate, output) from their shares, then the state."""
+    size = c.shape[1]
+    np.add(recurrent, bias, out=recurrent)
+    np.add(gates, recurrent, out=gates)
+    first, last, candidate = gates[:, : 2 * size], gates[:, 3 * size :], _part(gates, 2, size)
+    _sigmoid(first)
+    _sigmoid(last)
+    np.tanh(candidate, out=candidate)
+    np.multiply(_part(gates, 0, size), candidate, out=h)
+    np.multiply(_part(gates, 1, size), before, out=c)
+    np.add(c, h, out=c)
+    np.tanh(c, out=tanh_c)
+    np.multiply(last, tanh_c, out=h)
+
+
+def lstm_backward_cell(
+    dh: Array, gates: Array, before: Array, tanh_c: Array, dc: Array, dgates: Array
+) -> None:
+    """The gradient of the gates; that of the cell state moves one step back, in place."""
+    size = dc.shape[1]
+    i, f, g, o = (_part(gates, k, size) for k in range(4))
+    di, df, dg, do = (_part(dgates, k, size) for k in range(4))
+    work, through = np.empty_like(dc), np.empty_like(dc)
+    np.multiply(dh, o, out=through)
+    _tanh_slope(through, tanh_c, work)
+    np.add(dc, through, out=dc)
+    np.multiply(dh, tanh_c, out=do)
+    _sigmoid_slope(do, o, work)
+    np.multiply(dc, g, out=di)
+    _sigmoid_slope(di, i, work)
+    np.multiply(dc, before, out=df)
+    _sigmoid_slope(df, f, work)
+    np.multiply(dc, i, out=dg)
+    _tanh_slope(dg, g, work)
+    np.multiply(dc, f, out=dc)
+
+
+def gru_forward_cell(
+    gates: Array, recurrent: Array, bias: Array, before: Array, h: Array, inner: Array
+) -> None:
+    """Gates (reset, update, candidate) from their shares, then the state.
+
+    ``bias`` has four parts, since the candidate has one on each side of the reset gate;
+    ``inner`` receives what the reset gate multiplies.
+    """
+    size = h.shape[1]
+    both, candidate = gates[:, : 2 * size], gates[:, 2 * size :]
+    np.add(recurrent[:, 2 * size :], bias[3 * size :], out=inner)
+    np.add(both, recurrent[:, : 2 * size], out=both)
+    np.add(gates, bias[: 3 * size], out=gates)
+    _sigmoid(both)
+    np.multiply(_part(gates, 0, size), inner, out=h)
+    np.add(candidate, h, out=candidate)
+    np.tanh(candidate, out=candidate)
+    np.subtract(before, candidate, out=h)
+    np.multiply(h, _part(gates, 1, size), out=h)
+    np.add(h, candidate, out=h)
+
+
+def gru_backward_cell(
+    dh: Array, gates: Array, before: Array, inner: Array, dgates: Array, drecurrent: Array
+) -> None:
+    """The gradients of both shares of the gates; ``dh`` keeps what goes straight back."""
+    size = dh.shape[1]
+    r, z, n = (_part(gates, k, size) for k in range(3))
+    dr, dz, dn = (_part(dgates, k, size) for k in range(3))
+    work = np.empty_like(dh)
+    np.subtract(before, n, out=dz)
+    np.multiply(dz, dh, out=dz)
+    _sigmoid_slope(dz, z, work)
+    np.subtract(1, z, out=dn)
+    np.multiply(dn, dh, out=dn)
+    _tanh_slope(dn, n, work)
+    np.multiply(dn, inner, out=dr)
+    _sigmoid_slope(dr, r, work)
+    drecurrent[:, : 2 * size] = dgates[:, : 2 * size]
+    np.multiply(dn, r, out=drecurrent[:, 2 * size :])
+    np.multiply(dh, z, out=dh)
+
+
+def tanh_forward_cell(gates: Array, recurrent: Array, bias: Array, h: Array) -> None:
+    """The next state of a plain network."""
+    np.add(recurrent, bias, out=recurrent)
+    np.add(gates, recurrent, out=h)
+    np.tanh(h, out=h)
+
+
+def tanh_backward_cell(dh: Array, h: Array, dgates: Array) -> None:
+    """The gradient of what tanh was taken of."""
+    np.multiply(h, h, out=dgates)
+    np.subtract(1, dgates, out=dgates)
+    np.multiply(dgates, dh, out=dgates)
+
+
+def relu_forward_cell(gates: Array, recurrent: Array, bias: Array, h: Array) -> None:
+    """The next state of a plain network with ReLU."""
+    np.add(recurrent, bias, out=recurrent)
+    np.add(gates, recurrent, out=h)
+    np.maximum(h, 0, out=h)
+
+
+def relu_backward_cell(dh: Array, h: Array, dgates: Array) -> None:
+    """The gradient of what ReLU was taken of; a NaN lets it through."""
+    np.copyto(dgates, dh)
+    dgates[h <= 0] = 0
+
+
+def _part(gates: Array, k: int, size: int) -> Array:
+    return gates[:, k * size : (k + 1) * size]
+
+
+CELLS: dict[str, Callable[..., None]] = {
+    "gemm": gemm,
+    "lstm_forward": lstm_forward_cell,
+    "lstm_backward": lstm_backward_cell,
+    "gru_forward": gru_forward_cell,
+    "gru_backward": gru_backward_cell,
+    "tanh_forward": tanh_forward_cell,
+    "tanh_backward": tanh_backward_cell,
+    "relu_forward": relu_forward_cell,
+    "relu_backward": relu_backward_cell,
+}
+
+
+# --- the way through the steps ---------------------------------------------------------
+
+
+class Steps:
+    """Where the rows of each step lie, and what the state was before it."""
+
+    def __init__(self, sizes: Sequence[int], reverse: bool) -> None:
+        self.sizes, self.reverse, self.count = sizes, reverse, len(sizes)
+        self.starts = [0]
+        for size in sizes:
+            self.starts.append(self.starts[-1] + size)
+        self.order = range(self.count)[::-1] if reverse else range(self.count)
+
+    def rows(self, t: int) -> slice:
+        """The rows of a step in the data of all."""
+        return slice(self.starts[t], self.starts[t + 1])
+
+    def before(self, t: int, start: Array, states: Array) -> Array:
+        """The state before a step: rows of the step that ran before, of the first state, or both.
+
+        Backwards, sequences that are shorter join in later, from the first state.
+        """
+        size, earlier = self.sizes[t], t + 1 if self.reverse else t - 1
+        if not 0 <= earlier < self.count:
+            return start[:size]
+        held, first = self.sizes[earlier], self.starts[earlier]
+        if held >= size:
+            return states[first : first + size]
+        return np.concatenate([states[first : first + held], start[held:size]])
+
+    def all_before(self, start: Array, states: Array, out: Array | None = None) -> Array:
+        """The states before all steps, in rows as the data."""
+        return np.concatenate([self.before(t, start, states) for t in range(self.count)], out=out)
+
+    def last(self, states: Array) -> Array:
+        """Each sequence's state after its last step."""
+        if self.reverse:
+            return states[: self.sizes[0]].copy()
+        found, ended = np.empty((self.sizes[0], states.shape[1]), states.dtype), 0
+        for t in reversed(self.order):
+            size = self.sizes[t]
+            if size > ended:
+                found[ended:size] = states[self.starts[t] + ended : self.starts[t + 1]]
+                ended = size
+        return found
+
+
+# --- what all layers share -------------------------------------------------------------
+
+
+def _sizes(x: Array, sizes: Sequence[int] | None) -> Sequence[int]:
+    """The number of rows of each step: given for packed data, else that of the batch."""
+    return (x.shape[1],) * x.shape[0] if sizes is None else sizes
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+def _laid_out(arrays: Sequence[Any], common: Any = None) -> list[Any]:
+    """Arrays in row-major order, and in one dtype if one is given."""
+    return [None if a is None else np.ascontiguousarray(a, dtype=common) for a in arrays]
+
+
+def _working_dtype(y: Array) -> np.dtype:
+    return np.dtype(np.float32) if y.dtype.itemsize < 4 else y.dtype
+
+
+def _like(y: Array, x: Array) -> Array:
+    """Rows in the shape that the input has in front."""
+    return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+def _product(gemm: Callable[..., None], a: Array, b: Array) -> Array:
+    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+    gemm(a, b, out)
+    return out
+
+
+def _summed_bias(b_ih: Array | None, b_hh: Array | None, like: Array) -> Array:
+    bias = np.zeros(like.shape[1], like.dtype)
+    for part in (b_ih, b_hh):
+        if part is not None:
+            bias += part
+    return bias
+
+
+def _gate_gradients(gates: Array) -> Array:
+    """Room for the gradients of gates.
+
+    The weights' gradients read it by columns. Rows that are a power of two apart would all fall on
+    the same few places of the cache.
+    """
+    rows, columns = gates.shape
+    apart = columns + 64 // gates.itemsize if columns * gates.itemsize % 1024 == 0 else columns
+    return np.empty((rows, apart), gates.dtype)[:, :columns]
+
+
+def _weight_gradients(
+    gemm: Callable[..., None],
+    dgates: Array,
+    data: Array,
+    start: Array,
+    states: Array,
+    steps: Steps,
+    needs: Sequence[bool],
+) -> tuple[Array | None, Array | None]:
+    """Gradients of both weights, where they are wanted; both in one product, which is faster."""
+    if not all(needs):
+        dw_ih = _product(gemm, dgates.T, data) if needs[0] else None
+        before = steps.all_before(start, states) if needs[1] else None
+        return dw_ih, None if before is None else _product(gemm, dgates.T, before)
+    features = data.shape[1]
+    joined = np.empty((len(data), features + states.shape[1]), data.dtype)
+    joined[:, :features] = data
+    steps.all_before(start, states, joined[:, features:])
+    both = _product(gemm, dgates.T, joined)
+    return both[:, :features].copy(), both[:, features:].copy()
+
+
+def _bias_gradients(
+    dgates: Array, needs: Sequence[bool], drecurrent: Array | None = None
+) -> tuple[Array | None, Array | None]:
+    """Gradients of both biases, where they are wanted; they differ if ``drecurrent`` is given."""
+    first = dgates.sum(0) if needs[0] else None
+    if not needs[1]:
+        return first, None
+    if drecurrent is not None:
+        return first, drecurrent.sum(0)
+    return first, dgates.sum(0) if first is None else first.copy()
+
+
+# --- LSTM ------------------------------------------------------------------------------
+
+
+def lstm(
+    x: Array,
+    h0: Array,
+    c0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    w_hr: Array | None,
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    cells: Cells = CELLS,
+) -> tuple[Array, ...]:
+    """Return outputs, last h, last c, and for backward: gates, cell states, their tanh, and h
+    before its projection (empty without one)."""
+    h0, c0, w_ih, w_hh, w_hr = _laid_out((h0, c0, w_ih, w_hh, w_hr))
+    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    steps, count, width = Steps(sizes, reverse), len(data), w_hh.shape[0] // 4
+    gemm, cell = cells["gemm"], cells["lstm_forward"]
+    gates = _product(gemm, data, w_ih.T)
+    bias = _summed_bias(b_ih, b_hh, gates)
+    states, tanh_c, full = (np.empty((count, width), gates.dtype) for _ in range(3))
+    y = full if w_hr is None else np.empty((count, w_hr.shape[0]), gates.dtype)
+    recurrent = np.empty((max(sizes), 4 * width), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: sizes[t]]
+        gemm(steps.before(t, h0, y), w_hh.T, own)
+        before = steps.before(t, c0, states)
+        cell(gates[at], own, bias, before, states[at], full[at], tanh_c[at])
+        if w_hr is not None:
+            gemm(full[at], w_hr.T, y[at])
+    hidden = full if w_hr is not None else np.empty((0, width), gates.dtype)
+    return _like(y, x), steps.last(y), steps.last(states), gates, states, tanh_c, hidden
+
+
+def lstm_rule(
+    g: Sequence[Array],
+    x: Array,
+    h0: Array,
+    c0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    w_hr: Array | None,
+    y: Array,
+    gates: Array,
+    cells: Array,
+    tanh_c: Array,
+    full: Array,
+    needs: Sequence[bool],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    table: Cells = CELLS,
+) -> tuple[Array | None, ...]:
+    """Return the gradients of x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, where wanted."""
+    working = _working_dtype(y)
+    data, h0, c0, w_ih, w_hh, w_hr = _laid_out((_rows(x), h0, c0, w_ih, w_hh, w_hr), working)
+    out, gates, states, tanh_c, full = _laid_out((_rows(y), gates, cells, tanh_c, full), working)
+    dy, dh, dc = _rows(g[0]), g[1].astype(working), g[2].astype(working)
+    steps = Steps(_sizes(x, sizes), reverse)
+    gemm, cell = table["gemm"], table["lstm_backward"]
+    dgates, inner = _gate_gradients(gates), np.empty(dc.shape, working)
+    dprojected = np.empty(out.shape, working) if needs[7] else None
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = through = dh[:size]
+        np.add(d, dy[at], out=d)
+        if w_hr is not None:
+            through = inner[:size]
+            gemm(d, w_hr, through)
+        if dprojected is not None:
+            dprojected[at] = d
+        before = steps.before(t, c0, states)
+        cell(through, gates[at], before, tanh_c[at], dc[:size], dgates[at])
+        if t != steps.order[0] or needs[1]:
+            gemm(dgates[at], w_hh, d)
+    weights = _weight_gradients(gemm, dgates, data, h0, out, steps, (needs[3], needs[4]))
+    biases = _bias_gradients(dgates, (needs[5], needs[6]))
+    dw_hr = None if dprojected is None else _product(gemm, dprojected.T, full)
+    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    starts = (d if need else None for d, need in zip((dh, dc), needs[1:3], strict=True))
+    return dx, *starts, *weights, *biases, dw_hr
+
+
+# --- GRU -------------------------------------------------------------------------------
+
+
+def gru(
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    cells: Cells = CELLS,
+) -> tuple[Array, ...]:
+    """Return outputs, last h, and for backward: gates and what the reset gate multiplied."""
+    h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
+    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    steps, width = Steps(sizes, reverse), w_hh.shape[1]
+    gemm, cell = cells["gemm"], cells["gru_forward"]
+    gates = _product(gemm, data, w_ih.T)
+    bias = np.zeros(4 * width, gates.dtype)
+    if b_ih is not None:
+        bias[: 3 * width] = b_ih
+    if b_hh is not None:
+        bias[: 2 * width] += b_hh[: 2 * width]
+        bias[3 * width :] = b_hh[2 * width :]
+    y, inner = (np.empty((len(data), width), gates.dtype) for _ in range(2))
+    recurrent = np.empty((max(sizes), 3 * width), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: sizes[t]]
+        before = steps.before(t, h0, y)
+        gemm(before, w_hh.T, own)
+        cell(gates[at], own, bias, before, y[at], inner[at])
+    return _like(y, x), steps.last(y), gates, inner
+
+
+def gru_rule(
+    g: Sequence[Array],
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    y: Array,
+    gates: Array,
+    inner: Array,
+    needs: Sequence[bool],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    table: Cells = CELLS,
+) -> tuple[Array | None, ...]:
+    """Return the gradients of x, h0, w_ih, w_hh, b_ih, b_hh, where wanted."""
+    working = _working_dtype(y)
+    data, h0, w_ih, w_hh = _laid_out((_rows(x), h0, w_ih, w_hh), working)
+    out, gates, inner = _laid_out((_rows(y), gates, inner), working)
+    dy, dh = _rows(g[0]), g[1].astype(working)
+    steps = Steps(_sizes(x, sizes), reverse)
+    gemm, cell = table["gemm"], table["gru_backward"]
+    dgates, drecurrent = _gate_gradients(gates), _gate_gradients(gates)
+    back = np.empty(dh.shape, working)
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = dh[:size]
+        np.add(d, dy[at], out=d)
+        before = steps.before(t, h0, out)
+        cell(d, gates[at], before, inner[at], dgates[at], drecurrent[at])
+        if t != steps.order[0] or needs[1]:
+            gemm(drecurrent[at], w_hh, back[:size])
+            np.add(d, back[:size], out=d)
+    dw_ih = _product(gemm, dgates.T, data) if needs[2] else None
+    dw_hh = _product(gemm, drecurrent.T, steps.all_before(h0, out)) if needs[3] else None
+    biases = _bias_gradients(dgates, (needs[4], needs[5]), drecurrent)
+    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    return dx, dh if needs[1] else None, dw_ih, dw_hh, *biases
+
+
+# --- the plain network -----------------------------------------------------------------
+
+
+def rnn(
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    activation: str,
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    cells: Cells = CELLS,
+) -> tuple[Array, Array]:
+    """Return outputs and last h."""
+    h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
+    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    steps = Steps(sizes, reverse)
+    gemm, cell = cells["gemm"], cells[f"{activation}_forward"]
+    gates = _product(gemm, data, w_ih.T)
+    bias = _summed_bias(b_ih, b_hh, gates)
+    y = np.empty_like(gates)
+    recurrent = np.empty((max(sizes), w_hh.shape[1]), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: sizes[t]]
+        gemm(steps.before(t, h0, y), w_hh.T, own)
+        cell(gates[at], own, bias, y[at])
+    return _like(y, x), steps.last(y)
+
+
+def rnn_rule(
+    g: Sequence[Array],
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    y: Array,
+    needs: Sequence[bool],
+    activation: str,
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    table: Cells = CELLS,
+) -> tuple[Array | None, ...]:
+    """Return the gradients of x, h0, w_ih, w_hh, b_ih, b_hh, where wanted."""
+    working = _working_dtype(y)
+    data, h0, w_ih, w_hh, out = _laid_out((_rows(x), h0, w_ih, w_hh, _rows(y)), working)
+    dy, dh = _rows(g[0]), g[1].astype(working)
+    steps = Steps(_sizes(x, sizes), reverse)
+    gemm, cell = table["gemm"], table[f"{activation}_backward"]
+    dgates = _gate_gradients(out)
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = dh[:size]
+        np.add(d, dy[at], out=d)
+        cell(d, out[at], dgates[at])
+        if t != steps.order[0] or needs[1]:
+            gemm(dgates[at], w_hh, d)
+    weights = _weight_gradients(gemm, dgates, data, h0, out, steps, (needs[2], needs[3]))
+    biases = _bias_gradients(dgates, (needs[4], needs[5]))
+    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    return dx, dh if needs[1] else None, *weights, *biases

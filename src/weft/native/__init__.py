@@ -1,0 +1,1 @@
+"""Native code below the ops: compiled loops, oneDNN, threads and memory. Knows arrays only."""

@@ -1,0 +1,236 @@
+"""Machine code from LLVM code, kept on disk, and the call into it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Function, build, read
+
+ndarray = np.ndarray
+KINDS = {
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.int16): "i16",
+    np.dtype(np.int8): "i8",
+    np.dtype(np.uint8): "u8",
+    np.dtype(np.uint16): "u16",
+    np.dtype(np.uint32): "u32",
+    np.dtype(np.bool_): "b1",
+}
+C_TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t"}
+_lock = threading.RLock()
+_word = ctypes.c_size_t.from_address
+
+
+def pointer(a: ndarray) -> int:
+    """The address of an array's first element."""
+    return _word(id(a) + 16).value
+
+
+def _slow_pointer(a: ndarray) -> int:
+    return a.ctypes.data
+
+
+_probe = np.zeros(3)
+if pointer(_probe) != _probe.ctypes.data:  # another interpreter, another layout
+    pointer = _slow_pointer
+
+
+@functools.cache
+def ffi() -> Any:
+    """One cffi instance for all of weft's native calls."""
+    import cffi
+
+    return cffi.FFI()
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why kernels can't be compiled here, if so."""
+    try:
+        import llvmlite.binding  # noqa: F401
+    except ImportError as error:
+        return f"llvmlite can't be imported ({error}): pip install llvmlite"
+    try:
+        import cffi  # noqa: F401
+    except ImportError as error:
+        return f"cffi can't be imported ({error}): pip install cffi"
+    return None
+
+
+class _Engine:
+    """LLVM, set up for this processor."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm
+
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.cpu = llvm.get_host_cpu_name()
+        self.features = llvm.get_host_cpu_features().flatten()
+        self.target = llvm.Target.from_default_triple()
+        for name, address in threads.symbols().items():
+            llvm.add_symbol(name, address)
+        self.version = ".".join(map(str, llvm.llvm_version_info))
+        self.holders: list[Any] = []
+
+    def machine(self) -> Any:
+        return self.target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
+        )
+
+    def load(self, name: str, text: str) -> int:
+        """The address of a compiled function."""
+        return self.load_all(name, text, [name])[0]
+
+    def load_all(self, name: str, text: str, symbols: list[str]) -> list[int]:
+        """The addresses of compiled functions; their code comes from disk if it is there."""
+        words = "\0".join((text, self.cpu, self.features, self.version))
+        path = cache_folder() / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:32]}.o"
+        code = _kept(path)
+        if code is None:
+            code = self.compile(text)
+            _keep(path, code)
+        return self.link(symbols, code)
+
+    def compile(self, text: str) -> bytes:
+        llvm, machine = self.llvm, self.machine()
+        module = llvm.parse_assembly(text)
+        module.triple = self.target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = True
+        options.loop_interleaving = options.loop_unrolling = True
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(module, passes)
+        return machine.emit_object(module)
+
+    def link(self, symbols: list[str], code: bytes) -> list[int]:
+        llvm = self.llvm
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        addresses = [engine.get_function_address(name) for name in symbols]
+        if not all(addresses):
+            raise RuntimeError(f"not all of {symbols} are in the compiled code")
+        self.holders.append(engine)
+        return addresses
+
+
+@functools.cache
+def engine() -> _Engine:
+    """The one engine of this process."""
+    return _Engine()
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Where machine code is kept: ``WEFT_CACHE``, or the user's cache folder."""
+    given = os.environ.get("WEFT_CACHE")
+    if given:
+        folder = Path(given)
+    else:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.name == "posix" and folder.stat().st_uid != os.getuid():
+            raise PermissionError(folder)  # code is loaded from there: it has to be ours
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="weft-"))
+    return folder
+
+
+def _kept(path: Path) -> bytes | None:
+    """The code in a file, if it is whole."""
+    try:
+        found = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = found[:32], found[32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Write code beside its place and move it there; a full disk is no reason to stop."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+    except OSError:
+        pass
+
+
+class Kernel:
+    """A compiled loop. Called with its arguments and ``over``, the size of the divided range.
+
+    ``grain`` is how much of that range is worth a thread of its own.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.name = function, function.name
+        parameters = function.parameters[:-2]
+        self.parameters = parameters
+        self.compiled: dict[Any, Callable] = {}
+
+    def get(self, *types: str, **consts: Any) -> Callable:
+        """The native function for types (of ``T``, then ``U``) and fixed parameters.
+
+        It takes addresses and numbers, then the size of the range and the number of threads.
+        """
+        key = (types, *consts.items()) if consts else types
+        found = self.compiled.get(key)
+        if found is None:
+            with _lock:
+                found = self.compiled.get(key) or self._compile(types, consts)
+                self.compiled[key] = found
+        return found
+
+    def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
+        bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        address = engine().load(self.name, text)
+        arguments = ["uintptr_t" if k.endswith("*") else C_TYPES[k] for k in kinds]
+        signature = ", ".join([*arguments, "int64_t", "int64_t"])
+        return ffi().cast(f"void(*)({signature})", address)
+
+    def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
+        """Run on arrays and numbers; array dtypes say what the type names stand for."""
+        bound: dict[str, str] = {}
+        given = []
+        names = [p for p in self.parameters if p[0] not in consts]
+        for (_, kind), value in zip(names, args, strict=True):
+            if value.__class__ is ndarray:
+                base = kind[:-1]
+                if base in ("T", "U"):
+                    bound[base] = KINDS[value.dtype]
+                given.append(pointer(value))
+            else:
+                given.append(value)
+        types = tuple(bound[k] for k in ("T", "U") if k in bound)
+        self.get(*types, **consts)(*given, over, threads.how_many(over, grain))
+
+
+def kernel(fn: Callable | None = None, *, reassociate: bool = False) -> Any:
+    """Make a function of the language a kernel; it is compiled when first called."""
+    if fn is None:
+        return lambda f: kernel(f, reassociate=reassociate)
+    return Kernel(read(fn, reassociate))

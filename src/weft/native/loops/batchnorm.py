@@ -1,0 +1,955 @@
+"""Batch norm: each channel by its own statistics, or by given ones.
+
+Arrays come as planes, (N, C, S) with a plane of S elements for each channel of a sample, or as
+rows, (R, C) with the channels innermost. Statistics are taken over blocks of fixed size, in the
+type of the array, and combined in float64 in order, so that results don't depend on threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, f64, i64, inline
+from weft.native.jit import kernel, pointer
+from weft.native.loops.layout import FLOATS, in_layout, is_last, made_like, plain
+
+ndarray = np.ndarray
+T = Any  # the type of the arrays in a call
+
+# Elements of one channel that are summed in the array's own type.
+BLOCK = 8192
+# Elements of a block of rows, which is read twice and should stay in the cache.
+ROW_BLOCK = 16384
+# With so few channels the planes are divided, not the channels.
+FEW = 8
+# Channels that are done at a time where they are innermost.
+TILE = 64
+# Rows of at most so many elements in all are done in one call, channels divided.
+ONE_PASS = 131072
+# Elements that are worth a thread.
+GRAIN = 16384
+
+# --- planes ----------------------------------------------------------------------------
+
+
+@inline(reassociate=True)
+def plane_moments(x, moments, zero, size, n, step, length):
+    """The sum, then the sum and the sum of squares of the distances from the mean."""
+    total = zero
+    for r in range(n):
+        row = x + r * step
+        for i in range(length):
+            total += row[i]
+    mean = total / size
+    rest = zero
+    squares = zero
+    for r in range(n):
+        row = x + r * step
+        for i in range(length):
+            d = row[i] - mean
+            rest += d
+            squares += d * d
+    moments[0] = total
+    moments[1] = rest
+    moments[2] = squares
+
+
+@inline
+def exact_sum(total, rest, mean, size):
+    # What the rounded mean is off by is in the sum of the distances from it.
+    exact = mean * size + rest
+    return exact if exact == exact else total
+
+
+@inline
+def scaled_plane(x, y, mean, scale, shift, length):
+    for i in range(length):
+        y[i] = (x[i] - mean) * scale + shift
+
+
+@inline
+def gradient_plane(g, x, y, mean, scale, slope, shift, length):
+    for i in range(length):
+        y[i] = g[i] * scale + (x[i] - mean) * slope + shift
+
+
+@inline
+def joined_squares(squares, total, count, part, mean, more):
+    # What the parts' distance from their common mean adds to the sums of squares.
+    far = mean - total / count
+    return squares + part + far * far * (count * more / (count + more))
+
+
+@kernel
+def norm_planes(
+    x: Ptr[T],
+    w: Ptr[T],
+    b: Ptr[T],
+    y: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    n: i64,
+    c: i64,
+    s: i64,
+    rows: i64,
+    chunk: i64,
+    eps: f64,
+    has_w: i64,
+    has_b: i64,
+    lo: i64,
+    hi: i64,
+):
+    moments = array(T, 3)  # noqa: F821
+    for k in range(lo, hi):
+        total: f64 = 0.0
+        squares: f64 = 0.0
+        count: f64 = 0.0
+        for r in range(0, n, rows):
+            many = min(rows, n - r)
+            for at in range(0, s, chunk):
+                length = min(chunk, s - at)
+                block = x + (r * c + k) * s + at
+                size = T(many * length)
+                plane_moments(block, moments, T(0.0), size, many, c * s, length)
+                more = f64(size)
+                own = f64(moments[0] / size)
+                part = exact_sum(f64(moments[0]), f64(moments[1]), own, more)
+                square = f64(moments[2]) - f64(moments[1]) * f64(moments[1]) / more
+                if count > 0.0:
+                    squares = joined_squares(squares, total, count, square, part / more, more)
+                else:
+                    squares = square
+                total += part
+                count += more
+        middle = T(total / count)
+        spread = T(squares / count)
+        mean[k] = middle
+        var[k] = spread
+        scale = T(1.0 / sqrt(f64(spread) + eps))  # noqa: F821
+        shift = T(0.0)
+        if has_w:
+            scale = scale * w[k]
+        if has_b:
+            shift = b[k]
+        # What was read last is still in the cache.
+        for r in range(n):
+            start = ((n - 1 - r) * c + k) * s
+            scaled_plane(x + start, y + start, middle, scale, shift, s)
+
+
+@kernel
+def plane_blocks(
+    x: Ptr[T],
+    part: Ptr[f64],
+    square: Ptr[f64],
+    n: i64,
+    c: i64,
+    s: i64,
+    rows: i64,
+    chunk: i64,
+    across: i64,
+    blocks: i64,
+    lo: i64,
+    hi: i64,
+):
+    moments = array(T, 3)  # noqa: F821
+    for u in range(lo, hi):
+        k = u // blocks
+        r = u % blocks // across * rows
+        at = u % blocks % across * chunk
+        many = min(rows, n - r)
+        length = min(chunk, s - at)
+        size = T(many * length)
+        plane_moments(x + (r * c + k) * s + at, moments, T(0.0), size, many, c * s, length)
+        own = f64(moments[0] / size)
+        part[u] = exact_sum(f64(moments[0]), f64(moments[1]), own, f64(size))
+        square[u] = f64(moments[2]) - f64(moments[1]) * f64(moments[1]) / f64(size)
+
+
+@kernel
+def join_plane_blocks(
+    part: Ptr[f64],
+    square: Ptr[f64],
+    mean: Ptr[T],
+    var: Ptr[T],
+    n: i64,
+    s: i64,
+    rows: i64,
+    chunk: i64,
+    across: i64,
+    blocks: i64,
+    lo: i64,
+    hi: i64,
+):
+    for k in range(lo, hi):
+        total: f64 = 0.0
+        squares: f64 = 0.0
+        count: f64 = 0.0
+        for u in range(blocks):
+            size = min(rows, n - u // across * rows) * min(chunk, s - u % across * chunk)
+            more = f64(size)
+            own = part[k * blocks + u]
+            square_ = square[k * blocks + u]
+            if count > 0.0:
+                squares = joined_squares(squares, total, count, square_, own / more, more)
+            else:
+                squares = square_
+            total += own
+            count += more
+        mean[k] = T(total / count)
+        var[k] = T(squares / count)
+
+
+@kernel
+def fixed_planes(
+    x: Ptr[T],
+    w: Ptr[T],
+    b: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    y: Ptr[T],
+    c: i64,
+    s: i64,
+    eps: f64,
+    has_w: i64,
+    has_b: i64,
+    lo: i64,
+    hi: i64,
+):
+    for r in range(lo, hi):
+        k = r % c
+        scale = T(1.0 / sqrt(f64(var[k]) + eps))  # noqa: F821
+        shift = T(0.0)
+        if has_w:
+            scale = scale * w[k]
+        if has_b:
+            shift = b[k]
+        scaled_plane(x + r * s, y + r * s, mean[k], scale, shift, s)
+
+
+@kernel(reassociate=True)
+def back_planes(
+    g: Ptr[T],
+    x: Ptr[T],
+    w: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    g_mean: Ptr[T],
+    g_var: Ptr[T],
+    gx: Ptr[T],
+    along: Ptr[T],
+    total: Ptr[T],
+    n: i64,
+    c: i64,
+    s: i64,
+    rows: i64,
+    chunk: i64,
+    eps: f64,
+    has_w: i64,
+    want_x: i64,
+    lo: i64,
+    hi: i64,
+):
+    for k in range(lo, hi):
+        sums: f64 = 0.0
+        products: f64 = 0.0
+        middle = mean[k]
+        for r in range(0, n, rows):
+            many = min(rows, n - r)
+            for at in range(0, s, chunk):
+                length = min(chunk, s - at)
+                part = T(0.0)
+                product = T(0.0)
+                for i in range(many):
+                    a = g + ((r + i) * c + k) * s + at
+                    b = x + ((r + i) * c + k) * s + at
+                    for j in range(length):
+                        part += a[j]
+                        product += a[j] * (b[j] - middle)
+                sums += f64(part)
+                products += f64(product)
+        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
+        total[k] = T(sums)
+        along[k] = T(products * rstd)
+        if want_x:
+            count = f64(n * s)
+            scale = rstd
+            if has_w:
+                scale = rstd * f64(w[k])
+            shift = T((f64(g_mean[k]) - scale * sums) / count)
+            slope = T((2.0 * f64(g_var[k]) - scale * rstd * rstd * products) / count)
+            for r in range(n):
+                start = ((n - 1 - r) * c + k) * s
+                gradient_plane(g + start, x + start, gx + start, middle, T(scale), slope, shift, s)
+
+
+@kernel(reassociate=True)
+def fixed_back_planes(
+    g: Ptr[T],
+    x: Ptr[T],
+    w: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    gx: Ptr[T],
+    along: Ptr[T],
+    total: Ptr[T],
+    n: i64,
+    c: i64,
+    s: i64,
+    rows: i64,
+    chunk: i64,
+    eps: f64,
+    has_w: i64,
+    want_x: i64,
+    want_sums: i64,
+    lo: i64,
+    hi: i64,
+):
+    for k in range(lo, hi):
+        sums: f64 = 0.0
+        products: f64 = 0.0
+        middle = mean[k]
+        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
+        scale = T(rstd)
+        if has_w:
+            scale = T(rstd * f64(w[k]))
+        for r in range(0, n, rows):
+            many = min(rows, n - r)
+            for at in range(0, s, chunk):
+                length = min(chunk, s - at)
+                part = T(0.0)
+                product = T(0.0)
+                for i in range(many):
+                    here = ((r + i) * c + k) * s + at
+                    a = g + here
+                    b = x + here
+                    out = gx + here
+                    for j in range(length):
+                        part += a[j]
+                        if want_sums:
+                            product += a[j] * (b[j] - middle)
+                        if want_x:
+                            out[j] = a[j] * scale
+                sums += f64(part)
+                products += f64(product)
+        total[k] = T(sums)
+        along[k] = T(products)
+
+
+# --- rows ------------------------------------------------------------------------------
+
+
+@inline(reassociate=True)
+def column_sums(x, total, zero, n, c, width):
+    for k in range(width):
+        total[k] = zero
+    four = n // 4 * 4
+    for r in range(0, four, 4):
+        row = x + r * c
+        for k in range(width):
+            total[k] += (row[k] + row[c + k]) + (row[2 * c + k] + row[3 * c + k])
+    for r in range(four, n):
+        row = x + r * c
+        for k in range(width):
+            total[k] += row[k]
+
+
+@inline(reassociate=True)
+def column_squares(x, mean, rest, total, zero, n, c, width):
+    for k in range(width):
+        rest[k] = zero
+        total[k] = zero
+    four = n // 4 * 4
+    for r in range(0, four, 4):
+        row = x + r * c
+        for k in range(width):
+            own = mean[k]
+            d0 = row[k] - own
+            d1 = row[c + k] - own
+            d2 = row[2 * c + k] - own
+            d3 = row[3 * c + k] - own
+            rest[k] += (d0 + d1) + (d2 + d3)
+            total[k] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
+    for r in range(four, n):
+        row = x + r * c
+        for k in range(width):
+            d0 = row[k] - mean[k]
+            rest[k] += d0
+            total[k] += d0 * d0
+
+
+@inline(reassociate=True)
+def column_products(g, x, mean, total, product, zero, n, c, width):
+    for k in range(width):
+        total[k] = zero
+        product[k] = zero
+    two = n // 2 * 2
+    for r in range(0, two, 2):
+        a = g + r * c
+        b = x + r * c
+        for k in range(width):
+            g0 = a[k]
+            g1 = a[c + k]
+            total[k] += g0 + g1
+            product[k] += g0 * (b[k] - mean[k]) + g1 * (b[c + k] - mean[k])
+    for r in range(two, n):
+        a = g + r * c
+        b = x + r * c
+        for k in range(width):
+            total[k] += a[k]
+            product[k] += a[k] * (b[k] - mean[k])
+
+
+@inline
+def scaled_row(x, mean, scale, shift, y, width):
+    for k in range(width):
+        y[k] = (x[k] - mean[k]) * scale[k] + shift[k]
+
+
+@inline
+def gradient_row(g, x, mean, scale, slope, shift, y, width):
+    for k in range(width):
+        y[k] = g[k] * scale[k] + (x[k] - mean[k]) * slope[k] + shift[k]
+
+
+@kernel
+def norm_columns(
+    x: Ptr[T],
+    w: Ptr[T],
+    b: Ptr[T],
+    y: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    n: i64,
+    c: i64,
+    eps: f64,
+    has_w: i64,
+    has_b: i64,
+    lo: i64,
+    hi: i64,
+):
+    middle = array(T, TILE)  # noqa: F821
+    spread = array(T, TILE)  # noqa: F821
+    scale = array(T, TILE)  # noqa: F821
+    shift = array(T, TILE)  # noqa: F821
+    for u in range(lo, hi):
+        at = u * TILE
+        width = min(TILE, c - at)
+        column_sums(x + at, middle, T(0.0), n, c, width)
+        for k in range(width):
+            middle[k] = middle[k] / T(n)
+        column_squares(x + at, middle, shift, spread, T(0.0), n, c, width)
+        for k in range(width):
+            part = shift[k] / T(n)
+            exact = middle[k] + part
+            middle[k] = exact if exact == exact else middle[k]
+            mean[at + k] = middle[k]
+            spread[k] = spread[k] / T(n) - part * part
+            var[at + k] = spread[k]
+            scale[k] = T(1.0 / sqrt(f64(spread[k]) + eps))  # noqa: F821
+            shift[k] = T(0.0)
+            if has_w:
+                scale[k] *= w[at + k]
+            if has_b:
+                shift[k] = b[at + k]
+        for r in range(n):
+            scaled_row(x + r * c + at, middle, scale, shift, y + r * c + at, width)
+
+
+@kernel
+def row_blocks(
+    x: Ptr[T], part: Ptr[f64], square: Ptr[f64], n: i64, c: i64, rows: i64, lo: i64, hi: i64
+):
+    middle = array(T, TILE)  # noqa: F821
+    sums = array(T, TILE)  # noqa: F821
+    rest = array(T, TILE)  # noqa: F821
+    squares = array(T, TILE)  # noqa: F821
+    for u in range(lo, hi):
+        many = min(rows, n - u * rows)
+        for at in range(0, c, TILE):
+            width = min(TILE, c - at)
+            block = x + u * rows * c + at
+            column_sums(block, sums, T(0.0), many, c, width)
+            for k in range(width):
+                middle[k] = sums[k] / T(many)
+            column_squares(block, middle, rest, squares, T(0.0), many, c, width)
+            to = part + u * c + at
+            also = square + u * c + at
+            size = f64(many)
+            for k in range(width):
+                off = f64(rest[k])
+                to[k] = exact_sum(f64(sums[k]), off, f64(middle[k]), size)
+                also[k] = f64(squares[k]) - off * off / size
+
+
+@kernel
+def join_row_blocks(
+    part: Ptr[f64],
+    square: Ptr[f64],
+    mean: Ptr[T],
+    var: Ptr[T],
+    n: i64,
+    c: i64,
+    rows: i64,
+    blocks: i64,
+    lo: i64,
+    hi: i64,
+):
+    total = array(f64, TILE)  # noqa: F821
+    squares = array(f64, TILE)  # noqa: F821
+    for tile in range(lo, hi):
+        at = tile * TILE
+        width = min(TILE, c - at)
+        for k in range(width):
+            total[k] = part[at + k]
+            squares[k] = square[at + k]
+        for u in range(1, blocks):
+            before = f64(u * rows)
+            more = f64(min(rows, n - u * rows))
+            both = before * more / (before + more)
+            old = 1.0 / before
+            new = 1.0 / more
+            sums = part + u * c + at
+            own = square + u * c + at
+            for k in range(width):
+                far = sums[k] * new - total[k] * old
+                squares[k] += own[k] + far * far * both
+                total[k] += sums[k]
+        for k in range(width):
+            mean[at + k] = T(total[k] / f64(n))
+            var[at + k] = T(squares[k] / f64(n))
+
+
+@kernel
+def fixed_rows(
+    x: Ptr[T],
+    b: Ptr[T],
+    mean: Ptr[T],
+    scale: Ptr[T],
+    y: Ptr[T],
+    c: i64,
+    has_b: i64,
+    lo: i64,
+    hi: i64,
+):
+    for r in range(lo, hi):
+        row = x + r * c
+        out = y + r * c
+        for k in range(c):
+            value = (row[k] - mean[k]) * scale[k]
+            if has_b:
+                value = value + b[k]
+            out[k] = value
+
+
+@kernel
+def scales(w: Ptr[T], var: Ptr[T], scale: Ptr[T], eps: f64, has_w: i64, lo: i64, hi: i64):
+    for k in range(lo, hi):
+        value = T(1.0 / sqrt(f64(var[k]) + eps))  # noqa: F821
+        if has_w:
+            value = value * w[k]
+        scale[k] = value
+
+
+@kernel
+def back_columns(
+    g: Ptr[T],
+    x: Ptr[T],
+    w: Ptr[T],
+    mean: Ptr[T],
+    var: Ptr[T],
+    g_mean: Ptr[T],
+    g_var: Ptr[T],
+    gx: Ptr[T],
+    along: Ptr[T],
+    total: Ptr[T],
+    n: i64,
+    c: i64,
+    eps: f64,
+    has_w: i64,
+    want_x: i64,
+    lo: i64,
+    hi: i64,
+):
+    sums = array(T, TILE)  # noqa: F821
+    products = array(T, TILE)  # noqa: F821
+    scale = array(T, TILE)  # noqa: F821
+    for u in range(lo, hi):
+        at = u * TILE
+        width = min(TILE, c - at)
+        column_products(g + at, x + at, mean + at, sums, products, T(0.0), n, c, width)
+        for k in range(width):
+            rstd = 1.0 / sqrt(f64(var[at + k]) + eps)  # noqa: F821
+            factor = rstd
+            if has_w:
+                factor = rstd * f64(w[at + k])
+            whole = f64(sums[k])
+            product = f64(products[k])
+            total[at + k] = sums[k]
+            along[at + k] = T(product * rstd)
+            scale[k] = T(factor)
+            sums[k] = T((f64(g_mean[at + k]) - factor * whole) / f64(n))
+            slope = 2.0 * f64(g_var[at + k]) - factor * rstd * rstd * product
+            products[k] = T(slope / f64(n))
+        if want_x:
+            for r in range(n):
+                start = r * c + at
+                gradient_row(
+                    g + start, x + start, mean + at, scale, products, sums, gx + start, width
+                )
+
+
+@kernel
+def back_row_blocks(
+    g: Ptr[T],
+    x: Ptr[T],
+    mean: Ptr[T],
+    part: Ptr[T],
+    product: Ptr[T],
+    n: i64,
+    c: i64,
+    rows: i64,
+    lo: i64,
+    hi: i64,
+):
+    for u in range(lo, hi):
+        many = min(rows, n - u * rows)
+        for at in range(0, c, TILE):
+            start = u * rows * c + at
+            to = u * c + at
+            width = min(TILE, c - at)
+            column_products(
+                g + start, x + start, mean + at, part + to, product + to, T(0.0), many, c, width
+            )
+
+
+@kernel
+def join_sums(
+    part: Ptr[T],
+    product: Ptr[T],
+    total: Ptr[T],
+    along: Ptr[T],
+    c: i64,
+    blocks: i64,
+    lo: i64,
+    hi: i64,
+):
+    sums = array(f64, TILE)  # noqa: F821
+    products = array(f64, TILE)  # noqa: F821
+    for tile in range(lo, hi):
+        at = tile * TILE
+        width = min(TILE, c - at)
+        for k in range(width):
+            sums[k] = 0.0
+            products[k] = 0.0
+        for u in range(blocks):
+            a = part + u * c + at
+            b = product + u * c + at
+            for k in range(width):
+                sums[k] += f64(a[k])
+                products[k] += f64(b[k])
+        for k in range(width):
+            total[at + k] = T(sums[k])
+            along[at + k] = T(products[k])
+
+
+@kernel
+def gradient_factors(
+    total: Ptr[T],
+    along: Ptr[T],
+    w: Ptr[T],
+    var: Ptr[T],
+    g_mean: Ptr[T],
+    g_var: Ptr[T],
+    scale: Ptr[T],
+    slope: Ptr[T],
+    shift: Ptr[T],
+    n: i64,
+    eps: f64,
+    has_w: i64,
+    lo: i64,
+    hi: i64,
+):
+    for k in range(lo, hi):
+        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
+        factor = rstd
+        if has_w:
+            factor = rstd * f64(w[k])
+        product = f64(along[k])
+        scale[k] = T(factor)
+        shift[k] = T((f64(g_mean[k]) - factor * f64(total[k])) / f64(n))
+        slope[k] = T((2.0 * f64(g_var[k]) - factor * rstd * rstd * product) / f64(n))
+        along[k] = T(product * rstd)
+
+
+@kernel
+def gradient_rows(
+    g: Ptr[T],
+    x: Ptr[T],
+    mean: Ptr[T],
+    scale: Ptr[T],
+    slope: Ptr[T],
+    shift: Ptr[T],
+    gx: Ptr[T],
+    c: i64,
+    lo: i64,
+    hi: i64,
+):
+    for r in range(lo, hi):
+        gradient_row(g + r * c, x + r * c, mean, scale, slope, shift, gx + r * c, c)
+
+
+@kernel
+def scaled_rows(g: Ptr[T], scale: Ptr[T], gx: Ptr[T], c: i64, lo: i64, hi: i64):
+    for r in range(lo, hi):
+        a = g + r * c
+        out = gx + r * c
+        for k in range(c):
+            out[k] = a[k] * scale[k]
+
+
+# --- calls -----------------------------------------------------------------------------
+
+
+class _Form:
+    """The geometry of one kind of call: planes or rows, and how they are cut into blocks."""
+
+    __slots__ = ("blocks", "c", "chunk", "columns", "n", "planes", "rows", "s", "tiles")
+
+    def __init__(self, shape: tuple[int, ...], last: bool) -> None:
+        n, c, s = shape[0], shape[1], prod(shape[2:])
+        self.planes = not last and s > 1
+        if not self.planes:
+            n, s = n * s, 1
+            self.chunk = 1
+            self.rows = min(max(32, ROW_BLOCK // c), 512)
+            self.blocks = -(-n // self.rows)
+        else:
+            self.chunk = min(s, BLOCK)
+            self.rows = max(1, BLOCK // self.chunk)
+            self.blocks = -(-n // self.rows) * -(-s // self.chunk)
+        self.n, self.c, self.s = n, c, s
+        self.tiles = -(-c // TILE)
+        # Few rows: one thread does all for its channels.
+        few = n <= 2048 and (n * c <= ONE_PASS or c >= FEW * TILE)
+        self.columns = not self.planes and few
+
+    def grain(self, elements: int) -> int:
+        """How many units of so many elements are worth a thread."""
+        return max(1, GRAIN // elements)
+
+
+_form = functools.lru_cache(512)(_Form)
+
+
+def _kind(x: ndarray, *others: Any) -> str | None:
+    """The type that all arrays have, if it is one for which there are loops."""
+    kind = FLOATS.get(x.dtype)
+    if kind is None or x.ndim < 2 or not x.size:
+        return None
+    for other in others:
+        if other is not None and other.dtype != x.dtype:
+            return None
+    return kind
+
+
+def _vector(v: ndarray | None) -> ndarray | None:
+    return None if v is None else plain(v)
+
+
+def _address(v: ndarray | None) -> int:
+    return 0 if v is None else pointer(v)
+
+
+def batch_norm(
+    x: ndarray, weight: Any, bias: Any, eps: float
+) -> tuple[ndarray, ndarray, ndarray] | None:
+    """Each channel shifted and scaled by its own mean and variance; and these."""
+    kind = _kind(x, weight, bias)
+    if kind is None:
+        return None
+    last = is_last(x)
+    x, f = in_layout(x, last), _form(x.shape, last)
+    weight, bias = _vector(weight), _vector(bias)
+    y, mean, var = made_like(x, x.shape, last), np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    if f.planes and (f.c >= FEW or f.n * f.s <= BLOCK):
+        run = norm_planes.get(kind, has_w=weight is not None, has_b=bias is not None)
+        run(
+            *(pointer(x), _address(weight), _address(bias), pointer(y)),
+            *(pointer(mean), pointer(var), f.n, f.c, f.s, f.rows, f.chunk, eps),
+            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
+        )
+        return y, mean, var
+    if f.columns:
+        norm_columns.get(kind, has_w=weight is not None, has_b=bias is not None)(
+            *(pointer(x), _address(weight), _address(bias), pointer(y)),
+            *(pointer(mean), pointer(var), f.n, f.c, eps),
+            *(f.tiles, threads.how_many(f.tiles, f.grain(f.n * TILE))),
+        )
+        return y, mean, var
+    _statistics(f, x, mean, var)
+    _scale_by(f, kind, x, weight, bias, mean, var, eps, y)
+    return y, mean, var
+
+
+def _statistics(f: _Form, x: ndarray, mean: ndarray, var: ndarray) -> None:
+    part, square = np.empty((2, f.c * f.blocks))
+    if f.planes:
+        across = -(-f.s // f.chunk)
+        plane_blocks(
+            *(x, part, square, f.n, f.c, f.s, f.rows, f.chunk, across, f.blocks),
+            over=f.c * f.blocks,
+            grain=2,
+        )
+        join_plane_blocks(
+            *(part, square, mean, var, f.n, f.s, f.rows, f.chunk, across, f.blocks),
+            over=f.c,
+            grain=f.grain(f.blocks),
+        )
+        return
+    row_blocks(x, part, square, f.n, f.c, f.rows, over=f.blocks, grain=2)
+    join_row_blocks(
+        *(part, square, mean, var, f.n, f.c, f.rows, f.blocks),
+        over=f.tiles,
+        grain=f.grain(f.blocks * TILE),
+    )
+
+
+def _scale_by(
+    f: _Form, kind: str, x: ndarray, weight: Any, bias: Any, mean: ndarray, var: ndarray,
+    eps: float, y: ndarray,
+) -> None:  # fmt: skip
+    flags = {"has_w": weight is not None, "has_b": bias is not None}
+    if f.planes:
+        fixed_planes.get(kind, **flags)(
+            *(pointer(x), _address(weight), _address(bias), pointer(mean), pointer(var)),
+            *(pointer(y), f.c, f.s, eps),
+            *(f.n * f.c, threads.how_many(f.n * f.c, f.grain(f.s))),
+        )
+        return
+    scale = _scales(f, kind, weight, var, eps)
+    fixed_rows.get(kind, has_b=bias is not None)(
+        *(pointer(x), _address(bias), pointer(mean), pointer(scale), pointer(y), f.c),
+        *(f.n, threads.how_many(f.n, f.grain(f.c))),
+    )
+
+
+def _scales(f: _Form, kind: str, weight: Any, var: ndarray, eps: float) -> ndarray:
+    scale = np.empty_like(var)
+    scales.get(kind, has_w=weight is not None)(
+        _address(weight), pointer(var), pointer(scale), eps, f.c, 1
+    )
+    return scale
+
+
+def batch_norm_back(
+    g: Any, x: ndarray, weight: Any, mean: ndarray, var: ndarray, needs: Any, eps: float
+) -> tuple[Any, Any, Any] | None:
+    """The gradients of ``batch_norm`` for its input, weight and bias, as needed."""
+    gy, g_mean, g_var = g
+    zero = None
+    if g_mean is None or g_var is None:
+        zero = np.zeros(x.shape[1], x.dtype)
+    kind = _kind(x, gy, weight, mean, var, g_mean, g_var)
+    if kind is None or gy is None:
+        return None
+    last = is_last(x)
+    x, f = in_layout(x, last), _form(x.shape, last)
+    gy, weight, mean, var = in_layout(gy, last), _vector(weight), plain(mean), plain(var)
+    g_mean = zero if g_mean is None else plain(g_mean)
+    g_var = zero if g_var is None else plain(g_var)
+    gx = made_like(x, x.shape, last) if needs[0] else None
+    along, total = np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    addresses = (
+        *(pointer(gy), pointer(x), _address(weight), pointer(mean), pointer(var)),
+        *(pointer(g_mean), pointer(g_var), _address(gx), pointer(along), pointer(total)),
+    )
+    flags = {"has_w": weight is not None, "want_x": gx is not None}
+    if f.planes:
+        back_planes.get(kind, **flags)(
+            *(*addresses, f.n, f.c, f.s, f.rows, f.chunk, eps),
+            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
+        )
+    elif f.columns:
+        back_columns.get(kind, **flags)(
+            *(*addresses, f.n, f.c, eps),
+            *(f.tiles, threads.how_many(f.tiles, f.grain(f.n * TILE))),
+        )
+    else:
+        _row_sums(f, x, gy, mean, total, along)
+        scale, slope, shift = np.empty((3, f.c), gy.dtype)
+        gradient_factors.get(kind, has_w=weight is not None)(
+            *(pointer(total), pointer(along), _address(weight), pointer(var), pointer(g_mean)),
+            *(pointer(g_var), pointer(scale), pointer(slope), pointer(shift), f.n, eps, f.c, 1),
+        )
+        if gx is not None:
+            gradient_rows(
+                *(gy, x, mean, scale, slope, shift, gx, f.c), over=f.n, grain=f.grain(f.c)
+            )
+    return gx, along if needs[1] else None, total if needs[2] else None
+
+
+def _row_sums(
+    f: _Form, x: ndarray, g: ndarray, mean: ndarray, total: ndarray, along: ndarray
+) -> None:
+    """For each channel the sum of ``g``, and that of ``g`` times the distance from the mean."""
+    part, product = np.empty((2, f.c * f.blocks), g.dtype)
+    back_row_blocks(g, x, mean, part, product, f.n, f.c, f.rows, over=f.blocks, grain=2)
+    grain = f.grain(f.blocks * TILE)
+    join_sums(part, product, total, along, f.c, f.blocks, over=f.tiles, grain=grain)
+
+
+def batch_norm_fixed(
+    x: ndarray, weight: Any, bias: Any, mean: ndarray, var: ndarray, eps: float
+) -> ndarray | None:
+    """Each channel shifted and scaled by a given mean and variance."""
+    kind = _kind(x, weight, bias, mean, var)
+    if kind is None:
+        return None
+    last = is_last(x)
+    x, f = in_layout(x, last), _form(x.shape, last)
+    y = made_like(x, x.shape, last)
+    _scale_by(f, kind, x, _vector(weight), _vector(bias), plain(mean), plain(var), eps, y)
+    return y
+
+
+def batch_norm_fixed_back(
+    g: ndarray, x: ndarray, weight: Any, mean: ndarray, var: ndarray, needs: Any, eps: float
+) -> tuple[Any, ...] | None:
+    """The gradients of ``batch_norm_fixed`` for all its inputs, as needed."""
+    kind = _kind(x, g, weight, mean, var)
+    if kind is None:
+        return None
+    last = is_last(x)
+    x, f = in_layout(x, last), _form(x.shape, last)
+    g, weight, mean, var = in_layout(g, last), _vector(weight), plain(mean), plain(var)
+    gx = made_like(x, x.shape, last) if needs[0] else None
+    along, total = np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    want = bool(needs[1] or needs[4])
+    if f.planes:
+        flags = {"has_w": weight is not None, "want_x": gx is not None, "want_sums": want}
+        fixed_back_planes.get(kind, **flags)(
+            *(pointer(g), pointer(x), _address(weight), pointer(mean), pointer(var)),
+            *(_address(gx), pointer(along), pointer(total)),
+            *(f.n, f.c, f.s, f.rows, f.chunk, eps),
+            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
+        )
+    else:
+        _row_sums(f, x, g, mean, total, along)
+        if gx is not None:
+            scale = _scales(f, kind, weight, var, eps)
+            scaled_rows(g, scale, gx, f.c, over=f.n, grain=f.grain(f.c))
+    rstd = (var + eps) ** -0.5
+    scale = rstd if weight is None else rstd * weight
+    gw = gv = gm = None
+    if want:
+        gw = along * rstd
+        gv = along * scale * rstd * rstd * -0.5
+    if needs[3]:
+        gm = total * -scale
+    return gx, gw, total, gm, gv

@@ -1,0 +1,101 @@
+"""Sine and cosine of float32 arrays, and their gradients.
+
+The functions of kernels are right up to ``SINE_LIMIT``; an array with a larger number in it is left
+to NumPy.
+"""
+
+# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
+from __future__ import annotations
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, T, i64, inline
+from weft.native.jit import Kernel, kernel, pointer
+from weft.native.loops.layout import plain
+from weft.native.loops.math import SINE_LIMIT
+from weft.native.loops.math import cos as cosine
+from weft.native.loops.math import sin as sine
+from weft.native.loops.reduce import made, repeats
+
+ndarray = np.ndarray
+F32 = np.dtype(np.float32)
+
+# The fewest elements that pay, and a part of the work.
+SMALL = 4096
+BLOCK = 4096
+
+
+@inline
+def _sine_slope(x: T) -> T:
+    return cosine(x)
+
+
+@inline
+def _cosine_slope(x: T) -> T:
+    return -sine(x)
+
+
+# What this name means in the kernels below, unless a kernel is made with another.
+function = sine
+
+
+@kernel(reassociate=True)
+def _values(x: Ptr[T], y: Ptr[T], far: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for block in range(lo, hi):
+        beyond = T(0.0)
+        for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
+            y[i] = function(x[i])
+            beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
+        far[block] = beyond
+
+
+@kernel(reassociate=True)
+def _slopes(t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for block in range(lo, hi):
+        beyond = T(0.0)
+        for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
+            y[i] = t[i] * function(x[i])
+            beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
+        far[block] = beyond
+
+
+_sines, _cosines = made(_values, function=sine), made(_values, function=cosine)
+_sine_slopes = made(_slopes, function=_sine_slope)
+_cosine_slopes = made(_slopes, function=_cosine_slope)
+
+
+def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
+    """The loop over arrays of one shape, or None if it is not for them."""
+    shape = arrays[-1].shape
+    if any(a.dtype != F32 or a.shape != shape or repeats(a) for a in arrays):
+        return None
+    n = arrays[-1].size
+    if n < SMALL:
+        return None
+    held = [plain(a) for a in arrays]
+    blocks = -(-n // BLOCK)
+    out, far = np.empty(shape, F32), np.empty(blocks, F32)
+    many = threads.how_many(blocks, 2)
+    loop.get("f32")(*map(pointer, held), pointer(out), pointer(far), n, blocks, many)
+    return None if far.any() else out
+
+
+def sin(x: ndarray) -> ndarray | None:
+    """The sine of every element."""
+    return _run(_sines, x)
+
+
+def sin_back(t: ndarray, x: ndarray) -> ndarray | None:
+    """A gradient times the derivative of the sine."""
+    return _run(_sine_slopes, t, x)
+
+
+def cos(x: ndarray) -> ndarray | None:
+    """The cosine of every element."""
+    return _run(_cosines, x)
+
+
+def cos_back(t: ndarray, x: ndarray) -> ndarray | None:
+    """A gradient times the derivative of the cosine."""
+    return _run(_cosine_slopes, t, x)

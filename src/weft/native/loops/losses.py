@@ -1,0 +1,490 @@
+"""Losses: of class numbers, and of the differences of pairs.
+
+Sums are taken in blocks of fixed size and joined in float64.
+"""
+
+# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, T, U, f64, i64, inline
+from weft.native.jit import KINDS, Kernel, kernel, pointer
+from weft.native.loops.layout import FLOATS, plain
+from weft.native.loops.math import exp_below, log1p, sigmoid
+from weft.native.loops.reduce import made
+
+ndarray = np.ndarray
+
+# Elements that are worth a thread, elements summed in their own type, and the fewest of a pair.
+GRAIN = 16384
+BLOCK = 1024
+SMALL = 512
+# Elements that are worth a thread where each is in a place of its own.
+FAR = 8192
+
+
+# --- class numbers -----------------------------------------------------------------------
+
+
+@inline
+def _factor(weight: Ptr[T], place: i64, used: i64, weighted: i64) -> T:
+    """What a target counts."""
+    w = T(1.0)
+    if weighted:
+        w = weight[place]
+    return w if used else T(0.0)
+
+
+@kernel(reassociate=True)
+def _nll(
+    x: Ptr[T],
+    target: Ptr[U],
+    weight: Ptr[T],
+    loss: Ptr[T],
+    parts: Ptr[f64],
+    count: i64,
+    classes: i64,
+    inner: i64,
+    ignored: i64,
+    weighted: i64,
+    each: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for block in range(lo, hi):
+        total = f64(0.0)
+        factors = f64(0.0)
+        wrong = 0
+        for j in range(block * BLOCK, min(count, (block + 1) * BLOCK)):
+            t = target[j]
+            inside = t >= 0 and t < classes
+            used = t != ignored
+            wrong += i64(used and not inside)
+            place = t if inside else 0
+            w = _factor(weight, place, used, weighted)
+            v = -x[(j // inner * classes + place) * inner + j % inner] * w
+            # A select, not only a product: what is ignored may be infinite.
+            v = v if w != 0.0 else T(0.0)
+            if each:
+                loss[j] = v
+            total += f64(v)
+            factors += f64(w)
+        parts[3 * block] = total
+        parts[3 * block + 1] = factors
+        parts[3 * block + 2] = f64(wrong)
+
+
+@kernel(reassociate=True)
+def _factors(
+    target: Ptr[U],
+    weight: Ptr[T],
+    parts: Ptr[f64],
+    count: i64,
+    classes: i64,
+    ignored: i64,
+    weighted: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for block in range(lo, hi):
+        factors = f64(0.0)
+        wrong = 0
+        for j in range(block * BLOCK, min(count, (block + 1) * BLOCK)):
+            t = target[j]
+            inside = t >= 0 and t < classes
+            used = t != ignored
+            wrong += i64(used and not inside)
+            factors += f64(_factor(weight, t if inside else 0, used, weighted))
+        parts[2 * block] = factors
+        parts[2 * block + 1] = f64(wrong)
+
+
+@kernel
+def _nll_back(
+    g: Ptr[T],
+    target: Ptr[U],
+    weight: Ptr[T],
+    out: Ptr[T],
+    classes: i64,
+    inner: i64,
+    ignored: i64,
+    chunk: i64,
+    by: T,
+    weighted: i64,
+    each: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for first in range(lo, hi, chunk):
+        last = min(hi, first + chunk)
+        for i in range(first * classes * inner, last * classes * inner):
+            out[i] = T(0.0)
+        for j in range(first * inner, last * inner):
+            t = target[j]
+            used = t != ignored and t >= 0 and t < classes
+            place = t if used else 0
+            w = _factor(weight, place, used, weighted)
+            v = -g[j if each else 0] * w / by
+            at = (j // inner * classes + place) * inner + j % inner
+            out[at] = v if w != 0.0 else out[at]
+
+
+class _Classes:
+    """What the loss of class numbers needs to know of shapes and types, found out once."""
+
+    def __init__(
+        self, shape: tuple[int, ...], d: str, u: str, weighted: bool, reduction: str
+    ) -> None:
+        self.shape, self.each, self.mean = shape, reduction == "none", reduction == "mean"
+        if len(shape) == 1:
+            self.rows, self.classes, inner, self.final = 1, shape[0], 1, ()
+        else:
+            self.rows, self.classes, inner = shape[0], shape[1], prod(shape[2:])
+            self.final = shape[:1] + shape[2:]
+        self.count = self.rows * inner
+        self.blocks = -(-self.count // BLOCK)
+        self.inner = () if inner == 1 else (inner,)
+        self.chunk = max(1, 4096 // (self.classes * inner))
+        self.grain = -(-GRAIN // (self.classes * inner))
+        self.types, self.weighted = (d, u), weighted
+        # One position in a row is a case of its own, without divisions.
+        self.consts = {"weighted": weighted, "each": self.each}
+        if inner == 1:
+            self.consts["inner"] = 1
+
+    @functools.cached_property
+    def forward(self) -> Any:
+        return _nll.get(*self.types, **self.consts)
+
+    @functools.cached_property
+    def factors(self) -> Any:
+        return _factors.get(*self.types, weighted=self.weighted)
+
+    @functools.cached_property
+    def backward(self) -> Any:
+        return _nll_back.get(*self.types, **self.consts)
+
+
+@functools.lru_cache(4096)
+def _classes(
+    shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, weighted: Any, reduction: str
+) -> _Classes | None:
+    if dtype not in FLOATS or kind.kind not in "iu" or kind not in KINDS or not prod(shape):
+        return None
+    if not shape or weighted not in (None, dtype):
+        return None
+    return _Classes(shape, FLOATS[dtype], KINDS[kind], weighted is not None, reduction)
+
+
+def nll_loss(
+    x: ndarray, target: ndarray, weight: Any, reduction: str, ignore_index: int
+) -> Any | None:
+    """The negated entries of the right classes."""
+    dtype = x.dtype
+    weighted = None if weight is None else weight.dtype
+    plan = _classes(x.shape, dtype, target.dtype, weighted, reduction)
+    if plan is None or target.size != plan.count:
+        return None
+    x, target = plain(x), plain(np.asarray(target))  # a scalar has no address
+    parts = np.empty((plan.blocks, 3))
+    loss = np.empty(plan.final, dtype) if plan.each else x
+    plan.forward(
+        pointer(x),
+        pointer(target),
+        pointer(x if weight is None else plain(weight)),
+        pointer(loss),
+        pointer(parts),
+        plan.count,
+        plan.classes,
+        *plan.inner,
+        ignore_index,
+        plan.blocks,
+        threads.how_many(plan.blocks, FAR // BLOCK),
+    )
+    total, factors, wrong = (parts[0] if plan.blocks == 1 else np.add.reduce(parts, 0)).tolist()
+    if wrong:
+        return None  # the reference says which one
+    if plan.each:
+        return loss
+    if plan.mean:
+        total = total / factors if factors else np.nan if total == 0 else total * np.inf
+    return np.array(total, dtype)
+
+
+def nll_loss_back(
+    x: ndarray,
+    target: ndarray,
+    weight: Any,
+    shape: tuple[int, ...],
+    reduction: str,
+    ignore_index: int,
+) -> ndarray | None:
+    """The gradient of ``nll_loss``; x is that of its result."""
+    weighted = None if weight is None else weight.dtype
+    plan = _classes(tuple(shape), x.dtype, target.dtype, weighted, reduction)
+    if plan is None or target.size != plan.count:
+        return None
+    if x.size != (plan.count if plan.each else 1):
+        return None
+    target, g = plain(np.asarray(target)), plain(np.asarray(x))
+    weight = target if weight is None else plain(weight)
+    parts = np.empty((plan.blocks, 2))
+    at, scale, classes = pointer(target), pointer(weight), plan.classes
+    many = threads.how_many(plan.blocks, GRAIN // BLOCK)
+    plan.factors(at, scale, pointer(parts), plan.count, classes, ignore_index, plan.blocks, many)
+    factors, wrong = (parts[0] if plan.blocks == 1 else np.add.reduce(parts, 0)).tolist()
+    if wrong:
+        return None
+    out = np.empty(shape, g.dtype)
+    plan.backward(
+        pointer(g),
+        at,
+        scale,
+        pointer(out),
+        classes,
+        *plan.inner,
+        ignore_index,
+        plan.chunk,
+        (factors or 1.0) if plan.mean else 1.0,
+        plan.rows,
+        threads.how_many(plan.rows, plan.grain),
+    )
+    return out
+
+
+# --- differences of pairs ----------------------------------------------------------------
+
+
+@inline
+def _square(d: T, width: T) -> T:
+    return d * d
+
+
+@inline
+def _square_slope(d: T, width: T) -> T:
+    return d + d
+
+
+@inline
+def _sign(d: T) -> T:
+    return T(1.0) if d > 0.0 else (T(-1.0) if d < 0.0 else d * 0.0)
+
+
+@inline
+def _size(d: T, width: T) -> T:
+    return abs(d)
+
+
+@inline
+def _size_slope(d: T, width: T) -> T:
+    return _sign(d)
+
+
+@inline
+def _smooth(d: T, width: T) -> T:
+    size = abs(d)
+    return 0.5 * d * d / width if size < width else size - 0.5 * width
+
+
+@inline
+def _smooth_slope(d: T, width: T) -> T:
+    return d / width if abs(d) < width else _sign(d)
+
+
+@inline
+def _huber(d: T, width: T) -> T:
+    size = abs(d)
+    return 0.5 * d * d if size <= width else width * (size - 0.5 * width)
+
+
+@inline
+def _huber_slope(d: T, width: T) -> T:
+    return d if abs(d) <= width else _sign(d) * width
+
+
+# What these names mean in the kernels below, unless a kernel is made with others.
+value, slope = _square, _square_slope
+
+
+@kernel
+def _pair_each(a: Ptr[T], b: Ptr[T], y: Ptr[T], width: T, lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        y[i] = value(a[i] - b[i], width)
+
+
+@kernel(reassociate=True)
+def _pair_sum(a: Ptr[T], b: Ptr[T], parts: Ptr[f64], n: i64, width: T, lo: i64, hi: i64) -> None:
+    for block in range(lo, hi):
+        p = a + block * BLOCK
+        q = b + block * BLOCK
+        part = T(0.0)
+        for i in range(min(BLOCK, n - block * BLOCK)):
+            part += value(p[i] - q[i], width)
+        parts[block] = part
+
+
+@kernel
+def _pair_back(
+    g: Ptr[T],
+    a: Ptr[T],
+    b: Ptr[T],
+    out: Ptr[T],
+    width: T,
+    factor: T,
+    each: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for i in range(lo, hi):
+        out[i] = g[i if each else 0] * factor * slope(a[i] - b[i], width)
+
+
+class _Pair:
+    """The kernels of one loss."""
+
+    def __init__(self, value: Any, slope: Any) -> None:
+        self.each: Kernel = made(_pair_each, value=value)
+        self.sum: Kernel = made(_pair_sum, value=value)
+        self.back: Kernel = made(_pair_back, slope=slope)
+
+
+MSE, L1 = _Pair(_square, _square_slope), _Pair(_size, _size_slope)
+SMOOTH, HUBER = _Pair(_smooth, _smooth_slope), _Pair(_huber, _huber_slope)
+
+
+def _is_pair(a: ndarray, b: ndarray) -> bool:
+    return a.size >= SMALL and a.dtype in FLOATS and b.dtype == a.dtype and a.shape == b.shape
+
+
+def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+    if not _is_pair(a, b):
+        return None
+    a, b, d, n = plain(a), plain(b), FLOATS[a.dtype], a.size
+    if reduction == "none":
+        out = np.empty(a.shape, a.dtype)
+        run = pair.each.get(d)
+        run(pointer(a), pointer(b), pointer(out), width, n, threads.how_many(n, GRAIN))
+        return out
+    blocks = -(-n // BLOCK)
+    parts = np.empty(blocks)
+    many = threads.how_many(blocks, GRAIN // BLOCK)
+    pair.sum.get(d)(pointer(a), pointer(b), pointer(parts), n, width, blocks, many)
+    total = np.add.reduce(parts)
+    return np.asarray(total if reduction == "sum" else total / n, a.dtype)
+
+
+def _backward(
+    pair: _Pair, g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float, sign: float
+) -> ndarray | None:
+    each = reduction == "none"
+    if not _is_pair(a, b) or g.dtype != a.dtype or g.size != (a.size if each else 1):
+        return None
+    g, a, b, n = plain(np.asarray(g)), plain(a), plain(b), a.size
+    out = np.empty(a.shape, a.dtype)
+    factor = sign / n if reduction == "mean" else sign
+    run, many = pair.back.get(FLOATS[a.dtype], each=each), threads.how_many(n, GRAIN)
+    run(pointer(g), pointer(a), pointer(b), pointer(out), width, factor, n, many)
+    return out
+
+
+def mse_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+    """The squared differences."""
+    return _forward(MSE, a, b, reduction, width)
+
+
+def mse_loss_back_a(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of the squared differences by the first of the pair."""
+    return _backward(MSE, g, a, b, reduction, width, 1.0)
+
+
+def mse_loss_back_b(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of the squared differences by the second of the pair."""
+    return _backward(MSE, g, a, b, reduction, width, -1.0)
+
+
+def smooth_l1_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+    """Squared differences below a width, absolute ones above."""
+    return _forward(SMOOTH if width else L1, a, b, reduction, width)
+
+
+def smooth_l1_loss_back_a(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of ``smooth_l1_loss`` by the first of the pair."""
+    return _backward(SMOOTH if width else L1, g, a, b, reduction, width, 1.0)
+
+
+def smooth_l1_loss_back_b(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of ``smooth_l1_loss`` by the second of the pair."""
+    return _backward(SMOOTH if width else L1, g, a, b, reduction, width, -1.0)
+
+
+def huber_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+    """Half of squared differences up to a width, absolute ones above."""
+    return _forward(HUBER, a, b, reduction, width)
+
+
+def huber_loss_back_a(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of ``huber_loss`` by the first of the pair."""
+    return _backward(HUBER, g, a, b, reduction, width, 1.0)
+
+
+def huber_loss_back_b(
+    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
+) -> ndarray | None:
+    """The gradient of ``huber_loss`` by the second of the pair."""
+    return _backward(HUBER, g, a, b, reduction, width, -1.0)
+
+
+# --- two classes -------------------------------------------------------------------------
+
+
+@kernel
+def _bce(a: Ptr[T], b: Ptr[T], y: Ptr[T], lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        v = a[i]
+        positive = T(0.0) if v < 0.0 else v
+        y[i] = positive - v * b[i] + log1p(exp_below(-abs(v)))
+
+
+@kernel
+def _bce_back(t: Ptr[T], a: Ptr[T], b: Ptr[T], out: Ptr[T], lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        out[i] = t[i] * (sigmoid(a[i]) - b[i])
+
+
+def bce_with_logits(a: Any, b: Any) -> ndarray | None:
+    """The loss of scores, through a sigmoid, against targets between 0 and 1."""
+    if a.__class__ is not ndarray or b.__class__ is not ndarray or not _is_pair(a, b):
+        return None
+    a, b, out = plain(a), plain(b), np.empty(a.shape, a.dtype)
+    many = threads.how_many(a.size, GRAIN // 2)
+    _bce.get(FLOATS[a.dtype])(pointer(a), pointer(b), pointer(out), a.size, many)
+    return out
+
+
+def bce_with_logits_back_a(t: Any, a: Any, b: Any) -> ndarray | None:
+    """The gradient of ``bce_with_logits`` by the scores."""
+    if a.__class__ is not ndarray or b.__class__ is not ndarray or not _is_pair(a, b):
+        return None
+    if t.shape != a.shape or t.dtype != a.dtype:
+        return None
+    t, a, b, out = plain(t), plain(a), plain(b), np.empty(a.shape, a.dtype)
+    many = threads.how_many(a.size, GRAIN // 2)
+    run = _bce_back.get(FLOATS[a.dtype])
+    run(pointer(t), pointer(a), pointer(b), pointer(out), a.size, many)
+    return out

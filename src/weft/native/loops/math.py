@@ -1,0 +1,434 @@
+"""Elementary functions for kernels.
+
+On float32 they have no branches, no tables and no calls, so that loops over them become vector
+code. Errors are at most so many units in the last place, over all float32 numbers:
+
+==================  ====
+exp, exp2, log      1.0
+pow                 1.0
+log2                1.1
+erf                 1.2
+tanh, expm1, atan   1.5
+log1p               1.5
+sin, cos            1.7   for arguments up to ``SINE_LIMIT``
+sigmoid             2.5
+==================  ====
+
+Zeros keep their sign, results may be subnormal, and infinities and NaN go through as in the C
+library. On float64 the C library itself is called.
+"""
+
+from __future__ import annotations
+
+# mypy: disable-error-code="valid-type, call-arg, operator, var-annotated"
+from weft.native.compiler import (
+    T,
+    bits,
+    copysign,
+    f32,
+    f64,
+    floor,
+    fma,
+    from_bits,
+    i32,
+    inline,
+    sqrt,
+)
+
+LN2_HIGH, LN2_LOW = 0.693145751953125, 1.428606765330187e-06
+LOG2_E = 1.4426950408889634
+# Adding it to a small float32 leaves the nearest integer in the low bits.
+ROUND, ROUND_BITS = 12582912.0, 0x4B400000
+SQRT_HALF_BITS = 0x3F3504F3
+INFINITY = float("inf")
+NAN = float("nan")
+
+# sin and cos are right up to here; callers take another way for larger arguments.
+SINE_LIMIT = 1e5
+HALF_PI_1 = 1.5707963705062866
+HALF_PI_2 = -4.371138828673793e-08
+HALF_PI_3 = -1.7151245100058819e-15
+TWO_OVER_PI = 0.6366197723675814
+
+
+# --- exponentials ------------------------------------------------------------------------
+
+
+@inline
+def _power_of_two(n: i32) -> f32:
+    """2**n for n in -126...127."""
+    return from_bits((n + 127) << 23)
+
+
+@inline
+def _scale(x: f32, n: i32) -> f32:
+    """x * 2**n in two steps, so that the result may overflow or become subnormal."""
+    half = n >> 1
+    return x * _power_of_two(half) * _power_of_two(n - half)
+
+
+@inline
+def _exp_tail(r: f32) -> f32:
+    """(exp(r) - 1 - r) / r**2 for abs(r) <= log(2) / 2."""
+    q = fma(r, 0.00019944265659432858, 0.0013932674191892147)
+    q = fma(q, r, 0.008333208039402962)
+    q = fma(q, r, 0.04166648909449577)
+    q = fma(q, r, 0.1666666716337204)
+    return fma(q, r, 0.5)
+
+
+@inline
+def _exp_near(r: f32) -> f32:
+    """e**r for abs(r) <= log(2) / 2."""
+    q = fma(r, 0.0013939535710960627, 0.008368821814656258)
+    q = fma(q, r, 0.041666414588689804)
+    q = fma(q, r, 0.1666651964187622)
+    q = fma(q, r, 0.5)
+    return fma(fma(q, r, 1.0), r, 1.0)
+
+
+@inline(f64="exp")
+def exp_below(x: f32) -> f32:
+    """e**x for x up to 88."""
+    x = -104.0 if x < -104.0 else x
+    t = fma(x, LOG2_E, ROUND)
+    n = t - ROUND
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    return _scale(_exp_near(r), bits(t) - ROUND_BITS)
+
+
+@inline(f64="exp")
+def exp_flush(x: f32) -> f32:
+    """e**x for x up to 88, with zero for subnormal results: for sums and shares of one."""
+    x = -88.0 if x < -88.0 else x
+    t = fma(x, LOG2_E, ROUND)
+    n = t - ROUND
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    return _exp_near(r) * _power_of_two(bits(t) - ROUND_BITS)  # 2**-127 comes out as zero
+
+
+@inline(f64="exp")
+def exp(x: f32) -> f32:
+    """e**x."""
+    return exp_below(89.0 if x > 89.0 else x)
+
+
+@inline(f64="exp2")
+def exp2(x: f32) -> f32:
+    """2**x."""
+    x = 129.0 if x > 129.0 else x
+    x = -151.0 if x < -151.0 else x
+    t = x + ROUND
+    r = x - (t - ROUND)
+    q = fma(r, 0.000154608758748509, 0.0013391174143180251)
+    q = fma(q, r, 0.009618067182600498)
+    q = fma(q, r, 0.055503591895103455)
+    q = fma(q, r, 0.24022650718688965)
+    q = fma(q, r, 0.6931471824645996)
+    return _scale(fma(q, r, 1.0), bits(t) - ROUND_BITS)
+
+
+@inline(f64="expm1")
+def expm1(x: f32) -> f32:
+    """exp(x) - 1, also near zero."""
+    v = 89.0 if x > 89.0 else x
+    v = -18.0 if v < -18.0 else v
+    t = fma(v, LOG2_E, ROUND)
+    n = t - ROUND
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, v))
+    p = fma(r * r, _exp_tail(r), r)
+    k = bits(t) - ROUND_BITS
+    # 2**k * (p + 1) - 1 with one rounding of the constant part, which is zero for k = 0.
+    y = _scale(p + (1.0 - _power_of_two(-min(k, 64))), k)
+    return x if x == 0.0 else y
+
+
+# --- logarithms --------------------------------------------------------------------------
+
+
+@inline
+def _log_tail(f: f32) -> f32:
+    """(log(1 + f) - f + f**2 / 2) / f**3 for f in -0.2929...0.4143."""
+    p = fma(f, -0.07868465781211853, 0.12891951203346252)
+    p = fma(p, f, -0.13130520284175873)
+    p = fma(p, f, 0.1417997032403946)
+    p = fma(p, f, -0.16624249517917633)
+    p = fma(p, f, 0.20002324879169464)
+    p = fma(p, f, -0.2500081956386566)
+    return fma(p, f, 0.33333316445350647)
+
+
+@inline
+def _log_of(f: f32, e: f32) -> f32:
+    """log((1 + f) * 2**e)."""
+    square = f * f
+    low = fma(square * f, _log_tail(f), fma(e, LN2_LOW, -0.5 * square))
+    return fma(e, LN2_HIGH, f + low)
+
+
+@inline
+def _exponent(x: f32) -> i32:
+    """e with x / 2**e between the roots of a half and of two, for normal x."""
+    return (bits(x) - SQRT_HALF_BITS) >> 23
+
+
+@inline
+def _mantissa(x: f32) -> f32:
+    """x / 2**_exponent(x)."""
+    return from_bits(((bits(x) - SQRT_HALF_BITS) & 0x7FFFFF) + SQRT_HALF_BITS)
+
+
+@inline
+def _log_edges(x: f32, y: f32) -> f32:
+    """The logarithm y of x, with its limits where x has none."""
+    y = -INFINITY if x == 0.0 else y
+    y = y if x >= 0.0 else NAN
+    return INFINITY if x == INFINITY else y
+
+
+@inline(f64="log")
+def log(x: f32) -> f32:
+    """The natural logarithm."""
+    small = x < 1.1754943508222875e-38
+    v = x * 8388608.0 if small else x
+    e = f32(_exponent(v)) - (23.0 if small else 0.0)
+    return _log_edges(x, _log_of(_mantissa(v) - 1.0, e))
+
+
+@inline(f64="log2")
+def log2(x: f32) -> f32:
+    """The logarithm to base 2."""
+    small = x < 1.1754943508222875e-38
+    v = x * 8388608.0 if small else x
+    e = f32(_exponent(v)) - (23.0 if small else 0.0)
+    f = _mantissa(v) - 1.0
+    square = f * f
+    tail = fma(square * f, _log_tail(f), -0.5 * square)
+    # f * log2(e) with the error of the product.
+    high = f * 1.4426950216293335
+    low = fma(f, 1.4426950216293335, -high)
+    low = fma(f, 1.925963033500011e-08, low)
+    low = fma(tail, LOG2_E, low)
+    return _log_edges(x, e + (high + low))
+
+
+@inline(f64="log1p")
+def log1p(x: f32) -> f32:
+    """log(1 + x), also near zero."""
+    u = 1.0 + x
+    e = _exponent(u)
+    # (1 + x) / 2**e - 1 without rounding 1 + x; four times the scale is always normal.
+    scale = from_bits((129 - e) << 23)
+    f = fma(x * 0.25, scale, fma(scale, 0.25, -1.0))
+    y = _log_edges(u, _log_of(f, f32(e)))
+    return x if abs(x) < 2.9802322387695312e-08 else y
+
+
+# --- sigmoids ----------------------------------------------------------------------------
+
+
+@inline
+def sigmoid(x: T) -> T:
+    """1 / (1 + exp(-x))."""
+    e = exp_below(-abs(x))
+    return (1.0 if x >= 0.0 else e) / (1.0 + e)
+
+
+@inline(f64="tanh")
+def tanh(x: f32) -> f32:
+    """The hyperbolic tangent."""
+    a = abs(x)
+    s = a * a
+    p = fma(s, -0.0057154991663992405, 0.020649103447794914)
+    p = fma(p, s, -0.05374300479888916)
+    p = fma(p, s, 0.133314847946167)
+    p = fma(p, s, -0.3333328366279602)
+    near = fma(p * s, a, a)
+    v = 10.0 if a > 10.0 else a
+    far = 1.0 - 2.0 / (exp_flush(v + v) + 1.0)
+    return copysign(near if a < 0.625 else far, x)
+
+
+@inline(f64="erf")
+def erf(x: f32) -> f32:
+    """The error function."""
+    a = abs(x)
+    s = a * a
+    p = fma(s, 8.415403863182291e-05, -0.0008151610963977873)
+    p = fma(p, s, 0.005201525054872036)
+    p = fma(p, s, -0.026859372854232788)
+    p = fma(p, s, 0.11283686757087708)
+    p = fma(p, s, -0.37612631916999817)
+    p = fma(p, s, 0.12837916612625122)
+    near = fma(p, a, a)
+    v = 3.95 if a > 3.95 else a
+    q = fma(v, -2.1157646187930368e-05, 0.0004351774405222386)
+    q = fma(q, v, -0.004174478352069855)
+    q = fma(q, v, 0.025128284469246864)
+    q = fma(q, v, -0.1082935631275177)
+    q = fma(q, v, -0.6333348751068115)
+    q = fma(q, v, -1.1295207738876343)
+    q = fma(q, v, 0.00017587632464710623)
+    far = 1.0 - exp_flush(q)
+    return copysign(near if a < 0.92 else far, x)
+
+
+@inline(f64="erfc")
+def erfc(x: f32) -> f32:
+    """1 - erf(x); on float32 right to a unit of one, not of the result."""
+    return 1.0 - erf(x)
+
+
+@inline
+def softplus(x: T) -> T:
+    """log(1 + exp(x))."""
+    return (0.0 if x < 0.0 else x) + log1p(exp_below(-abs(x)))
+
+
+@inline
+def silu(x: T) -> T:
+    """x * sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+@inline
+def _wide_normal_cdf(x: f64) -> f64:
+    return 0.5 * erfc(-0.7071067811865476 * x)
+
+
+@inline(f64=_wide_normal_cdf)
+def normal_cdf(x: f32) -> f32:
+    """The share of a normal distribution below x."""
+    a = abs(x)
+    v = 6.0 if a > 6.0 else a
+    # The logarithm of the part beyond a, without the square.
+    s = v * v
+    q = fma(v, 8.13173883784657e-08, -2.118385509675136e-06)
+    q = fma(q, s, fma(v, 2.1561767425737344e-05, -8.890914614312351e-05))
+    p = fma(v, -0.00020728968956973404, 0.005051690153777599)
+    p = fma(p, s, fma(v, -0.03649556264281273, 0.18173526227474213))
+    q = fma(fma(q, s * s, p), s, fma(v, -0.7978891134262085, -0.6931471228599548))
+    beyond = exp_flush(fma(-0.5 * a, a, q))
+    return beyond if x < 0.0 else 1.0 - beyond
+
+
+@inline
+def gelu(x: T) -> T:
+    """x times the share of a normal distribution below x."""
+    return x * normal_cdf(x)
+
+
+@inline
+def gelu_tanh(x: T) -> T:
+    """The approximation of gelu by a hyperbolic tangent, which is a sigmoid of twice as much."""
+    return x * sigmoid(1.5957691216057308 * fma(0.044715 * x * x, x, x))
+
+
+# --- circles -----------------------------------------------------------------------------
+
+
+@inline
+def _circle(x: f32, quarter: f32) -> f32:
+    """sin(x + quarter * pi / 2), for abs(x) <= SINE_LIMIT."""
+    t = fma(x, TWO_OVER_PI, ROUND)
+    n = t - ROUND
+    r = fma(n, -HALF_PI_1, x)
+    r = fma(n, -HALF_PI_2, r)
+    r = fma(n, -HALF_PI_3, r)
+    s = r * r
+    p = fma(s, 2.8374836347211385e-06, -0.00019853509729728103)
+    p = fma(p, s, 0.008333380334079266)
+    p = fma(p, s, -0.1666666716337204)
+    sine = fma(p * s, r, r)
+    q = fma(s, 2.443066841806285e-05, -0.00138873013202101)
+    q = fma(q, s, 0.04166664555668831)
+    cosine = fma(s * s, q, fma(s, -0.5, 1.0))
+    turn = bits(t + quarter)
+    y = cosine if (turn & 1) != 0 else sine
+    return -y if (turn & 2) != 0 else y
+
+
+@inline(f64="sin")
+def sin(x: f32) -> f32:
+    """The sine, for abs(x) <= SINE_LIMIT."""
+    y = _circle(x, 0.0)
+    return x if x == 0.0 else y
+
+
+@inline(f64="cos")
+def cos(x: f32) -> f32:
+    """The cosine, for abs(x) <= SINE_LIMIT."""
+    return _circle(x, 1.0)
+
+
+@inline(f64="atan")
+def atan(x: f32) -> f32:
+    """The inverse of the tangent."""
+    a = abs(x)
+    v = 1.0 / a if a > 1.0 else a
+    s = v * v
+    p = fma(s, -0.0018231159774586558, 0.011046255007386208)
+    p = fma(p, s, -0.03142214193940163)
+    p = fma(p, s, 0.05820125713944435)
+    p = fma(p, s, -0.08417543023824692)
+    p = fma(p, s, 0.10956933349370956)
+    p = fma(p, s, -0.1426512598991394)
+    p = fma(p, s, 0.1999862790107727)
+    p = fma(p, s, -0.33333301544189453)
+    y = fma(p * s, v, v)
+    y = HALF_PI_1 - (y + -HALF_PI_2) if a > 1.0 else y
+    return copysign(y, x)
+
+
+# --- powers ------------------------------------------------------------------------------
+
+
+@inline
+def rsqrt(x: T) -> T:
+    """1 / sqrt(x), each step rounded correctly."""
+    return 1.0 / sqrt(x)
+
+
+@inline
+def _log2_wide(x: f32) -> f64:
+    """log2(x) for x >= 0 in float64, to about 44 bits."""
+    small = x < 1.1754943508222875e-38
+    v = x * 8388608.0 if small else x
+    e = f64(f32(_exponent(v)) - (23.0 if small else 0.0))
+    m = f64(_mantissa(v))
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    p = fma(z, 0.28291734031928717, 0.31990449760139583)
+    p = fma(p, z, 0.41220928157335235)
+    p = fma(p, z, 0.5770779420762893)
+    p = fma(p, z, 0.961796694114329)
+    p = fma(p, z, 2.8853900817778495)
+    y = fma(p, s, e)
+    y = -INFINITY if x == 0.0 else y
+    return INFINITY if x == INFINITY else y
+
+
+@inline(f64="pow")
+def pow(x: f32, y: f32) -> f32:
+    """x**y as the C library has it."""
+    a = abs(x)
+    z = f64(y) * _log2_wide(a)
+    z = 200.0 if z > 200.0 else z
+    z = -200.0 if z < -200.0 else z
+    t = f32(z) + ROUND
+    r = f32(z - f64(t - ROUND))
+    q = fma(r, 0.000154608758748509, 0.0013391174143180251)
+    q = fma(q, r, 0.009618067182600498)
+    q = fma(q, r, 0.055503591895103455)
+    q = fma(q, r, 0.24022650718688965)
+    q = fma(q, r, 0.6931471824645996)
+    k = bits(t) - ROUND_BITS
+    p = _scale(fma(q, r, 1.0), k)
+    # Of a negative base only whole powers exist, and odd ones are negative.
+    whole = floor(y) == y
+    half = y * 0.5
+    odd = whole and floor(half) != half
+    negative = bits(x) < 0
+    p = p if x == x and ((not negative) or whole or x == 0.0 or a == INFINITY) else NAN
+    p = -p if negative and odd else p
+    return 1.0 if (y == 0.0 or x == 1.0) or (x == -1.0 and abs(y) == INFINITY) else p

@@ -1,0 +1,260 @@
+"""Layer norm and RMS norm over the last dimensions, and their gradients."""
+
+# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, T, f64, i64, sqrt
+from weft.native.jit import kernel, pointer
+from weft.native.loops.layout import FLOATS, plain
+from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
+
+ndarray = np.ndarray
+
+# Elements that are worth a thread.
+GRAIN = 16384
+
+
+@kernel
+def _normalize(
+    x: Ptr[T],
+    weight: Ptr[T],
+    bias: Ptr[T],
+    y: Ptr[T],
+    mean: Ptr[T],
+    rstd: Ptr[T],
+    n: i64,
+    eps: f64,
+    weighted: i64,
+    biased: i64,
+    centred: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        m = T(0.0)
+        if centred:
+            m = T(sum_of(p, n) / f64(n))
+            mean[row] = m
+        r = T(1.0 / sqrt(squares_of(p, m, n) / f64(n) + eps))
+        rstd[row] = r
+        for i in range(n):
+            v = (p[i] - m) * r
+            if weighted:
+                v = v * weight[i]
+            if biased:
+                v = v + bias[i]
+            q[i] = v
+
+
+@kernel(reassociate=True)
+def _normalize_back(
+    g: Ptr[T],
+    x: Ptr[T],
+    weight: Ptr[T],
+    mean: Ptr[T],
+    rstd: Ptr[T],
+    g_mean: Ptr[T],
+    g_rstd: Ptr[T],
+    gx: Ptr[T],
+    gw: Ptr[T],
+    gb: Ptr[T],
+    rows: i64,
+    n: i64,
+    size: i64,
+    weighted: i64,
+    centred: i64,
+    want_x: i64,
+    want_w: i64,
+    want_b: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    for block in range(lo, hi):
+        w = gw + block * n
+        b = gb + block * n
+        for i in range(n if want_w else 0):
+            w[i] = T(0.0)
+        for i in range(n if want_b else 0):
+            b[i] = T(0.0)
+        for row in range(block * size, min(rows, (block + 1) * size)):
+            p = x + row * n
+            q = g + row * n
+            o = gx + row * n
+            m = T(0.0)
+            if centred:
+                m = mean[row]
+            r = rstd[row]
+            if want_w:
+                for i in range(n):
+                    w[i] += q[i] * (gap(p[i], m) * r)
+                    if want_b:
+                        b[i] += q[i]
+            else:
+                for i in range(n if want_b else 0):
+                    b[i] += q[i]
+            if want_x:
+                total = f64(0.0)
+                along = f64(0.0)
+                for start in range(0, n, BLOCK):
+                    p0 = p + start
+                    q0 = q + start
+                    w0 = weight + start
+                    s = T(0.0)
+                    t = T(0.0)
+                    for i in range(min(BLOCK, n - start)):
+                        v = q0[i]
+                        if weighted:
+                            v = v * w0[i]
+                        s += v
+                        t += v * gap(p0[i], m)
+                    total += f64(s)
+                    along += f64(t)
+                scale = f64(r)
+                slope = T((along + f64(g_rstd[row])) * scale * scale / f64(n))
+                shift = T(0.0)
+                if centred:
+                    shift = T((f64(g_mean[row]) - scale * total) / f64(n))
+                for i in range(n):
+                    v = q[i]
+                    if weighted:
+                        v = v * weight[i]
+                    o[i] = v * r + shift - gap(p[i], m) * r * slope
+
+
+@functools.lru_cache(4096)
+def _sizes(shape: tuple[int, ...], rank: int) -> tuple[int, int, Any, Any]:
+    """The length and number of rows, the shape of weights and that of statistics."""
+    lead, last = shape[: len(shape) - rank], shape[len(shape) - rank :]
+    return prod(last), prod(lead), last, lead + (1,) * rank
+
+
+def _fits(part: Any, x: ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether a part is missing, or an array of a shape and of the type of x."""
+    return part is None or (part.shape == shape and part.dtype == x.dtype)
+
+
+def _forward(
+    x: ndarray, weight: Any, bias: Any, rank: int, eps: float, centred: bool
+) -> tuple[ndarray, ...] | None:
+    if x.dtype not in FLOATS or not x.size:
+        return None
+    n, rows, last, few = _sizes(x.shape, rank)
+    if not (_fits(weight, x, last) and _fits(bias, x, last)):
+        return None
+    x = plain(x)
+    y, rstd = np.empty(x.shape, x.dtype), np.empty(few, x.dtype)
+    mean = np.empty(few, x.dtype) if centred else rstd
+    scale = x if weight is None else plain(weight)
+    offset = x if bias is None else plain(bias)
+    run = _normalize.get(
+        FLOATS[x.dtype],
+        weighted=weight is not None,
+        biased=bias is not None,
+        centred=centred,
+    )
+    run(
+        pointer(x),
+        pointer(scale),
+        pointer(offset),
+        pointer(y),
+        pointer(mean),
+        pointer(rstd),
+        n,
+        eps,
+        rows,
+        threads.how_many(rows, -(-GRAIN // n)),
+    )
+    return (y, mean, rstd) if centred else (y, rstd)
+
+
+def _backward(
+    gy: ndarray,
+    g_mean: Any,
+    g_rstd: Any,
+    x: ndarray,
+    weight: Any,
+    mean: Any,
+    rstd: ndarray,
+    needs: Any,
+    rank: int,
+) -> tuple[Any, ...] | None:
+    if x.dtype not in FLOATS or not x.size:
+        return None
+    n, rows, last, few = _sizes(x.shape, rank)
+    centred = mean is not None
+    if not (_fits(gy, x, x.shape) and _fits(weight, x, last) and _fits(rstd, x, few)):
+        return None
+    if not (_fits(mean, x, few) and _fits(g_mean, x, few) and _fits(g_rstd, x, few)):
+        return None
+    x, gy, rstd = plain(x), plain(gy), plain(rstd)
+    scale, mean = (x if weight is None else plain(weight)), plain(mean) if centred else rstd
+    if g_mean is None or g_rstd is None:
+        zeros = np.zeros(rows, x.dtype)
+        g_mean, g_rstd = (zeros if p is None else p for p in (g_mean, g_rstd))
+    g_mean, g_rstd = plain(g_mean), plain(g_rstd)
+    want_x, want_w, want_b = bool(needs[0]), bool(needs[1]), len(needs) > 2 and bool(needs[2])
+    size = rows if rows * n <= GRAIN and rows <= 256 else 32 if rows >= 1024 else 8
+    blocks = -(-rows // size)
+    gx = np.empty(x.shape, x.dtype) if want_x else None
+    parts = last if blocks == 1 else (blocks, *last)
+    gw = np.empty(parts, x.dtype) if want_w else None
+    gb = np.empty(parts, x.dtype) if want_b else None
+    run = _normalize_back.get(
+        FLOATS[x.dtype],
+        weighted=weight is not None,
+        centred=centred,
+        want_x=want_x,
+        want_w=want_w,
+        want_b=want_b,
+    )
+    read = (gy, x, scale, mean, rstd, g_mean, g_rstd)
+    # An array that is not wanted is not written either: any address will do.
+    written = (gx if want_x else x, gw if want_w else x, gb if want_b else x)
+    many = threads.how_many(blocks, -(-GRAIN // (size * n)))
+    run(*map(pointer, read), *map(pointer, written), rows, n, size, blocks, many)
+    return (gx, gw, gb) if blocks == 1 else (gx, _total(gw), _total(gb))
+
+
+def _total(parts: ndarray | None) -> ndarray | None:
+    """The sum of the blocks' parts."""
+    if parts is None:
+        return None
+    out = np.empty(parts.shape[1:], parts.dtype)
+    step(SUM, FLOATS[parts.dtype], (1, len(parts), out.size))(parts, parts, out)
+    return out
+
+
+def layer_norm(
+    x: ndarray, weight: Any, bias: Any, rank: int, eps: float
+) -> tuple[ndarray, ...] | None:
+    """The last dimensions with mean zero and variance one; the means and reciprocal deviations."""
+    return _forward(x, weight, bias, rank, eps, True)
+
+
+def layer_norm_back(
+    g: Any, x: ndarray, weight: Any, mean: ndarray, rstd: ndarray, needs: Any, rank: int
+) -> tuple[Any, ...] | None:
+    """The gradients of layer norm, those of weight and bias in their own shapes."""
+    return _backward(g[0], g[1], g[2], x, weight, mean, rstd, needs, rank)
+
+
+def rms_norm(x: ndarray, weight: Any, rank: int, eps: float) -> tuple[ndarray, ...] | None:
+    """The last dimensions with mean square one, and the reciprocal roots."""
+    return _forward(x, weight, None, rank, eps, False)
+
+
+def rms_norm_back(
+    g: Any, x: ndarray, weight: Any, rstd: ndarray, needs: Any, rank: int
+) -> tuple[Any, ...] | None:
+    """The gradients of RMS norm, that of weight in its own shape."""
+    found = _backward(g[0], None, g[1], x, weight, None, rstd, needs, rank)
+    return None if found is None else found[:2]

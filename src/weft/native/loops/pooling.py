@@ -1,0 +1,894 @@
+"""Pooling of any dimension: the largest or the mean value of windows, and the way back.
+
+All is done in three spatial dimensions; missing ones have size one. Arrays come as planes
+(N, C, ...) or with their channels innermost, and results have the layout of what they come from.
+The windows' sizes are constants of the compiled code as long as they are small.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, i32, i64, inline
+from weft.native.jit import kernel, pointer
+from weft.native.loops.layout import FLOATS, in_layout, is_last, made_like
+
+ndarray = np.ndarray
+Ints = tuple[int, ...]
+INT64 = np.dtype(np.int64)
+T = Any  # the type of the arrays in a call
+
+# Windows of more places are not unrolled.
+UNROLLED = 25
+# Channels that are done at a time where they are innermost.
+TILE = 64
+# Elements read that are worth a thread.
+GRAIN = 16384
+
+# The numbers of a geometry, as kernels read them.
+D, H, W, OD, OH, OW, SD, SH, SW, PD, PH, PW, DD, DH, DW, KD, KH, KW = range(18)
+# Windows from LEFT to RIGHT lie inside along the last dimension; COUNT says what a mean divides
+# by: all of the padded window, the part inside, or the number itself if it is not 0 or -1.
+LEFT, RIGHT, COUNT = 18, 19, 20
+PADDED, INSIDE = 0, -1
+# Where the starts of even windows stand, followed by their stops: for each output the inputs in
+# its window, and for each input the windows that it is in.
+OUT_Z, OUT_Y, OUT_X, IN_Z, IN_Y, IN_X = range(21, 27)
+
+
+@inline
+def first_inside(start, step):
+    return (max(-start, 0) + step - 1) // step
+
+
+@inline
+def last_inside(start, step, count, size):
+    return min(count - 1, (size - 1 - start) // step)
+
+
+# --- the largest value -----------------------------------------------------------------
+
+# A place outside is replaced by the nearest one inside, which is read twice and changes nothing.
+
+
+@inline
+def max_one(x, y, where, geo, z0, y0, x0, zf, zl, yf, yl, xf, xl, kd, kh, kw, dw):
+    first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W] + xf * dw
+    best = x[first + x0]
+    place = i32(first)
+    for kz in range(kd):
+        z = z0 + min(max(kz, zf), zl) * geo[DD]
+        for ky in range(kh):
+            line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
+            for kx in range(kw):
+                if kz + ky + kx > 0:
+                    at = line + min(max(kx, xf), xl) * dw
+                    v = x[at + x0]
+                    better = v > best or v != v
+                    best = v if better else best
+                    place = i32(at) if better else place
+    y[0] = best
+    where[0] = i64(place) + x0
+
+
+@inline
+def max_border(x, y, where, geo, z0, y0, zf, zl, yf, yl, start, stop, kd, kh, kw, sw, dw):
+    for o in range(start, stop):
+        x0 = o * sw - geo[PW]
+        xf = first_inside(x0, dw)
+        xl = last_inside(x0, dw, kw, geo[W])
+        max_one(x, y + o, where + o, geo, z0, y0, x0, zf, zl, yf, yl, xf, xl, kd, kh, kw, dw)
+
+
+@kernel
+def max_planes(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], kd: i64, kh: i64, kw: i64, sw: i64,
+    dw: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    for u in range(lo, hi):
+        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
+        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
+        y0 = u % geo[OH] * geo[SH] - geo[PH]
+        zf = first_inside(z0, geo[DD])
+        yf = first_inside(y0, geo[DH])
+        zl = last_inside(z0, geo[DD], kd, geo[D])
+        yl = last_inside(y0, geo[DH], kh, geo[H])
+        out = y + u * geo[OW]
+        to = where + u * geo[OW]
+        left = geo[LEFT]
+        right = geo[RIGHT]
+        max_border(plane, out, to, geo, z0, y0, zf, zl, yf, yl, 0, left, kd, kh, kw, sw, dw)
+        for o in range(left, right):
+            x0 = o * sw - geo[PW]
+            max_one(
+                plane, out + o, to + o, geo, z0, y0, x0, zf, zl, yf, yl, 0, kw - 1, kd, kh, kw, dw
+            )
+        max_border(plane, out, to, geo, z0, y0, zf, zl, yf, yl, right, geo[OW], kd, kh, kw, sw, dw)
+
+
+@kernel
+def max_rows(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, kd: i64, kh: i64, kw: i64,
+    dw: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    for u in range(lo, hi):
+        sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
+        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
+        y0 = u % geo[OH] * geo[SH] - geo[PH]
+        zf = first_inside(z0, geo[DD])
+        yf = first_inside(y0, geo[DH])
+        zl = last_inside(z0, geo[DD], kd, geo[D])
+        yl = last_inside(y0, geo[DH], kh, geo[H])
+        line = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
+        for o in range(geo[OW]):
+            x0 = o * geo[SW] - geo[PW]
+            xf = first_inside(x0, dw)
+            xl = last_inside(x0, dw, kw, geo[W])
+            first = line + x0 + xf * dw
+            out = y + (u * geo[OW] + o) * c
+            to = where + (u * geo[OW] + o) * c
+            for k in range(c):
+                best = sample[first * c + k]
+                place = i32(first)
+                for kz in range(kd):
+                    z = z0 + min(max(kz, zf), zl) * geo[DD]
+                    for ky in range(kh):
+                        row = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W] + x0
+                        for kx in range(kw):
+                            if kz + ky + kx > 0:
+                                at = row + min(max(kx, xf), xl) * dw
+                                v = sample[at * c + k]
+                                better = v > best or v != v
+                                best = v if better else best
+                                place = i32(at) if better else place
+                out[k] = best
+                to[k] = i64(place)
+
+
+@inline
+def max_update(x, y, where, place, step, start, stop, stride):
+    # One place of many windows: ``stride`` apart in x, side by side in y.
+    for o in range(start, stop):
+        v = x[o * stride]
+        better = v > y[o] or v != v
+        y[o] = v if better else y[o]
+        where[o] = place + o * step if better else where[o]
+
+
+@kernel
+def max_planes_large(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], lo: i64, hi: i64
+):  # fmt: skip
+    for u in range(lo, hi):
+        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
+        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
+        y0 = u % geo[OH] * geo[SH] - geo[PH]
+        zf = first_inside(z0, geo[DD])
+        yf = first_inside(y0, geo[DH])
+        zl = last_inside(z0, geo[DD], geo[KD], geo[D])
+        yl = last_inside(y0, geo[DH], geo[KH], geo[H])
+        out = y + u * geo[OW]
+        to = where + u * geo[OW]
+        sw = geo[SW]
+        first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
+        for o in range(geo[OW]):
+            x0 = o * sw - geo[PW]
+            at = first + x0 + first_inside(x0, geo[DW]) * geo[DW]
+            out[o] = plane[at]
+            to[o] = at
+        for kz in range(zf, zl + 1):
+            for ky in range(yf, yl + 1):
+                line = ((z0 + kz * geo[DD]) * geo[H] + y0 + ky * geo[DH]) * geo[W]
+                for kx in range(geo[KW]):
+                    shift = kx * geo[DW] - geo[PW]
+                    start = (max(-shift, 0) + sw - 1) // sw
+                    stop = min(geo[OW], (max(geo[W] - shift, 0) + sw - 1) // sw)
+                    at = line + shift
+                    max_update(plane + at, out, to, at, sw, start, stop, sw)
+
+
+@kernel
+def max_rows_large(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, lo: i64, hi: i64
+):  # fmt: skip
+    for u in range(lo, hi):
+        sample = x + u // (geo[OD] * geo[OH] * geo[OW]) * (geo[D] * geo[H] * geo[W] * c)
+        z0 = u // (geo[OH] * geo[OW]) % geo[OD] * geo[SD] - geo[PD]
+        y0 = u // geo[OW] % geo[OH] * geo[SH] - geo[PH]
+        x0 = u % geo[OW] * geo[SW] - geo[PW]
+        zf = first_inside(z0, geo[DD])
+        yf = first_inside(y0, geo[DH])
+        xf = first_inside(x0, geo[DW])
+        first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W] + x0 + xf * geo[DW]
+        out = y + u * c
+        to = where + u * c
+        for k in range(c):
+            out[k] = sample[first * c + k]
+            to[k] = first
+        for kz in range(zf, last_inside(z0, geo[DD], geo[KD], geo[D]) + 1):
+            for ky in range(yf, last_inside(y0, geo[DH], geo[KH], geo[H]) + 1):
+                line = ((z0 + kz * geo[DD]) * geo[H] + y0 + ky * geo[DH]) * geo[W] + x0
+                for kx in range(xf, last_inside(x0, geo[DW], geo[KW], geo[W]) + 1):
+                    at = line + kx * geo[DW]
+                    max_update(sample + at * c, out, to, at, 0, 0, c, 1)
+
+
+# --- values by their place in the plane ------------------------------------------------
+
+
+@kernel
+def scatter_planes(
+    g: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, lo: i64, hi: i64
+):
+    for u in range(lo, hi):
+        values = g + u * count
+        places = where + u * count
+        plane = out + u * size
+        for i in range(size):
+            plane[i] = T(0.0)
+        wrong = 0
+        for i in range(count):
+            outside = places[i] < 0 or places[i] >= size
+            wrong = wrong | i64(outside)
+            plane[0 if outside else places[i]] += values[i]
+        if wrong:
+            bad[0] = 1
+
+
+@kernel
+def scatter_rows(
+    g: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, c: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    tiles = (c + TILE - 1) // TILE
+    for u in range(lo, hi):
+        at = u % tiles * TILE
+        width = min(TILE, c - at)
+        values = g + u // tiles * count * c + at
+        places = where + u // tiles * count * c + at
+        plane = out + u // tiles * size * c + at
+        wrong = 0
+        if width == c:
+            for i in range(size * c):
+                plane[i] = T(0.0)
+            for i in range(count * c):
+                wrong = wrong | i64(places[i] < 0 or places[i] >= size)
+        else:
+            for i in range(size):
+                for k in range(width):
+                    plane[i * c + k] = T(0.0)
+            for i in range(count):
+                for k in range(width):
+                    wrong = wrong | i64(places[i * c + k] < 0 or places[i * c + k] >= size)
+        if wrong:
+            bad[0] = 1
+        else:
+            for i in range(count):
+                for k in range(width):
+                    plane[places[i * c + k] * c + k] += values[i * c + k]
+
+
+@kernel
+def gather_planes(
+    x: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, lo: i64, hi: i64
+):
+    for u in range(lo, hi):
+        places = where + u * count
+        plane = x + u * size
+        to = out + u * count
+        wrong = 0
+        for i in range(count):
+            wrong = wrong | i64(places[i] < 0 or places[i] >= size)
+        if wrong:
+            bad[0] = 1
+        else:
+            for i in range(count):
+                to[i] = plane[places[i]]
+
+
+# --- the mean value --------------------------------------------------------------------
+
+
+@inline
+def counted(start, k, size, p, count):
+    # Padding may count, but what rounding up adds behind it never does.
+    stop = min(start + k, size + p)
+    inside = min(stop, size) - max(start, 0)
+    return inside if count == INSIDE else stop - start
+
+
+@inline
+def mean_one(x, y, geo, za, zb, ya, yb, xa, xb, zero, divisor):
+    total = zero
+    for z in range(za, zb):
+        for r in range(ya, yb):
+            line = x + (z * geo[H] + r) * geo[W]
+            for i in range(xa, xb):
+                total += line[i]
+    y[0] = total / divisor
+
+
+@inline
+def mean_border(x, y, geo, za, zb, ya, yb, start, stop, zero, lines):
+    for o in range(start, stop):
+        x0 = o * geo[SW] - geo[PW]
+        width = counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT])
+        divisor = lines * width if geo[COUNT] <= 0 and geo[COUNT] >= INSIDE else geo[COUNT]
+        xa = max(x0, 0)
+        xb = min(x0 + geo[KW], geo[W])
+        mean_one(x, y + o, geo, za, zb, ya, yb, xa, xb, zero, zero + divisor)
+
+
+@kernel
+def mean_planes(
+    x: Ptr[T], y: Ptr[T], geo: Ptr[i64], override: i64, kd: i64, kh: i64, kw: i64, sw: i64,
+    unrolled: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    for u in range(lo, hi):
+        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
+        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
+        y0 = u % geo[OH] * geo[SH] - geo[PH]
+        za = max(z0, 0)
+        zb = min(z0 + kd, geo[D])
+        ya = max(y0, 0)
+        yb = min(y0 + kh, geo[H])
+        lines = counted(z0, kd, geo[D], geo[PD], geo[COUNT])
+        lines = lines * counted(y0, kh, geo[H], geo[PH], geo[COUNT])
+        out = y + u * geo[OW]
+        left = geo[LEFT]
+        right = geo[RIGHT]
+        divisor = T(lines * kw)
+        if override:
+            divisor = T(geo[COUNT])
+        mean_border(plane, out, geo, za, zb, ya, yb, 0, left, T(0.0), lines)
+        full = zb - za == kd and yb - ya == kh
+        if unrolled:
+            if full:
+                for o in range(left, right):
+                    total = T(0.0)
+                    for kz in range(kd):
+                        for ky in range(kh):
+                            line = ((za + kz) * geo[H] + ya + ky) * geo[W] - geo[PW]
+                            for kx in range(kw):
+                                total += plane[line + o * sw + kx]
+                    out[o] = total / divisor
+        if not (full and unrolled):
+            for o in range(left, right):
+                out[o] = T(0.0)
+            for z in range(za, zb):
+                for r in range(ya, yb):
+                    line = plane + ((z * geo[H] + r) * geo[W] - geo[PW])
+                    for kx in range(kw):
+                        for o in range(left, right):
+                            out[o] += line[o * sw + kx]
+            for o in range(left, right):
+                out[o] = out[o] / divisor
+        mean_border(plane, out, geo, za, zb, ya, yb, right, geo[OW], T(0.0), lines)
+
+
+@kernel
+def mean_rows(
+    x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, override: i64, lo: i64, hi: i64
+):  # fmt: skip
+    for u in range(lo, hi):
+        sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
+        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
+        y0 = u % geo[OH] * geo[SH] - geo[PH]
+        za = max(z0, 0)
+        ya = max(y0, 0)
+        lines = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
+        lines = lines * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
+        for o in range(geo[OW]):
+            x0 = o * geo[SW] - geo[PW]
+            xa = max(x0, 0)
+            divisor = T(lines * counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT]))
+            if override:
+                divisor = T(geo[COUNT])
+            out = y + (u * geo[OW] + o) * c
+            for k in range(c):
+                out[k] = T(0.0)
+            for z in range(za, min(z0 + geo[KD], geo[D])):
+                for r in range(ya, min(y0 + geo[KH], geo[H])):
+                    row = sample + (z * geo[H] + r) * geo[W] * c
+                    stop = min(x0 + geo[KW], geo[W])
+                    # Two pixels at a time, the first alone if they are odd.
+                    odd = xa + (stop - xa) % 2
+                    for i in range(xa, odd):
+                        for k in range(c):
+                            out[k] += row[i * c + k]
+                    for i in range(odd, stop, 2):
+                        for k in range(c):
+                            out[k] += row[i * c + k] + row[(i + 1) * c + k]
+            for k in range(c):
+                out[k] = out[k] / divisor
+
+
+@kernel
+def mean_back_planes(
+    g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], override: i64, apart: i64, kw: i64, sw: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    values = array(T, TILE)  # noqa: F821
+    for u in range(lo, hi):
+        plane = gx + u * (geo[D] * geo[H] * geo[W])
+        for i in range(geo[D] * geo[H] * geo[W]):
+            plane[i] = T(0.0)
+        for line in range(geo[OD] * geo[OH]):
+            z0 = line // geo[OH] * geo[SD] - geo[PD]
+            y0 = line % geo[OH] * geo[SH] - geo[PH]
+            lines = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
+            lines = lines * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
+            for first in range(0, geo[OW], TILE):
+                source = g + (u * geo[OD] * geo[OH] + line) * geo[OW] + first
+                many = min(TILE, geo[OW] - first)
+                x0 = first * sw - geo[PW]
+                for o in range(many):
+                    if override:
+                        values[o] = source[o] / T(geo[COUNT])
+                    else:
+                        wide = counted(x0 + o * sw, kw, geo[W], geo[PW], geo[COUNT])
+                        values[o] = source[o] / T(i32(lines * wide))
+                for z in range(max(z0, 0), min(z0 + geo[KD], geo[D])):
+                    for r in range(max(y0, 0), min(y0 + geo[KH], geo[H])):
+                        to = plane + (z * geo[H] + r) * geo[W]
+                        for kx in range(kw):
+                            start = (max(-x0 - kx, 0) + sw - 1) // sw
+                            stop = min(many, (max(geo[W] - x0 - kx, 0) + sw - 1) // sw)
+                            for o in range(start, stop):
+                                if apart:
+                                    to[o * sw + x0 + kx] = values[o]
+                                else:
+                                    to[o * sw + x0 + kx] += values[o]
+
+
+@kernel
+def mean_back_rows(
+    g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, override: i64, lo: i64, hi: i64
+):  # fmt: skip
+    tiles = (c + TILE - 1) // TILE
+    size = geo[D] * geo[H] * geo[W]
+    count = geo[OD] * geo[OH] * geo[OW]
+    for u in range(lo, hi):
+        first = u % tiles * TILE
+        width = min(TILE, c - first)
+        sample = gx + u // tiles * size * c + first
+        source = g + u // tiles * count * c + first
+        for i in range(size):
+            for k in range(width):
+                sample[i * c + k] = T(0.0)
+        for o in range(count):
+            z0 = o // (geo[OH] * geo[OW]) * geo[SD] - geo[PD]
+            y0 = o // geo[OW] % geo[OH] * geo[SH] - geo[PH]
+            x0 = o % geo[OW] * geo[SW] - geo[PW]
+            places = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
+            places = places * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
+            places = places * counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT])
+            divisor = T(places)
+            if override:
+                divisor = T(geo[COUNT])
+            for z in range(max(z0, 0), min(z0 + geo[KD], geo[D])):
+                for r in range(max(y0, 0), min(y0 + geo[KH], geo[H])):
+                    for i in range(max(x0, 0), min(x0 + geo[KW], geo[W])):
+                        pixel = sample + ((z * geo[H] + r) * geo[W] + i) * c
+                        for k in range(width):
+                            pixel[k] += source[o * c + k] / divisor
+
+
+# --- even windows ----------------------------------------------------------------------
+
+
+@kernel(reassociate=True)
+def whole_planes(x: Ptr[T], y: Ptr[T], size: i64, lo: i64, hi: i64):
+    for u in range(lo, hi):
+        plane = x + u * size
+        total = T(0.0)
+        for i in range(size):
+            total += plane[i]
+        y[u] = total / T(size)
+
+
+@kernel
+def whole_back_planes(g: Ptr[T], gx: Ptr[T], size: i64, lo: i64, hi: i64):
+    for u in range(lo, hi):
+        plane = gx + u * size
+        value = g[u] / T(size)
+        for i in range(size):
+            plane[i] = value
+
+
+@kernel(reassociate=True)
+def even_planes(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
+    for u in range(lo, hi):
+        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
+        za = geo[geo[OUT_Z] + u // geo[OH] % geo[OD]]
+        zb = geo[geo[OUT_Z] + geo[OD] + u // geo[OH] % geo[OD]]
+        ya = geo[geo[OUT_Y] + u % geo[OH]]
+        yb = geo[geo[OUT_Y] + geo[OH] + u % geo[OH]]
+        for o in range(geo[OW]):
+            xa = geo[geo[OUT_X] + o]
+            xb = geo[geo[OUT_X] + geo[OW] + o]
+            total = T(0.0)
+            for z in range(za, zb):
+                for r in range(ya, yb):
+                    line = plane + (z * geo[H] + r) * geo[W]
+                    for i in range(xa, xb):
+                        total += line[i]
+            y[u * geo[OW] + o] = total / T((zb - za) * (yb - ya) * (xb - xa))
+
+
+@kernel
+def even_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i64):
+    part = array(T, TILE)  # noqa: F821
+    for u in range(lo, hi):
+        sample = x + u // (geo[OD] * geo[OH] * geo[OW]) * (geo[D] * geo[H] * geo[W] * c)
+        zo = u // (geo[OH] * geo[OW]) % geo[OD]
+        yo = u // geo[OW] % geo[OH]
+        xa = geo[geo[OUT_X] + u % geo[OW]]
+        xb = geo[geo[OUT_X] + geo[OW] + u % geo[OW]]
+        za = geo[geo[OUT_Z] + zo]
+        zb = geo[geo[OUT_Z] + geo[OD] + zo]
+        ya = geo[geo[OUT_Y] + yo]
+        yb = geo[geo[OUT_Y] + geo[OH] + yo]
+        for at in range(0, c, TILE):
+            width = min(TILE, c - at)
+            out = y + u * c + at
+            for k in range(width):
+                out[k] = T(0.0)
+            for z in range(za, zb):
+                for r in range(ya, yb):
+                    # Line by line, so that long sums stay exact enough.
+                    for k in range(width):
+                        part[k] = T(0.0)
+                    for i in range(xa, xb):
+                        pixel = sample + ((z * geo[H] + r) * geo[W] + i) * c + at
+                        for k in range(width):
+                            part[k] += pixel[k]
+                    for k in range(width):
+                        out[k] += part[k]
+            for k in range(width):
+                out[k] = out[k] / T((zb - za) * (yb - ya) * (xb - xa))
+
+
+@kernel
+def even_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
+    for u in range(lo, hi):
+        line = gx + u * geo[W]
+        z = u // geo[H] % geo[D]
+        r = u % geo[H]
+        plane = g + u // (geo[D] * geo[H]) * (geo[OD] * geo[OH] * geo[OW])
+        for i in range(geo[W]):
+            line[i] = T(0.0)
+        for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
+            deep = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
+            for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
+                high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
+                source = plane + (zo * geo[OH] + yo) * geo[OW]
+                for o in range(geo[OW]):
+                    xa = geo[geo[OUT_X] + o]
+                    xb = geo[geo[OUT_X] + geo[OW] + o]
+                    value = source[o] / T(deep * high * (xb - xa))
+                    for i in range(xa, xb):
+                        line[i] += value
+
+
+@kernel
+def even_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i64):
+    for u in range(lo, hi):
+        pixel = gx + u * c
+        sample = g + u // (geo[D] * geo[H] * geo[W]) * (geo[OD] * geo[OH] * geo[OW] * c)
+        z = u // (geo[H] * geo[W]) % geo[D]
+        r = u // geo[W] % geo[H]
+        i = u % geo[W]
+        for k in range(c):
+            pixel[k] = T(0.0)
+        for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
+            deep = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
+            for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
+                high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
+                for o in range(geo[geo[IN_X] + i], geo[geo[IN_X] + geo[W] + i]):
+                    wide = geo[geo[OUT_X] + geo[OW] + o] - geo[geo[OUT_X] + o]
+                    source = sample + ((zo * geo[OH] + yo) * geo[OW] + o) * c
+                    for k in range(c):
+                        pixel[k] += source[k] / T(deep * high * wide)
+
+
+# --- geometries ------------------------------------------------------------------------
+
+
+class _Windows:
+    """The geometry of one kind of call, worked out once."""
+
+    __slots__ = ("address", "apart", "inside", "numbers", "out", "taps")
+
+    def __init__(
+        self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
+        count: int,
+    ) -> None:  # fmt: skip
+        self.out = out
+        self.inside = all(
+            _any_inside(*axis)
+            for axis in zip(spatial, out, kernel, stride, padding, dilation, strict=True)
+        )
+        self.apart = all(s >= k for s, k in zip(stride, kernel, strict=True))
+        self.taps = prod(kernel)
+        extra = 3 - len(spatial)
+        ones, zeros = (1,) * extra, (0,) * extra
+        left = min(-(-padding[-1] // stride[-1]), out[-1])
+        reach = spatial[-1] + padding[-1] - dilation[-1] * (kernel[-1] - 1) - 1
+        right = max(left, min(reach // stride[-1] + 1, out[-1]))
+        parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
+        rest = (*ones, *dilation, *ones, *kernel, left, right, count)
+        self.numbers = np.array((*parts, *rest), np.int64)
+        self.address = pointer(self.numbers)
+
+
+def _any_inside(size: int, n: int, k: int, s: int, p: int, d: int) -> bool:
+    """Whether every window along an axis has a place inside."""
+    if d == 1:  # no gap that the input could fall into
+        return size > 0
+    return all(any(0 <= o * s - p + tap * d < size for tap in range(k)) for o in range(n))
+
+
+@functools.lru_cache(512)
+def _windows(
+    spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
+    out: Ints | None = None, count: int = PADDED,
+) -> _Windows | None:  # fmt: skip
+    """The geometry of a pooling; None for what the reference refuses."""
+    if out is None:
+        extent = []
+        for size, k, s, p, d in zip(spatial, kernel, stride, padding, dilation, strict=True):
+            n = (size + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+            # Rounding up must not leave a window that starts inside the right padding.
+            extent.append(n - 1 if ceil_mode and (n - 1) * s >= size + p else n)
+        out = tuple(extent)
+    if len(spatial) > 3 or min(out) < 1 or prod(spatial) >= 1 << 31:
+        return None
+    return _Windows(spatial, out, kernel, stride, padding, dilation, count)
+
+
+def _kind(*arrays: ndarray) -> str | None:
+    kind = FLOATS.get(arrays[0].dtype)
+    if kind is None or not 3 <= arrays[0].ndim <= 5 or not arrays[0].size:
+        return None
+    return kind
+
+
+def _shares(units: int, work: int) -> tuple[int, int]:
+    """The range to divide, and the threads for units of so much work."""
+    return units, threads.how_many(units, max(1, GRAIN // max(work, 1)))
+
+
+# --- calls -----------------------------------------------------------------------------
+
+
+def max_pool(
+    x: ndarray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool = False
+) -> tuple[ndarray, ndarray] | None:
+    """The largest value of every window and its flat place in the plane."""
+    kind = _kind(x)
+    shape = x.shape
+    f = _windows(shape[2:], kernel, stride, padding, dilation, ceil_mode) if kind else None
+    if f is None or not f.inside:
+        return None
+    last = is_last(x)
+    x = in_layout(x, last)
+    y = made_like(x, (*shape[:2], *f.out), last)
+    where = made_like(x, y.shape, last, INT64)
+    addresses = pointer(x), pointer(y), pointer(where), f.address
+    n, c = shape[:2]
+    small = f.taps <= UNROLLED
+    if last:
+        if small:
+            shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
+            _max_rows(kind, kernel, dilation[-1])(*addresses, c, *shares)
+        else:
+            shares = _shares(n * prod(f.out), f.taps * c)
+            max_rows_large.get(kind)(*addresses, c, *shares)
+        return y, where
+    shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
+    if small:
+        _max_planes(kind, kernel, stride[-1], dilation[-1])(*addresses, *shares)
+    else:
+        max_planes_large.get(kind)(*addresses, *shares)
+    return y, where
+
+
+@functools.lru_cache(128)
+def _max_planes(kind: str, kernel: Ints, sw: int, dw: int) -> Any:
+    kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
+    return max_planes.get(kind, kd=kd, kh=kh, kw=kw, sw=sw, dw=dw)
+
+
+@functools.lru_cache(128)
+def _max_rows(kind: str, kernel: Ints, dw: int) -> Any:
+    kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
+    return max_rows.get(kind, kd=kd, kh=kh, kw=kw, dw=dw)
+
+
+def adaptive_max_pool(x: ndarray, size: Ints) -> tuple[ndarray, ndarray] | None:
+    """The largest value of windows spread evenly, where all have one size."""
+    spatial = x.shape[2:]
+    if any(not n or have % n for have, n in zip(spatial, size, strict=True)):
+        return None
+    kernel = tuple(have // n for have, n in zip(spatial, size, strict=True))
+    return max_pool(x, kernel, kernel, (0,) * len(size), (1,) * len(size))
+
+
+def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
+    """Every value of ``x`` added to the place of its plane that ``indices`` names."""
+    kind = _kind(x)
+    if kind is None or indices.dtype != np.int64 or not prod(shape):
+        return None
+    last = is_last(x)
+    x, indices = in_layout(x, last), in_layout(indices, last)
+    out = made_like(x, shape, last)
+    n, c = shape[:2]
+    count, size = prod(x.shape[2:]), prod(shape[2:])
+    bad = np.zeros(1, np.int64)
+    addresses = pointer(x), pointer(indices), pointer(out), pointer(bad)
+    if last:
+        shares = _shares(n * -(-c // TILE), size * TILE)
+        scatter_rows.get(kind)(*addresses, count, size, c, *shares)
+    else:
+        scatter_planes.get(kind)(*addresses, count, size, *_shares(n * c, size))
+    return None if bad[0] else out
+
+
+def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
+    """The places of every plane that ``indices`` names."""
+    kind = _kind(x)
+    if kind is None or indices.dtype != np.int64 or not indices.size:
+        return None
+    x, indices = in_layout(x, False), in_layout(indices, False)
+    out = np.empty(indices.shape, x.dtype)
+    count, size = prod(indices.shape[2:]), prod(x.shape[2:])
+    bad = np.zeros(1, np.int64)
+    gather_planes.get(kind)(
+        *(pointer(x), pointer(indices), pointer(out), pointer(bad), count, size),
+        *_shares(prod(x.shape[:2]), count),
+    )
+    return None if bad[0] else out
+
+
+def _count(count_include_pad: bool, divisor_override: int | None) -> int | None:
+    """What a mean divides by, as geometries say it; None if they can't."""
+    if divisor_override is None:
+        return PADDED if count_include_pad else INSIDE
+    return int(divisor_override) if divisor_override > 0 else None
+
+
+def avg_pool(
+    x: ndarray, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> ndarray | None:  # fmt: skip
+    """The mean of every window."""
+    kind, count = _kind(x), _count(count_include_pad, divisor_override)
+    if kind is None or count is None:
+        return None
+    ones = (1,) * len(kernel)
+    f = _windows(x.shape[2:], kernel, stride, padding, ones, ceil_mode, None, count)
+    if f is None:
+        return None
+    last = is_last(x)
+    x = in_layout(x, last)
+    y = made_like(x, (*x.shape[:2], *f.out), last)
+    n, c = x.shape[:2]
+    override = count > 0
+    if last:
+        shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
+        run = mean_rows.get(kind, override=override)
+        run(pointer(x), pointer(y), f.address, c, *shares)
+        return y
+    shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
+    run = _mean_planes(kind, kernel if f.taps <= UNROLLED else None, stride[-1], override)
+    sizes = () if f.taps <= UNROLLED else f.numbers[KD : KW + 1].tolist()
+    run(pointer(x), pointer(y), f.address, *sizes, *shares)
+    return y
+
+
+@functools.lru_cache(128)
+def _mean_planes(kind: str, kernel: Ints | None, sw: int, override: bool) -> Any:
+    if kernel is None:
+        return mean_planes.get(kind, override=override, sw=sw, unrolled=False)
+    kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
+    return mean_planes.get(kind, override=override, kd=kd, kh=kh, kw=kw, sw=sw, unrolled=True)
+
+
+def avg_pool_back(
+    x: ndarray, shape: Ints, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> ndarray | None:  # fmt: skip
+    """The transpose of ``avg_pool``, for the gradient ``x`` and the shape of the input."""
+    kind, count = _kind(x), _count(count_include_pad, divisor_override)
+    if kind is None or count is None or not prod(shape):
+        return None
+    ones, out = (1,) * len(kernel), x.shape[2:]
+    f = _windows(tuple(shape[2:]), kernel, stride, padding, ones, ceil_mode, out, count)
+    if f is None:
+        return None
+    last = is_last(x)
+    x = in_layout(x, last)
+    gx = made_like(x, shape, last)
+    n, c = shape[:2]
+    size = prod(shape[2:])
+    if last:
+        run = mean_back_rows.get(kind, override=count > 0)
+        shares = _shares(n * -(-c // TILE), size * TILE)
+        run(pointer(x), pointer(gx), f.address, c, *shares)
+        return gx
+    flags = {"override": count > 0, "apart": f.apart, "sw": stride[-1]}
+    small = f.taps <= UNROLLED
+    run = mean_back_planes.get(kind, **flags, **({"kw": kernel[-1]} if small else {}))
+    run(pointer(x), pointer(gx), f.address, *(() if small else kernel[-1:]), *_shares(n * c, size))
+    return gx
+
+
+@functools.lru_cache(512)
+def _even(spatial: Ints, out: Ints) -> _Windows | None:
+    """The geometry of even windows, with tables of where they start and stop."""
+    if len(spatial) > 3 or not prod(out) or not prod(spatial):
+        return None
+    ones = (1,) * len(spatial)
+    f = _Windows(spatial, out, ones, ones, (0,) * len(spatial), ones, PADDED)
+    sizes = f.numbers[D : OW + 1].tolist()
+    offsets, tables = [], []
+    at = IN_X + 1
+    for size, count in zip(sizes, sizes[3:] + sizes[:3], strict=True):
+        place = np.arange(count)
+        tables += [place * size // count, -(-(place + 1) * size // count)]
+        offsets.append(at)
+        at += 2 * count
+    f.numbers = np.concatenate([f.numbers, offsets, *tables]).astype(np.int64)
+    f.address = pointer(f.numbers)
+    return f
+
+
+def adaptive_avg_pool(x: ndarray, size: Ints) -> ndarray | None:
+    """The means of windows spread evenly over every axis."""
+    kind = _kind(x)
+    f = _even(x.shape[2:], tuple(size)) if kind else None
+    if f is None:
+        return None
+    last = is_last(x)
+    x = in_layout(x, last)
+    y = made_like(x, (*x.shape[:2], *size), last)
+    n, c = x.shape[:2]
+    work = x.size // (n * c * prod(f.out))
+    addresses = pointer(x), pointer(y)
+    if last:
+        even_rows.get(kind)(*addresses, f.address, c, *_shares(n * prod(f.out), work * c))
+    elif prod(f.out) == 1:
+        whole_planes.get(kind)(*addresses, work, *_shares(n * c, work))
+    else:
+        shares = _shares(n * c * prod(f.out[:-1]), work * f.out[-1])
+        even_planes.get(kind)(*addresses, f.address, *shares)
+    return y
+
+
+def adaptive_avg_pool_back(x: ndarray, shape: Ints) -> ndarray | None:
+    """The transpose of ``adaptive_avg_pool``, for a gradient and the shape of the input."""
+    kind = _kind(x)
+    spatial = tuple(shape[2:])
+    f = _even(spatial, x.shape[2:]) if kind else None
+    if f is None:
+        return None
+    last = is_last(x)
+    x = in_layout(x, last)
+    gx = made_like(x, shape, last)
+    n, c = shape[:2]
+    addresses = pointer(x), pointer(gx)
+    if last:
+        even_back_rows.get(kind)(*addresses, f.address, c, *_shares(n * prod(spatial), c))
+    elif prod(f.out) == 1:
+        size = prod(spatial)
+        whole_back_planes.get(kind)(*addresses, size, *_shares(n * c, size))
+    else:
+        shares = _shares(n * c * prod(spatial[:-1]), spatial[-1])
+        even_back_planes.get(kind)(*addresses, f.address, *shares)
+    return gx

@@ -1,0 +1,441 @@
+"""Softmax, its logarithm and their gradients along any dimension."""
+
+# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from weft.native import threads
+from weft.native.compiler import Ptr, T, array, f64, i64, inline, maximum
+from weft.native.jit import Kernel, kernel, pointer
+from weft.native.loops.layout import FLOATS, plain
+from weft.native.loops.math import exp_flush, log
+from weft.native.loops.reduce import (
+    BLOCK,
+    LOWEST,
+    SHORT,
+    TOGETHER,
+    made,
+    max_of,
+    one_step,
+    put_back,
+    repeats,
+    turn,
+)
+
+ndarray = np.ndarray
+
+# Elements that are worth a thread.
+GRAIN = 8192
+# Most columns at a time, elements of a tile that stay close, rows summed in their own type.
+TILE = 256
+NEAR = 32768
+ROWS = 128
+
+
+# --- along rows --------------------------------------------------------------------------
+
+
+@inline(reassociate=True)
+def _exponentials(x: Ptr[T], y: Ptr[T], top: T, n: i64) -> f64:
+    """Fill y with exp(x - top) and give the sum."""
+    total = f64(0.0)
+    for b in range(0, n, BLOCK):
+        p = x + b
+        q = y + b
+        part = T(0.0)
+        for i in range(min(BLOCK, n - b)):
+            e = exp_flush(p[i] - top)
+            q[i] = e
+            part += e
+        total += f64(part)
+    return total
+
+
+@inline(reassociate=True)
+def sum_of_exponentials(x: Ptr[T], top: T, n: i64) -> f64:
+    """The sum of exp(x - top), where top is the largest x."""
+    total = f64(0.0)
+    for b in range(0, n, BLOCK):
+        p = x + b
+        part = T(0.0)
+        for i in range(min(BLOCK, n - b)):
+            part += exp_flush(p[i] - top)
+        total += f64(part)
+    return total
+
+
+@kernel
+def _softmax_rows(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        scale = T(1.0 / _exponentials(p, q, max_of(p, n), n))
+        for i in range(n):
+            q[i] = q[i] * scale
+
+
+@kernel
+def _log_softmax_rows(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        top = max_of(p, n)
+        shift = log(T(sum_of_exponentials(p, top, n)))
+        for i in range(n):
+            q[i] = p[i] - top - shift
+
+
+@kernel
+def _logsumexp_rows(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        top = max_of(p, n)
+        y[row] = _onto(top, T(sum_of_exponentials(p, top, n)))
+
+
+@inline
+def _onto(top: T, total: T) -> T:
+    """top + log(total), or top itself if it is infinite or NaN."""
+    return log(total) + top if top - top == 0.0 else top
+
+
+@inline(reassociate=True)
+def _product(g: T, y: T) -> T:
+    return g * y
+
+
+@inline
+def _first(g: T, y: T) -> T:
+    return g
+
+
+@inline
+def _softmax_share(g: T, y: T, total: T) -> T:
+    return y * (g - total)
+
+
+@inline
+def _log_softmax_share(g: T, y: T, total: T) -> T:
+    return g - exp_flush(y) * total  # y is a logarithm of a share
+
+
+# What these names mean in the kernels below, unless a kernel is made with others.
+term, share = _product, _softmax_share
+
+
+@kernel(reassociate=True)
+def _softmax_rows_back(g: Ptr[T], y: Ptr[T], out: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = g + row * n
+        q = y + row * n
+        o = out + row * n
+        total = f64(0.0)
+        for b in range(0, n, BLOCK):
+            p0 = p + b
+            q0 = q + b
+            part = T(0.0)
+            for i in range(min(BLOCK, n - b)):
+                part += term(p0[i], q0[i])
+            total += f64(part)
+        along = T(total)
+        for i in range(n):
+            o[i] = share(p[i], q[i], along)
+
+
+# --- along columns -----------------------------------------------------------------------
+
+
+@inline
+def _column_tops(x: Ptr[T], top: Ptr[T], r: i64, k: i64, width: i64) -> None:
+    """The largest of each column."""
+    for c in range(width):
+        top[c] = T(LOWEST)
+    for i in range(r):
+        p = x + i * k
+        for c in range(width):
+            top[c] = maximum(top[c], p[c])
+
+
+@inline
+def _column_exponentials(
+    x: Ptr[T], y: Ptr[T], top: Ptr[T], total: Ptr[f64], r: i64, k: i64, step: i64, width: i64
+) -> None:
+    """The sums of exp(x - top) over r rows, which are left in y, so many elements apart."""
+    part = array(T, TILE)
+    for c in range(width):
+        total[c] = 0.0
+    for b in range(0, r, ROWS):
+        for c in range(width):
+            part[c] = T(0.0)
+        for i in range(b, min(b + ROWS, r)):
+            p = x + i * k
+            q = y + i * step
+            for c in range(width):
+                e = exp_flush(p[c] - top[c])
+                q[c] = e
+                part[c] += e
+        for c in range(width):
+            total[c] += part[c]
+
+
+@kernel
+def _softmax_columns(
+    x: Ptr[T], y: Ptr[T], r: i64, k: i64, tile: i64, tiles: i64, lo: i64, hi: i64
+) -> None:
+    top = array(T, TILE)
+    total = array(f64, TILE)
+    for item in range(lo, hi):
+        left = (item % tiles) * tile
+        width = min(tile, k - left)
+        p = x + (item // tiles * r * k + left)
+        q = y + (item // tiles * r * k + left)
+        _column_tops(p, top, r, k, width)
+        _column_exponentials(p, q, top, total, r, k, k, width)
+        for c in range(width):
+            top[c] = 1.0 / total[c]
+        for i in range(r):
+            q0 = q + i * k
+            for c in range(width):
+                q0[c] = q0[c] * top[c]
+
+
+@kernel
+def _log_softmax_columns(
+    x: Ptr[T], y: Ptr[T], r: i64, k: i64, tile: i64, tiles: i64, lo: i64, hi: i64
+) -> None:
+    top = array(T, TILE)
+    total = array(f64, TILE)
+    other = array(T, TILE)
+    for item in range(lo, hi):
+        left = (item % tiles) * tile
+        width = min(tile, k - left)
+        p = x + (item // tiles * r * k + left)
+        q = y + (item // tiles * r * k + left)
+        _column_tops(p, top, r, k, width)
+        _column_exponentials(p, other, top, total, r, k, 0, width)
+        for c in range(width):
+            other[c] = log(T(total[c]))
+        for i in range(r):
+            p0 = p + i * k
+            q0 = q + i * k
+            for c in range(width):
+                q0[c] = p0[c] - top[c] - other[c]
+
+
+@kernel
+def _logsumexp_columns(
+    x: Ptr[T], y: Ptr[T], r: i64, k: i64, tile: i64, tiles: i64, lo: i64, hi: i64
+) -> None:
+    top = array(T, TILE)
+    total = array(f64, TILE)
+    other = array(T, TILE)
+    for item in range(lo, hi):
+        left = (item % tiles) * tile
+        width = min(tile, k - left)
+        p = x + (item // tiles * r * k + left)
+        q = y + (item // tiles * k + left)
+        _column_tops(p, top, r, k, width)
+        _column_exponentials(p, other, top, total, r, k, 0, width)
+        for c in range(width):
+            q[c] = _onto(top[c], T(total[c]))
+
+
+# --- along short rows, which are turned into columns --------------------------------------
+
+
+@inline
+def _turn_back(columns: Ptr[T], y: Ptr[T], n: i64, count: i64) -> None:
+    for j in range(count):
+        for i in range(n):
+            y[j * n + i] = columns[i * TOGETHER + j]
+
+
+@kernel
+def _softmax_short(x: Ptr[T], y: Ptr[T], n: i64, rows: i64, lo: i64, hi: i64) -> None:
+    columns = array(T, SHORT * TOGETHER)
+    top = array(T, TILE)
+    total = array(f64, TILE)
+    for item in range(lo, hi):
+        first = item * TOGETHER
+        count = min(TOGETHER, rows - first)
+        turn(x + first * n, columns, n, count)
+        _column_tops(columns, top, n, TOGETHER, count)
+        _column_exponentials(columns, columns, top, total, n, TOGETHER, TOGETHER, count)
+        for c in range(count):
+            top[c] = 1.0 / total[c]
+        for i in range(n):
+            q = columns + i * TOGETHER
+            for c in range(count):
+                q[c] = q[c] * top[c]
+        _turn_back(columns, y + first * n, n, count)
+
+
+@kernel
+def _log_softmax_short(x: Ptr[T], y: Ptr[T], n: i64, rows: i64, lo: i64, hi: i64) -> None:
+    columns = array(T, SHORT * TOGETHER)
+    top = array(T, TILE)
+    other = array(T, TILE)
+    total = array(f64, TILE)
+    for item in range(lo, hi):
+        first = item * TOGETHER
+        count = min(TOGETHER, rows - first)
+        turn(x + first * n, columns, n, count)
+        _column_tops(columns, top, n, TOGETHER, count)
+        _column_exponentials(columns, other, top, total, n, TOGETHER, 0, count)
+        for c in range(count):
+            other[c] = log(T(total[c]))
+        for i in range(n):
+            w = columns + i * TOGETHER
+            for c in range(count):
+                w[c] = w[c] - top[c] - other[c]
+        _turn_back(columns, y + first * n, n, count)
+
+
+@kernel
+def _logsumexp_short(x: Ptr[T], y: Ptr[T], n: i64, rows: i64, lo: i64, hi: i64) -> None:
+    columns = array(T, SHORT * TOGETHER)
+    top = array(T, TILE)
+    other = array(T, TILE)
+    total = array(f64, TILE)
+    for item in range(lo, hi):
+        first = item * TOGETHER
+        count = min(TOGETHER, rows - first)
+        turn(x + first * n, columns, n, count)
+        _column_tops(columns, top, n, TOGETHER, count)
+        _column_exponentials(columns, other, top, total, n, TOGETHER, 0, count)
+        for c in range(count):
+            y[first + c] = _onto(top[c], T(total[c]))
+
+
+# --- gradients along columns -------------------------------------------------------------
+
+
+@kernel(reassociate=True)
+def _softmax_columns_back(
+    g: Ptr[T], y: Ptr[T], out: Ptr[T], r: i64, k: i64, tile: i64, tiles: i64, lo: i64, hi: i64
+) -> None:
+    part = array(T, TILE)
+    total = array(f64, TILE)
+    for item in range(lo, hi):
+        left = (item % tiles) * tile
+        width = min(tile, k - left)
+        p = g + (item // tiles * r * k + left)
+        q = y + (item // tiles * r * k + left)
+        o = out + (item // tiles * r * k + left)
+        for c in range(width):
+            total[c] = 0.0
+        for b in range(0, r, ROWS):
+            for c in range(width):
+                part[c] = T(0.0)
+            for i in range(b, min(b + ROWS, r)):
+                p0 = p + i * k
+                q0 = q + i * k
+                for c in range(width):
+                    part[c] += term(p0[c], q0[c])
+            for c in range(width):
+                total[c] += part[c]
+        for c in range(width):
+            part[c] = total[c]
+        for i in range(r):
+            p0 = p + i * k
+            q0 = q + i * k
+            o0 = o + i * k
+            for c in range(width):
+                o0[c] = share(p0[c], q0[c], part[c])
+
+
+_log_softmax_rows_back = made(_softmax_rows_back, term=_first, share=_log_softmax_share)
+_log_softmax_columns_back = made(_softmax_columns_back, term=_first, share=_log_softmax_share)
+
+
+# --- the ops -----------------------------------------------------------------------------
+
+Kernels = tuple[Kernel, Kernel, Kernel | None]  # along rows, along columns, along short rows
+SOFTMAX: Kernels = (_softmax_rows, _softmax_columns, _softmax_short)
+LOG_SOFTMAX: Kernels = (_log_softmax_rows, _log_softmax_columns, _log_softmax_short)
+SOFTMAX_BACK: Kernels = (_softmax_rows_back, _softmax_columns_back, None)
+LOG_SOFTMAX_BACK: Kernels = (_log_softmax_rows_back, _log_softmax_columns_back, None)
+LOGSUMEXP: Kernels = (_logsumexp_rows, _logsumexp_columns, _logsumexp_short)
+
+
+def _runner(kernels: Kernels, d: str, outer: int, n: int, k: int) -> Callable[..., None]:
+    """What runs on the addresses of (outer, n, inner) arrays."""
+    rows, columns, short = kernels
+    many = threads.how_many
+    if k > 1:
+        tile = min(TILE, max(32, NEAR // n // 16 * 16))
+        tiles = -(-k // tile)
+        over, grain = outer * tiles, -(-GRAIN // (n * min(k, tile)))
+        wide = columns.get(d)
+        return lambda *at: wide(*at, n, k, tile, tiles, over, many(over, grain))
+    if short is not None and 1 < n <= SHORT and outer >= 16:
+        over, grain = -(-outer // TOGETHER), -(-GRAIN // (n * TOGETHER))
+        few = short.get(d)
+        return lambda *at: few(*at, n, outer, over, many(over, grain))
+    grain, plainly = -(-GRAIN // n), rows.get(d)
+    return lambda *at: plainly(*at, n, outer, many(outer, grain))
+
+
+@functools.lru_cache(4096)
+def _plan(
+    kernels: Kernels, dtype: np.dtype, shape: tuple[int, ...], dim: int
+) -> Callable[..., None] | None:
+    """What runs along a dimension of arrays of a shape, if anything does."""
+    d = FLOATS.get(dtype)
+    if d is None or not shape or not prod(shape):
+        return None
+    return _runner(kernels, d, prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :]))
+
+
+def _forward(kernels: Kernels, x: ndarray, dim: int) -> ndarray | None:
+    run = _plan(kernels, x.dtype, x.shape, dim)
+    if run is None:
+        return None
+    x, out = plain(x), np.empty(x.shape, x.dtype)
+    run(pointer(x), pointer(out))
+    return out
+
+
+def _backward(kernels: Kernels, g: ndarray, y: ndarray, dim: int) -> ndarray | None:
+    run = _plan(kernels, y.dtype, y.shape, dim)
+    if run is None or g.dtype != y.dtype or g.shape != y.shape:
+        return None
+    g, y, out = plain(g), plain(y), np.empty(y.shape, y.dtype)
+    run(pointer(g), pointer(y), pointer(out))
+    return out
+
+
+def softmax(x: ndarray, dim: int) -> ndarray | None:
+    """Exponentials along a dimension, scaled to sum to one."""
+    return _forward(SOFTMAX, x, dim)
+
+
+def log_softmax(x: ndarray, dim: int) -> ndarray | None:
+    """The logarithm of softmax."""
+    return _forward(LOG_SOFTMAX, x, dim)
+
+
+def softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
+    """The gradient of softmax from its result."""
+    return _backward(SOFTMAX_BACK, g_in, y, dim)
+
+
+def log_softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
+    """The gradient of the logarithm of softmax from its result."""
+    return _backward(LOG_SOFTMAX_BACK, g_in, y, dim)
+
+
+def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
+    """The logarithm of the sum of exponentials over some dimensions."""
+    d = FLOATS.get(x.dtype)
+    if d is None or not x.size or not x.ndim or not dim or repeats(x):
+        return None
+    turned, sizes, back = one_step(x, dim)
+    out = np.empty(sizes[0] * sizes[2], x.dtype)
+    _runner(LOGSUMEXP, d, *sizes)(pointer(turned), pointer(out))
+    return put_back(out, x.shape, dim, keepdim, back)

@@ -1,0 +1,63 @@
+"""oneDNN on NumPy arrays: float32 convolution and matrix products on all cores.
+
+Importing this package costs nothing: the library is looked for when one of its functions is first
+used. Each function gives None for what it can't or shouldn't do, and where there is no library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.native.onednn.binding import (
+        available,
+        get_num_threads,
+        set_num_threads,
+        version,
+        why_not,
+    )
+    from weft.native.onednn.conv import (
+        convolution,
+        convolution_input_grad,
+        convolution_weight_grad,
+    )
+    from weft.native.onednn.gemm import linear, matmul
+
+__all__ = [
+    "available",
+    "convolution",
+    "convolution_input_grad",
+    "convolution_weight_grad",
+    "get_num_threads",
+    "linear",
+    "matmul",
+    "set_num_threads",
+    "version",
+    "why_not",
+]
+
+_HOMES = {
+    "convolution": "conv",
+    "convolution_input_grad": "conv",
+    "convolution_weight_grad": "conv",
+    "linear": "gemm",
+    "matmul": "gemm",
+}
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Stands for every function where there is no library."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES.get(name, "binding")
+    binding = import_module(f"{__name__}.binding")
+    if home != "binding" and not binding.available():
+        found: Any = _nothing
+    else:
+        found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found  # the next use goes straight to it
+    return found

@@ -1,0 +1,176 @@
+"""Finding and loading oneDNN: on first use, once a process, safe across fork and threads."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy
+
+_NAME = "libdnnl.so.3"
+_SEQUENTIAL, _OPENMP = 1, 2  # the runtimes that need nothing from their caller
+_CPU, _PAUSE = 1, 1
+
+# Held while primitives are made, and across a fork: the child must not inherit a lock that a
+# thread of the parent holds and that nobody in the child will ever release.
+MAKING = threading.RLock()
+
+
+class Library:
+    """A loaded oneDNN: its functions, and the engine that everything runs on."""
+
+    __slots__ = ("engine", "ffi", "functions", "parallel", "path", "version")
+
+    def __init__(self, path: str) -> None:
+        from weft.native.onednn._abi import ffi
+
+        self.path, self.ffi = path, ffi
+        # Unloaded at exit, the library would pull the code from under its own waiting threads.
+        self.functions = ffi.dlopen(path, os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_NODELETE)
+        found = self.functions.dnnl_version()
+        self.version = (found.major, found.minor, found.patch)
+        if self.version < (3, 0, 0):
+            raise OSError(f"version {_dotted(self.version)} is older than 3.0")
+        if found.cpu not in (_SEQUENTIAL, _OPENMP):
+            raise OSError("it was built for another threading runtime than OpenMP")
+        self.parallel = found.cpu == _OPENMP
+        place = ffi.new("void **")
+        if self.functions.dnnl_engine_create(place, _CPU, 0):
+            raise OSError("it offers no CPU engine")
+        self.engine = place[0]
+
+    def optional(self, name: str) -> Callable[..., int] | None:
+        """A function that some builds or OpenMP runtimes lack."""
+        # The lookup goes through the library's own dependencies, so it finds the very runtime
+        # that the library uses, also where several are loaded.
+        return getattr(self.functions, name, None) if self.parallel else None
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _candidates() -> Iterator[str]:
+    """Places where the library may be, best first."""
+    packages = Path(numpy.__file__).parents[1]
+    conda = os.environ.get("CONDA_PREFIX")
+    # A wheel puts it beside lib/python3.x/site-packages, or into site-packages by `pip --target`.
+    roots = [Path(sys.prefix), *packages.parents[2:3], packages]
+    for root in dict.fromkeys([*roots, *([Path(conda)] if conda else [])]):
+        if (root / "lib" / _NAME).exists():
+            yield str(root / "lib" / _NAME)
+    yield _NAME
+
+
+@functools.cache
+def _load() -> Library | str:
+    """The library, or a sentence that says why there is none."""
+    wish = os.environ.get("WEFT_ONEDNN", "")
+    if wish.lower() in ("off", "0", "no", "false"):
+        return "oneDNN is switched off by WEFT_ONEDNN."
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return f"oneDNN is used on 64-bit Linux only, and this is {sys.platform}."
+    try:
+        import _cffi_backend  # noqa: F401
+    except ImportError:
+        return "cffi is not installed; `pip install cffi`."
+    reasons = []
+    for path in [wish] if wish else _candidates():
+        try:
+            library = Library(path)
+        except (OSError, AttributeError) as error:
+            reasons.append(f"{path}: {error}")
+            continue
+        _guard_forks(library)
+        return library
+    return f"No usable {_NAME}; `pip install onednn-cpu-gomp`. Tried {'; '.join(reasons)}."
+
+
+def library() -> Library | None:
+    """The loaded library, or None."""
+    with MAKING:
+        found = _load()
+    return found if isinstance(found, Library) else None
+
+
+def available() -> bool:
+    """Whether oneDNN could be loaded."""
+    return library() is not None
+
+
+def why_not() -> str:
+    """A sentence that says why oneDNN is not used; empty if it is."""
+    with MAKING:
+        found = _load()
+    return found if isinstance(found, str) else ""
+
+
+def version() -> str | None:
+    """The version of the library, such as ``3.2.0``."""
+    found = library()
+    return _dotted(found.version) if found else None
+
+
+def _guard_forks(library: Library) -> None:
+    """Let a forked child compute: OpenMP's threads don't exist there, though its state says so."""
+    pause = library.optional("omp_pause_resource_all")
+    paused = [True]
+
+    def before() -> None:
+        MAKING.acquire()
+        paused[0] = not library.parallel or (pause is not None and pause(_PAUSE) == 0)
+
+    def in_child() -> None:
+        MAKING.release()
+        if not paused[0]:
+            set_num_threads(1)
+
+    os.register_at_fork(before=before, after_in_parent=MAKING.release, after_in_child=in_child)
+
+
+class _Limit(threading.local):
+    """OpenMP keeps its limit by thread, so every thread has to be told."""
+
+    told: int | None = None
+
+
+class Threads:
+    """The number of threads that was asked for, and what to forget when it changes."""
+
+    limit: int | None = None
+    on_change: list[Callable[[], None]] = []
+    _here = _Limit()
+
+    @classmethod
+    def obey(cls) -> None:
+        """Tell this thread's OpenMP what was asked for."""
+        if cls._here.told != cls.limit:
+            found = library()
+            tell = found.optional("omp_set_num_threads") if found else None
+            if tell is not None and cls.limit is not None:
+                tell(cls.limit)
+            cls._here.told = cls.limit
+
+
+def set_num_threads(number: int) -> None:
+    """Let oneDNN use this many threads, in every Python thread."""
+    if number < 1:
+        raise ValueError(f"set_num_threads expects a positive integer, but got {number}")
+    if Threads.limit != number:
+        Threads.limit = number
+        # A primitive divides its work among threads when it is made.
+        for forget in Threads.on_change:
+            forget()
+
+
+def get_num_threads() -> int:
+    """The number of threads that oneDNN uses."""
+    if Threads.limit is not None:
+        return Threads.limit
+    found = library()
+    count = found.optional("omp_get_max_threads") if found else None
+    return int(count()) if count else 1

@@ -1,0 +1,120 @@
+"""The one pool of threads: OpenMP's, shared with oneDNN."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import os
+from typing import Any
+
+_count = [0]
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+@functools.cache
+def library() -> Any:
+    """libgomp, or None where there is none: then all is done in one thread."""
+    if os.environ.get("WEFT_OPENMP") == "off":
+        return None
+    for name in ("libgomp.so.1", ctypes.util.find_library("gomp")):
+        if name:
+            try:
+                # Never unloaded: its waiting threads would lose the ground under their feet.
+                return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | getattr(os, "RTLD_NODELETE", 0))
+            except OSError:
+                continue
+    return None
+
+
+def available() -> bool:
+    """Whether kernels run on several threads."""
+    return library() is not None
+
+
+def symbols() -> dict[str, int]:
+    """What compiled code calls in the library, by address."""
+    if library() is None:
+        return {}
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    return {n: ctypes.cast(getattr(library(), n), ctypes.c_void_p).value or 0 for n in names}
+
+
+def count() -> int:
+    """How many threads a kernel uses at most."""
+    if not _count[0]:
+        asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        _count[0] = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
+    return _count[0]
+
+
+def set_count(number: int) -> None:
+    """Use so many threads from now on."""
+    _count[0] = number
+    if library() is not None:
+        library().omp_set_num_threads(ctypes.c_int(number))
+    found = blas()
+    if found is not None and found[0]() > 1:
+        found[1](number)
+
+
+@functools.cache
+def blas() -> Any:
+    """The thread functions of NumPy's BLAS as (get, set), or None where they can't be reached."""
+    import glob
+
+    import numpy as np
+
+    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
+    for path in glob.glob(os.path.join(beside, "*openblas*")):
+        found = ctypes.CDLL(path)
+        for prefix in ("scipy_openblas", "openblas"):
+            for suffix in ("64_", ""):
+                get = getattr(found, f"{prefix}_get_num_threads{suffix}", None)
+                put = getattr(found, f"{prefix}_set_num_threads{suffix}", None)
+                if get is not None and put is not None:
+                    return get, put
+    return None
+
+
+def quiet_blas() -> None:
+    """Keep BLAS to one thread: its others would spin on after a product and disturb OpenMP's."""
+    found = blas()
+    if found is not None:
+        found[1](1)
+
+
+class wide_blas:
+    """All threads for BLAS within the block: for products that no other library has."""
+
+    def __enter__(self) -> None:
+        found = blas()
+        if found is not None:
+            found[1](count())
+
+    def __exit__(self, *_: Any) -> None:
+        quiet_blas()
+
+
+def how_many(over: int, grain: int) -> int:
+    """The threads for a range of which ``grain`` is worth one."""
+    most = _count[0] or count()
+    wanted = over // grain
+    return most if wanted >= most else wanted
+
+
+def _in_child() -> None:
+    # The pool's threads did not come along; a team of one needs none.
+    _count[0] = 1
+    if library.cache_info().currsize and library() is not None:
+        library().omp_set_num_threads(ctypes.c_int(1))
+
+
+os.register_at_fork(after_in_child=_in_child)

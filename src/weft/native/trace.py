@@ -1,0 +1,516 @@
+"""Element-by-element functions as one compiled loop.
+
+A function written for arrays (the NumPy reference of an op, its derivative rule, an optimizer's
+update) is run once on stand-ins that note down what is done to an element; that becomes the body
+of a kernel, one pass over memory on all threads. Where a function looks at values or does
+something else than arithmetic, it can't be traced, and the caller goes on with NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.native import jit, threads
+from weft.native.compiler import INTRINSICS, Function, KernelError
+
+ndarray = np.ndarray
+DTYPES: dict[str, np.dtype] = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "b1": np.dtype(np.bool_),
+}
+KINDS = {d: k for k, d in DTYPES.items()}
+GRAIN = 16384  # elements that are worth a thread
+VARIANTS = 64  # loops that one function may have before NumPy takes the rest
+
+
+class NotTraceableError(TypeError):
+    """A function that does more than arithmetic on elements."""
+
+
+class Tape:
+    """What a traced function did: one line for each operation."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.lines = kind, list[str]()
+
+    def put(self, text: str, kind: str) -> Traced:
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return Traced(self, name, kind)
+
+
+def _text(tape: Tape, value: Any) -> str:
+    if isinstance(value, Traced):
+        return value.text
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, int):
+        return repr(float(value))
+    if isinstance(value, float) and not isinstance(value, np.floating):
+        return repr(value)
+    if isinstance(value, (np.generic, ndarray)) and value.size == 1:
+        if value.dtype == DTYPES[tape.kind]:
+            return repr(float(value))
+        if value.dtype == np.bool_:
+            return str(int(value))
+    raise NotTraceableError(f"{type(value).__name__} among traced values")
+
+
+class Traced:
+    """Stands for one element of an array."""
+
+    __slots__ = ("kind", "tape", "text")
+    __array_priority__ = 1e9
+    size, ndim, shape = 1, 0, ()
+
+    def __init__(self, tape: Tape, text: str, kind: str) -> None:
+        self.tape, self.text, self.kind = tape, text, kind
+
+    @property
+    def dtype(self) -> np.dtype:
+        return DTYPES[self.kind]
+
+    def __bool__(self) -> bool:
+        raise NotTraceableError("a branch on a value")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
+        out = options.pop("out", None)
+        if options.get("dtype") == DTYPES[self.tape.kind]:
+            del options["dtype"]
+        handler = UFUNCS.get(ufunc)
+        if method != "__call__" or handler is None or options:
+            raise NotTraceableError(f"np.{ufunc.__name__}")
+        result = handler(self.tape, *args)
+        if out is None:
+            return result
+        (target,) = out
+        if not isinstance(target, Traced):
+            raise NotTraceableError("a result written to an array")
+        target.set(result)
+        return target
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        if function is np.where and len(args) == 3:
+            return choose(self.tape, *args)
+        if function is np.clip and len(args) == 3 and not options:
+            value, low, high = args
+            value = value if low is None else UFUNCS[np.maximum](self.tape, value, low)
+            return value if high is None else UFUNCS[np.minimum](self.tape, value, high)
+        if function is np.copyto:
+            target, source = args
+            where = options.get("where", True)
+            target.set(source if where is True else choose(self.tape, where, source, target))
+            return None
+        raise NotTraceableError(f"np.{function.__name__}")
+
+    def set(self, value: Any) -> None:
+        """Take on another value, as an array that is written to."""
+        if isinstance(value, Traced) and value.kind == self.kind:
+            self.text = value.text
+        else:
+            self.text = self.tape.put(f"T({_text(self.tape, value)})", self.kind).text
+
+
+def choose(tape: Tape, condition: Any, a: Any, b: Any) -> Traced:
+    kind = _common(tape, a, b)
+    test = _text(tape, condition)
+    return tape.put(f"T({_text(tape, a)}) if {test} else T({_text(tape, b)})", kind)
+
+
+def _common(tape: Tape, *values: Any) -> str:
+    for value in values:
+        if isinstance(value, Traced) and value.kind != "b1":
+            return value.kind
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return tape.kind
+        if isinstance(value, (np.generic, ndarray)) and value.dtype != np.bool_:
+            return tape.kind
+    return "b1"
+
+
+def _infix(symbol: str) -> Callable:
+    def put(tape: Tape, a: Any, b: Any) -> Traced:
+        if _common(tape, a, b) == "b1":
+            raise NotTraceableError("arithmetic on booleans")
+        # Booleans count as numbers here.
+        return tape.put(f"T({_text(tape, a)}) {symbol} T({_text(tape, b)})", tape.kind)
+
+    return put
+
+
+def _compared(symbol: str) -> Callable:
+    return lambda tape, a, b: tape.put(f"T({_text(tape, a)}) {symbol} T({_text(tape, b)})", "b1")
+
+
+def _logical(symbol: str) -> Callable:
+    def put(tape: Tape, *values: Any) -> Traced:
+        for value in values:
+            if not (isinstance(value, Traced) and value.kind == "b1"):
+                raise NotTraceableError("bits of numbers")
+        texts = [_text(tape, v) for v in values]
+        return tape.put(f" {symbol} ".join(texts) if len(texts) > 1 else f"~{texts[0]}", "b1")
+
+    return put
+
+
+def _called(name: str, count: int = 1) -> Callable:
+    def put(tape: Tape, *values: Any) -> Traced:
+        if _common(tape, *values) == "b1" or len(values) != count:
+            raise NotTraceableError(name)
+        if tape.kind != "f32" and name not in INTRINSICS:
+            raise NotTraceableError(f"{name} of float64")
+        given = ", ".join(f"T({_text(tape, v)})" for v in values)
+        return tape.put(f"{name}({given})", tape.kind)
+
+    return put
+
+
+def _formula(text: str, kind: str = "") -> Callable:
+    def put(tape: Tape, x: Any) -> Traced:
+        return tape.put(text.replace("x", f"T({_text(tape, x)})"), kind or tape.kind)
+
+    return put
+
+
+def _power(tape: Tape, x: Any, y: Any) -> Traced:
+    if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
+        if y == 2:
+            return _infix("*")(tape, x, x)
+        if y == 1:
+            return x
+        if y == 3:
+            return _infix("*")(tape, _infix("*")(tape, x, x), x)
+        if y == 0.5:
+            return _called("sqrt")(tape, x)
+        if y == -1:
+            return _infix("/")(tape, 1.0, x)
+        if y == -0.5:
+            return _infix("/")(tape, 1.0, _called("sqrt")(tape, x))
+    return _called("pow", 2)(tape, x, y)
+
+
+UFUNCS: dict[Any, Callable] = {
+    np.add: _infix("+"),
+    np.subtract: _infix("-"),
+    np.multiply: _infix("*"),
+    np.divide: _infix("/"),
+    np.negative: _formula("-x"),
+    np.positive: _formula("x"),
+    np.absolute: _called("abs"),
+    np.square: _formula("x * x"),
+    np.reciprocal: _formula("1.0 / x"),
+    np.sqrt: _called("sqrt"),
+    np.maximum: _called("maximum", 2),
+    np.minimum: _called("minimum", 2),
+    np.floor: _called("floor"),
+    np.ceil: _called("ceil"),
+    np.trunc: _called("trunc"),
+    np.rint: _called("rint"),
+    np.copysign: _called("copysign", 2),
+    np.power: _power,
+    np.sign: _formula("x if x != x else (T(x > 0.0) - T(x < 0.0))"),
+    np.isnan: _formula("x != x", "b1"),
+    np.isfinite: _formula("abs(x) < inf", "b1"),
+    np.isinf: _formula("abs(x) == inf", "b1"),
+    np.signbit: _formula("copysign(1.0, x) < 0.0", "b1"),
+    np.greater: _compared(">"),
+    np.greater_equal: _compared(">="),
+    np.less: _compared("<"),
+    np.less_equal: _compared("<="),
+    np.equal: _compared("=="),
+    np.not_equal: _compared("!="),
+    np.logical_and: _logical("&"),
+    np.bitwise_and: _logical("&"),
+    np.logical_or: _logical("|"),
+    np.bitwise_or: _logical("|"),
+    np.bitwise_xor: _logical("^"),
+    np.logical_xor: _logical("^"),
+    np.logical_not: _logical("~"),
+    np.invert: _logical("~"),
+}
+for _name in ("exp", "expm1", "exp2", "log", "log1p", "log2", "tanh"):
+    UFUNCS[getattr(np, _name)] = _called(_name)
+UFUNCS[np.arctan] = _called("atan")
+
+
+def _operator(ufunc: Any, flipped: bool = False) -> Callable:
+    def method(self: Traced, other: Any) -> Any:
+        pair = (other, self) if flipped else (self, other)
+        return UFUNCS[ufunc](self.tape, *pair)
+
+    return method
+
+
+OPERATORS: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.divide,
+    "pow": np.power,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+COMPARISONS: dict[str, Any] = {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+for _symbol, _ufunc in {**OPERATORS, **COMPARISONS}.items():
+    setattr(Traced, f"__{_symbol}__", _operator(_ufunc))
+for _symbol, _ufunc in OPERATORS.items():
+    setattr(Traced, f"__r{_symbol}__", _operator(_ufunc, flipped=True))
+for _symbol, _ufunc in (("neg", np.negative), ("abs", np.absolute), ("invert", np.invert)):
+    setattr(Traced, f"__{_symbol}__", lambda self, u=_ufunc: UFUNCS[u](self.tape, self))
+Traced.__hash__ = None  # type: ignore[assignment]
+
+
+def lowered(lower: str | Callable, args: Any, attrs: Any) -> Traced:
+    """An op by its lowering: a function of the kernel language, or one that can be traced."""
+    if not isinstance(lower, str):
+        return lower(*args, **attrs)
+    name = lower
+    tape = next(a.tape for a in args if isinstance(a, Traced))
+    return _called(name, len(args))(tape, *args)
+
+
+def scope() -> dict[str, Any]:
+    """What kernels made here can call."""
+    found = dict(vars(importlib.import_module("weft.native.loops.math")))
+    found["inf"], found["nan"] = math.inf, math.nan
+    return found
+
+
+class Loop:
+    """One function of elements, with the compiled loops for the kinds of arguments it met."""
+
+    def __init__(self, name: str, function: Callable, grain: int = GRAIN) -> None:
+        self.name, self.function, self.grain = name, function, grain
+        self.made: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any) -> ndarray | None:
+        """The result in a new array, or None if this is not for a compiled loop."""
+        key: list[Any] = []
+        first: Any = None
+        even = True
+        for a in args:
+            if a.__class__ is ndarray:
+                key.append(a.dtype)
+                if first is None:
+                    first = a
+                    even = a.flags.c_contiguous
+                elif even and (a.shape != first.shape or not a.flags.c_contiguous):
+                    even = False
+            elif a.__class__ is float or a.__class__ is int:
+                key.append(float)
+            else:
+                return None
+        if not even:
+            return self.spread(args)
+        found = self.made.get(tuple(key))
+        if found is None:
+            found = self.make(args, key, ("unit",) * len(args), 0)
+        if found is False:
+            return None
+        code, dtype = found
+        out = np.empty(first.shape, dtype)
+        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
+        size = first.size
+        code(*given, jit.pointer(out), size, threads.how_many(size, self.grain))
+        return out
+
+    def into(self, out: ndarray, *args: Any) -> bool:
+        """Write the result to an array that may be one of the arguments; False if it can't."""
+        key: list[Any] = []
+        for a in (out, *args):
+            if a.__class__ is not ndarray:
+                key.append(float)
+            elif a.shape != out.shape or a.dtype is not out.dtype or not a.flags.c_contiguous:
+                return False
+            else:
+                key.append(a.dtype)
+        found = self.made.get(tuple(key[1:]))
+        if found is None:
+            found = self.make(args, key[1:], ("unit",) * len(args), 0)
+        if found is False or found[1] != out.dtype:
+            return False
+        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in (*args, out)]
+        found[0](*given, out.size, threads.how_many(out.size, self.grain))
+        return True
+
+    def spread(self, args: Any) -> ndarray | None:
+        """The same for arrays of different shapes or orders."""
+        arrays = [a for a in args if a.__class__ is ndarray]
+        shape = np.broadcast(*arrays).shape
+        if 0 in shape:
+            return None
+        first = arrays[0]
+        like: Any = None
+        if all(a.shape == shape and a.strides == first.strides for a in arrays):
+            like = np.empty_like(first)
+            if like.strides != first.strides:
+                like = None
+        strides = []
+        for a in arrays:
+            if any(s % a.itemsize for s in a.strides):
+                return None
+            lead = (0,) * (len(shape) - a.ndim)
+            own = tuple(
+                0 if n == 1 else s // a.itemsize for n, s in zip(a.shape, a.strides, strict=True)
+            )
+            strides.append(lead + own)
+        if like is not None:
+            order = np.argsort([-s for s in first.strides], kind="stable")
+            extent = [shape[i] for i in order]
+            strides = [tuple(s[i] for i in order) for s in strides]
+        else:
+            extent = list(shape)
+        steps = _row_major(extent)
+        extent, all_strides = collapse(extent, [*strides, steps])
+        if len(extent) > 4:
+            return None
+        inner = [s[-1] for s in all_strides[:-1]]
+        patterns = iter("unit" if s == 1 else "one" if s == 0 else "step" for s in inner)
+        pattern = tuple(next(patterns) if a.__class__ is ndarray else "unit" for a in args)
+        depth = len(extent) - 1
+        key = [a.dtype if a.__class__ is ndarray else float for a in args]
+        name = (*key, pattern, depth)
+        found = self.made.get(name)
+        if found is None:
+            found = self.make(args, key, pattern, depth, name)
+        if found is False:
+            return None
+        code, dtype = found
+        if like is not None and like.dtype == dtype:
+            out = like
+        elif like is not None:
+            out = np.empty_like(first, dtype=dtype)
+        else:
+            out = np.empty(shape, dtype)
+        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
+        given.append(jit.pointer(out))
+        rows = math.prod(extent[:-1])
+        if depth == 0:
+            given += [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
+            code(*given, extent[-1], threads.how_many(extent[-1], self.grain))
+            return out
+        given.append(extent[-1])
+        given += extent[1:-1]
+        for s in all_strides:
+            given += s[:-1]
+        given += [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
+        code(*given, rows, threads.how_many(rows, max(1, self.grain // max(extent[-1], 1))))
+        return out
+
+    def make(
+        self, args: Any, key: list[Any], pattern: tuple[str, ...], depth: int, name: Any = None
+    ) -> Any:
+        """Trace and compile; False where that can't be."""
+        name = tuple(key) if name is None else name
+        if len(self.made) >= VARIANTS:
+            return False
+        found: Any = False
+        arrays = [a for a in args if a.__class__ is ndarray and a.dtype != np.bool_]
+        if arrays and all(a.dtype is arrays[0].dtype for a in arrays):
+            kind = KINDS.get(arrays[0].dtype)
+            if kind is not None and jit.why_not() is None:
+                found = self.compile(kind, args, pattern, depth)
+        self.made[name] = found
+        return found
+
+    def compile(self, kind: str, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
+        tape = Tape(kind)
+        parameters, stand_ins = [], []
+        for k, a in enumerate(args):
+            if a.__class__ is ndarray:
+                mask = a.dtype == np.bool_
+                parameters.append((f"a{k}", "Ptr[b1]" if mask else "Ptr[T]", pattern[k]))
+                stand_ins.append(Traced(tape, f"e{k}", "b1" if mask else kind))
+            else:
+                parameters.append((f"e{k}", "T", ""))
+                stand_ins.append(Traced(tape, f"e{k}", kind))
+        try:
+            result = self.function(*stand_ins)
+            if not isinstance(result, Traced) or not tape.lines:
+                return False  # nothing to compute
+            source = write(self.name, parameters, tape, result, depth)
+            code = jit.Kernel(Function(source, scope())).get(kind)
+        except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
+            return False
+        return code, DTYPES[result.kind]
+
+
+def _kinds(args: Any, pattern: tuple[str, ...]) -> list[str]:
+    return [p for a, p in zip(args, pattern, strict=True) if a.__class__ is ndarray]
+
+
+def _row_major(extent: list[int]) -> tuple[int, ...]:
+    steps = [1]
+    for n in reversed(extent[1:]):
+        steps.append(steps[-1] * n)
+    return tuple(reversed(steps)) if extent else ()
+
+
+def collapse(extent: list[int], strides: list[Any]) -> tuple[list[int], list[Any]]:
+    """Join neighbouring dimensions that all arrays walk through as one."""
+    sizes: list[int] = []
+    joined: list[list[int]] = [[] for _ in strides]
+    for k, n in enumerate(extent):
+        if n == 1:
+            continue
+        if sizes and all(j[-1] == s[k] * n for j, s in zip(joined, strides, strict=True)):
+            sizes[-1] *= n
+            for j, s in zip(joined, strides, strict=True):
+                j[-1] = s[k]
+        else:
+            sizes.append(n)
+            for j, s in zip(joined, strides, strict=True):
+                j.append(s[k])
+    if not sizes:
+        return [1], [[0] for _ in strides[:-1]] + [[1]]
+    return sizes, joined
+
+
+def write(name: str, parameters: list[Any], tape: Tape, result: Traced, depth: int) -> str:
+    """The kernel around the traced lines, for rows of ``depth`` outer dimensions."""
+    arrays = [(n, p) for n, _, p in parameters if p]
+    head = [f"{n}: {kind}" for n, kind, _ in parameters]
+    head.append(f"out: Ptr[{'b1' if result.kind == 'b1' else 'T'}]")
+    lines = []
+    pad = " " * 4
+    steps = [f"{n}_step" for n, p in arrays if p == "step"]
+    if depth:
+        head.append("length: i64")
+        head += [f"d{k}: i64" for k in range(1, depth)]
+        head += [f"{n}_s{k}: i64" for n, _ in [*arrays, ("out", "")] for k in range(depth)]
+        lines += [f"{pad}for row in range(lo, hi):", f"{pad}    rest0 = row"]
+        pad = " " * 8
+        for k in range(depth - 1, 0, -1):
+            lines.append(f"{pad}i{k} = rest{depth - 1 - k} % d{k}")
+            lines.append(f"{pad}rest{depth - k} = rest{depth - 1 - k} // d{k}")
+        lines.append(f"{pad}i0 = rest{depth - 1}")
+        for n, _ in [*arrays, ("out", "")]:
+            place = " + ".join(f"i{k} * {n}_s{k}" for k in range(depth))
+            lines.append(f"{pad}{n}_row = {n} + ({place})")
+        start, stop = "0", "length"
+    else:
+        start, stop = "lo", "hi"
+    head += [f"{s}: i64" for s in steps]
+    base = "{}_row" if depth else "{}"
+    lines.append(f"{pad}for i in range({start}, {stop}):")
+    pad += "    "
+    for n, p in arrays:
+        at = {"unit": "i", "one": "0", "step": f"i * {n}_step"}[p]
+        lines.append(f"{pad}e{n[1:]} = {base.format(n)}[{at}]")
+    lines += [pad + line for line in tape.lines]
+    lines.append(f"{pad}{base.format('out')}[i] = {result.text}")
+    return f"def {name}({', '.join(head)}, lo: i64, hi: i64):\n" + "\n".join(lines) + "\n"

@@ -1,0 +1,129 @@
+"""Which native kernel serves which op, from which size on.
+
+The sizes are where the native code overtook NumPy when measured; see ``core/kernels.py`` for the
+rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.dispatch import REGISTRY
+from weft.core.kernels import offer
+
+# Elementwise ops whose functions are costly enough for short arrays to pay.
+COSTLY = (
+    *("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "gelu"),
+    *("gelu_tanh", "silu", "softplus", "mish", "log_sigmoid", "atan", "elu", "pow"),
+)
+COSTLY_LIMIT = 4096
+
+# op -> size from which it pays, forward kernel, backward kernels by rule (below weft.native)
+KERNELS: dict[str, tuple[Any, ...]] = {
+    "mm": (4096, "products:mm"),
+    "bmm": (4096, "products:bmm"),
+    "linear": (4096, "products:linear"),
+    "linear_with_bias": (4096, "products:linear_with_bias"),
+    "convolution": (1024, "convolutions:convolution"),
+    "conv_transpose": (1024, "convolutions:transposed"),
+    "conv_weight": (1024, "convolutions:weight_grad"),
+    # reductions
+    "sum": (16384, "loops.reduce:sum_over"),
+    "mean": (16384, "loops.reduce:mean_over"),
+    "amax": (16384, "loops.reduce:amax"),
+    "amin": (16384, "loops.reduce:amin"),
+    "max": (16384, "loops.reduce:max_of_all"),
+    "min": (16384, "loops.reduce:min_of_all"),
+    "max_dim": (8192, "loops.reduce:max_dim"),
+    "min_dim": (8192, "loops.reduce:min_dim"),
+    "argmax": (8192, "loops.reduce:argmax"),
+    "argmin": (8192, "loops.reduce:argmin"),
+    "any": (32768, "loops.reduce:any_over"),
+    "all": (32768, "loops.reduce:all_over"),
+    "var": (8192, "loops.reduce:var"),
+    "std": (8192, "loops.reduce:std"),
+    # softmax, norms, losses
+    "softmax": (2048, "loops.softmax:softmax"),
+    "log_softmax": (2048, "loops.softmax:log_softmax"),
+    "softmax_backward_data": (2048, "loops.softmax:softmax_back"),
+    "log_softmax_backward_data": (2048, "loops.softmax:log_softmax_back"),
+    "logsumexp": (4096, "loops.softmax:logsumexp"),
+    "native_layer_norm": (
+        *(2048, "loops.normalize:layer_norm"),
+        "loops.normalize:layer_norm_back",
+    ),
+    "fused_rms_norm": (2048, "loops.normalize:rms_norm", "loops.normalize:rms_norm_back"),
+    "native_batch_norm": (
+        *(2048, "loops.batchnorm:batch_norm"),
+        "loops.batchnorm:batch_norm_back",
+    ),
+    "batch_norm_fixed": (
+        *(2048, "loops.batchnorm:batch_norm_fixed"),
+        "loops.batchnorm:batch_norm_fixed_back",
+    ),
+    "nll_loss": (4096, "loops.losses:nll_loss"),
+    "nll_loss_backward": (4096, "loops.losses:nll_loss_back"),
+    "mse_loss": (
+        *(8192, "loops.losses:mse_loss"),
+        *("loops.losses:mse_loss_back_a", "loops.losses:mse_loss_back_b"),
+    ),
+    "smooth_l1_loss": (
+        *(8192, "loops.losses:smooth_l1_loss"),
+        *("loops.losses:smooth_l1_loss_back_a", "loops.losses:smooth_l1_loss_back_b"),
+    ),
+    "huber_loss": (
+        *(8192, "loops.losses:huber_loss"),
+        *("loops.losses:huber_loss_back_a", "loops.losses:huber_loss_back_b"),
+    ),
+    "binary_cross_entropy_with_logits": (
+        *(4096, "loops.losses:bce_with_logits"),
+        "loops.losses:bce_with_logits_back_a",
+    ),
+    # windows
+    "max_pool_with_indices": (1024, "loops.pooling:max_pool"),
+    "adaptive_max_pool": (1024, "loops.pooling:adaptive_max_pool"),
+    "plane_scatter": (1024, "loops.pooling:plane_scatter"),
+    "plane_gather": (1024, "loops.pooling:plane_gather"),
+    "avg_pool": (1024, "loops.pooling:avg_pool"),
+    "avg_pool_backward": (1024, "loops.pooling:avg_pool_back"),
+    "adaptive_avg_pool": (1024, "loops.pooling:adaptive_avg_pool"),
+    "adaptive_avg_pool_backward": (1024, "loops.pooling:adaptive_avg_pool_back"),
+    # indices
+    "embedding": (512, "loops.indexing:embedding"),
+    "embedding_dense_backward": (512, "loops.indexing:embedding_back"),
+    "index_select": (4096, "loops.indexing:index_select"),
+    "index_add": (4096, "loops.indexing:index_add"),
+    "index_copy": (4096, "loops.indexing:index_copy"),
+    "index": (4096, "loops.indexing:index"),
+    "index_backward": (4096, "loops.indexing:index_back"),
+    "index_put": (4096, "loops.indexing:index_put"),
+    "gather": (4096, "loops.indexing:gather"),
+    "gather_backward": (4096, "loops.indexing:gather_back"),
+    "scatter": (4096, "loops.indexing:scatter"),
+    "scatter_add": (4096, "loops.indexing:scatter_add"),
+    "take_along": (4096, "loops.indexing:take_along"),
+    "put_along": (4096, "loops.indexing:put_along"),
+    # recurrent layers
+    "lstm_layer": (2048, "recurrent:lstm", "recurrent:lstm_rule"),
+    "gru_layer": (2048, "recurrent:gru", "recurrent:gru_rule"),
+    "rnn_layer": (2048, "recurrent:rnn", "recurrent:rnn_rule"),
+    # movement
+    "clone": (32768, "loops.movement:clone"),
+    "cat": (16384, "loops.movement:cat"),
+    "stack": (16384, "loops.movement:stack"),
+    "to_copy": (16384, "loops.movement:to_copy"),
+    "masked_fill": (16384, "loops.movement:masked_fill"),
+    "tril": (16384, "loops.movement:tril"),
+    "triu": (16384, "loops.movement:triu"),
+    "constant_pad_nd": (16384, "loops.movement:pad"),
+    "upsample": (2048, "loops.resampling:upsample"),
+    "upsample_backward": (2048, "loops.resampling:upsample_back"),
+}
+
+
+def register() -> None:
+    """Offer the kernels to their ops."""
+    for name, kernels in KERNELS.items():
+        offer(REGISTRY[name], *kernels)
+    for name in COSTLY:
+        REGISTRY[name].limit = COSTLY_LIMIT
