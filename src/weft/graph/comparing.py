@@ -1,0 +1,356 @@
+"""Comparing two graphs: what was added, removed or changed, and where values part."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.graph.graph import Graph, Node
+from weft.graph.spec import LEAVES, Ref, Spec, show_kind, show_value
+from weft.graph.stats import describe
+
+_SMALL = 200_000  # pairs up to which a gap is compared in full
+_EDITS = 300  # insertions and removals up to which a long gap is compared in full
+
+
+class Change:
+    """A node that is in both graphs but not the same."""
+
+    def __init__(self, before: Node, after: Node, reasons: list[str]) -> None:
+        self.before, self.after, self.reasons = before, after, reasons
+
+    def __repr__(self) -> str:
+        return f"{self.before.name} -> {self.after.name}: {'; '.join(self.reasons)}"
+
+
+class Diff:
+    """The difference of two graphs. It is true if there is one; printing tells it."""
+
+    def __init__(self, a: Graph, b: Graph) -> None:
+        self.a, self.b = a, b
+        self.added: list[Node] = []
+        self.removed: list[Node] = []
+        self.changed: list[Change] = []
+        self.pairs: list[tuple[Node, Node]] = []
+        self.parting: tuple[Node, Node, str] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.parting)
+
+    @property
+    def first(self) -> Any:
+        """The first difference: an added or removed node, or a change; None if there is none."""
+        places = {s.id: i for i, s in enumerate(self.a._specs.values())}
+        partner = {after.id: places[before.id] for before, after in self.pairs}
+        at, spots = -1, {}
+        for spec in self.b._specs.values():
+            at = partner.get(spec.id, at)
+            spots[spec.id] = at + 0.5
+        found: list[tuple[float, Any]] = [(spots[n.id], n) for n in self.added]
+        found += [(places[n.id], n) for n in self.removed]
+        found += [(places[c.before.id], c) for c in self.changed]
+        return min(found, key=lambda pair: pair[0])[1] if found else None
+
+    def __repr__(self) -> str:
+        if not self:
+            return f"no difference: {len(self.pairs)} nodes agree"
+        lines = []
+        first = self.first
+        if first is not None:
+            node = first.after if isinstance(first, Change) else first
+            where = f"  ({node.source})" if node.source else ""
+            lines.append(f"first divergence: {_told(first, self)}{where}")
+        for sign, nodes in (("+", self.added), ("-", self.removed)):
+            lines += [f"{sign} {n.name}  {_kinds(n.spec)}  {n.source}".rstrip() for n in nodes]
+        lines += [f"~ {c!r}" for c in self.changed]
+        if self.parting is not None:
+            before, after, text = self.parting
+            name = before.name if before.name == after.name else f"{before.name} / {after.name}"
+            lines.append(f"values part at {name}: {text}")
+        lines.append(
+            f"{len(self.added)} added, {len(self.removed)} removed, {len(self.changed)} changed, "
+            f"{len(self.pairs) - len(self.changed)} the same"
+        )
+        return "\n".join(lines)
+
+
+def _told(first: Any, found: Diff) -> str:
+    if isinstance(first, Change):
+        return f"changed {first!r}"
+    return f"{'added' if first.graph is found.b else 'removed'} {first.name}"
+
+
+def _kinds(spec: Spec) -> str:
+    return ", ".join(show_kind(s, d) for s, d in spec.kinds())
+
+
+def diff(
+    a: Graph, b: Graph, *, rtol: float = 1e-5, atol: float = 1e-8, values: bool | None = None
+) -> Diff:
+    """Align two graphs and tell their differences.
+
+    Values are compared where both graphs kept them; ``values=True`` computes the others again.
+    """
+    found = Diff(a, b)
+    first, second = list(a._specs.values()), list(b._specs.values())
+    pairs = align([key(s) for s in first], [key(s) for s in second])
+    matched: dict[int, int] = {}
+    gaps: list[tuple[list[Spec], list[Spec]]] = []
+    i = j = 0
+    for x, y in [*pairs, (len(first), len(second))]:
+        gaps.append((first[i:x], second[j:y]))
+        if x < len(first):
+            matched[first[x].id] = second[y].id
+        i, j = x + 1, y + 1
+    loose: set[int] = set()
+    for gone, new in gaps:
+        for before, after in _paired(gone, new):
+            matched[before.id] = after.id
+            loose.add(before.id)
+    theirs = set(matched.values())
+    found.removed = [a._node(s.id) for s in first if s.id not in matched]
+    found.added = [b._node(s.id) for s in second if s.id not in theirs]
+    found.pairs = [(a._node(s.id), b._node(matched[s.id])) for s in first if s.id in matched]
+    for mine, other in found.pairs:
+        reasons = _reasons(mine, other, matched, theirs, mine.id in loose)
+        if reasons:
+            found.changed.append(Change(mine, other, reasons))
+    if values is not False:
+        found.parting = _parting(found, rtol, atol, bool(values))
+    return found
+
+
+def key(spec: Spec) -> tuple[Any, ...]:
+    """What two nodes must have in common to be taken for the same at first sight."""
+    label = spec.label if spec.kind in LEAVES else ""
+    attrs = tuple([(k, show_value(v)) for k, v in spec.attrs.items() if k not in ("pass", "of")])
+    return (spec.kind, spec.op_name, spec.scope, label, spec.shape, spec.dtype, attrs)
+
+
+def align(a: list[Any], b: list[Any]) -> list[tuple[int, int]]:
+    """Positions of equal items, rising in both: what two sequences have in common."""
+    low, high_a, high_b = 0, len(a), len(b)
+    while low < min(high_a, high_b) and a[low] == b[low]:
+        low += 1
+    while high_a > low and high_b > low and a[high_a - 1] == b[high_b - 1]:
+        high_a, high_b = high_a - 1, high_b - 1
+    pairs = [(k, k) for k in range(low)]
+    pairs += _middle(a, b, low, high_a, low, high_b)
+    pairs += list(zip(range(high_a, len(a)), range(high_b, len(b)), strict=True))
+    return pairs
+
+
+def _middle(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
+    """The common items of two stretches, anchored at those that are there once on both sides."""
+    if i >= m or j >= n:
+        return []
+    pairs: list[tuple[int, int]] = []
+    at_a, at_b = i, j
+    for x, y in [*_anchors(a, b, i, m, j, n), (m, n)]:
+        pairs += _gap(a, b, at_a, x, at_b, y)
+        if x < m:
+            pairs.append((x, y))
+        at_a, at_b = x + 1, y + 1
+    return pairs
+
+
+def _anchors(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
+    counts_a, counts_b = Counter(a[i:m]), Counter(b[j:n])
+    places = {b[y]: y for y in range(j, n) if counts_b[b[y]] == 1}
+    once = [(x, places[a[x]]) for x in range(i, m) if counts_a[a[x]] == 1 and a[x] in places]
+    # The longest run that rises in the second sequence as well.
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for k, (_, y) in enumerate(once):
+        at = bisect_left(tails, y)
+        if at == len(tails):
+            tails.append(y)
+            ends.append(k)
+        else:
+            tails[at], ends[at] = y, k
+        before.append(ends[at - 1] if at else -1)
+    chain = []
+    k = ends[-1] if ends else -1
+    while k >= 0:
+        chain.append(once[k])
+        k = before[k]
+    return chain[::-1]
+
+
+def _gap(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
+    if i >= m or j >= n:
+        return []
+    if (m - i) * (n - j) <= _SMALL:
+        blocks = SequenceMatcher(None, a[i:m], b[j:n], autojunk=False).get_matching_blocks()
+        return [(i + x + k, j + y + k) for x, y, size in blocks for k in range(size)]
+    exact = _shortest_edit(a, b, i, m, j, n)
+    return _greedy(a, b, i, m, j, n) if exact is None else exact
+
+
+def _shortest_edit(
+    a: list[Any], b: list[Any], i: int, m: int, j: int, n: int
+) -> list[tuple[int, int]] | None:
+    """The longest common part by Myers' method; None if the two differ in too many places."""
+    rows, columns = m - i, n - j
+    reach = {1: 0}
+    trail: list[dict[int, int]] = []
+    for edits in range(_EDITS + 1):
+        trail.append(dict(reach))
+        for k in range(-edits, edits + 1, 2):
+            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+            x = reach[k + 1] if down else reach[k - 1] + 1
+            y = x - k
+            while x < rows and y < columns and a[i + x] == b[j + y]:
+                x, y = x + 1, y + 1
+            reach[k] = x
+            if x >= rows and y >= columns:
+                return _walk_back(trail, rows, columns, i, j)
+    return None
+
+
+def _walk_back(
+    trail: list[dict[int, int]], x: int, y: int, i: int, j: int
+) -> list[tuple[int, int]]:
+    pairs = []
+    for edits in range(len(trail) - 1, -1, -1):
+        reach, k = trail[edits], x - y
+        down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+        before = k + 1 if down else k - 1
+        start = reach[before]
+        while x > max(start, 0) and y > max(start - before, 0) and edits >= 0:
+            if x - 1 < (start if down else start + 1):
+                break
+            x, y = x - 1, y - 1
+            pairs.append((i + x, j + y))
+        x, y = start, start - before
+    return pairs[::-1]
+
+
+def _greedy(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
+    """Equal items in order, each the next that is left: for stretches with little in common."""
+    waiting: dict[Any, list[int]] = {}
+    for y in range(n - 1, j - 1, -1):
+        waiting.setdefault(b[y], []).append(y)
+    pairs, last = [], j - 1
+    for x in range(i, m):
+        spots = waiting.get(a[x])
+        while spots and spots[-1] <= last:
+            spots.pop()
+        # A jump too far would cut off all that lies between.
+        if spots and spots[-1] - last <= 50:
+            last = spots.pop()
+            pairs.append((x, last))
+    return pairs
+
+
+def _paired(gone: list[Spec], new: list[Spec]) -> list[tuple[Spec, Spec]]:
+    """Nodes of a gap that are most likely the same node, changed."""
+    pairs: list[tuple[Spec, Spec]] = []
+    for alike in (
+        lambda s: (s.kind, s.op_name, s.scope, s.label),
+        lambda s: (s.kind, s.op_name, s.shape, s.dtype),
+        lambda s: (s.kind in LEAVES, s.scope, s.shape) if s.kind not in LEAVES else object(),
+    ):
+        waiting: dict[Any, list[Spec]] = {}
+        for s in new:
+            waiting.setdefault(alike(s), []).append(s)
+        left = []
+        for s in gone:
+            partners = waiting.get(alike(s))
+            if partners:
+                partner = partners.pop(0)
+                pairs.append((s, partner))
+                new = [t for t in new if t is not partner]
+            else:
+                left.append(s)
+        gone = left
+    return pairs
+
+
+def _reasons(
+    before: Node, after: Node, matched: dict[int, int], theirs: set[int], loose: bool
+) -> list[str]:
+    a, b = before.spec, after.spec
+    reasons = []
+    if loose:
+        if a.scope != b.scope:
+            reasons.append(f"module {a.scope or 'none'} -> {b.scope or 'none'}")
+        elif a.label != b.label:
+            reasons.append(f"name {a.label or 'none'} -> {b.label or 'none'}")
+        if a.op_name != b.op_name:
+            reasons.append(f"op {a.op_name} -> {b.op_name}")
+        if a.kinds() != b.kinds():
+            reasons.append(f"{_kinds(a)} -> {_kinds(b)}")
+        for name in {**a.attrs, **b.attrs}:
+            old, new = (show_value(s.attrs.get(name)) for s in (a, b))
+            if old != new and name not in ("pass", "of"):
+                reasons.append(f"{name} {old} -> {new}")
+    if a.kind == "backward":
+        return reasons  # where gradients come from follows from the forward nodes
+    if len(a.args) != len(b.args):
+        reasons.append(f"{len(a.args)} inputs -> {len(b.args)}")
+        return reasons
+    for i, (x, y) in enumerate(zip(a.args, b.args, strict=True)):
+        if x.__class__ is not Ref or y.__class__ is not Ref:
+            if show_value(x) != show_value(y):
+                reasons.append(f"input {i} {_shown(before, x)} -> {_shown(after, y)}")
+            continue
+        # A new or lost neighbour is reported by itself.
+        if x.node not in matched or y.node not in theirs:
+            continue
+        if (matched[x.node], x.index) != tuple(y):
+            reasons.append(f"input {i} {_shown(before, x)} -> {_shown(after, y)}")
+    return reasons
+
+
+def _shown(node: Node, x: Any) -> str:
+    if x.__class__ is not Ref:
+        return show_value(x)
+    return node.graph._names()[x.node] + (f"[{x.index}]" if x.index else "")
+
+
+def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node, Node, str] | None:
+    """The first pair of nodes whose values differ by more than the tolerance."""
+    for before, after in found.pairs:
+        if before.kind in ("backward", "optimizer"):
+            continue
+        values = [_value(node, compute) for node in (before, after)]
+        if any(v is None for v in values):
+            continue
+        for x, y in zip(*values, strict=False):
+            if x.shape != y.shape:
+                return before, after, f"{list(x.shape)} against {list(y.shape)}"
+            if not _close(x, y, rtol, atol):
+                with np.errstate(all="ignore"):
+                    far = np.nanmax(np.abs(x.astype(np.float64) - y.astype(np.float64)))
+                return (
+                    before,
+                    after,
+                    (f"they differ by up to {far:.4g} ({describe(x)} against {describe(y)})"),
+                )
+    return None
+
+
+def _close(x: np.ndarray, y: np.ndarray, rtol: float, atol: float) -> bool:
+    if x.dtype.kind in "iub" and y.dtype.kind in "iub":
+        return bool(np.array_equal(x, y))
+    if x.dtype.kind == "V" or y.dtype.kind == "V":
+        x, y = x.astype(np.float32), y.astype(np.float32)
+    return bool(np.allclose(x, y, rtol, atol, equal_nan=True))
+
+
+def _value(node: Node, compute: bool) -> Any:
+    graph = node.graph
+    held = graph._kept.get(node.id)
+    if held is None and node.spec.leaf is not None and node.spec.leaf.tensor is not None:
+        held = (node.spec.leaf.tensor,)
+    if held is None and compute:
+        value = node.value
+        held = value if isinstance(value, tuple) else (value,)
+    return None if held is None else [t._a for t in held if isinstance(t, Tensor)]

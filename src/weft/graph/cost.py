@@ -1,0 +1,59 @@
+"""How much arithmetic a node does, as far as its shapes tell."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.graph.spec import LEAVES, Ref, Spec
+
+_PRODUCTS = {"mm", "bmm", "mv", "dot", "linear", "linear_with_bias"}
+_CONVOLUTIONS = {"convolution", "conv_transpose", "conv_weight"}
+# Ops whose work follows their input, not their result.
+_REDUCTIONS = {
+    "sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "var", "std",
+    "norm", "logsumexp", "nll_loss", "mse_loss", "linalg_vector_norm", "any", "all",
+}  # fmt: skip
+
+
+def flops(spec: Spec, specs: dict[int, Spec]) -> int:
+    """Operations of a node; a multiply-add counts as two."""
+    if spec.kind in LEAVES or getattr(spec.op, "view", False):
+        return 0
+    if spec.kind == "backward" and spec.op.__class__ is str:
+        return _backward(spec, specs)
+    if spec.kind == "optimizer":
+        return 10 * _size(spec.shape)
+    shapes = [specs[x.node].kind_of(x.index)[0] for x in spec.args if x.__class__ is Ref]
+    return _forward(spec.op_name, spec.kinds()[0][0], [s for s in shapes if s is not None])
+
+
+def _backward(spec: Spec, specs: dict[int, Spec]) -> int:
+    """A gradient costs as much as its op for each input that gets one."""
+    partner = None if spec.forward is None else specs.get(spec.forward)
+    if partner is None or partner.kind in LEAVES:
+        return sum(_size(shape) for shape, _ in spec.kinds())
+    return flops(partner, specs) * len(spec.kinds())
+
+
+def _forward(name: str, out: Any, shapes: list[Any]) -> int:
+    if out is None or not shapes:
+        return 0
+    if name in _PRODUCTS:
+        return 2 * _size(out) * (shapes[0][-1] if shapes[0] else 1)
+    if name in _CONVOLUTIONS and len(shapes) > 1:
+        weight = shapes[1]
+        if name == "conv_transpose":
+            return 2 * _size(shapes[0]) * math.prod(weight[1:])
+        return 2 * _size(out) * math.prod(weight[1:])
+    if name in _REDUCTIONS:
+        return _size(shapes[0])
+    if name in ("softmax", "log_softmax"):
+        return 5 * _size(out)
+    if name in ("native_layer_norm", "native_batch_norm", "fused_rms_norm", "batch_norm_fixed"):
+        return 8 * _size(out)
+    return _size(out)
+
+
+def _size(shape: Any) -> int:
+    return 0 if shape is None else math.prod(shape)

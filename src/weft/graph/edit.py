@@ -1,0 +1,432 @@
+"""A graph in the making: what an edit does to it, and the checks before it is a graph again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.core import errors, quiet
+from weft.core.dispatch import REGISTRY, Op
+from weft.core.modes import enable_grad
+from weft.core.tensor import Tensor, wrap
+from weft.graph.run import ACCUMULATE, GraphError, needs
+from weft.graph.spec import (
+    BACKWARD,
+    CONSTANT,
+    INPUT,
+    LEAVES,
+    OPTIMIZER,
+    PARAMETER,
+    Call,
+    Leaf,
+    Ref,
+    Spec,
+    listening,
+    show_kind,
+)
+from weft.ops import api
+
+if TYPE_CHECKING:
+    from weft.graph.graph import Graph
+
+# Ops whose results have shapes that follow from values.
+_BY_VALUE = {"nonzero", "masked_select", "unique_consecutive", "unique_dim", "bincount"}
+
+
+def function_of(given: Any) -> Callable:
+    """What an edit is to run: a function, an op, or the name of either."""
+    if isinstance(given, str):
+        for names in (api.NAMESPACES.get("nn.functional", {}), api.FUNCTIONS, REGISTRY):
+            if given in names:
+                return names[given]
+        raise GraphError(f"no function or op is called {given!r}\n  at {errors.here()}")
+    if not callable(given):
+        raise TypeError(
+            f"an edit takes a function, an op or its name, not {type(given).__name__}"
+            f"\n  at {errors.here()}"
+        )
+    return given
+
+
+class Traced:
+    """What a function did to some tensors, as records that a graph can take in."""
+
+    def __init__(self, function: Callable, tensors: list[Tensor]) -> None:
+        from weft.graph.recording import Recorder
+
+        given = [_movable(t) for t in tensors]
+        recorder = Recorder(values=False, profile=False, home=sys._getframe(2))
+        with listening(), enable_grad():
+            with recorder:
+                self.inputs = [recorder.ref(t).node for t in given]
+                out = function(*given)
+                self.several = isinstance(out, (tuple, list))
+                outs = list(out) if self.several else [out]
+                for o in outs:
+                    if not isinstance(o, Tensor):
+                        raise GraphError(
+                            f"{called(function)} gave a {type(o).__name__}, where the graph "
+                            f"needs a tensor\n  at {errors.here()}"
+                        )
+                self.results = [recorder.ref(o) for o in outs]
+        self.specs = recorder.specs
+        self.modules = recorder.modules
+
+    def into(
+        self, arguments: list[Any], number: Callable[[], int], scope: str, near: Spec | None
+    ) -> tuple[list[Spec], list[Any]]:
+        """The records with the graph's numbers, and where the results are."""
+        place: dict[int, Any] = dict(zip(self.inputs, arguments, strict=True))
+        made: list[Spec] = []
+        wanted = self._reached()
+        for spec in self.specs:
+            if spec.id in place or spec.id not in wanted:
+                continue
+            id = number()
+            where: dict[str, Any] = {}
+            if spec.kind not in LEAVES:
+                where["scope"] = ".".join(filter(None, (scope, spec.scope)))
+                if spec.code is None and near is not None:
+                    where.update(code=near.code, instruction=near.instruction)
+            args = tuple(moved(x, place) for x in spec.args)
+            made.append(spec.but(id=id, args=args, **where))
+            place[spec.id] = Ref(id)
+        return made, [moved(r, place) for r in self.results]
+
+    def _reached(self) -> set[int]:
+        seen = {r.node for r in self.results}
+        stack = list(seen)
+        while stack:
+            for r in self.specs[stack.pop()].refs():
+                if r.node not in seen:
+                    seen.add(r.node)
+                    stack.append(r.node)
+        return seen
+
+
+def moved(x: Any, place: dict[int, Any]) -> Any:
+    if x.__class__ is not Ref or x.node not in place:
+        return x
+    found = place[x.node]
+    if found.__class__ is Ref and not found.index:
+        return Ref(found.node, x.index)
+    return found
+
+
+def _movable(t: Tensor) -> Tensor:
+    """A tensor that a traced function may do anything to, and whose gradient can be cut off."""
+    copy = wrap(t._a.copy())
+    if copy._a.dtype.kind not in "fcV":
+        return copy
+    return copy.requires_grad_() * 1
+
+
+def called(function: Any) -> str:
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+class Edit:
+    """A graph in the making: changed freely here, checked as a whole by ``done``."""
+
+    def __init__(self, graph: Graph, change: str) -> None:
+        self.graph, self.change_text = graph, change
+        kept = _without_backward(graph)
+        self.specs: dict[int, Spec] = {k: s for k, s in graph._specs.items() if k in kept}
+        self.outputs = list(graph._outputs)
+        self.updates = dict(graph._updates)
+        self.changed: set[int] = set()
+        self.modules = dict(graph.modules)
+        self.fresh: set[int] = set()
+        self.after: dict[int, list[int]] = {}  # fresh nodes by the old one they stand beside
+        self._next = graph._eldest()._cache.setdefault("next", [max(graph._specs, default=0) + 1])
+        self._next[0] = max(self._next[0], max(graph._specs, default=0) + 1)
+
+    def refused(self, reason: str) -> GraphError:
+        return GraphError(f"{self.change_text}: {reason}\n  at {errors.here()}")
+
+    def number(self) -> int:
+        self._next[0] += 1
+        return self._next[0] - 1
+
+    def add(self, spec: Spec) -> Ref:
+        self.specs[spec.id] = spec
+        self.fresh.add(spec.id)
+        return Ref(spec.id)
+
+    def leaf(self, tensor: Tensor) -> Ref:
+        """A tensor of the program as a new leaf."""
+        kind = PARAMETER if tensor.requires_grad and tensor.is_leaf else CONSTANT
+        spec = Spec(
+            self.number(), kind, kind, (), {}, tensor._a.shape, tensor._a.dtype, leaf=Leaf(tensor)
+        )
+        return self.add(spec)
+
+    def change(self, spec: Spec) -> None:
+        self.specs[spec.id] = spec
+        self.changed.add(spec.id)
+
+    def set_input(self, spec: Spec, k: int, value: Any) -> None:
+        args = list(self.specs[spec.id].args)
+        args[k] = value
+        self.change(self.specs[spec.id].but(args=tuple(args)))
+
+    def call(self, function: Callable, arguments: list[Any], near: Spec) -> list[Any]:
+        """Let a function act on values of the graph; what it does becomes part of it."""
+        refs = [x for x in arguments if x.__class__ is Ref]
+        tensors = dict(zip(refs, self._values(refs), strict=True))
+        positions = [k for k, x in enumerate(arguments) if x.__class__ is Ref]
+
+        def act(*given: Tensor) -> Any:
+            full = list(arguments)
+            for k, t in zip(positions, given, strict=True):
+                full[k] = t
+            return function(*full)
+
+        act.__name__ = called(function)
+        try:
+            traced = Traced(act, [tensors[r] for r in refs])
+        except GraphError:
+            raise
+        except Exception as error:
+            kinds = ", ".join(show_kind(*self._kind(r)) for r in refs)
+            reason = f"{called(function)} does not take {kinds}: {error}"
+            raise self.refused(reason) from error
+        made, results = traced.into(refs, self.number, near.scope, near)
+        for spec in made:
+            self.add(spec)
+        self.after.setdefault(near.id, []).extend(spec.id for spec in made)
+        self.modules.update(traced.modules)
+        return results
+
+    def _kind(self, r: Ref) -> tuple[Any, Any]:
+        return self.specs[r.node].kind_of(r.index)
+
+    def _values(self, refs: list[Ref]) -> list[Tensor]:
+        """The values that a function will meet, or stand-ins of their kind."""
+        found = []
+        for r in refs:
+            try:
+                value = self.graph.value(self.graph._node(r.node))
+                value = value[r.index] if self.specs[r.node].several else value
+            except (GraphError, RuntimeError, KeyError):
+                value = wrap(stand_in(*self._kind(r)))
+            found.append(value)
+        return found
+
+    def redirect(self, old: Ref, new: Any, users: Iterable[Spec] | None = None) -> None:
+        """Let all (or some) that read one value read another."""
+        if new == old:
+            return
+        for spec in list(self.specs.values()) if users is None else users:
+            spec = self.specs[spec.id]
+            if old in spec.args and spec.id not in self._makers(new):
+                self.change(spec.but(args=tuple(new if x == old else x for x in spec.args)))
+        if new.__class__ is not Ref and old in self.outputs:
+            raise self.refused("an output of the graph can't be a constant")
+        self.outputs = [new if r == old else r for r in self.outputs]
+        self.updates = {k: new if r == old else r for k, r in self.updates.items()}
+
+    def _makers(self, new: Any) -> set[int]:
+        """The fresh nodes that lead to a value: they read the old one rightly."""
+        if new.__class__ is not Ref:
+            return set()
+        seen = {new.node}
+        stack = [new.node]
+        while stack:
+            for r in self.specs[stack.pop()].refs():
+                if r.node in self.fresh and r.node not in seen:
+                    seen.add(r.node)
+                    stack.append(r.node)
+        return seen & self.fresh
+
+    def done(self) -> Graph:
+        """The new graph, if it holds together."""
+        from weft.graph.graph import Graph
+
+        order = self._sorted()
+        self._check_kinds(order)
+        alive = self._alive()
+        specs = {k: self.specs[k] for k in order if k in alive}
+        made = Graph()._fill(
+            specs,
+            tuple(dict.fromkeys(self.outputs)),
+            passes=self.graph._passes,
+            updates={k: r for k, r in self.updates.items() if r.node in specs and k in specs},
+            modules=self.modules,
+            parent=self.graph,
+            change=self.change_text,
+        )
+        stale = made._after(k for k in (*self.changed, *self.fresh) if k in specs)
+        made._kept = {k: v for k, v in self.graph._kept.items() if k in specs and k not in stale}
+        made._order = self.graph._order
+        return made
+
+    def _sorted(self) -> list[int]:
+        """All nodes, each after what it reads; otherwise as they stood."""
+        placed = {k for ids in self.after.values() for k in ids}
+        starts = [
+            k for old in self.specs if old not in placed for k in (old, *self.after.get(old, ()))
+        ]
+        done: set[int] = set()
+        order: list[int] = []
+        for start in starts:
+            stack = [(start, False)]
+            open_: set[int] = set()
+            while stack:
+                id, ready = stack.pop()
+                if ready:
+                    open_.discard(id)
+                    done.add(id)
+                    order.append(id)
+                elif id not in done:
+                    if id in open_:
+                        raise self.refused(f"{self._name(id)!r} would read its own result")
+                    open_.add(id)
+                    stack.append((id, True))
+                    for r in self._needs(id):
+                        if r.node in open_:
+                            raise self.refused(
+                                f"{self._name(r.node)!r} would read its own result, by way of "
+                                f"{self._name(id)!r}"
+                            )
+                        if r.node not in done:
+                            stack.append((r.node, False))
+        return order
+
+    def _needs(self, id: int) -> list[Ref]:
+        spec = self.specs[id]
+        if spec.op == ACCUMULATE:
+            return [r for r in needs(self.graph, spec) if r.node in self.specs]
+        return list(spec.refs())
+
+    def _name(self, id: int) -> str:
+        return self.graph._names().get(id) or self.specs[id].op_name
+
+    def _check_kinds(self, order: list[int]) -> None:
+        """Carry changed shapes and dtypes forward; refuse where an op does not take them."""
+        old = self.graph._specs
+        moved: set[int] = set()
+        for id in order:
+            spec = self.specs[id]
+            if spec.kind in LEAVES or spec.op.__class__ is str:
+                continue
+            reads_new = any(
+                r.node in moved or (id in self.changed and r.node in self.fresh)
+                for r in spec.refs()
+            )
+            if id not in self.changed and not reads_new:
+                continue
+            kinds = self._inferred(spec, old.get(id))
+            if kinds is not None and kinds != spec.kinds():
+                shapes, dtypes = zip(*kinds, strict=True)
+                kind = (shapes, dtypes) if spec.several else (shapes[0], dtypes[0])
+                self.specs[id] = spec.but(shape=kind[0], dtype=kind[1])
+                moved.add(id)
+
+    def _inferred(self, spec: Spec, before: Spec | None) -> Any:
+        args = [self._kind(x) if x.__class__ is Ref else x for x in spec.args]
+        kinds = [a for a in args if isinstance(a, tuple)]
+        if any(shape is None for shape, _ in kinds):
+            return None
+        self._check_dtypes(spec, before, [d for _, d in kinds])
+        if spec.op_name in _BY_VALUE or (
+            spec.op_name == "index" and any(d.kind == "b" for _, d in kinds)
+        ):
+            return None
+        try:
+            return infer(spec.op, args, spec.attrs)
+        except Exception as error:
+            shown = ", ".join(show_kind(*a) if isinstance(a, tuple) else repr(a) for a in args)
+            where = f" ({spec.line()})" if spec.line() else ""
+            raise self.refused(
+                f"{self._name(spec.id)!r}{where} does not take {shown}: "
+                f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            ) from error
+
+    def _check_dtypes(self, spec: Spec, before: Spec | None, dtypes: list[Any]) -> None:
+        """An op that does not convert its inputs keeps wanting what it was given at first."""
+        if before is None or not isinstance(spec.op, Op) or spec.op.promote is not None:
+            return
+        olds = [self.graph._specs[r.node].kind_of(r.index)[1] for r in before.refs()
+                if r.node in self.graph._specs]  # fmt: skip
+        for had, has in zip(olds, dtypes, strict=False):
+            if had is not None and had != has and olds.count(had) > 1:
+                raise self.refused(
+                    f"{self._name(spec.id)!r} reads {show_kind((), has)[:-2]} beside "
+                    f"{show_kind((), had)[:-2]}, and {spec.op_name} does not mix dtypes"
+                )
+
+    def _alive(self) -> set[int]:
+        """Nodes that an output, an update or a former dead end needs; leaves of the program stay.
+
+        Nodes that nobody read before the edit stay as well: only what the edit cut off goes.
+        """
+        users = self.graph._users()
+        ends = {r.node for r in (*self.outputs, *self.updates.values())}
+        ends |= {k for k in self.specs if k in self.graph._specs and not users.get(k)
+                 and not self._replaced(k)}  # fmt: skip
+        seen, stack = set(ends), list(ends)
+        while stack:
+            for r in self._needs(stack.pop()):
+                if r.node not in seen:
+                    seen.add(r.node)
+                    stack.append(r.node)
+        kinds = (INPUT, PARAMETER)
+        return seen | {k for k, s in self.specs.items() if s.kind in kinds and k not in self.fresh}
+
+    def _replaced(self, id: int) -> bool:
+        """Whether the edit took an output's place."""
+        was = {r.node for r in (*self.graph._outputs, *self.graph._updates.values())}
+        return id in was and id not in {r.node for r in (*self.outputs, *self.updates.values())}
+
+
+def _without_backward(graph: Graph) -> set[int]:
+    """Forward nodes, and the gradients that forward nodes read.
+
+    The rest of a backward pass tells of a run that the new graph did not make.
+    """
+    ends = [s.id for s in graph._specs.values() if s.kind not in (BACKWARD, OPTIMIZER)]
+    seen, stack = set(ends), list(ends)
+    while stack:
+        spec = graph._specs[stack.pop()]
+        for r in needs(graph, spec):
+            if r.node not in seen:
+                seen.add(r.node)
+                stack.append(r.node)
+    return seen
+
+
+def stand_in(shape: Any, dtype: Any, name: str = "") -> np.ndarray:
+    """Values of a kind, where only the kind is known: ones, or zeros for whole numbers."""
+    if dtype.kind in "iub":
+        return np.zeros(shape, dtype)
+    array = np.ones(shape, dtype)
+    if name.startswith("linalg") and len(shape) >= 2:
+        array[...] = np.eye(shape[-2], shape[-1], dtype=dtype)
+    return array
+
+
+def infer(op: Any, args: list[Any], attrs: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
+    """The kinds of an op's results, from the kinds of its inputs."""
+    if isinstance(op, Call):
+        tensors = [wrap(stand_in(*a)) if isinstance(a, tuple) else a for a in args]
+        with listening():
+            out = op(*tensors)
+        outs = out if op.multiple else (out,)
+        return tuple((o._a.shape, o._a.dtype) for o in outs)
+    if not op.name.startswith("linalg"):
+        return op.infer(*args, **attrs)
+    arrays = [stand_in(a[0], a[1], op.name) if isinstance(a, tuple) else a for a in args]
+    token = quiet.enter()
+    try:
+        out = op.compute(arrays, attrs)
+    finally:
+        quiet.leave(token)
+    outs = [np.asarray(o) for o in (out if op.multiple else (out,))]
+    return tuple((o.shape, o.dtype) for o in outs)
+
+
+__all__ = ["Edit", "GraphError", "Traced", "called", "function_of", "infer", "moved", "stand_in"]

@@ -1,0 +1,351 @@
+"""Why a gradient is None, zero, NaN or huge, and where a NaN came from: in words."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from weft.autograd import engine
+from weft.core.modes import enable_grad
+from weft.core.node import GraphNode as GraphEdge
+from weft.core.node import Node
+from weft.core.tensor import Tensor, wrap
+from weft.graph.build import behind, of
+from weft.graph.graph import Graph
+from weft.graph.graph import Node as GraphNode
+from weft.graph.run import Execution, GraphError
+from weft.graph.spec import FORWARD, LEAVES, Ref, Spec, listening
+from weft.graph.stats import describe
+
+HUGE = 1e4  # the norm of a gradient from which on it counts as huge
+
+
+class Answer:
+    """An explanation: ``verdict`` in a word, the text, the node to look at, and the path to it."""
+
+    def __init__(
+        self, verdict: str, text: str, node: GraphNode | None = None, path: Any = ()
+    ) -> None:
+        self.verdict, self.text, self.node, self.path = verdict, text, node, list(path)
+
+    def __repr__(self) -> str:
+        lines = [self.text]
+        if self.node is not None and self.node.source:
+            lines.append(f"  at {self.node.source}")
+        if self.path:
+            names = [n.name for n in self.path]
+            if len(names) > 12:
+                names = [*names[:6], "...", *names[-5:]]
+            lines.append(f"  path: {' -> '.join(names)}")
+        return "\n".join(lines)
+
+
+def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
+    """Why a tensor's gradient is what it is: None, zero, NaN, huge, or fine.
+
+    With the loss (or a recorded graph) the answer names the node and the path.
+    """
+    grad = tensor.grad
+    if grad is None:
+        return _why_none(tensor, loss)
+    array = grad._a
+    size = float(np.linalg.norm(array.astype(np.float64).ravel())) if array.size else 0.0
+    if np.isnan(array).any():
+        return _why_bad(tensor, loss, "nan", f"its gradient has {int(np.isnan(array).sum())} NaN")
+    if np.isinf(array).any():
+        return _why_bad(tensor, loss, "inf", f"its gradient has {int(np.isinf(array).sum())} inf")
+    if not array.any():
+        return _why_bad(tensor, loss, "zero", "its gradient is zero everywhere")
+    if size > HUGE:
+        return _why_bad(tensor, loss, "huge", f"its gradient is huge: norm {size:.3g}")
+    return Answer("fine", f"its gradient is finite and not zero: norm {size:.3g}, "
+                          f"{describe(array)}")  # fmt: skip
+
+
+def _why_none(tensor: Tensor, loss: Any) -> Answer:
+    if not tensor.requires_grad:
+        text = "it has no gradient because it does not require one; call requires_grad_() on it "
+        return Answer("none", text + "before it is used, or it was made inside no_grad or detached")
+    if not tensor.is_leaf:
+        text = f"it was computed (by {tensor.grad_fn.name()}) and only leaves keep their gradient; "  # type: ignore[union-attr]
+        return Answer("none", text + "call retain_grad() on it before backward()")
+    if loss is None:
+        text = (
+            "it requires a gradient, and none has arrived: no backward() reached it since it was "
+        )
+        return Answer("none", text + "last cleared. Give the loss, why(tensor, loss), for the path")
+    graph = graph_behind(loss)
+    start = _leaf_of(graph, tensor)
+    if start is not None:
+        cut = _cut(graph, start)
+        if cut is None:
+            path = _path(graph, start)
+            text = "a path leads from it to the loss, so backward() has not run yet, or the "
+            return Answer("none", text + "gradient was cleared (zero_grad) after it", path=path)
+        node, reason = cut
+        return Answer("none", f"it is used, but {reason}", node, _path(graph, start, node.id))
+    hidden = _detached_use(loss, tensor) if isinstance(loss, Tensor) else ""
+    if hidden:
+        return Answer("none", hidden)
+    text = "the loss does not depend on it: no op between it and the loss was recorded. It was "
+    return Answer("none", text + "not used, was used inside no_grad, or through numpy() or item()")
+
+
+def graph_behind(loss: Any) -> Graph:
+    if isinstance(loss, Graph):
+        return loss
+    return of(loss)
+
+
+def _leaf_of(graph: Graph, tensor: Tensor) -> int | None:
+    for spec in graph._specs.values():
+        if spec.leaf is not None and spec.leaf.tensor is tensor:
+            return spec.id
+    return None
+
+
+def ends_of(graph: Graph) -> set[int]:
+    roots = {r.node for p in graph._passes for r, _ in p.roots if r is not None}
+    return roots or {r.node for r in graph._outputs}
+
+
+def _cut(graph: Graph, start: int) -> tuple[GraphNode, str] | None:
+    """Where the gradient's way from a leaf to the loss ends, if it does."""
+    open_: set[int] = {start}
+    dead: list[tuple[Spec, str]] = []
+    for spec in graph._specs.values():
+        if spec.kind != FORWARD or not any(r.node in open_ for r in spec.refs()):
+            continue
+        reason = _stops(spec)
+        if reason is None:
+            open_.add(spec.id)
+        else:
+            dead.append((spec, reason))
+    if open_ & ends_of(graph):
+        return None
+    if dead:
+        spec, reason = dead[-1]
+        return graph._node(spec.id), reason
+    last = graph._node(max(open_))
+    return last, f"its use ends at {last.name}, from which nothing leads to the loss"
+
+
+def _stops(spec: Spec) -> str | None:
+    if spec.op_name == "detach":
+        return "the gradient is cut off by detach()"
+    if not spec.grad:
+        return f"{spec.title} ran inside no_grad"
+    if not getattr(spec.op, "differentiable", True):
+        return f"{spec.title} has no derivative"
+    if all(d is not None and d.kind not in "fcV" for _, d in spec.kinds()):
+        return f"{spec.title} gives whole numbers, which carry no gradient"
+    return None
+
+
+def _detached_use(loss: Tensor, tensor: Tensor) -> str:
+    """Whether a node behind the loss read the tensor's memory as a constant."""
+    for node in behind([loss.grad_fn]) if loss.grad_fn is not None else ():
+        if any(np.may_share_memory(a, tensor._a) for a in _constants(node) if a.size):
+            return (
+                f"its values are used by {node.op.name}, but as a constant: through "
+                f"detach(), .data or no_grad\n  at {node.source}"
+            )
+    return ""
+
+
+def _constants(node: Any) -> list[np.ndarray]:
+    """The arrays that a node read without a gradient, as far as they are still known."""
+    if not isinstance(node, Node):
+        return []
+    held = [edge() if isinstance(edge, weakref.ref) else edge for edge in node.inputs]
+    read = {
+        slot: value for slot, value in zip(node.plan.slots, node.saved, strict=False)
+        if slot in node.op.names and isinstance(value, np.ndarray)
+    }  # fmt: skip
+    for i, edge in enumerate(node.inputs):
+        if isinstance(edge, GraphEdge) and i < len(node.op.names):
+            read.pop(node.op.names[i], None)
+    return [*read.values(), *(t._a for t in held if isinstance(t, Tensor))]
+
+
+def _path(graph: Graph, start: int, end: int | None = None) -> list[GraphNode]:
+    """A shortest way from a leaf towards the loss."""
+    ends = {end} if end is not None else ends_of(graph)
+    users, came = graph._users(), {start: -1}
+    queue = deque([start])
+    while queue:
+        id = queue.popleft()
+        if id in ends:
+            way = []
+            while id >= 0:
+                way.append(graph._node(id))
+                id = came[id]
+            return way[::-1]
+        for k in users.get(id, ()):
+            spec = graph._specs[k]
+            open_ = k in ends or _stops(spec) is None
+            if k not in came and spec.kind == FORWARD and open_:
+                came[k] = id
+                queue.append(k)
+    return []
+
+
+def _why_bad(tensor: Tensor, loss: Any, verdict: str, head: str) -> Answer:
+    if loss is None:
+        return Answer(
+            verdict, f"{head}. Give the loss, why(tensor, loss), for the node that did it"
+        )
+    graph = graph_behind(loss)
+    start = _leaf_of(graph, tensor)
+    if start is None:
+        return Answer(verdict, f"{head}, and the loss given does not depend on it: the gradient is "
+                               "from another backward")  # fmt: skip
+    path = _path(graph, start)
+    try:
+        values, grads = gradients(graph)
+    except GraphError as error:
+        text = f"{head}. The node can't be named, since the values are gone ({error.args[0]})"
+        return Answer(verdict, text, path=path)
+    inside = graph._after([start])
+    between = [s for s in reversed(graph._specs.values()) if s.id in inside and s.kind == FORWARD]
+    find = {"zero": _first_zero, "huge": _largest_growth}.get(verdict, _first_broken)
+    node, reason = find(graph, between, values, grads, inside)
+    if node is None:
+        return Answer(verdict, f"{head}; no single node between it and the loss explains it",
+                      path=path)  # fmt: skip
+    return Answer(verdict, f"{head}: {reason}", graph._node(node.id), path)
+
+
+def gradients(graph: Graph) -> tuple[dict[int, Any], dict[int, list[Any]]]:
+    """All values of a graph, computed again, and the gradients of the loss by them."""
+    roots = [pair for p in graph._passes for pair in p.roots if pair[0] is not None]
+    roots = roots or [(r, None) for r in graph._outputs]
+    wanted = [
+        Ref(id, k)
+        for id in graph._behind([r.node for r, _ in roots])  # type: ignore[union-attr]
+        for k in range(len(graph._specs[id].kinds()))
+        if graph._specs[id].kind in (*LEAVES, FORWARD)
+    ]
+    with listening(), enable_grad():
+        found = dict(zip(wanted, Execution(graph, {}, reuse=False).run(wanted), strict=True))
+        live = [r for r in wanted if isinstance(found[r], Tensor) and found[r].requires_grad]
+        ends = [(found[r], seed) for r, seed in roots if found[r].requires_grad]  # type: ignore[index]
+        if not ends:
+            raise GraphError("nothing behind the loss requires a gradient")
+        seeds = [wrap(np.ones_like(t._a) if seed is None else seed) for t, seed in ends]
+        results = engine.grad(
+            [t for t, _ in ends], [found[r] for r in live], seeds, allow_unused=True
+        )
+    values: dict[int, Any] = {}
+    for r, t in found.items():
+        values.setdefault(r.node, []).append(t._a if isinstance(t, Tensor) else t)
+    grads: dict[int, list[Any]] = {}
+    for r, g in zip(live, results, strict=True):
+        if g is not None:
+            grads.setdefault(r.node, []).append(g._a)
+    return values, grads
+
+
+def _inputs_of(spec: Spec, grads: dict[int, list[Any]], inside: set[int]) -> list[Any]:
+    """The gradients that a node passed on, towards the tensor in question."""
+    nodes = {r.node for r in spec.refs() if r.node in inside}
+    return [g for id in nodes for g in grads.get(id, ())]
+
+
+def _first_zero(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
+    for spec in between:
+        mine, passed = grads.get(spec.id, ()), _inputs_of(spec, grads, inside)
+        if any(g.any() for g in mine) and passed and not any(g.any() for g in passed):
+            return spec, _zero_reason(graph, spec, values)
+    ends = [s for s in between if s.id in ends_of(graph)]
+    if ends and not any(g.any() for g in grads.get(ends[0].id, ())):
+        return ends[0], "the gradient is zero already where backward begins"
+    return None, ""
+
+
+def _zero_reason(graph: Graph, spec: Spec, values: dict[int, Any]) -> str:
+    read = [values[r.node][r.index] for r in spec.refs() if r.node in values]
+    name = graph._names()[spec.id]
+    shown = ", ".join(describe(v) for v in read if isinstance(v, np.ndarray))
+    if spec.op_name == "relu" and read and (read[0] <= 0).all():
+        return f"at {name} every input is negative ({shown}), where relu has slope zero"
+    if spec.op_name in ("sigmoid", "tanh", "softmax", "hardtanh", "clamp", "hardsigmoid"):
+        return f"at {name} every element is saturated ({shown})"
+    if spec.op_name in ("mul", "mm", "bmm", "linear", "linear_with_bias", "convolution"):
+        return f"{name} multiplies it by zeros ({shown})"
+    return f"{name} turns a gradient that is not zero into zeros (it read {shown})"
+
+
+def _first_broken(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
+    bad = _nan_in_forward(graph, values)
+    if bad is not None:
+        name = graph._names()[bad.id]
+        return bad, f"the forward pass has NaN already: {name} made the first; see first_bad"
+    for spec in between:
+        mine, passed = grads.get(spec.id, ()), _inputs_of(spec, grads, inside)
+        whole = mine and all(np.isfinite(g).all() for g in mine)
+        if whole and any(not np.isfinite(g).all() for g in passed):
+            return spec, _broken_reason(graph, spec, values)
+    ends = [s for s in between if s.id in ends_of(graph)]
+    return (ends[0], "it is so already where backward begins") if ends else (None, "")
+
+
+def _nan_in_forward(graph: Graph, values: dict[int, Any]) -> Spec | None:
+    """The first node that gave NaN though it read none."""
+    hurt: set[int] = set()
+    for spec in graph._specs.values():
+        arrays = [v for v in values.get(spec.id, ()) if isinstance(v, np.ndarray)]
+        if any(a.dtype.kind in "fc" and np.isnan(a).any() for a in arrays):
+            if spec.kind == FORWARD and not any(r.node in hurt for r in spec.refs()):
+                return spec
+            hurt.add(spec.id)
+    return None
+
+
+_EDGES = {
+    "sqrt": "the slope of sqrt is infinite at 0; add a small number first",
+    "log": "the slope of log is infinite at 0; add a small number or use log1p",
+    "div": "it divides by zero",
+    "reciprocal": "it divides by zero",
+    "rsqrt": "it divides by zero",
+    "pow": "a power has an infinite slope at 0 where the exponent is below 1",
+    "norm": "the norm has no slope at 0; add a small number under the root",
+    "linalg_vector_norm": "the norm has no slope at 0; add a small number under the root",
+    "acos": "acos has an infinite slope at -1 and 1",
+    "asin": "asin has an infinite slope at -1 and 1",
+    "atan2": "atan2 has no slope at (0, 0)",
+    "exp": "the exponential overflows",
+}
+
+
+def _broken_reason(graph: Graph, spec: Spec, values: dict[int, Any]) -> str:
+    name = graph._names()[spec.id]
+    read = [values[r.node][r.index] for r in spec.refs() if r.node in values]
+    shown = "; ".join(describe(v) for v in read if isinstance(v, np.ndarray))
+    hint = _EDGES.get(spec.op_name)
+    return f"{name} received a finite gradient and passed on one that is not (it read {shown})" + (
+        f": {hint}" if hint else ""
+    )
+
+
+def _largest_growth(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
+    best: tuple[float, Spec | None] = (1.0, None)
+    for spec in between:
+        mine, passed = _norm(grads.get(spec.id, ())), _norm(_inputs_of(spec, grads, inside))
+        if mine and passed / mine > best[0]:
+            best = (passed / mine, spec)
+    if best[1] is None:
+        return None, ""
+    name = graph._names()[best[1].id]
+    return best[1], f"it grows most at {name}, by a factor of {best[0]:.3g}"
+
+
+def _norm(arrays: Any) -> float:
+    return math.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in arrays))
+
+
+__all__ = ["Answer", "ends_of", "gradients", "graph_behind", "why"]

@@ -1,0 +1,92 @@
+"""What can listen to a thread's work while it runs: the base of recorders and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.core.dispatch import Op
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor
+from weft.graph.spec import listening
+
+
+class Listener:
+    """Is told of ops, writes, backward passes and optimizer steps. A block switches it on."""
+
+    def __enter__(self) -> Any:
+        now = MODES.now
+        now.recorders = (*now.recorders, self)
+        now.update()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        now = MODES.now
+        now.recorders = tuple(r for r in now.recorders if r is not self)
+        now.update()
+
+    def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        """An op is about to run; whatever is returned stands in for it."""
+
+    def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+        """An op has run."""
+
+    def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+        """An op is about to write over its first input."""
+
+    def writing(self, target: Tensor, result: Any) -> None:
+        """An array is about to be written into a tensor."""
+
+    def goes_back(self, work: Any, roots: Any) -> None:
+        """A backward pass begins."""
+
+    def went_back(self, work: Any, roots: Any) -> None:
+        """A backward pass has ended."""
+
+    def gave(self, wanted: Any, results: Any) -> None:
+        """``autograd.grad`` has answered with gradients."""
+
+    def step_begins(self, optimizer: Any) -> None:
+        """An optimizer is about to change its parameters."""
+
+    def step_ended(self, optimizer: Any) -> None:
+        """An optimizer has changed its parameters."""
+
+    def calling(self, function: Any, args: tuple[Any, ...]) -> None:
+        """A custom autograd function is about to run."""
+
+    def called(self, function: Any, args: tuple[Any, ...], out: Any) -> None:
+        """A custom autograd function has run."""
+
+    def steps(self, step: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an optimizer's step as one event; what its closure does is heard as usual."""
+        optimizer, *rest = args
+        around = MODES.now.recorders
+        rest = [_heard(a, around) if callable(a) else a for a in rest]
+        kwargs = {k: _heard(v, around) if callable(v) else v for k, v in kwargs.items()}
+        for listener in around:
+            listener.step_begins(optimizer)
+        with listening():
+            out = step(optimizer, *rest, **kwargs)
+        for listener in around:
+            listener.step_ended(optimizer)
+        return out
+
+    def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """Run a custom autograd function as one event."""
+        around = MODES.now.recorders
+        for listener in around:
+            listener.calling(function, args)
+        with listening():
+            out = function.apply(*args)
+        for listener in around:
+            listener.called(function, args, out)
+        return out
+
+
+def _heard(closure: Callable, recorders: tuple[Any, ...]) -> Callable:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with listening(*recorders):
+            return closure(*args, **kwargs)
+
+    return run

@@ -1,0 +1,633 @@
+// The page itself: what is shown, and what the reader does.
+
+const STILL = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+const MARGIN = { side: 36, top: 84, bottom: 48 };
+
+const app = {
+  document: JSON.parse(byId("document").textContent),
+  settings: JSON.parse(byId("settings").textContent),
+  index: 0,
+  open: null,
+  lanes: { fore: true, back: true },
+  colour: "kind",
+  chosen: null,
+  hits: null,
+  found: [],
+  at: -1,
+  view: { x: 0, y: 0, k: 1 },
+  painter: new Painter(byId("graph")),
+  minimap: new Minimap(byId("map")),
+  look: { motion: 1, before: new Map(), hover: null, near: null, hits: null, chosen: null },
+};
+app.live = Boolean(app.settings.live);
+window.weftGraph = app;
+
+// --- steps ---
+
+app.before = () => (app.index > 0 ? app.document.steps[app.index - 1] : null);
+
+const namesOf = new WeakMap();
+
+/** The node of a name in a step as it stands in the document. */
+app.rawNode = (step, name) => {
+  if (!namesOf.has(step)) namesOf.set(step, new Map(step.nodes.map((node) => [node.name, node])));
+  return namesOf.get(step).get(name);
+};
+
+/** Show one step; the picture stays as it is where the structure is the same. */
+app.showStep = (index) => {
+  const { steps } = app.document;
+  app.index = Math.max(0, Math.min(index, steps.length - 1));
+  const raw = steps[app.index] || { step: 0, nodes: [], modules: {}, outputs: [] };
+  app.step = readStep(raw, app.before());
+  app.tree = makeTree(app.step);
+  app.first ??= firstFolds(app.tree);
+  app.open ??= new Set(app.first);
+  const seen = signature(app.step);
+  const known = seen === app.seen;
+  app.seen = seen;
+  app.chosen = again(app.chosen);
+  stepWords();
+  app.painter.resize();
+  app.relayout({ still: known });
+  app.search(byId("search").value, { stay: true });
+};
+
+function again(thing) {
+  if (!thing) return null;
+  return (thing.type === "group" ? app.tree.groups.get(thing.path) : app.step.byName.get(thing.name)) || null;
+}
+
+function stepWords() {
+  const { steps } = app.document;
+  byId("steps").hidden = steps.length < 2;
+  const slider = byId("step");
+  slider.max = steps.length - 1;
+  slider.value = app.index;
+  const where = [element("b", {}, `Step ${app.step.number}`), ` (${app.index + 1} of ${steps.length})`];
+  for (const [mark, sign] of [["added", "+"], ["removed", "−"], ["changed", "~"]]) {
+    const count = app.tree.root.sums.marks[mark];
+    if (count) where.push(" ", element("span", { class: mark, title: mark }, `${sign}${count}`));
+  }
+  byId("where").replaceChildren(...where);
+  slider.setAttribute("aria-valuetext", byId("where").textContent);
+}
+
+/** Mark on the scrubber where the structure changed; found out piece by piece, when idle. */
+function markTicks() {
+  const { steps } = app.document;
+  const made = [];
+  const look = (k) => {
+    if (app.document.steps !== steps) return;
+    if (k >= steps.length) {
+      byId("ticks").replaceChildren(...made);
+      return;
+    }
+    const fresh = !hashes.has(steps[k]);
+    if (hashOf(steps[k]) !== hashOf(steps[k - 1])) {
+      made.push(element("i"));
+      made.at(-1).style.left = `${(100 * k) / (steps.length - 1)}%`;
+    }
+    if (fresh) setTimeout(look, 0, k + 1);
+    else look(k + 1);
+  };
+  look(1);
+}
+
+const hashes = new WeakMap();
+
+function hashOf(step) {
+  if (!hashes.has(step)) {
+    const byId = new Map(step.nodes.map((node) => [node.id, node]));
+    hashes.set(step, signature({ nodes: step.nodes, byId }));
+  }
+  return hashes.get(step);
+}
+
+// --- layout and colours ---
+
+/** Lay the picture out again. `anchor` is a key that keeps its place on the screen. */
+app.relayout = ({ anchor = null, fit = false, still = false } = {}) => {
+  const old = app.scene;
+  const was = old && anchor ? spot(old, anchor) : null;
+  const shape = JSON.stringify([app.seen, [...app.open].sort(), app.lanes]);
+  if (shape !== app.shape) app.plans = new Map();
+  app.shape = shape;
+  app.scene = buildScene(app.tree, app.open, app.lanes, measureText, app.plans);
+  fitFaces(app.scene);
+  const now = was ? spot(app.scene, anchor) : null;
+  if (now) {
+    app.view.x += (was.x + was.w / 2 - now.x - now.w / 2) * app.view.k;
+    app.view.y += (was.y - now.y) * app.view.k;
+  }
+  if (old && !still && !STILL) startMotion(old, now ? [was.x + was.w / 2 - now.x - now.w / 2, was.y - now.y] : [0, 0]);
+  app.recolour();
+  app.mark();
+  byId("empty").hidden = app.scene.faces.length > 0;
+  byId("empty").textContent = app.live ? "The first whole step will appear here." : "This graph has no nodes.";
+  if (!old) firstLook();
+  else if (fit) app.fit();
+  app.paint();
+};
+
+function spot(scene, key) {
+  return scene.byKey.get(key) || scene.boxes.find((box) => box.key === key);
+}
+
+function startMotion(old, [dx, dy]) {
+  app.look.before = new Map();
+  for (const thing of [...old.boxes, ...old.faces]) {
+    const { x, y, w, h } = thing;
+    app.look.before.set(thing.key, { x: x - dx, y: y - dy, w, h });
+  }
+  app.look.motion = 0;
+  const started = performance.now();
+  const move = () => {
+    app.look.motion = Math.min(1, (performance.now() - started) / 240);
+    app.paint();
+    if (app.look.motion < 1) requestAnimationFrame(move);
+  };
+  requestAnimationFrame(move);
+}
+
+app.recolour = () => {
+  app.look.theme ??= readTheme();
+  const { theme } = app.look;
+  const { paint, legend } = colouring(app.scene, app.colour, theme.name, theme.kinds);
+  app.look.colours = new Map(app.scene.faces.map((face) => [face, paint(face)]));
+  showLegend(legend);
+  app.minimap.prepare(app.scene, app.look);
+};
+
+function showLegend(legend) {
+  const parts = [];
+  const swatch = (fill, line) => {
+    const made = element("i", { class: "swatch" });
+    Object.assign(made.style, { background: fill, borderColor: line });
+    return made;
+  };
+  for (const { fill, line, words } of legend.classes || []) {
+    parts.push(element("span", { class: "class" }, swatch(fill, line), words));
+  }
+  if (legend.stops) {
+    const bar = element("span", { class: "scale" });
+    for (const fill of legend.stops) {
+      const stop = element("i");
+      stop.style.background = fill;
+      bar.append(stop);
+    }
+    const [low, high] = legend.ends || ["nothing", "measured"];
+    parts.push(element("b", {}, legend.words), low, bar, high);
+  }
+  byId("legend").replaceChildren(...parts);
+}
+
+/** Work out what to stress: the edges and partners of what is chosen or under the pointer. */
+app.mark = () => {
+  const { look, scene } = app;
+  const item = visibleItem(app.chosen);
+  const hover = look.hover?.item;
+  look.near = item || hover ? new Set([item, hover].filter(Boolean)) : null;
+  look.chosen = app.chosen ? (app.chosen.type === "group" ? app.chosen.key : `n:${app.chosen.name}`) : null;
+  look.partners = [];
+  if (!scene.both || !item || item.open) return;
+  const [fore, back] = [item.looks.fore, item.looks.back];
+  for (const face of back) if (fore[0]) look.partners.push([fore[0], face]);
+};
+
+function visibleItem(thing) {
+  if (!thing) return null;
+  if (thing.type !== "group") return thing.slot?.visible || null;
+  for (let group = thing; group; group = group.parent) if (!group.parent?.parent || group.parent.open) return group;
+  return null;
+}
+
+// --- the view ---
+
+let waiting = false;
+
+app.paint = () => {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    app.drawNow();
+  });
+};
+
+app.drawNow = () => {
+  app.look.hits = app.hits;
+  app.painter.draw(app.scene, app.view, app.look);
+  app.minimap.draw(app.view, app.painter.width, app.painter.height, app.look.theme);
+};
+
+app.fit = () => {
+  const { width, height } = app.painter;
+  const { scene } = app;
+  const wide = (width - 2 * MARGIN.side) / Math.max(1, scene.width);
+  const tall = (height - MARGIN.top - MARGIN.bottom) / Math.max(1, scene.height);
+  const k = Math.max(0.02, Math.min(wide, tall, 1.2));
+  app.view = { k, x: (width - scene.width * k) / 2, y: MARGIN.top };
+  const room = height - MARGIN.top - MARGIN.bottom - scene.height * k;
+  if (room > 0) app.view.y += room / 3;
+  app.paint();
+};
+
+/** Everything if that can be read; else the top of it. */
+function firstLook() {
+  app.fit();
+  if (app.view.k >= 0.25) return;
+  const k = Math.max(0.5, Math.min(0.9, (app.painter.width - 2 * MARGIN.side) / app.scene.width));
+  const top = app.scene.faces.reduce((a, b) => (b.y < a.y ? b : a), app.scene.faces[0]);
+  app.view = { k, x: app.painter.width / 2 - (top ? top.x + top.w / 2 : 0) * k, y: MARGIN.top };
+}
+
+app.zoom = (factor, x = app.painter.width / 2, y = app.painter.height / 2) => {
+  const k = Math.max(0.02, Math.min(4, app.view.k * factor));
+  const by = k / app.view.k;
+  app.view = { k, x: x - (x - app.view.x) * by, y: y - (y - app.view.y) * by };
+  app.paint();
+};
+
+app.pan = (dx, dy) => {
+  app.view = { ...app.view, x: app.view.x + dx, y: app.view.y + dy };
+  app.paint();
+};
+
+let gliding = 0;
+
+function glide(target) {
+  const from = { ...app.view };
+  const token = ++gliding;
+  if (STILL) {
+    app.view = target;
+    app.paint();
+    return;
+  }
+  const started = performance.now();
+  const move = () => {
+    if (token !== gliding) return;
+    const t = Math.min(1, (performance.now() - started) / 260);
+    const e = 1 - (1 - t) ** 3;
+    app.view = {
+      k: from.k * (target.k / from.k) ** e,
+      x: from.x + (target.x - from.x) * e,
+      y: from.y + (target.y - from.y) * e,
+    };
+    app.paint();
+    if (t < 1) requestAnimationFrame(move);
+  };
+  move();
+}
+
+function centre(at) {
+  const { width, height } = app.painter;
+  const k = Math.max(0.75, Math.min(app.view.k, 1.6, (width * 0.9) / at.w));
+  const y = at.h * k > height * 0.8 ? 60 - at.y * k : height / 2 - (at.y + at.h / 2) * k;
+  glide({ k, x: width / 2 - (at.x + at.w / 2) * k, y });
+}
+
+// --- choosing and folding ---
+
+app.choose = (thing) => {
+  app.chosen = thing;
+  fillPanel(byId("panel"), app);
+  byId("panel").scrollTop = 0;
+  app.mark();
+  app.paint();
+  if (thing) byId("say").textContent = thing.type === "group" ? `module ${thing.path}` : `${thing.kind} ${thing.name}`;
+};
+
+/** Choose a node or group, open the folds around it and bring it into sight. */
+app.go = (thing) => {
+  const before = app.open.size;
+  const { back, fore } = app.lanes;
+  const item = thing.type === "group" ? thing : thing.slot;
+  for (let group = item.parent; group; group = group.parent) app.open.add(group.path);
+  if (thing.type !== "group" && !(isBack(thing) ? back : fore)) setLanes("both");
+  else if (app.open.size !== before) app.relayout();
+  app.choose(thing);
+  const at = spot(app.scene, app.look.chosen);
+  if (at) centre(at);
+};
+
+app.toggle = (group, anchor = group.key) => {
+  if (app.open.has(group.path)) app.open.delete(group.path);
+  else app.open.add(group.path);
+  app.relayout({ anchor });
+  app.choose(group);
+};
+
+app.unfoldAll = () => {
+  app.open = new Set(app.tree.groups.keys());
+  app.relayout({ fit: true });
+};
+
+app.foldAll = () => {
+  app.open = new Set(app.first);
+  app.relayout({ fit: true });
+};
+
+function setLanes(name) {
+  app.lanes = { fore: name !== "back", back: name !== "fore" };
+  for (const button of byId("lanes").children) {
+    button.setAttribute("aria-pressed", String(button.dataset.lanes === name));
+  }
+  app.relayout({ fit: true });
+}
+app.setLanes = setLanes;
+
+app.setColour = (mode) => {
+  app.colour = mode;
+  byId("colour").value = mode;
+  app.recolour();
+  app.paint();
+};
+
+/** The next item along the edges: up to what an item reads, down to what reads it. */
+function neighbour(direction) {
+  const item = visibleItem(app.chosen);
+  const face = app.look.chosen ? spot(app.scene, app.look.chosen) : null;
+  if (!item || !face) return app.scene.faces[0];
+  const lane = face.lane ?? 0;
+  if (direction === "ArrowUp" || direction === "ArrowDown") {
+    const [mine, theirs] = direction === "ArrowUp" ? ["b", "a"] : ["a", "b"];
+    const next = app.scene.routes
+      .filter((route) => route.lane === lane)
+      .flatMap((route) => route.pairs)
+      .filter((pair) => pair[mine] === item)
+      .sort((p, q) => isLight(p[theirs]) - isLight(q[theirs]))
+      .map((pair) => pair[theirs].looks[lane ? "back" : "fore"][0]);
+    return next.find(Boolean) || null;
+  }
+  const sign = direction === "ArrowRight" ? 1 : -1;
+  const away = (other) => (other.x - face.x) * sign + 4 * Math.abs(other.y - face.y);
+  const side = app.scene.faces.filter((other) => (other.x - face.x) * sign > 4);
+  return side.length ? side.reduce((a, b) => (away(b) < away(a) ? b : a)) : null;
+}
+
+// --- search ---
+
+app.search = (text, { stay = false } = {}) => {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  app.found = words.length ? app.step.nodes.filter((node) => words.every((word) => matches(node, word))) : [];
+  app.hits = words.length ? hitKeys(app.found) : null;
+  if (!stay) app.at = -1;
+  foundWords();
+  app.paint();
+};
+
+function matches(node, word) {
+  const cut = word.indexOf(":");
+  const field = cut > 0 ? word.slice(0, cut) : "";
+  if (["name", "op", "module", "source", "kind", "dtype"].includes(field)) {
+    return String(node[field] ?? "").toLowerCase().includes(word.slice(cut + 1));
+  }
+  const all = `${node.name}\n${node.op}\n${node.module}\n${node.source ?? ""}`;
+  return all.toLowerCase().includes(word);
+}
+
+function hitKeys(nodes) {
+  const hits = new Set(nodes.map((node) => `n:${node.name}`));
+  hits.groups = new Set();
+  for (const node of nodes) {
+    for (let group = node.slot.parent; group; group = group.parent) {
+      hits.groups.add(isBack(node) ? `${group.key}:back` : group.key);
+    }
+  }
+  return hits;
+}
+
+function foundWords() {
+  const some = app.found.length;
+  const place = app.at >= 0 ? `${app.at + 1} / ${some}` : some ? `${some} found` : "none";
+  byId("found").textContent = app.hits ? place : "";
+}
+
+app.findNext = (by) => {
+  if (!app.found.length) return;
+  const start = app.at < 0 && by < 0 ? 0 : app.at;
+  app.at = (start + by + app.found.length) % app.found.length;
+  foundWords();
+  app.go(app.found[app.at]);
+};
+
+function clearSearch() {
+  byId("search").value = "";
+  app.search("");
+}
+
+// --- theme ---
+
+const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+
+app.setTheme = (name) => {
+  document.documentElement.dataset.theme = name;
+  app.look.theme = readTheme();
+  if (app.scene) {
+    app.recolour();
+    app.paint();
+  }
+};
+
+// --- the reader's hands ---
+
+function faceAt(x, y) {
+  const sx = (x - app.view.x) / app.view.k;
+  const sy = (y - app.view.y) / app.view.k;
+  const inside = (at) => sx >= at.x && sx <= at.x + at.w && sy >= at.y && sy <= at.y + at.h;
+  for (let i = app.scene.faces.length - 1; i >= 0; i--) if (inside(app.scene.faces[i])) return app.scene.faces[i];
+  for (let i = app.scene.boxes.length - 1; i >= 0; i--) {
+    const box = app.scene.boxes[i];
+    if (inside(box)) return { box, header: sy - box.y < 28 * Math.max(1, 0.8 / app.view.k) };
+  }
+  return null;
+}
+
+function listenCanvas(canvas) {
+  let drag = null;
+  const point = (event) => {
+    const frame = canvas.getBoundingClientRect();
+    return [event.clientX - frame.left, event.clientY - frame.top];
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    gliding++;
+    drag = { at: point(event), moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const [x, y] = point(event);
+    if (!drag) {
+      hover(canvas, x, y);
+      return;
+    }
+    const [dx, dy] = [x - drag.at[0], y - drag.at[1]];
+    if (!drag.moved && Math.hypot(dx, dy) < 4) return;
+    drag.moved = true;
+    drag.at = [x, y];
+    app.pan(dx, dy);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (drag && !drag.moved) click(...point(event));
+    drag = null;
+  });
+  canvas.addEventListener("pointercancel", () => (drag = null));
+  canvas.addEventListener("pointerleave", () => hover(canvas, -1e9, 0));
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      gliding++;
+      const unit = event.deltaMode === 1 ? 18 : 1;
+      if (event.shiftKey) app.pan(-(event.deltaX || event.deltaY) * unit, 0);
+      else app.zoom(Math.exp(-event.deltaY * unit * (event.ctrlKey ? 0.01 : 0.0016)), ...point(event));
+    },
+    { passive: false },
+  );
+}
+
+function click(x, y) {
+  const hit = faceAt(x, y);
+  if (!hit) app.choose(null);
+  else if (hit.box && hit.header) app.toggle(hit.box.group, hit.box.key);
+  else if (hit.box) app.choose(hit.box.group);
+  else if (hit.group) app.toggle(hit.group, hit.key);
+  else app.choose(hit.node);
+}
+
+function hover(canvas, x, y) {
+  const hit = faceAt(x, y);
+  const face = hit && !hit.box ? hit : null;
+  canvas.classList.toggle("over", Boolean(face || hit?.header));
+  if (face !== app.look.hover) {
+    app.look.hover = face;
+    app.mark();
+    app.paint();
+  }
+  showTip(face, x, y);
+}
+
+function showTip(face, x, y) {
+  const tip = byId("tip");
+  tip.hidden = !face;
+  if (!face) return;
+  const words = face.node
+    ? [face.node.op, shapeText(face.node.shape), face.node.dtype, face.node.source]
+    : [face.group.cls, face.sub, "click to unfold"];
+  const measure = MEASURES[app.colour];
+  const value = measure ? measure.of(face) : null;
+  if (value !== null) words.push(`${measure.words.toLowerCase()} ${measure.text(value)}`);
+  tip.replaceChildren(
+    element("b", {}, face.node ? face.node.name : face.group.path),
+    element("span", {}, words.filter(Boolean).join(" · ")),
+  );
+  const left = Math.min(x + 14, app.painter.width - tip.offsetWidth - 8);
+  const top = y + 18 + tip.offsetHeight > app.painter.height ? y - tip.offsetHeight - 10 : y + 18;
+  tip.style.transform = `translate(${Math.max(4, left)}px, ${top}px)`;
+}
+
+const KEYS = {
+  "+": () => app.zoom(1.25),
+  "=": () => app.zoom(1.25),
+  "-": () => app.zoom(0.8),
+  0: () => app.fit(),
+  "/": () => byId("search").focus(),
+  n: () => app.findNext(1),
+  p: () => app.findNext(-1),
+  "[": () => app.showStep(app.index - 1),
+  "]": () => app.showStep(app.index + 1),
+  ArrowLeft: () => app.pan(80, 0),
+  ArrowRight: () => app.pan(-80, 0),
+  ArrowUp: () => app.pan(0, 80),
+  ArrowDown: () => app.pan(0, -80),
+};
+
+function listenKeys() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") {
+      if (event.target !== byId("graph")) byId("graph").focus();
+      clearSearch();
+      app.choose(null);
+      return;
+    }
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (event.shiftKey && event.key.startsWith("Arrow")) step(event.key);
+    else if (event.key === "Enter" && event.target === byId("graph")) enter();
+    else if (KEYS[event.key]) KEYS[event.key]();
+    else return;
+    event.preventDefault();
+  });
+}
+
+function step(direction) {
+  const face = neighbour(direction);
+  if (face) app.go(face.node || face.group);
+}
+
+function enter() {
+  const group = app.chosen?.type === "group" ? app.chosen : app.chosen?.slot?.parent;
+  if (group?.parent) app.toggle(group);
+}
+
+function listenControls() {
+  const on = (id, type, act) => byId(id).addEventListener(type, act);
+  on("search", "input", (event) => app.search(event.target.value));
+  on("search", "keydown", (event) => {
+    if (event.key === "Enter") app.findNext(event.shiftKey ? -1 : 1);
+  });
+  on("find", "submit", (event) => event.preventDefault());
+  on("next", "click", () => app.findNext(1));
+  on("previous", "click", () => app.findNext(-1));
+  on("colour", "change", (event) => app.setColour(event.target.value));
+  on("unfold", "click", app.unfoldAll);
+  on("fold", "click", app.foldAll);
+  on("fit", "click", app.fit);
+  on("in", "click", () => app.zoom(1.25));
+  on("out", "click", () => app.zoom(0.8));
+  on("theme", "click", () => app.setTheme(app.look.theme.name === "dark" ? "light" : "dark"));
+  on("step", "input", (event) => app.showStep(Number(event.target.value)));
+  on("back", "click", () => app.showStep(app.index - 1));
+  on("forth", "click", () => app.showStep(app.index + 1));
+  on("play", "click", play);
+  for (const button of byId("lanes").children) {
+    button.addEventListener("click", () => setLanes(button.dataset.lanes));
+  }
+  prefersDark.addEventListener("change", (event) => app.setTheme(event.matches ? "dark" : "light"));
+  new ResizeObserver(() => {
+    app.painter.resize();
+    app.drawNow();
+  }).observe(byId("stage"));
+}
+
+let playing = null;
+
+function play() {
+  clearInterval(playing);
+  if (playing) {
+    playing = null;
+  } else {
+    if (app.index === app.document.steps.length - 1) app.showStep(0);
+    playing = setInterval(() => {
+      app.showStep(app.index + 1);
+      if (app.index === app.document.steps.length - 1) play();
+    }, 700);
+  }
+  byId("play").textContent = playing ? "❚❚" : "▶";
+}
+
+function listenMap(canvas) {
+  const move = (event) => {
+    if (!event.buttons) return;
+    const frame = canvas.getBoundingClientRect();
+    const [x, y] = app.minimap.point(event.clientX - frame.left, event.clientY - frame.top);
+    const { k } = app.view;
+    app.view = { k, x: app.painter.width / 2 - x * k, y: app.painter.height / 2 - y * k };
+    app.paint();
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    move(event);
+  });
+  canvas.addEventListener("pointermove", move);
+}

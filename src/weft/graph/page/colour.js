@@ -1,0 +1,134 @@
+// Colours: by kind or dtype in classes, by time, bytes or gradient on a scale.
+
+const KINDS = ["input", "parameter", "constant", "forward", "backward", "optimizer"];
+const KIND_WORDS = {
+  input: "input",
+  parameter: "parameter",
+  constant: "constant",
+  forward: "forward",
+  backward: "backward",
+  optimizer: "update",
+};
+const SCALES = {
+  light: [[240, 244, 252], [184, 212, 232], [104, 172, 193], [47, 118, 151], [30, 58, 106]],
+  dark: [[38, 42, 56], [35, 78, 104], [38, 127, 135], [108, 178, 122], [238, 222, 128]],
+};
+const DTYPES = {
+  light: ["#dfe6fb", "#fdeccb", "#dcf2e4", "#fbe1e8", "#dcf0f4", "#ece4fa", "#efe9df", "#e6e6e6"],
+  dark: ["#2a3566", "#4d3c15", "#1d4631", "#552736", "#164551", "#3b2c60", "#443c2d", "#3a3b40"],
+};
+
+const MEASURES = {
+  time: { words: "Time", of: (face) => sumOf(face, "time"), text: timeText },
+  bytes: { words: "Bytes", of: (face) => sumOf(face, "bytes"), text: bytesText },
+  flops: { words: "FLOPs", of: (face) => sumOf(face, "flops"), text: flopsText },
+  gradient: { words: "Gradient norm", of: gradientOf, text: numberText },
+};
+
+/** The value of a face: of its node, or summed over the lane's nodes in its folded group. */
+function sumOf(face, name) {
+  if (face.node) return number(face.node[name]);
+  return groupValue(face, name, (a, b) => a + b);
+}
+
+function gradientOf(face) {
+  if (!face.node) return groupValue(face, "grad_norm", Math.max);
+  const own = number(face.node.grad_norm);
+  return own ?? number(face.node.partner?.grad_norm);
+}
+
+function groupValue(face, name, join) {
+  let found = null;
+  for (const node of nodesBelow(face.group)) {
+    if (isBack(node) !== (face.lane === 1)) continue;
+    const value = number(node[name]);
+    if (value !== null) found = found === null ? value : join(found, value);
+  }
+  return found;
+}
+
+/** How to paint the faces of a scene, and the legend that says what it means. */
+function colouring(scene, mode, theme, kinds) {
+  if (mode === "kind") return byKind(scene, kinds);
+  if (mode === "dtype") return byDtype(scene, theme, kinds);
+  return byMeasure(scene, MEASURES[mode], theme, kinds);
+}
+
+function byKind(scene, kinds) {
+  const used = new Set(scene.faces.map((face) => face.kind));
+  return {
+    paint: (face) => kinds[face.kind] || kinds.constant,
+    legend: {
+      classes: KINDS.filter((kind) => used.has(kind)).map((kind) => ({
+        ...kinds[kind],
+        words: KIND_WORDS[kind],
+      })),
+    },
+  };
+}
+
+function byDtype(scene, theme, kinds) {
+  const dtypeOf = (face) => {
+    if (face.node) return face.node.dtype;
+    const all = Object.entries(face.group.sums.dtypes).sort((a, b) => b[1] - a[1]);
+    return all[0][0];
+  };
+  const names = [...new Set(scene.faces.map(dtypeOf))].sort();
+  const fill = (name) => DTYPES[theme][names.indexOf(name) % DTYPES[theme].length];
+  const line = kinds.constant.line;
+  return {
+    paint: (face) => ({ fill: fill(dtypeOf(face)), line, ink: kinds.constant.ink }),
+    legend: { classes: names.map((name) => ({ fill: fill(name), line, words: name })) },
+  };
+}
+
+function byMeasure(scene, measure, theme, kinds) {
+  const values = new Map();
+  let low = Infinity;
+  let high = 0;
+  for (const face of scene.faces) {
+    const value = measure.of(face);
+    values.set(face, value);
+    if (value > 0 && Number.isFinite(value)) {
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+  }
+  const span = Math.log(high / low) || 1;
+  const none = { fill: kinds.none, line: kinds.constant.line, ink: kinds.constant.ink };
+  const bad = { fill: kinds.bad, line: kinds.bad, ink: inkOn(hexParts(kinds.bad)) };
+  const paint = (face) => {
+    const value = values.get(face);
+    if (value === null) return none;
+    if (!Number.isFinite(value)) return bad;
+    if (!(value > 0)) return scale(theme, 0);
+    return scale(theme, span === 1 && low === high ? 0.5 : Math.log(value / low) / span);
+  };
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((t) => scale(theme, t).fill);
+  const ends = high ? [measure.text(low), measure.text(high)] : null;
+  return { paint, legend: { words: measure.words, stops, ends } };
+}
+
+function scale(theme, t) {
+  const stops = SCALES[theme];
+  const at = Math.min(0.9999, Math.max(0, t)) * (stops.length - 1);
+  const k = Math.floor(at);
+  const rgb = stops[k].map((c, i) => Math.round(c + (stops[k + 1][i] - c) * (at - k)));
+  const edge = rgb.map((c) => Math.round(theme === "light" ? c * 0.72 : c + (255 - c) * 0.28));
+  return {
+    fill: `rgb(${rgb})`,
+    line: `rgb(${edge})`,
+    ink: inkOn(rgb),
+  };
+}
+
+function hexParts(colour) {
+  return [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+}
+
+/** Black or white, whichever is easier to read; one of them always has a contrast over 4.5. */
+function inkOn(rgb) {
+  const [r, g, b] = rgb.map((v) => (v <= 10 ? v / 3294 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#ffffff";
+}

@@ -1,0 +1,238 @@
+"""Patterns: ordinary functions over placeholders, found in a graph and in a running program."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.core import errors
+from weft.core.dtype import F32, I64
+from weft.core.tensor import Tensor, wrap
+from weft.graph.edit import Edit, Traced, stand_in
+from weft.graph.run import GraphError
+from weft.graph.spec import FORWARD, LEAVES, Ref, Spec
+
+if TYPE_CHECKING:
+    from weft.graph.graph import Graph
+
+# What placeholders are tried as, to learn which ops a pattern is made of.
+_SHAPES: tuple[tuple[int, ...], ...] = ((2, 2), (2,), (2, 2, 2), (2, 2, 2, 2), ())
+_TRIES = 400
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two constants or settings are equal, whatever they are made of."""
+    if isinstance(a, (np.ndarray, Tensor)) or isinstance(b, (np.ndarray, Tensor)):
+        if type(a) is not type(b):
+            return False
+        first, second = (x._a if isinstance(x, Tensor) else x for x in (a, b))
+        return first.dtype == second.dtype and np.array_equal(first, second)
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return type(a) is type(b) and bool(a == b)
+
+
+class Pattern:
+    """A function over placeholders, and the ops it turned out to be made of."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+        self.names = list(inspect.signature(function).parameters)
+        if not self.names:
+            raise GraphError(f"a pattern needs a placeholder\n  at {errors.here()}")
+        self._traces: dict[Any, Any] = {}
+        self.forms = self._forms()
+
+    def _forms(self) -> list[Traced]:
+        """The different ways in which the pattern runs on tensors of few dimensions."""
+        found: dict[Any, Traced] = {}
+        problem: Exception | None = None
+        count = len(self.names)
+        kinds = [(s, F32) for s in _SHAPES] + [((2,), I64), ((2, 2), I64)]
+        for chosen in itertools.islice(itertools.product(kinds, repeat=count), _TRIES):
+            try:
+                traced = Traced(self.function, [wrap(stand_in(*kind)) for kind in chosen])
+            except Exception as error:
+                problem = problem or error
+                continue
+            root = traced.specs[traced.results[0].node]
+            if root.kind in LEAVES:
+                continue
+            ops = tuple((s.op_name, tuple(s.args)) for s in traced.specs if s.kind == FORWARD)
+            found.setdefault((repr(ops), tuple(traced.inputs)), traced)
+        if not found:
+            raise GraphError(
+                f"the pattern {self.title!r} could not be run on any placeholders: {problem}"
+                f"\n  at {errors.here()}"
+            )
+        return list(found.values())
+
+    @property
+    def title(self) -> str:
+        return getattr(self.function, "__name__", "pattern")
+
+    @property
+    def roots(self) -> set[str]:
+        """The ops that the pattern may end with."""
+        return {form.specs[form.results[0].node].op_name for form in self.forms}
+
+    @property
+    def inner(self) -> set[str]:
+        """The ops that the pattern has before its end."""
+        return {s.op_name for form in self.forms for s in form.specs if s.kind == FORWARD}
+
+    def match(
+        self, start: Any, look: Callable[[Any], Any], kind: Callable[[Any], Any]
+    ) -> tuple[dict[str, Any], list[Any]] | None:
+        """What the placeholders stand for if the pattern ends at a value, and the values inside.
+
+        ``look(value)`` gives (op, args, attrs, index) or None at an end; ``kind(value)`` the shape
+        and dtype. The first look is at the ops alone; then the pattern is run on placeholders of
+        the kinds found, and everything has to agree.
+        """
+        for form in self.forms:
+            bound = _unify(form, start, look, strict=False)
+            if bound is None or len(bound[0]) < len(self.names):
+                continue
+            arguments = [bound[0][k] for k in range(len(self.names))]
+            exact = self._exact(tuple(kind(a) for a in arguments), arguments)
+            if exact is None:
+                continue
+            found = _unify(exact, start, look, strict=True)
+            if found is not None and all(same(found[0][k], a) for k, a in enumerate(arguments)):
+                return dict(zip(self.names, arguments, strict=True)), found[1]
+        return None
+
+    def _exact(self, kinds: tuple[Any, ...], arguments: list[Any]) -> Traced | None:
+        if kinds not in self._traces:
+            fixed = {k: a for k, (a, kind) in enumerate(zip(arguments, kinds, strict=True))
+                     if kind is None}  # fmt: skip
+            tensors = [wrap(stand_in(*kind)) for kind in kinds if kind is not None]
+
+            def run(*given: Tensor) -> Any:
+                rest = iter(given)
+                return self.function(
+                    *(fixed[k] if k in fixed else next(rest) for k in range(len(kinds)))
+                )
+
+            try:
+                traced: Any = Traced(run, tensors)
+            except Exception:
+                traced = None
+            if traced is not None:
+                numbers = iter(traced.inputs)
+                traced.inputs = [None if k in fixed else next(numbers) for k in range(len(kinds))]
+                traced.fixed = fixed
+            if fixed:
+                return traced  # numbers are part of it: not for another place
+            self._traces[kinds] = traced
+        return self._traces[kinds]
+
+
+def _unify(
+    form: Traced, start: Any, look: Callable[[Any], Any], strict: bool
+) -> tuple[dict[int, Any], list[Any]] | None:
+    """Lay a pattern's ops over values, from the end backwards."""
+    placeholders = {id: k for k, id in enumerate(form.inputs) if id is not None}
+    bound: dict[int, Any] = dict(getattr(form, "fixed", {}))
+    inside: dict[int, Any] = {}
+    values: list[Any] = []
+    stack: list[tuple[Any, Any]] = [(form.results[0], start)]
+    while stack:
+        mine, theirs = stack.pop()
+        if mine.__class__ is not Ref:
+            if not same(mine, theirs):
+                return None
+            continue
+        if mine.node in placeholders:
+            k = placeholders[mine.node]
+            if k in bound and not same(bound[k], theirs):
+                return None
+            bound[k] = theirs
+            continue
+        spec: Spec = form.specs[mine.node]
+        found = look(theirs)
+        if spec.kind in LEAVES:
+            if not _same_leaf(spec, found, theirs):
+                return None
+            continue
+        if found is None or found[0] is not spec.op or found[3] != mine.index:
+            return None
+        if mine.node in inside:
+            if inside[mine.node] is not found[1]:
+                return None
+            continue
+        inside[mine.node] = found[1]
+        values.append(theirs)
+        if len(found[1]) != len(spec.args) or (strict and not same(spec.attrs, found[2])):
+            return None
+        stack.extend(zip(spec.args, found[1], strict=True))
+    return bound, values
+
+
+def _same_leaf(spec: Spec, found: Any, theirs: Any) -> bool:
+    """A tensor that the pattern brings along must be the one that the graph reads."""
+    mine = None if spec.leaf is None else spec.leaf.tensor
+    other = theirs if isinstance(theirs, Tensor) else found[2] if found and not found[0] else None
+    if not isinstance(mine, Tensor) or not isinstance(other, Tensor):
+        return False
+    return mine is other or (not mine.requires_grad and same(wrap(mine._a), wrap(other._a)))
+
+
+def rewrite(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
+    """The graph with every use of a pattern replaced; the same graph if there is none."""
+    known = Pattern(pattern)
+    wanted = list(inspect.signature(replacement).parameters)
+    unknown = set(wanted) - set(known.names)
+    if unknown:
+        raise GraphError(
+            f"rewrite: the replacement takes {sorted(unknown)}, which the pattern has not: it has "
+            f"{known.names}\n  at {errors.here()}"
+        )
+    edit = Edit(graph, f"rewrite {known.title}")
+    specs = graph._specs
+
+    def look(value: Any) -> Any:
+        spec = specs.get(value.node) if value.__class__ is Ref else None
+        if spec is None:
+            return None
+        if spec.kind != FORWARD:
+            return (None, (), None if spec.leaf is None else spec.leaf.tensor, 0)
+        return spec.op, spec.args, spec.attrs, value.index
+
+    def kind(value: Any) -> Any:
+        return specs[value.node].kind_of(value.index) if value.__class__ is Ref else None
+
+    moved: dict[Ref, Any] = {}
+    taken: set[int] = set()
+    for spec, bound, inside in _places(graph, known, look, kind):
+        if taken & inside:
+            continue
+        taken |= inside
+        arguments = [moved.get(bound[n], bound[n]) if bound[n].__class__ is Ref else bound[n]
+                     for n in wanted]  # fmt: skip
+        results = edit.call(replacement, arguments, spec)
+        old = Ref(spec.id)
+        edit.redirect(old, results[0])
+        moved[old] = results[0]
+    if not taken:
+        return graph
+    edit.change_text += f" in {len(moved)} places"
+    return edit.done()
+
+
+def _places(
+    graph: Graph, pattern: Pattern, look: Callable, kind: Callable
+) -> Iterator[tuple[Spec, dict[str, Any], set[int]]]:
+    ends = pattern.roots
+    for spec in graph._specs.values():
+        if spec.kind == FORWARD and spec.op_name in ends:
+            found = pattern.match(Ref(spec.id), look, kind)
+            if found is not None:
+                yield spec, found[0], {r.node for r in found[1]}

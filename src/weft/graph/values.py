@@ -1,0 +1,263 @@
+"""The values of a program in single-assignment form.
+
+A tensor's value is known by its array (tensors that share an array share the value) and by the
+writes to its memory so far. A write to a part makes a new value of the whole; other views of that
+memory are derived anew from it when they are read next. So a record has no in-place ops left.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from weft.core.dispatch import REGISTRY
+from weft.core.frames import caller
+from weft.core.modes import MODES
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
+from weft.core.tensor import Parameter, Tensor, wrap
+from weft.graph.naming import class_of_scope, name_of
+from weft.graph.spec import (
+    CONSTANT,
+    DETACH,
+    FORWARD,
+    INPUT,
+    PARAMETER,
+    VARIABLE,
+    Call,
+    Leaf,
+    Ref,
+    Spec,
+)
+
+getframe, ref = sys._getframe, weakref.ref
+
+
+class Root:
+    """A piece of memory: the value it has now as a whole, and how often it was written."""
+
+    __slots__ = ("cell", "count", "kept", "leaf", "value", "version")
+
+    def __init__(self, value: Ref, tensor: Tensor, leaf: int | None = None) -> None:
+        self.value, self.version, self.leaf = value, 0, leaf
+        self.cell, self.count = tensor._vc, tensor._vc[0]
+        self.kept: list[Ref] = []
+
+    def written_unseen(self) -> bool:
+        last = self.cell[-1]
+        return last.__class__ is tuple and last[0] > self.count
+
+
+class Place:
+    """One array on a piece of memory: the views that lead to it, and its value."""
+
+    __slots__ = ("array", "chain", "cut", "node", "root", "tensor", "value", "version")
+
+    def __init__(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> None:
+        self.array, self.root, self.chain, self.value = ref(t._a), root, chain, value
+        self.tensor = ref(t)  # whoever had the array last
+        self.version = root.version
+        self.node: Any = None  # a weak reference to the node that autograd gave the value
+        self.cut: Ref | None = None  # the value without its gradient
+
+
+class Values:
+    """Knows which value every tensor of a program has, and what was written where."""
+
+    def __init__(self, home: Any) -> None:
+        self.home = home
+        self.specs: list[Spec] = []
+        self.places: dict[int, Place] = {}
+        self.nodes: dict[int, tuple[Any, Ref]] = {}
+        self.kept: dict[int, tuple[Any, ...]] = {}
+        self.updates: dict[int, Ref] = {}
+        self.modules: dict[str, str] = {}
+        self.implied: set[int] = set()  # nodes that stand for no op of the program
+
+    # --- nodes -------------------------------------------------------------------------
+
+    def _add(
+        self, kind: str, op: Any, args: Any, attrs: dict[str, Any], shape: Any, dtype: Any
+    ) -> Spec:
+        now = MODES.now
+        frame = caller(getframe(2))
+        scope = now.scope
+        if scope and scope not in self.modules:
+            class_of_scope(getframe(2), scope, self.modules)
+        spec = Spec(
+            len(self.specs), kind, op, args, attrs, shape, dtype,
+            frame.f_code, frame.f_lasti, scope, grad=now.grad,
+        )  # fmt: skip
+        self.specs.append(spec)
+        return spec
+
+    def _leaf(self, t: Tensor) -> Place:
+        """A tensor that was not made in this block."""
+        label, known, t = name_of(t, getframe(2), self.home)
+        wants = isinstance(t._node, AccumulateGrad)
+        kind = INPUT if known == "variable" else CONSTANT
+        if isinstance(t, Parameter) or wants:
+            kind = PARAMETER
+        spec = Spec(
+            len(self.specs), kind, kind, (), {}, t._a.shape, t._a.dtype,
+            scope=label.rpartition(".")[0] if known == "module" else "",
+            leaf=Leaf(t), label=label,
+        )  # fmt: skip
+        if known == "module":
+            spec.attrs["state"] = True
+        self.specs.append(spec)
+        place = self._put(t, Root(Ref(spec.id), t, spec.id), (), Ref(spec.id))
+        if t._node is not None:
+            self._meet(t._node, place)
+        return place
+
+    def _put(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> Place:
+        place = self.places[id(t._a)] = Place(t, root, chain, value)
+        return place
+
+    def _held(self, array: Any) -> Place | None:
+        """The place of an array, if it was seen; an id may have been another array's."""
+        place = self.places.get(id(array))
+        return place if place is not None and place.array() is array else None
+
+    def _meet(self, node: GraphNode, place: Place) -> None:
+        """Remember which value autograd's node stands for."""
+        place.node = ref(node)
+        if node is not NOWHERE:
+            self.nodes[id(node)] = (place.node, place.value)
+
+    def _of_node(self, node: Any) -> Ref | None:
+        held = self.nodes.get(id(node))
+        return held[1] if held is not None and held[0]() is node else None
+
+    # --- values ------------------------------------------------------------------------
+
+    def ref(self, t: Tensor) -> Ref:
+        """The value that a tensor has now, as autograd sees it."""
+        place = self._place(t)
+        node = t._node
+        if node is None:
+            if place.node is None or not MODES.now.grad:
+                return place.value
+            if place.cut is None:
+                place.cut = self._derived(DETACH, place.value, t)
+            return place.cut
+        known = self._of_node(node)
+        if known is not None:
+            return place.value if place.node is not None and place.node() is node else known
+        if isinstance(node, AccumulateGrad) and node is not NOWHERE:
+            # Some value that the program declared a leaf of its own.
+            value = self._derived(VARIABLE, place.value, t)
+            self.nodes[id(node)] = (ref(node), value)
+            return value
+        self._meet(node, place)
+        return place.value
+
+    def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:
+        return Ref(self._add(FORWARD, call, (value,), {}, t._a.shape, t._a.dtype).id)
+
+    def _place(self, t: Tensor) -> Place:
+        array = t._a
+        place = self._held(array) or self._find(t)
+        place.tensor = ref(t)
+        root = place.root
+        if root.written_unseen():
+            # Not by an op that weft knows: from here on the value is what it is.
+            place = self._leaf(wrap(array.copy()))
+            self.places[id(array)] = place
+            place.array, place.root.cell, place.root.count = ref(array), t._vc, t._vc[0]
+        elif place.version != root.version:
+            place.value = self._follow(root, place.chain)
+            place.version, place.cut = root.version, None
+        return place
+
+    def _find(self, t: Tensor) -> Place:
+        """A place for an array that was not seen before."""
+        value = self._of_node(t._node) if t._node is not None else None
+        if value is not None:
+            # A copy or an alias that stands in for a tensor of the program.
+            place = self._put(t, Root(value, t), (), value)
+            place.node = ref(t._node)
+            return place
+        base = t._base
+        if base is not None and t._view is not None:
+            if self._held(base._a) is not None:
+                whole = self._place(base)
+                chain = (*whole.chain, *links_of(t._view))
+                made = self._put(t, whole.root, chain, whole.root.value)
+                made.version = -1  # derived when it is read
+                return made
+        return self._leaf(t)
+
+    def _follow(self, root: Root, chain: tuple[Any, ...]) -> Ref:
+        """The value of a view, from that of the whole."""
+        value = root.value
+        for op, rest, attrs, k in chain:
+            kinds = op.infer(self.specs[value.node].kind_of(value.index), *rest, **attrs)
+            shape, dtype = zip(*kinds, strict=True) if op.multiple else kinds[0]
+            value = Ref(self._add(FORWARD, op, (value, *rest), attrs, shape, dtype).id, k)
+        return value
+
+    # --- writes --------------------------------------------------------------------------
+
+    def _cast(self, value: Ref, target: Tensor) -> Ref:
+        wanted = target._a.dtype
+        shape, dtype = self.specs[value.node].kind_of(value.index)
+        if dtype == wanted:
+            return value
+        attrs = {"dtype": wanted}
+        return Ref(self._add(FORWARD, REGISTRY["to_copy"], (value,), attrs, shape, wanted).id)
+
+    def _preserve(self, root: Root) -> None:
+        """Before memory is overwritten: keep the values that the record still answers for."""
+        for value in root.kept:
+            held = list(self.kept[value.node])
+            old = held[value.index]
+            held[value.index] = wrap(old._a.copy(), old._node)
+            self.kept[value.node] = tuple(held)
+        root.kept = []
+        if root.leaf is not None and root.version == 0:
+            spec = self.specs[root.leaf]
+            if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
+                old = spec.leaf.tensor
+                spec.leaf = Leaf(wrap(old._a.copy()))  # type: ignore[union-attr]
+
+    def _written(self, place: Place, value: Ref, target: Tensor) -> None:
+        root = place.root
+        if place.chain:
+            spec = self.specs[root.value.node]
+            shape, dtype = spec.kind_of(root.value.index)
+            attrs = {"chain": as_view(place.chain)}
+            op = REGISTRY["copy_slices"]
+            whole = self._add(FORWARD, op, (root.value, value), attrs, shape, dtype)
+            root.value = Ref(whole.id)
+            self.implied.add(whole.id)
+        else:
+            root.value = value
+        root.version += 1
+        place.value, place.version, place.cut = value, root.version, None
+        if root.leaf is not None:
+            self.updates[root.leaf] = root.value
+
+    @staticmethod
+    def _current(place: Place) -> Ref:
+        """The value that an array has at the end, where no view has to be derived for it."""
+        root = place.root
+        return root.value if not place.chain and place.version != root.version else place.value
+
+
+def links_of(view: Any) -> tuple[Any, ...]:
+    """The steps of a view's history, oldest first."""
+    found = []
+    while view is not None:
+        op, rest, attrs, k, view, _ = view
+        found.append((op, rest, attrs, k))
+    return tuple(reversed(found))
+
+
+def as_view(chain: tuple[Any, ...]) -> Any:
+    """The form in which a tensor remembers such steps."""
+    view: Any = None
+    for op, rest, attrs, k in chain:
+        view = (op, rest, attrs, k, view, True)
+    return view

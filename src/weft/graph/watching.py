@@ -1,0 +1,141 @@
+"""Following a training: when and where the graph of a step is not the graph of the step before."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from weft.autograd.engine import WATCHERS
+from weft.core.node import AccumulateGrad, GraphNode, Node, Output
+from weft.graph.build import behind, graph_of_nodes
+from weft.graph.comparing import Diff, diff
+from weft.graph.graph import Graph
+
+_KNOWN = 16  # structures that are remembered, so that their return costs nothing
+
+
+class Step:
+    """A step whose structure differs from the one before, and how."""
+
+    def __init__(self, step: int, before: int, difference: Diff | None) -> None:
+        self.step, self.before, self.difference = step, before, difference
+
+    def __repr__(self) -> str:
+        told = "" if self.difference is None else f"\n{self.difference}"
+        return f"step {self.step} is not like step {self.before}{told}"
+
+
+class Watch:
+    """Tells when the structure of the steps changes. A step is a backward pass of this thread."""
+
+    def __init__(self, tell: Callable[[Step], Any] | None = None, keep: int = 100) -> None:
+        self.tell, self.keep = tell, keep
+        self.steps = 0
+        self.changes: list[Step] = []
+        self._thread = threading.get_ident()
+        self._last: int | None = None
+        self._known: OrderedDict[int, tuple[Graph, int]] = OrderedDict()
+
+    def __enter__(self) -> Watch:
+        self._thread = threading.get_ident()
+        WATCHERS.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> Watch:
+        """Begin to follow, until ``stop``."""
+        return self.__enter__()
+
+    def stop(self) -> None:
+        """Follow no longer; what was found stays."""
+        if self in WATCHERS:
+            WATCHERS.remove(self)
+
+    def goes_back(self, work: Any, roots: Any) -> None:
+        """A backward pass begins: its nodes still have all that they had."""
+        if threading.get_ident() == self._thread and work.sink:
+            self.look([node for node, _ in roots])
+
+    def went_back(self, work: Any, roots: Any) -> None:
+        """Nothing to do: the structure was seen before."""
+
+    def look(self, roots: list[GraphNode]) -> None:
+        """Compare the graph behind some nodes with that of the step before."""
+        step, self.steps = self.steps, self.steps + 1
+        nodes = behind([r.node if isinstance(r, Output) else r for r in roots])
+        now = structure(nodes)
+        before, self._last = self._last, now
+        if now not in self._known:
+            self._known[now] = (graph_of_nodes(nodes, details=False), step)
+            while len(self._known) > _KNOWN:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(now)
+        if before is None or before == now:
+            return
+        old = self._known.get(before)
+        found = None if old is None else diff(old[0], self._known[now][0], values=False)
+        change = Step(step, step - 1, found)
+        self.changes.append(change)
+        del self.changes[: -self.keep]
+        if self.tell is not None:
+            self.tell(change)
+
+    def __repr__(self) -> str:
+        head = f"{self.steps} steps, {len(self.changes)} changes"
+        return "\n".join([head, *(repr(c) for c in self.changes[-5:])])
+
+
+def structure(nodes: list[Any]) -> int:
+    """One number for the structure of a graph: ops, wiring, shapes, modules and lines."""
+    numbers: dict[Any, int] = {}
+    parts: list[Any] = []
+    for k, node in enumerate(nodes):
+        numbers[node] = k
+        if not isinstance(node, Node):
+            parts.append(0)
+            continue
+        edges: list[Any] = []
+        for edge in node.inputs:
+            if edge.__class__ is Output:
+                edges.append((numbers[edge.node], edge.index))
+            elif isinstance(edge, AccumulateGrad):
+                edges.append(edge.shape)
+            elif isinstance(edge, GraphNode):
+                edges.append(numbers[edge])
+            else:
+                edges.append(edge.__class__)  # the value of a number is no structure
+        parts.append(
+            (node.plan.op.name, tuple(edges), node.shape, node.code, node.instruction, node.scope)
+        )
+        if node.attrs:
+            parts.append(tuple([v for v in node.attrs.values() if _is_structure(v)]))
+    return hash(tuple(parts))
+
+
+def _is_structure(value: Any) -> bool:
+    kind = value.__class__
+    if kind is tuple:
+        return all(map(_is_structure, value))
+    return kind is int or kind is bool or kind is str or value is None
+
+
+def watch(tell: Callable[[Step], Any] | None = None, keep: int = 100) -> Watch:
+    """Follow the training in a block: a structural hash a step, details only of changes.
+
+    >>> import weft
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> with weft.graph.watch() as w:
+    ...     for k in range(4):
+    ...         (x.exp() if k == 2 else x.sin()).sum().backward()
+    >>> [change.step for change in w.changes]
+    [2, 3]
+    """
+    return Watch(tell, keep)
+
+
+__all__ = ["Step", "Watch", "watch"]
