@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from math import exp, log
 from typing import Any
 
-from benchmarks.timing import Row, compare, report, save
+from benchmarks.timing import Row, compare, mean_row, report, save
 
 LIMIT = 3.0
 MEAN_LIMIT = 1.5
@@ -117,17 +115,11 @@ def with_backward(lib: Any, leaf: Any, function: Callable[[], Any]) -> Callable[
     return run
 
 
-def geometric_mean(rows: list[Row]) -> float:
-    return exp(sum(log(r.ratio) for r in rows) / len(rows))
-
-
-def run(path: str | None = None) -> bool:
-    """Measure all of it; True if every limit holds."""
+def run(path: str | None = None, *only: str) -> bool:
+    """Measure all cases, or those with one of ``only`` in their names; True if limits hold."""
     import torch
 
     import weft
-
-    only = sys.argv[3:]  # parts of the names of cases to measure, for work on one of them
 
     def measure(cases: dict[str, tuple[Callable, Callable]]) -> list[Row]:
         return [
@@ -156,12 +148,12 @@ def run(path: str | None = None) -> bool:
         found = measure(cases)
         if not found:
             continue
-        mean = geometric_mean(found)
+        mean = mean_row(found, MEAN_LIMIT).ratio
         fine &= report(title, found) and mean <= MEAN_LIMIT
         print(f"geometric mean {mean:.2f}, limit {MEAN_LIMIT:.2f}")
         rows += [Row(f"{title}: {r.case}", r.weft, r.torch, r.limit) for r in found]
     if rows:
-        print(f"\ngeometric mean of all {geometric_mean(rows):.2f}")
+        print(f"\ngeometric mean of all {mean_row(rows, None).ratio:.2f}")
     if path:
         save(rows, path)
     return fine

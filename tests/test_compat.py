@@ -309,7 +309,7 @@ def found(folder: pathlib.Path, text: str) -> list[tuple[str, int, str, bool]]:
         "import torch\ntorch.float32.zzz",
         "import torch\nx = torch.ones(1)\nx.zzz()",
         "from __future__ import annotations\nimport torch\ndef f(x: torch.zzz) -> torch.zzz: pass",
-        "import torchvision\ntorchvision.zzz",
+        "import torchmetrics\ntorchmetrics.zzz",
         "from .torch import zzz",
         "import torch\ntorch.Tensor.__add__, torch.nn.Module.forward, torch.optim.Adam.step",
         "import torch\nfrom torch import *\nfrom torch.nn.functional import *",
@@ -366,7 +366,7 @@ def test_look_up() -> None:
 
 
 def test_the_command_itself(tmp_path: pathlib.Path) -> None:
-    assert output(*WEFT, "--version") == f"weft {weft.__version__}\n"
+    assert output(*WEFT, "--version") == f"weft {weft.version.weft}\n"
     assert "--no-check" in output(*WEFT, "run", "--help")
     assert "run" in output(*WEFT, "--help")
     done = call(*WEFT, "run", "no_such.py", cwd=tmp_path)
@@ -387,15 +387,18 @@ def test_the_coverage_tool_counts_by_files(tmp_path: pathlib.Path) -> None:
         Tensor.view,9,20
         Module.training,9,10
         Optimizer.param_groups,9,20
-        torch.zzz.yyy,9,8
+        torch.zzz.yyy,9,5
         Tensor.zzz,9,2
+        torch.distributed.barrier,9,3
         torch.cuda.nccl.version,9,500
         """,
     )
     lines = output(sys.executable, str(TOOLS / "api_coverage.py"), str(tmp_path / "names.csv"))
     words = [line.split() for line in lines.splitlines()]
-    assert words[2][-3:] == ["4", "of", "6"] and words[3][-1] == "90.00%"
-    assert words[4:] == [["8", "torch.zzz.yyy"], ["2", "Tensor.zzz"]]
+    assert words[2][-3:] == ["4", "of", "7"] and words[3][-1] == "90.00%"
+    assert words[4][-1] == "3.00%"
+    missing = [["5", "torch.zzz.yyy"], ["3", "torch.distributed.barrier"], ["2", "Tensor.zzz"]]
+    assert words[5:] == missing
 
 
 def test_names_are_left_out_of_the_count_for_a_reason() -> None:
@@ -405,3 +408,49 @@ def test_names_are_left_out_of_the_count_for_a_reason() -> None:
     for row in rows:
         with pytest.raises(names.Missing):  # what weft has is counted
             names.look_up(row["name"].removesuffix(".*"))
+
+
+def test_packages_compiled_against_pytorch_are_named_before_anything_runs(
+    tmp_path: pathlib.Path,
+) -> None:
+    text = "print('ran')\nimport torch, torchvision.transforms as T\nT.ToTensor()\n"
+    write(tmp_path, "script.py", text)
+    done = call(*WEFT, "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "script.py:2: torchvision (also line 3)" in done.stderr
+    assert "(torchvision is compiled against PyTorch's own library)" in done.stderr
+
+
+def test_tensorboard_is_named_with_the_way_out(tmp_path: pathlib.Path) -> None:
+    line = "from torch.utils.tensorboard import SummaryWriter\n"
+    write(tmp_path, "script.py", line)
+    done = call(*WEFT, "run", "script.py", cwd=tmp_path)
+    assert done.returncode == 2 and "script.py:1: torch.utils.tensorboard" in done.stderr
+    assert "pip install tensorboardX" in done.stderr
+    guarded = f"try:\n    {line}except ImportError as error:\n    print('without')\n"
+    write(tmp_path, "script.py", guarded)
+    assert output(*WEFT, "run", "script.py", cwd=tmp_path) == "without\n"
+
+
+def test_what_only_raises_when_called_may_be_mentioned(tmp_path: pathlib.Path) -> None:
+    write(
+        tmp_path,
+        "script.py",
+        """
+        import sys
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        model = torch.nn.Linear(1, 1)
+        if len(sys.argv) > 1:
+            dist.init_process_group("gloo")
+            model = DDP(model)
+        print(model(torch.ones(1, 1)).shape)
+        """,
+    )
+    done = call(*WEFT, "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "torch.Size([1, 1])\n")
+    assert "script.py:9: no torch.distributed.init_process_group" in done.stderr
+    done = call(*WEFT, "run", "script.py", "many", cwd=tmp_path)
+    assert done.returncode == 1 and "at script.py:9: dist.init_process_group" in done.stderr

@@ -654,5 +654,14 @@ def test_other_devices_are_refused():
 
 
 def test_unknown_name_says_so():
-    with pytest.raises(AttributeError, match=r"torch\.nn\.SyncBatchNorm"):
-        _ = weft.nn.SyncBatchNorm
+    with pytest.raises(AttributeError, match=r"torch\.nn\.NoSuchLayer"):
+        _ = weft.nn.NoSuchLayer
+
+
+def test_a_full_backward_hook_without_inputs_that_need_gradients_warns():
+    layer = weft.nn.Linear(1, 1)
+    seen = []
+    layer.register_full_backward_hook(lambda module, given, got: seen.append(given))
+    with pytest.warns(UserWarning, match="Full backward hook is firing"):
+        layer(weft.ones(1, 1)).sum().backward()
+    assert seen == [(None,)]

@@ -9,11 +9,11 @@ def show() -> str:
 
     import numpy as np
 
-    from weft.version import __version__
+    from weft.version import weft as own_version
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return (
-        f"weft {__version__}\n  - Python {platform.python_version()}\n  - NumPy {np.__version__}\n"
+        f"weft {own_version}\n  - Python {platform.python_version()}\n  - NumPy {np.__version__}\n"
         f"  - BLAS {blas.get('name')} {blas.get('version')}\n  - CUDA not used\n"
     )
 

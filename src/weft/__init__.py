@@ -43,7 +43,7 @@ from weft.core.tensor import Layout as layout
 from weft.core.tensor import Tensor
 from weft.ops import api as _api
 from weft.ops import load as _load
-from weft.version import __version__
+from weft.torch_version import __version__
 
 _load.everything()
 
@@ -67,23 +67,49 @@ def _missing(name: str) -> NoReturn:
 _LATE.missing = _missing
 
 
+# Names at the top that live in modules which are loaded when first asked for.
+_ELSEWHERE = {
+    **dict.fromkeys(("load", "save"), "serialization"),
+    **dict.fromkeys(("Future",), "futures"),
+    **dict.fromkeys(("ScriptFunction", "ScriptModule"), "jit"),
+    **dict.fromkeys(("cond", "_check", "_check_index", "_check_is_size"), "_checks"),
+    **dict.fromkeys(("_check_type", "_check_value", "_check_with"), "_checks"),
+    **dict.fromkeys(("_check_not_implemented", "_check_tensor_all"), "_checks"),
+    "GradScaler": "amp",
+    "compile": "compiler",
+}
+
+
+_PRIVATE = ("__config__", "_dynamo", "_inductor", "_logging")
+
+
 def __getattr__(name: str) -> Any:
     # Submodules such as torch.cuda are loaded when they are first asked for.
-    if name in ("load", "save"):
-        return getattr(_importlib.import_module("weft.serialization"), name)
-    if name == "GradScaler":
-        return _importlib.import_module("weft.amp").GradScaler
+    if name in _ELSEWHERE:
+        return getattr(_importlib.import_module(f"weft.{_ELSEWHERE[name]}"), name)
     if "autocast" in name:
         casting = _importlib.import_module("weft.amp.autocast_mode")
         if name in casting.TOP:
             return getattr(casting, name)
-    if name == "__config__" or not name.startswith("_"):
+    if name in _PRIVATE or not name.startswith("_"):
         if _importlib_util.find_spec(f"weft.{name}") is not None:
             return _importlib.import_module(f"weft.{name}")
     if name.startswith("__"):
         raise AttributeError(name)
     return _missing(name)
 
+
+def _share_memory_(self: Tensor) -> Tensor:
+    """Move this tensor to memory that other processes can see."""
+    return _importlib.import_module("weft.multiprocessing.shared").share_memory_(self)
+
+
+def _is_shared(self: Tensor) -> bool:
+    """Whether other processes can see this tensor's memory."""
+    return _importlib.import_module("weft.multiprocessing.shared").is_shared(self)
+
+
+Tensor.share_memory_, Tensor.is_shared = _share_memory_, _is_shared
 
 globals().update({d.name: d for d in _dt.ALL})
 globals().update(_dt.ALIASES)

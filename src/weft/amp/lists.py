@@ -153,7 +153,7 @@ OPS: dict[str, str] = {
     **dict.fromkeys(
         (
             *("mm", "bmm", "linear", "linear_with_bias", "convolution", "conv_transpose"),
-            "prelu",
+            *("prelu", "lstm_layer"),
         ),
         LOWER,
     ),

@@ -8,7 +8,19 @@ from typing import Any
 
 
 class Missing(Exception):
-    """Says the shortest part of a dotted name that weft lacks."""
+    """Says the shortest part of a dotted name that weft lacks, and why if that is known."""
+
+    def __init__(self, name: str, reason: str = "") -> None:
+        super().__init__(name)
+        self.reason = reason
+
+
+class Refused(Missing):
+    """A name that is there for programs to mention, and raises when it is called."""
+
+
+# Packages that hold code compiled against PyTorch, without which they can't be imported.
+COMPANIONS = ("torchvision", "torchaudio", "torchtext")
 
 
 def look_up(name: str) -> Any:
@@ -18,14 +30,21 @@ def look_up(name: str) -> Any:
     'relu'
     """
     parts = name.split(".")
+    if parts[0] in COMPANIONS:
+        raise Missing(parts[0], f"{parts[0]} is compiled against PyTorch's own library")
     found: Any = importlib.import_module("weft")
     for i in range(1, len(parts)):
         if not isinstance(found, (ModuleType, type)):
             # Attributes of values can't be told without running the program.
             return found
-        found = _member(found, parts[i])
+        try:
+            found = _member(found, parts[i])
+        except ImportError as error:
+            raise Missing(".".join(parts[: i + 1]), str(error)) from None
         if found is _ABSENT:
             raise Missing(".".join(parts[: i + 1]))
+        if not isinstance(found, ModuleType) and getattr(found, "unavailable", False):
+            raise Refused(".".join(parts[: i + 1]))
     return found
 
 

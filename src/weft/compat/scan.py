@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from weft.compat.names import Missing, look_up
+from weft.compat.names import COMPANIONS, Missing, Refused, look_up
 
 # Errors by which programs ask whether a name is there.
 _ASKING = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
@@ -28,6 +28,7 @@ class Use:
     line: int
     name: str
     guarded: bool
+    reason: str = ""
 
 
 def missing_names(script: str) -> list[Use]:
@@ -96,7 +97,9 @@ class _Scan(ast.NodeVisitor):
         except Missing as missing:
             absent = str(missing)
             if absent not in self.own:
-                self.uses.append(Use(self.path, line, absent, bool(self.guards) or doubtful))
+                # What raises when called may be mentioned; the call itself gives the reason.
+                may_pass = bool(self.guards) or doubtful or isinstance(missing, Refused)
+                self.uses.append(Use(self.path, line, absent, may_pass, missing.reason))
 
     def full_name(self, node: ast.expr) -> tuple[str | None, bool]:
         """PyTorch's name for ``F.relu`` and the like, and whether it is in doubt."""
@@ -247,7 +250,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str | No
 
 
 def _ours(name: str) -> bool:
-    return name == "torch" or name.startswith("torch.")
+    return name.partition(".")[0] in ("torch", *COMPANIONS)
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:
@@ -287,7 +290,8 @@ def _modules_beside(tree: ast.Module, path: str, root: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             folder = root
             if node.level:
-                folder = os.path.join(os.path.dirname(path), *[".."] * (node.level - 1))
+                above = [".."] * (node.level - 1)
+                folder = os.path.normpath(os.path.join(os.path.dirname(path), *above))
             module = node.module or ""
             yield from _files(folder, module)
             for alias in node.names:

@@ -115,6 +115,7 @@ from weft.nn.normalization import (
     LazyInstanceNorm3d,
     LocalResponseNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from weft.nn.padding import (
     CircularPad1d,

@@ -307,6 +307,11 @@ class BackwardHook:
 
     def _call_without_inputs(self, grads: tuple[Any, ...]) -> None:
         nothing = (None,) * self.input_count
+        warnings.warn(
+            "Full backward hook is firing when gradients are computed with respect to module "
+            "outputs since no inputs require gradients.",
+            stacklevel=5,
+        )
         for hook in self.hooks:
             found = hook(self.module, nothing, grads)
             if found is not None and any(g is not None for g in found):

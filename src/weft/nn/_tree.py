@@ -149,8 +149,15 @@ class TreeMethods:
 _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
+# Modules that have been looked through for such attributes.
+_looked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def warn_of_hidden(root: Any) -> None:
     """Warn of modules in plain lists and dicts anywhere below a module: they get lost."""
+    if root in _looked:
+        return
+    _looked.add(root)
     tree: set[Any] | None = None
     for module in root.modules():
         for name, value in module.__dict__.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -299,27 +300,26 @@ class _LazyConvXdMixin(LazyModuleMixin):
     weight: Any
     bias: Any
     rank: int
+    __signature__: inspect.Signature
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
-        bias, arguments = self._without_bias(args, kwargs)
-        super().__init__(0, 0, kernel_size, **arguments)
-        factory = {k: arguments.get(k) for k in ("device", "dtype")}
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # It is made with the arguments of what it becomes, without the first.
+        made = inspect.signature(cls.cls_to_become)  # type: ignore[arg-type]
+        rest = [p for name, p in made.parameters.items() if name != "in_channels"]
+        cls.__signature__ = made.replace(parameters=rest)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = type(self).__signature__.bind(*args, **kwargs)
+        given.apply_defaults()
+        arguments = dict(given.arguments)
+        out_channels, bias = arguments.pop("out_channels"), arguments.pop("bias")
+        super().__init__(0, 0, bias=False, **arguments)
+        factory = {name: arguments[name] for name in ("device", "dtype")}
         self.weight = UninitializedParameter(**factory)
         self.out_channels = out_channels
         if bias:
             self.bias = UninitializedParameter(**factory)
-
-    def _without_bias(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[bool, dict[str, Any]]:
-        """The arguments after kernel_size by name, with the bias taken out and switched off."""
-        if issubclass(type(self), _ConvTransposeNd):
-            names = ["stride", "padding", "output_padding", "groups", "bias", "dilation"]
-        else:
-            names = ["stride", "padding", "dilation", "groups", "bias"]
-        names += ["padding_mode", "device", "dtype"]
-        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-        return arguments.pop("bias", True), {**arguments, "bias": False}
 
     def reset_parameters(self) -> None:
         """Draw the starting values, once the shape is known."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 from weft.nn.module import Module
@@ -20,11 +19,6 @@ class LazyModuleMixin(Module):
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(
             self._infer_parameters, with_kwargs=True
-        )
-        warnings.warn(
-            "Lazy modules are a new feature under heavy development so changes to the API or "
-            "functionality can happen at any moment.",
-            stacklevel=2,
         )
 
     def _save_to_state_dict(

@@ -29,14 +29,31 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
 
 
 class _Loss(Module):
+    """A loss is a function, and the settings that it is called with."""
+
+    _function: Callable
+    _settings: tuple[str, ...] = ("reduction",)
+
     def __init__(
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
         self.reduction = _reduction(size_average, reduce, reduction)
 
+    def _called(self, *inputs: Any) -> Tensor:
+        """The function of these inputs and of the module's settings."""
+        return self._function(*inputs, **{name: getattr(self, name) for name in self._settings})
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss."""
+        return self._called(input, target)
+
 
 class _WeightedLoss(_Loss):
+    """A loss with a weight for each class, or for each element."""
+
+    _settings: tuple[str, ...] = ("weight", "reduction")
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -52,26 +69,22 @@ class L1Loss(_Loss):
     """The absolute difference."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.l1_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.l1_loss)
 
 
 class MSELoss(_Loss):
     """The squared difference."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.mse_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.mse_loss)
 
 
 class SmoothL1Loss(_Loss):
     """Squared for small differences, absolute for large ones."""
 
     __constants__ = ["reduction"]
+    _function = staticmethod(F.smooth_l1_loss)
+    _settings = ("reduction", "beta")
 
     def __init__(
         self,
@@ -83,29 +96,25 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
-
 
 class HuberLoss(_Loss):
     """Squared for small differences, linear for large ones."""
 
     __constants__ = ["reduction", "delta"]
+    _function = staticmethod(F.huber_loss)
+    _settings = ("reduction", "delta")
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
 class NLLLoss(_WeightedLoss):
     """The negative log-likelihood of the right classes."""
 
     __constants__ = ["ignore_index", "reduction"]
+    _function = staticmethod(F.nll_loss)
+    _settings = ("weight", "ignore_index", "reduction")
 
     def __init__(
         self,
@@ -117,16 +126,6 @@ class NLLLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.nll_loss(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
 
 
 class NLLLoss2d(NLLLoss):
@@ -146,6 +145,8 @@ class CrossEntropyLoss(_WeightedLoss):
     """The cross entropy between scores and classes (or class probabilities)."""
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+    _function = staticmethod(F.cross_entropy)
+    _settings = ("weight", "ignore_index", "reduction", "label_smoothing")
 
     def __init__(
         self,
@@ -159,17 +160,6 @@ class CrossEntropyLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.cross_entropy(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
 
 
 class LinearCrossEntropyOptions:
@@ -263,6 +253,8 @@ class PoissonNLLLoss(_Loss):
     """The negative log-likelihood of counts."""
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
+    _function = staticmethod(F.poisson_nll_loss)
+    _settings = ("log_input", "full", "eps", "reduction")
 
     def __init__(
         self,
@@ -280,37 +272,34 @@ class PoissonNLLLoss(_Loss):
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         """The loss."""
-        return F.poisson_nll_loss(
-            log_input,
-            target,
-            log_input=self.log_input,
-            full=self.full,
-            eps=self.eps,
-            reduction=self.reduction,
-        )
+        return self._called(log_input, target)
 
 
 class GaussianNLLLoss(_Loss):
     """The negative log-likelihood of normal variables with a predicted variance."""
 
     __constants__ = ["full", "eps", "reduction"]
+    _function = staticmethod(F.gaussian_nll_loss)
+    _settings = ("full", "eps", "reduction")
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.full = full
         self.eps = eps
 
-    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, input: Tensor, target: Tensor, var: Any
+    ) -> Tensor:
         """The loss."""
-        return F.gaussian_nll_loss(
-            input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
-        )
+        return self._called(input, target, var)
 
 
 class KLDivLoss(_Loss):
     """The Kullback-Leibler divergence."""
 
     __constants__ = ["reduction"]
+    _function = staticmethod(F.kl_div)
+    _settings = ("reduction", "log_target")
 
     def __init__(
         self,
@@ -322,23 +311,19 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
-
 
 class BCELoss(_WeightedLoss):
     """The cross entropy of probabilities of two classes."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+    _function = staticmethod(F.binary_cross_entropy)
 
 
 class BCEWithLogitsLoss(_Loss):
     """The cross entropy of scores of two classes."""
+
+    _function = staticmethod(F.binary_cross_entropy_with_logits)
+    _settings = ("weight", "pos_weight", "reduction")
 
     def __init__(
         self,
@@ -352,17 +337,13 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
-        )
-
 
 class HingeEmbeddingLoss(_Loss):
     """A distance where the target is 1, a margin below it where it is -1."""
 
     __constants__ = ["margin", "reduction"]
+    _function = staticmethod(F.hinge_embedding_loss)
+    _settings = ("margin", "reduction")
 
     def __init__(
         self,
@@ -374,91 +355,69 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
-
 
 class MultiLabelMarginLoss(_Loss):
     """A margin between the right classes and the others, for several right classes."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.multilabel_margin_loss)
 
 
 class SoftMarginLoss(_Loss):
     """The logistic loss of two classes."""
 
     __constants__ = ["reduction"]
+    _function = staticmethod(F.soft_margin_loss)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+
+class _PairLoss(_Loss):
+    """A loss of two inputs with a margin between them."""
+
+    __constants__ = ["margin", "reduction"]
+    _settings = ("margin", "reduction")
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(  # type: ignore[override]
+        self, input1: Tensor, input2: Tensor, target: Tensor
+    ) -> Tensor:
         """The loss."""
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
+        return self._called(input1, input2, target)
 
 
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(_PairLoss):
     """The cosine distance where the target is 1, a margin below it where it is -1."""
 
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.cosine_embedding_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
+    _function = staticmethod(F.cosine_embedding_loss)
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_PairLoss):
     """A margin by which one input should be above the other."""
 
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.margin_ranking_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
+    _function = staticmethod(F.margin_ranking_loss)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The logistic loss of several labels at once."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.multilabel_soft_margin_loss(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+    _function = staticmethod(F.multilabel_soft_margin_loss)
 
 
 class MultiMarginLoss(_WeightedLoss):
     """A margin between the right class and the others."""
 
     __constants__ = ["p", "margin", "reduction"]
+    _function = staticmethod(F.multi_margin_loss)
+    _settings = ("p", "margin", "weight", "reduction")
 
     def __init__(
         self,
@@ -480,22 +439,13 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return F.multi_margin_loss(
-            input,
-            target,
-            p=self.p,
-            margin=self.margin,
-            weight=self.weight,
-            reduction=self.reduction,
-        )
-
 
 class TripletMarginLoss(_Loss):
     """The anchor should be nearer to the positive than to the negative, by a margin."""
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
+    _function = staticmethod(F.triplet_margin_loss)
+    _settings = ("margin", "p", "eps", "swap", "reduction")
 
     def __init__(
         self,
@@ -514,16 +464,11 @@ class TripletMarginLoss(_Loss):
         self.eps = eps
         self.swap = swap
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, anchor: Tensor, positive: Tensor, negative: Tensor
+    ) -> Tensor:
         """The loss."""
-        return F.triplet_margin_loss(
-            *(anchor, positive, negative),
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+        return self._called(anchor, positive, negative)
 
 
 def _check_margin(module: Module, margin: float) -> None:
@@ -537,6 +482,8 @@ class TripletMarginWithDistanceLoss(_Loss):
     """The triplet loss with a distance of one's own."""
 
     __constants__ = ["margin", "swap", "reduction"]
+    _function = staticmethod(F.triplet_margin_with_distance_loss)
+    _settings = ("distance_function", "margin", "swap", "reduction")
 
     def __init__(
         self,
@@ -554,21 +501,19 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin = margin
         self.swap = swap
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, anchor: Tensor, positive: Tensor, negative: Tensor
+    ) -> Tensor:
         """The loss."""
-        return F.triplet_margin_with_distance_loss(
-            *(anchor, positive, negative),
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+        return self._called(anchor, positive, negative)
 
 
 class CTCLoss(_Loss):
     """The loss of sequences whose alignment to the input is not known."""
 
     __constants__ = ["blank", "reduction"]
+    _function = staticmethod(F.ctc_loss)
+    _settings = ("blank", "reduction", "zero_infinity")
 
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
@@ -577,11 +522,8 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
         """The loss."""
-        return F.ctc_loss(
-            *(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction),
-            self.zero_infinity,
-        )
+        return self._called(log_probs, targets, input_lengths, target_lengths)

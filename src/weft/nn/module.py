@@ -361,7 +361,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
         return self._apply(lambda t: t.new_empty(t.shape), recurse)
 
     def share_memory(self: T) -> T:
-        """The module itself; worker processes get copies."""
+        """Move all tensors to memory that the processes started from here on share."""
         return self._apply(lambda t: t.share_memory_())
 
     # --- modes ---

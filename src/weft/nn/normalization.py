@@ -145,6 +145,51 @@ class BatchNorm3d(_BatchNorm):
         _check_rank(input, 5)
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over all processes of a group; there is one, so over its batch."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            *(num_features, eps, momentum, affine, track_running_stats, device, dtype), bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """The module with this class in the place of every batch normalisation in it."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                *(module.num_features, module.eps, module.momentum, module.affine),
+                *(module.track_running_stats, process_group),
+                bias=module.bias is not None,
+            )
+            if module.affine:
+                made.weight, made.bias = module.weight, module.bias
+            made.running_mean, made.running_var = module.running_mean, module.running_var
+            made.num_batches_tracked = module.num_batches_tracked
+            made.training = module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+
 class _InstanceNorm(_NormBase):
     def __init__(
         self,
@@ -267,6 +312,12 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.running_var = UninitializedBuffer(**factory)
             self.num_batches_tracked = _zero_count()
 
+    def __init_subclass__(cls) -> None:
+        # Before it becomes that class it checks its first input as that class does.
+        for name in ("_check_input_dim", "_get_no_batch_dim"):
+            if hasattr(cls.cls_to_become, name):
+                setattr(cls, name, getattr(cls.cls_to_become, name))
+
     def reset_parameters(self) -> None:
         """Set the starting values, once the shape is known."""
         if not self.has_uninitialized_params() and self.num_features != 0:
@@ -291,42 +342,36 @@ class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
     """BatchNorm1d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm1d
-    _check_input_dim = BatchNorm1d._check_input_dim
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
     """BatchNorm2d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm2d
-    _check_input_dim = BatchNorm2d._check_input_dim
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
     """BatchNorm3d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm3d
-    _check_input_dim = BatchNorm3d._check_input_dim
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
     """InstanceNorm1d that learns ``num_features`` from its first input."""
 
     cls_to_become = InstanceNorm1d
-    _get_no_batch_dim = InstanceNorm1d._get_no_batch_dim
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
     """InstanceNorm2d that learns ``num_features`` from its first input."""
 
     cls_to_become = InstanceNorm2d
-    _get_no_batch_dim = InstanceNorm2d._get_no_batch_dim
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
     """InstanceNorm3d that learns ``num_features`` from its first input."""
 
     cls_to_become = InstanceNorm3d
-    _get_no_batch_dim = InstanceNorm3d._get_no_batch_dim
 
 
 def _as_shape(normalized_shape: Any) -> tuple[int, ...]:

@@ -39,6 +39,8 @@ def data_parallel(
 class DistributedDataParallel(Module):
     """Not there: weft runs in one process."""
 
+    unavailable = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _refuse("DistributedDataParallel")
 

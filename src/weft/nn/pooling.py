@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.core.tensor import Tensor
@@ -10,7 +11,20 @@ from weft.nn._arguments import TUPLES, shown, single
 from weft.nn.module import Module
 
 
-class _MaxPoolNd(Module):
+class _Pool(Module):
+    """A pooling layer is a function and its arguments."""
+
+    _pool: Callable
+
+    def _arguments(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Any:
+        """The pooled input, with the places of what was taken if they were asked for."""
+        return self._pool(input, *self._arguments())
+
+
+class _MaxPoolNd(_Pool):
     __constants__ = [
         *("kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode")
     ]
@@ -46,25 +60,19 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The largest element of each window of signals."""
 
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.max_pool1d(input, *self._arguments())
+    _pool = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
     """The largest element of each window of images."""
 
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.max_pool2d(input, *self._arguments())
+    _pool = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest element of each window of volumes."""
 
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.max_pool3d(input, *self._arguments())
+    _pool = staticmethod(F.max_pool3d)
 
 
 class _MaxUnpoolNd(Module):
@@ -105,8 +113,14 @@ class MaxUnpool3d(_MaxUnpoolNd):
     rank = 3
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_Pool):
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (
+            *(self.kernel_size, self.stride, self.padding, self.ceil_mode),
+            self.count_include_pad,
+        )
 
     def extra_repr(self) -> str:
         """The sizes."""
@@ -115,6 +129,8 @@ class _AvgPoolNd(Module):
 
 class AvgPool1d(_AvgPoolNd):
     """The mean of each window of signals."""
+
+    _pool = staticmethod(F.avg_pool1d)
 
     def __init__(
         self,
@@ -130,13 +146,6 @@ class AvgPool1d(_AvgPoolNd):
         self.padding = single(padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.avg_pool1d(
-            *(input, self.kernel_size, self.stride, self.padding, self.ceil_mode),
-            self.count_include_pad,
-        )
 
 
 class _AvgPoolWithDivisor(_AvgPoolNd):
@@ -160,26 +169,19 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
         self.divisor_override = divisor_override
 
     def _arguments(self) -> tuple[Any, ...]:
-        return (
-            *(self.kernel_size, self.stride, self.padding, self.ceil_mode),
-            *(self.count_include_pad, self.divisor_override),
-        )
+        return (*super()._arguments(), self.divisor_override)
 
 
 class AvgPool2d(_AvgPoolWithDivisor):
     """The mean of each window of images."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.avg_pool2d(input, *self._arguments())
+    _pool = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
     """The mean of each window of volumes."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.avg_pool3d(input, *self._arguments())
+    _pool = staticmethod(F.avg_pool3d)
 
 
 class _FractionalMaxPool(Module):
@@ -236,7 +238,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     rank = 3
 
 
-class _LPPoolNd(Module):
+class _LPPoolNd(_Pool):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
     def __init__(
@@ -259,95 +261,82 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """The p-norm of each window of signals."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The norms."""
-        return F.lp_pool1d(input, *self._arguments())
+    _pool = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
     """The p-norm of each window of images."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The norms."""
-        return F.lp_pool2d(input, *self._arguments())
+    _pool = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
     """The p-norm of each window of volumes."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The norms."""
-        return F.lp_pool3d(input, *self._arguments())
+    _pool = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        """The size of the result."""
-        return f"output_size={self.output_size}"
-
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Max pooling of signals to a given length."""
-
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Max pooling of images to a given size."""
-
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Max pooling of volumes to a given size."""
-
-    def forward(self, input: Tensor) -> Any:
-        """The largest elements, with their places if asked for."""
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
-
-
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptivePoolNd(_Pool):
     __constants__ = ["output_size"]
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
+    def _arguments(self) -> tuple[Any, ...]:
+        return (self.output_size,)
+
     def extra_repr(self) -> str:
         """The size of the result."""
         return f"output_size={self.output_size}"
 
 
+class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
+    __constants__ = ["output_size", "return_indices"]
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.output_size, self.return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """Max pooling of signals to a given length."""
+
+    _pool = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """Max pooling of images to a given size."""
+
+    _pool = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """Max pooling of volumes to a given size."""
+
+    _pool = staticmethod(F.adaptive_max_pool3d)
+
+
+class _AdaptiveAvgPoolNd(_AdaptivePoolNd):
+    """The means of windows that fit a given size."""
+
+
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Average pooling of signals to a given length."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Average pooling of images to a given size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.adaptive_avg_pool2d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Average pooling of volumes to a given size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The means."""
-        return F.adaptive_avg_pool3d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool3d)

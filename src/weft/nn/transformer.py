@@ -48,75 +48,11 @@ def _copies(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and a normalisation."""
+class _Layer(Module):
+    """What encoder and decoder layers share: attentions, and a feed-forward network."""
 
     __constants__ = ["norm_first"]
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        factory = {"bias": bias, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, batch_first=batch_first, **factory
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, **factory)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **factory)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **factory)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **factory)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """The sequence after this layer."""
-        x = src
-        if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._ff_block(self.norm2(x))
-        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._ff_block(x))
-
-    def _sa_block(
-        self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
-    ) -> Tensor:
-        x = self.self_attn(
-            *(x, x, x),
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            need_weights=False,
-            is_causal=is_causal,
-        )[0]
-        return self.dropout1(x)
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's output, and a feed-forward network."""
-
-    __constants__ = ["norm_first"]
+    _attentions: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -135,19 +71,71 @@ class TransformerDecoderLayer(Module):
         super().__init__()
         factory = {"bias": bias, "device": device, "dtype": dtype}
         attention = {"dropout": dropout, "batch_first": batch_first, **factory}
-        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
+        for name in self._attentions:
+            self.add_module(name, MultiheadAttention(d_model, nhead, **attention))
         self.linear1 = Linear(d_model, dim_feedforward, **factory)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, **factory)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **factory)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **factory)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, **factory)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
+        # One of each after every attention, and one after the feed-forward network.
+        numbers = range(1, len(self._attentions) + 2)
+        for number in numbers:
+            self.add_module(f"norm{number}", LayerNorm(d_model, eps=layer_norm_eps, **factory))
+        for number in numbers:
+            self.add_module(f"dropout{number}", Dropout(dropout))
         self.activation = _activation(activation)
+
+    def _sa_block(
+        self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+    ) -> Tensor:
+        found = _attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
+        return self.dropout1(found)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+def _attended(
+    attention: Module, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool
+) -> Tensor:
+    """What a sequence finds in another one."""
+    return attention(
+        *(x, memory, memory),
+        attn_mask=mask,
+        key_padding_mask=padding,
+        need_weights=False,
+        is_causal=is_causal,
+    )[0]
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, each with a residual and a normalisation."""
+
+    _attentions = ("self_attn",)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """The sequence after this layer."""
+        x = src
+        if self.norm_first:
+            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._ff_block(x))
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self._feed_forward(x))
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the encoder's output, and a feed-forward network."""
+
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -172,18 +160,6 @@ class TransformerDecoderLayer(Module):
         x = self.norm2(x + self._mha_block(x, memory, *other))
         return self.norm3(x + self._ff_block(x))
 
-    def _sa_block(
-        self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
-    ) -> Tensor:
-        x = self.self_attn(
-            *(x, x, x),
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        return self.dropout1(x)
-
     def _mha_block(
         self,
         x: Tensor,
@@ -192,17 +168,11 @@ class TransformerDecoderLayer(Module):
         key_padding_mask: Any,
         is_causal: bool = False,
     ) -> Tensor:
-        x = self.multihead_attn(
-            *(x, mem, mem),
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        return self.dropout2(x)
+        found = _attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal)
+        return self.dropout2(found)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout3(self._feed_forward(x))
 
 
 class TransformerEncoder(Module):

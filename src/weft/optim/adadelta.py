@@ -6,10 +6,11 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number
 
-__all__ = ["Adadelta"]
+__all__ = ["Adadelta", "adadelta"]
 
 
 class Adadelta(Elementwise):
@@ -72,3 +73,15 @@ class Adadelta(Elementwise):
             "acc_delta": own["acc_delta"] * rho + delta * delta * (1 - rho),
         }
         return p - group["lr"] * delta, changed
+
+
+def adadelta(
+    params: list[Tensor], grads: list[Tensor], square_avgs: list[Tensor], acc_deltas: list[Tensor],
+    state_steps: list[Tensor], capturable: bool = False, foreach: bool | None = None,
+    differentiable: bool = False, has_complex: bool = False, *, lr: float, rho: float, eps: float,
+    weight_decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    """A step of Adadelta for each parameter."""
+    given = locals()
+    state = {"square_avg": square_avgs, "acc_delta": acc_deltas, "step": state_steps}
+    take_steps(Adadelta, given, state)

@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed
 from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number, scalar
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(Elementwise):
@@ -82,3 +83,16 @@ class Adagrad(Elementwise):
         total = own["sum"] + g * g
         size = group["lr"] / (1 + (step - 1) * group["lr_decay"])
         return p - g / (total.sqrt() + group["eps"]) * size, {"sum": total}
+
+
+def adagrad(
+    params: list[Tensor], grads: list[Tensor], state_sums: list[Tensor], state_steps: list[Tensor],
+    fused: bool | None = None, grad_scale: Tensor | None = None, found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False, foreach: bool | None = None, differentiable: bool = False,
+    has_complex: bool = False, *, lr: float, weight_decay: float, lr_decay: float, eps: float,
+    maximize: bool,
+) -> None:  # fmt: skip
+    """A step of Adagrad for each parameter."""
+    given = locals()
+    state = {"sum": state_sums, "step": state_steps}
+    take_steps(Adagrad, given, state)

@@ -8,6 +8,7 @@ from typing import Any
 from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed, numbers
 from weft.optim.optimizer import (
     ParamsT,
@@ -19,7 +20,7 @@ from weft.optim.optimizer import (
     number,
 )
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "adam"]
 
 
 class Adam(Elementwise):
@@ -157,3 +158,22 @@ def apply_decay(p: Any, g: Any, group: dict[str, Any]) -> tuple[Any, Any]:
     if group["decoupled_weight_decay"]:
         return p * (1 - group["lr"] * group["weight_decay"]), g
     return p, decayed(p, g, group["weight_decay"])
+
+
+def adam(
+    params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor], state_steps: list[Tensor], foreach: bool | None = None,
+    capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, has_complex: bool = False,
+    decoupled_weight_decay: bool = False, *, amsgrad: bool, beta1: float | Tensor,
+    beta2: float | Tensor, lr: float | Tensor, weight_decay: float, eps: float, maximize: bool,
+) -> None:  # fmt: skip
+    """A step of Adam for each parameter."""
+    given = locals()
+    state = {
+        "exp_avg": exp_avgs,
+        "exp_avg_sq": exp_avg_sqs,
+        "max_exp_avg_sq": max_exp_avg_sqs if amsgrad else [],
+        "step": state_steps,
+    }
+    take_steps(Adam, given, state)

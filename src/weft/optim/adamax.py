@@ -6,11 +6,12 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.adam import adaptive_defaults
 from weft.optim.elementwise import Elementwise, decayed
 from weft.optim.optimizer import ParamsT, number
 
-__all__ = ["Adamax"]
+__all__ = ["Adamax", "adamax"]
 
 
 class Adamax(Elementwise):
@@ -65,3 +66,15 @@ class Adamax(Elementwise):
         norm = (own["exp_inf"] * beta2).maximum(g.abs() + group["eps"])
         new = p - mean / norm * (group["lr"] / (1 - beta1**step))
         return new, {"exp_avg": mean, "exp_inf": norm}
+
+
+def adamax(
+    params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_infs: list[Tensor],
+    state_steps: list[Tensor], foreach: bool | None = None, maximize: bool = False,
+    differentiable: bool = False, capturable: bool = False, has_complex: bool = False, *,
+    eps: float, beta1: float, beta2: float, lr: float, weight_decay: float,
+) -> None:  # fmt: skip
+    """A step of Adamax for each parameter."""
+    given = locals()
+    state = {"exp_avg": exp_avgs, "exp_inf": exp_infs, "step": state_steps}
+    take_steps(Adamax, given, state)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
+from weft.optim._functional import take_steps
 from weft.optim.adam import Adam
 from weft.optim.optimizer import ParamsT
 
-__all__ = ["AdamW"]
+__all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
@@ -48,3 +49,22 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def adamw(
+    params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor], state_steps: list[Tensor], foreach: bool | None = None,
+    capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, has_complex: bool = False, *,
+    amsgrad: bool, beta1: float | Tensor, beta2: float | Tensor, lr: float | Tensor,
+    weight_decay: float, eps: float, maximize: bool,
+) -> None:  # fmt: skip
+    """A step of AdamW for each parameter."""
+    given = locals()
+    state = {
+        "exp_avg": exp_avgs,
+        "exp_avg_sq": exp_avg_sqs,
+        "max_exp_avg_sq": max_exp_avg_sqs if amsgrad else [],
+        "step": state_steps,
+    }
+    take_steps(AdamW, given, state)

@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed, zeros_like
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
 
-__all__ = ["ASGD"]
+__all__ = ["ASGD", "asgd"]
 
 
 class ASGD(Elementwise):
@@ -89,3 +90,16 @@ class ASGD(Elementwise):
         average = own["ax"] + (new - own["ax"]) * weight if weight != 1 else new
         self._advance(group, step, own["eta"]._a, own["mu"]._a)
         return new, {"ax": average}
+
+
+def asgd(
+    params: list[Tensor], grads: list[Tensor], axs: list[Tensor], mus: list[Tensor],
+    etas: list[Tensor], state_steps: list[Tensor], foreach: bool | None = None,
+    maximize: bool = False, differentiable: bool = False, capturable: bool = False,
+    has_complex: bool = False, *, lambd: float, lr: float, t0: float, alpha: float,
+    weight_decay: float,
+) -> None:  # fmt: skip
+    """A step of ASGD for each parameter."""
+    given = locals()
+    state = {"ax": axs, "mu": mus, "eta": etas, "step": state_steps}
+    take_steps(ASGD, given, state)

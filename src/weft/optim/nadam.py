@@ -8,11 +8,12 @@ import numpy as np
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.adam import adaptive_defaults, apply_decay, decay_of, moments
 from weft.optim.elementwise import Elementwise
 from weft.optim.optimizer import ParamsT, check_range, scalar
 
-__all__ = ["NAdam"]
+__all__ = ["NAdam", "nadam"]
 
 
 class NAdam(Elementwise):
@@ -98,3 +99,21 @@ class NAdam(Elementwise):
         now = g * ((1.0 - mu) / (1.0 - past)) + mean * (following / (1.0 - past * following))
         new = p - now / denominator * group["lr"]
         return new, {"exp_avg": mean, "exp_avg_sq": square}
+
+
+def nadam(
+    params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor],
+    mu_products: list[Tensor], state_steps: list[Tensor], decoupled_weight_decay: bool = False,
+    foreach: bool | None = None, capturable: bool = False, differentiable: bool = False,
+    has_complex: bool = False, maximize: bool = False, *, beta1: float, beta2: float, lr: float,
+    weight_decay: float, momentum_decay: float, eps: float,
+) -> None:  # fmt: skip
+    """A step of NAdam for each parameter."""
+    given = locals()
+    state = {
+        "exp_avg": exp_avgs,
+        "exp_avg_sq": exp_avg_sqs,
+        "mu_product": mu_products,
+        "step": state_steps,
+    }
+    take_steps(NAdam, given, state)

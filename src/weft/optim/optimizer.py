@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.modes import enable_grad
+from weft.core.modes import MODES, enable_grad
 from weft.core.node import RemovableHandle, add_hook
 from weft.core.tensor import Tensor, wrap
 
@@ -197,6 +197,8 @@ class Optimizer:
         @functools.wraps(func)
         def step(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            if MODES.now.recorders and not self.defaults.get("differentiable"):
+                return MODES.now.recorders[0].steps(step, args, kwargs)
             if not (
                 _global_optimizer_pre_hooks
                 or self._optimizer_step_pre_hooks

@@ -7,11 +7,12 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.adam import adaptive_defaults, apply_decay, decay_of, moments
 from weft.optim.elementwise import Elementwise
 from weft.optim.optimizer import ParamsT
 
-__all__ = ["RAdam"]
+__all__ = ["RAdam", "radam"]
 
 
 class RAdam(Elementwise):
@@ -86,3 +87,16 @@ class RAdam(Elementwise):
             root = math.sqrt(1 - beta2**step)
             change = change * (root * rectified / (square.sqrt() + group["eps"]))
         return p - change, {"exp_avg": mean, "exp_avg_sq": square}
+
+
+def radam(
+    params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor], decoupled_weight_decay: bool = False, foreach: bool | None = None,
+    differentiable: bool = False, capturable: bool = False, has_complex: bool = False,
+    maximize: bool = False, *, beta1: float, beta2: float, lr: float, weight_decay: float,
+    eps: float,
+) -> None:  # fmt: skip
+    """A step of RAdam for each parameter."""
+    given = locals()
+    state = {"exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs, "step": state_steps}
+    take_steps(RAdam, given, state)

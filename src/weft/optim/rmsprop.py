@@ -6,10 +6,11 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number
 
-__all__ = ["RMSprop"]
+__all__ = ["RMSprop", "rmsprop"]
 
 
 class RMSprop(Elementwise):
@@ -84,3 +85,21 @@ class RMSprop(Elementwise):
             change = own["momentum_buffer"] * group["momentum"] + change
             changed["momentum_buffer"] = change
         return p - group["lr"] * change, changed
+
+
+def rmsprop(
+    params: list[Tensor], grads: list[Tensor], square_avgs: list[Tensor], grad_avgs: list[Tensor],
+    momentum_buffer_list: list[Tensor], state_steps: list[Tensor], foreach: bool | None = None,
+    maximize: bool = False, differentiable: bool = False, capturable: bool = False,
+    has_complex: bool = False, *, lr: float, alpha: float, eps: float, weight_decay: float,
+    momentum: float, centered: bool,
+) -> None:  # fmt: skip
+    """A step of RMSprop for each parameter."""
+    given = locals()
+    state = {
+        "square_avg": square_avgs,
+        "grad_avg": grad_avgs if centered else [],
+        "momentum_buffer": momentum_buffer_list if momentum > 0 else [],
+        "step": state_steps,
+    }
+    take_steps(RMSprop, given, state)

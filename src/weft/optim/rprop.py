@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, zeros_like
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
 
-__all__ = ["Rprop"]
+__all__ = ["Rprop", "rprop"]
 
 
 class Rprop(Elementwise):
@@ -75,3 +76,17 @@ class Rprop(Elementwise):
         size = (own["step_size"] * factor).clamp(smallest, largest)
         g = g.masked_fill(turned, 0.0)
         return p - g.sign() * size, {"prev": g, "step_size": size}
+
+
+def rprop(
+    params: list[Tensor], grads: list[Tensor], prevs: list[Tensor], step_sizes: list[Tensor],
+    state_steps: list[Tensor], foreach: bool | None = None, capturable: bool = False,
+    maximize: bool = False, differentiable: bool = False, has_complex: bool = False, *,
+    step_size_min: float, step_size_max: float, etaminus: float, etaplus: float,
+) -> None:  # fmt: skip
+    """A step of Rprop for each parameter."""
+    given = locals()
+    state = {"prev": prevs, "step_size": step_sizes, "step": state_steps}
+    take_steps(
+        Rprop, given, state, etas=(etaminus, etaplus), step_sizes=(step_size_min, step_size_max)
+    )

@@ -6,10 +6,11 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.kernels import optimizers as kernels
+from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, decayed, zeros_like
 from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(Elementwise):
@@ -90,3 +91,15 @@ class SGD(Elementwise):
             changed["momentum_buffer"] = buffer
             g = g + buffer * momentum if group["nesterov"] else buffer
         return p - group["lr"] * g, changed
+
+
+def sgd(
+    params: list[Tensor], d_p_list: list[Tensor], momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False, foreach: bool | None = None, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, *, weight_decay: float,
+    momentum: float, lr: float, dampening: float, nesterov: bool, maximize: bool,
+) -> None:  # fmt: skip
+    """A step of gradient descent for each parameter."""
+    given = locals()
+    state = {"momentum_buffer": momentum_buffer_list if momentum else []}
+    take_steps(SGD, given, state)

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from weft.utils.data._utils import transport, worker
 from weft.utils.data._utils.collate import default_collate, default_convert
+from weft.utils.data._utils.progress import Progress, Sources
 from weft.utils.data._utils.worker import get_worker_info
 from weft.utils.data.dataset import IterableDataset
 from weft.utils.data.sampler import (
@@ -103,6 +104,8 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._iterator: _WorkerIterator | None = None
         self._promised: int | None = None  # what __len__ said of a stream
+        self._progress: Progress | None = None  # of the last iteration
+        self._saved: dict[str, Any] | None = None  # where the next iteration is to go on
         self._initialized = True
         self.check_worker_number_rationality()
 
@@ -124,6 +127,11 @@ class DataLoader(Generic[T_co]):
         return found
 
     def __iter__(self) -> Any:
+        iterator = self._new_iterator()
+        self._progress, self._saved = iterator.progress, None
+        return iterator
+
+    def _new_iterator(self) -> Any:
         if not self.num_workers:
             return _LocalIterator(self)
         if not self.persistent_workers:
@@ -135,6 +143,68 @@ class DataLoader(Generic[T_co]):
         else:
             self._iterator.restart(self)
         return self._iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the epoch and all that the rest of it depends on, as plain data.
+
+        The states of the global random generators are not in it; ``weft.utils.checkpointing``
+        saves both.
+        """
+        if self._saved is not None:
+            return self._saved  # loaded, and not gone on from yet
+        progress = self._progress
+        over = progress is None or (progress.ended and not self.persistent_workers)
+        return {
+            "length": self._length(),
+            "num_workers": self.num_workers,
+            "generators": Sources(self).of_generators(),
+            "progress": None if over or progress is None else progress.state(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next iteration go on where a loader made in the same way stood.
+
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> batches = iter(loader)
+        >>> _ = next(batches)
+        >>> again = DataLoader(range(6), batch_size=2)
+        >>> again.load_state_dict(loader.state_dict())
+        >>> [b.tolist() for b in again]
+        [[2, 3], [4, 5]]
+        """
+        self._check_saved(state_dict)
+        Sources(self).set_generators(state_dict["generators"])
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
+        self._progress, self._saved = None, state_dict
+
+    def _check_saved(self, state: Any) -> None:
+        names = {"length", "num_workers", "generators", "progress"}
+        if not isinstance(state, dict) or names - state.keys():
+            raise ValueError("load_state_dict of a DataLoader takes what its state_dict gave")
+        if state["length"] != self._length():
+            raise ValueError(
+                f"the saved DataLoader had {state['length']} batches and this one has "
+                f"{self._length()}: make the loader as it was made before, on the same data"
+            )
+        if state["progress"] is None or state["num_workers"] == self.num_workers:
+            return
+        changed = f"num_workers was {state['num_workers']} and is {self.num_workers} now"
+        if self._iterable:
+            raise ValueError(f"{changed}: the rest of a stream depends on who read its start")
+        if any(w["random"] is not None for w in state["progress"]["workers"]):
+            warnings.warn(
+                f"{changed}, and the workers drew random numbers: the samples come in the saved "
+                "order, but what is random in them will differ",
+                stacklevel=3,
+            )
+
+    def _length(self) -> int | None:
+        try:
+            return None if self._iterable else len(self._indices)  # type: ignore[arg-type]
+        except (TypeError, NotImplementedError):
+            return None  # a sampler that does not know
 
     def __len__(self) -> int:
         if not self._iterable:
@@ -234,11 +304,32 @@ class _Iterator:
     """What both kinds of iterators share."""
 
     def __init__(self, loader: DataLoader) -> None:
-        self.loader = loader
-        self.indices = iter(loader._indices)
-        # PyTorch draws this even where no worker needs it, and so the stream stays the same.
-        self.base_seed = fresh_seed(loader.generator)
-        self.given = 0
+        self.loader, self.sources = loader, Sources(loader)
+        state = (loader._saved or {}).get("progress")
+        self.resuming = state is not None
+        if state is None:
+            self.indices = iter(loader._indices)
+            # PyTorch draws this even where no worker needs it, so the stream stays the same.
+            self.progress = Progress(fresh_seed(loader.generator), loader.num_workers)
+            return
+        self.progress = Progress.restored(state, loader.num_workers)
+        if self.progress.ended:  # only persistent workers have a state then
+            self.progress.next_epoch()
+
+    def _go_on(self) -> None:
+        """Begin with the indices, or where a saved loader stood."""
+        if not self.resuming:
+            return
+        self.indices = iter(self.loader._indices)
+        if not self.loader._iterable:
+            for _ in range(self.progress.low):
+                self._draw()
+
+    def _draw(self) -> Any:
+        """The next indices; what their order depends on is kept before the first are drawn."""
+        if self.progress.start is None:
+            self.progress.start = self.sources.take()
+        return next(self.indices)
 
     def __iter__(self) -> Any:
         return self
@@ -247,13 +338,12 @@ class _Iterator:
         return len(self.loader._indices)  # type: ignore[arg-type]
 
     def _count(self) -> None:
-        self.given += 1
-        promised = self.loader._promised
-        if self.loader._iterable and promised is not None and self.given > len(self.loader):
+        promised, given = self.loader._promised, self.progress.given
+        if self.loader._iterable and promised is not None and given > len(self.loader):
             many = " (for a stream in several workers, __iter__ must give each a part of it)"
             warnings.warn(
                 f"Length of IterableDataset {self.loader.dataset} was reported to be {promised}, "
-                f"but {self.given} batches have been fetched."
+                f"but {given} batches have been fetched."
                 + (many if self.loader.num_workers else ""),
                 stacklevel=3,
             )
@@ -266,20 +356,50 @@ class _LocalIterator(_Iterator):
         super().__init__(loader)
         if loader.timeout:
             raise AssertionError("timeout needs num_workers > 0")
-        self.fetcher = worker.Fetcher(_job(loader, 0, 0))
+        progress, resume = self.progress, None
+        if loader._iterable and progress.start is None:
+            progress.start = self.sources.take()  # a stream may draw as soon as it is made
+        if self.resuming:
+            resume = worker.Resume(progress.low, None, progress.dataset, _sizes(loader))
+        with self.sources.replaying(progress.start if self.resuming else None):
+            self._go_on()
+            self.fetcher = worker.Fetcher(_job(loader, 0, progress), resume)
+        if self.fetcher.keeps_state:
+            progress.live = self.fetcher
 
     def __next__(self) -> Any:
-        batch = self.fetcher.fetch(next(self.indices))
+        try:
+            batch = self.fetcher.fetch(self._draw())
+        except StopIteration:
+            self.progress.ended = True
+            raise
+        self.progress.took(self.progress.low)
         self._count()
         return batch
 
 
-def _job(loader: DataLoader, worker_id: int, base_seed: int) -> worker.Job:
+# PyTorch's names, by which programs tell iterators apart.
+_BaseDataLoaderIter, _SingleProcessDataLoaderIter = _Iterator, _LocalIterator
+
+
+def _job(loader: DataLoader, worker_id: int, progress: Progress) -> worker.Job:
+    resume = None
+    if loader._saved is not None and loader.num_workers:
+        done = progress.workers[worker_id]
+        replay = loader._iterable and done.dataset is None
+        begin = done.begin if replay else done.random
+        resume = worker.Resume(done.batches, begin, done.dataset, _sizes(loader))
     return worker.Job(
         dataset=loader.dataset, iterable=loader._iterable, batched=loader._batched,
         drop_last=loader.drop_last, collate_fn=loader.collate_fn, init_fn=loader.worker_init_fn,
-        worker_id=worker_id, num_workers=loader.num_workers, base_seed=base_seed,
+        worker_id=worker_id, num_workers=loader.num_workers, base_seed=progress.base_seed,
+        resume=resume,
     )  # fmt: skip
+
+
+def _sizes(loader: DataLoader) -> Any:
+    """What stands for the indices of any batch of a stream."""
+    return next(iter(loader._indices)) if loader._iterable else None
 
 
 class _Worker:
@@ -295,8 +415,10 @@ class _Worker:
             raise
         finally:
             other.close()
+        self.number = job.worker_id
         self.active = True  # False once its part of a stream is at its end
         self.waiting = 0
+        self.ending: Any = None  # what it said of its state at the end of its part
 
 
 class _WorkerIterator(_Iterator):
@@ -310,33 +432,42 @@ class _WorkerIterator(_Iterator):
         self._finish = weakref.finalize(self, _shut_down, self.workers, os.getpid())
         try:
             for number in range(loader.num_workers):
-                self.workers.append(_Worker(context, _job(loader, number, self.base_seed)))
+                self.workers.append(_Worker(context, _job(loader, number, self.progress)))
         except BaseException:
             self._finish()
             raise
         self.epoch = 0
-        self._begin()
+        with self.sources.replaying(self.progress.start):
+            self._go_on()
+            self._begin()
 
     @property
     def closed(self) -> bool:
         """Whether the workers are gone."""
         return not self._finish.alive
 
+    def close(self) -> None:
+        """End the workers."""
+        self._finish()
+
     def restart(self, loader: DataLoader) -> None:
         """Begin another epoch with the same workers."""
         self.indices = iter(loader._indices)
         self.epoch += 1
-        self.given = 0
+        self.progress.next_epoch()
         self.loader._promised = loader._promised
         self._begin()
 
     def _begin(self) -> None:
-        self.sent = self.next_wanted = 0
+        self.sent = self.next_wanted = self.progress.low
+        self.skip = set(self.progress.beyond)
         self.owner: dict[int, _Worker] = {}
-        self.arrived: dict[int, tuple[str, Any]] = {}
+        self.arrived: dict[int, tuple[str, Any, Any]] = {}
         for w in self.workers:
             w.active, w.waiting = True, 0
         self.turn = itertools.cycle(self.workers)
+        for _ in range(self.progress.last + 1):
+            next(self.turn)
         for _ in range((self.loader.prefetch_factor or 0) * len(self.workers)):
             self._send_next()
 
@@ -346,7 +477,10 @@ class _WorkerIterator(_Iterator):
         if chosen is None:
             return
         try:
-            indices = next(self.indices)
+            indices = self._draw()
+            while self.sent in self.skip:
+                indices = self._draw()
+                self.sent += 1
         except StopIteration:
             return
         try:
@@ -376,18 +510,28 @@ class _WorkerIterator(_Iterator):
         while True:
             number = self._next_number()
             if number is None:
+                self._end()
                 if not self.loader.persistent_workers:
                     self._finish()
                 raise StopIteration
             if number in self.arrived:
                 break
             self._receive()
-        kind, batch = self.arrived.pop(number)
+        kind, batch, note = self.arrived.pop(number)
+        source = self.owner[number]
         self._settle(number)
+        place = self.progress.low if self.loader._iterable else number
+        self.progress.took(place, source.number, note)
         if kind == "failure":
             batch.reraise()
         self._count()
         return batch
+
+    def _end(self) -> None:
+        self.progress.ended = True
+        for w in self.workers:
+            self.progress.workers[w.number].note(w.ending)
+            w.ending = None
 
     def _settle(self, number: int) -> None:
         self.owner.pop(number)
@@ -426,17 +570,18 @@ class _WorkerIterator(_Iterator):
                 raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
         for pipe in ready:
             try:
-                epoch, number, kind, batch = transport.receive(pipe)  # type: ignore[arg-type]
+                epoch, number, kind, batch, note = transport.receive(pipe)  # type: ignore[arg-type]
             except (EOFError, OSError):
                 self._fail(by_pipe[pipe])  # type: ignore[index]
             if epoch == self.epoch:
-                self._take(by_pipe[pipe], number, kind, batch)  # type: ignore[index]
+                self._take(by_pipe[pipe], number, kind, batch, note)  # type: ignore[index]
 
-    def _take(self, source: _Worker, number: int, kind: str, batch: Any) -> None:
+    def _take(self, source: _Worker, number: int, kind: str, batch: Any, note: Any) -> None:
         source.waiting -= 1
         if kind != "end":
-            self.arrived[number] = (kind, batch)
+            self.arrived[number] = (kind, batch, note)
             return
+        source.ending = note
         source.active, source.waiting = False, 0
         self.owner.pop(number, None)
         self._send_next()
@@ -458,6 +603,9 @@ class _WorkerIterator(_Iterator):
             if name == "SIGKILL":
                 reason += "; the system does this to processes when memory runs out"
         raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly ({reason})")
+
+
+_MultiProcessingDataLoaderIter = _WorkerIterator
 
 
 def _shut_down(workers: list[_Worker], owner: int) -> None:

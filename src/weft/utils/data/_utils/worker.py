@@ -18,7 +18,9 @@ import numpy as np
 
 from weft.core.settings import set_num_threads
 from weft.ops.random import manual_seed
+from weft.utils._random_state import Fingerprint, random_state, set_random_state
 from weft.utils.data._utils import transport
+from weft.utils.data._utils.progress import keeps_state
 
 _PARENT_CHECK = 2.0  # seconds between looks whether the parent is still there
 
@@ -40,6 +42,15 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
+class Resume(NamedTuple):
+    """Where a worker goes on, and how many samples a batch of a stream has."""
+
+    batches: int
+    random: Any
+    dataset: Any
+    sizes: Any
+
+
 @dataclass
 class Job:
     """All that a worker is told when it starts."""
@@ -53,14 +64,40 @@ class Job:
     worker_id: int
     num_workers: int
     base_seed: int
+    resume: Resume | None = None
 
 
 class Fetcher:
     """Samples of a dataset as batches."""
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Any, resume: Resume | None = None) -> None:
         self.job = job
-        self.stream = iter(job.dataset) if job.iterable else None
+        self.stream: Any = None
+        self.ended: bool
+        kind, state, self.ended = (resume and resume.dataset) or (None, None, False)
+        if kind == "dataset":
+            job.dataset.load_state_dict(state)
+        if job.iterable:
+            self.stream = iter(() if self.ended else job.dataset)
+            if resume is not None and not self.ended:
+                self._catch_up(resume, kind, state)
+        keepers = {"stream": self.stream, "dataset": job.dataset}
+        self.keepers = {name: k for name, k in keepers.items() if keeps_state(k)}
+        self.keeps_state = bool(self.keepers)
+
+    def _catch_up(self, resume: Resume, kind: str | None, state: Any) -> None:
+        """Bring a stream to where it was, by its own state or else by reading it again."""
+        if kind == "stream":
+            self.stream.load_state_dict(state)
+        elif kind is None:
+            for _ in range(resume.batches):
+                self._from_stream(resume.sizes)
+
+    def state(self) -> tuple[str, Any, bool] | None:
+        """The stream's own state, or else the dataset's, and whether its end was seen."""
+        for name, keeper in self.keepers.items():
+            return name, keeper.state_dict(), self.ended
+        return None
 
     def fetch(self, indices: Any) -> Any:
         """The batch of these indices, or the next one of a stream; StopIteration at its end."""
@@ -76,18 +113,16 @@ class Fetcher:
         return job.collate_fn(found)
 
     def _from_stream(self, indices: Any) -> Any:
-        assert self.stream is not None
-        if not self.job.batched:
-            return next(self.stream)
         found = []
-        for _ in indices:
+        for _ in indices if self.job.batched else (None,):
             try:
                 found.append(next(self.stream))
             except StopIteration:
+                self.ended = True
                 break
         if not found or (self.job.drop_last and len(found) < len(indices)):
             raise StopIteration
-        return found
+        return found if self.job.batched else found[0]
 
 
 class _Message(str):
@@ -166,20 +201,34 @@ class _Inbox:
         self.tasks.put(None)
 
 
+class _Watch:
+    """Tells what changed of the states in this process, batch by batch."""
+
+    def __init__(self) -> None:
+        self.seen = Fingerprint()
+
+    def note(self, fetcher: Fetcher | None) -> dict[str, Any] | None:
+        """What the main process must know so that another worker could go on from here."""
+        found: dict[str, Any] = {}
+        now = Fingerprint()
+        if now != self.seen:
+            self.seen, found["random"] = now, random_state()
+        if fetcher is not None and fetcher.keeps_state:
+            found["dataset"] = fetcher.state()
+        return found or None
+
+
 def run(connection: Connection, job: Job) -> None:
-    """Answer tasks ``(epoch, number, indices)`` with ``(epoch, number, kind, batch)``."""
-    global _info
+    """Answer tasks ``(epoch, number, indices)`` with ``(epoch, number, kind, batch, note)``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     where = f"in DataLoader worker process {job.worker_id}"
     inbox = _Inbox(connection)
     failure: Failure | None = None
     try:
-        set_num_threads(1)
-        _info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
-        if job.init_fn is not None:
-            job.init_fn(job.worker_id)
+        _start(job)
     except Exception as error:
         failure = Failure(error, where)
+    watch, resume = _Watch(), job.resume
     epoch, fetcher, ended = -1, None, False
     while (task := inbox.tasks.get()) is not None and not inbox.closed:
         if task[0] != inbox.epoch:
@@ -192,23 +241,38 @@ def run(connection: Connection, job: Job) -> None:
         failure = None
         if answer is None:
             try:
-                fetcher = fetcher or Fetcher(job)
+                if fetcher is None:
+                    again, resume = resume, None
+                    fetcher = Fetcher(job, again)
                 answer = fetcher.fetch(task[2])
             except Exception as error:
                 ended = job.iterable and isinstance(error, StopIteration)
                 answer = None if ended else Failure(error, where)
-        if not _answer(connection, task, "end" if ended else "batch", answer, where):
+        kind = "end" if ended else "batch"
+        if not _answer(connection, task, kind, answer, watch.note(fetcher), where):
             return
 
 
-def _answer(connection: Connection, task: Any, kind: str, answer: Any, where: str) -> bool:
+def _start(job: Job) -> None:
+    global _info
+    set_num_threads(1)
+    _info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
+    if job.init_fn is not None:
+        job.init_fn(job.worker_id)
+    if job.resume is not None and job.resume.random is not None:
+        set_random_state(job.resume.random)
+
+
+def _answer(
+    connection: Connection, task: Any, kind: str, answer: Any, note: Any, where: str
+) -> bool:
     """Send a result; False if nobody is there to take it."""
     if isinstance(answer, Failure):
         kind = "failure"
     try:
-        transport.send(connection, (task[0], task[1], kind, answer))
+        transport.send(connection, (task[0], task[1], kind, answer, note))
     except ConnectionError:
         return False
     except Exception as error:  # a batch that can't be pickled, or no memory to share
-        return _answer(connection, task, "failure", Failure(error, where), where)
+        return _answer(connection, task, "failure", Failure(error, where), None, where)
     return True

@@ -1,0 +1,148 @@
+"""Listens to the ops, backward nodes and optimizer steps of a thread, and times them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from weft.core import errors
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor
+from weft.graph.listen import Listener
+from weft.profiler._events import FunctionEvent
+
+
+def now_us() -> float:
+    """The time in microseconds."""
+    return time.perf_counter_ns() / 1e3
+
+
+class Recorder(Listener):
+    """The events of the thread in which it is switched on."""
+
+    def __init__(self, shapes: bool = False, memory: bool = False, stack: bool = False) -> None:
+        self.shapes, self.memory, self.stack = shapes, memory, stack
+        self.events: list[FunctionEvent] = []
+        self.open: list[FunctionEvent] = []
+        self.thread = threading.get_native_id()
+
+    def begin(self, name: str) -> FunctionEvent:
+        """Something begins; what begins before it ends is inside it."""
+        parent = self.open[-1] if self.open else None
+        event = FunctionEvent(name, self.thread, parent)
+        event.scope = MODES.now.scope
+        self.events.append(event)
+        self.open.append(event)
+        if self.stack:
+            event.stack = [errors.here()]
+        event.time_range.start = now_us()
+        return event
+
+    def end(self, event: FunctionEvent) -> None:
+        """It ends, and with it whatever an error left open inside it."""
+        event.time_range.end = end = now_us()
+        while self.open:
+            last = self.open.pop()
+            if last is event:
+                break
+            last.time_range.end = end
+        if event.cpu_parent is not None:
+            event.cpu_parent.cpu_children.append(event)
+
+    # --- what is heard ---
+
+    def before(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
+        event = self.begin(f"aten::{op.name}")
+        if self.shapes:
+            event.input_shapes = _shapes(args)
+            event.time_range.start = now_us()
+
+    def saw(self, op: Any, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+        event = self.open[-1]
+        self.end(event)
+        if self.memory and not op.view:
+            event.cpu_memory_usage = sum(r._a.nbytes for r in results)
+
+    def changing(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
+        # It has computed already when it is heard of, so only the call is known.
+        event = self.begin(f"aten::{op.name}_")
+        self.end(event)
+        if self.shapes:
+            event.input_shapes = _shapes(args)
+
+    def goes_back(self, work: Any, roots: Any) -> None:
+        self.begin("backward")
+        if work.create:
+            return  # its ops are heard one by one
+        work.seen, step = True, work.step
+
+        def timed(node: Any, g: Any) -> None:
+            event = self.begin(node.named().name())
+            try:
+                step(node, g)
+            finally:
+                self.end(event)
+
+        work.step = timed
+
+    def went_back(self, work: Any, roots: Any) -> None:
+        self._end_named("backward")
+
+    def step_begins(self, optimizer: Any) -> None:
+        self.begin(_step_name(optimizer))
+
+    def step_ended(self, optimizer: Any) -> None:
+        self._end_named(_step_name(optimizer))
+
+    def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
+        event = self.begin(function.__name__)
+        try:
+            return super().calls(function, args)
+        finally:
+            self.end(event)
+
+    def _end_named(self, name: str) -> None:
+        for event in reversed(self.open):
+            if event.name == name:
+                self.end(event)
+                return
+
+
+def _step_name(optimizer: Any) -> str:
+    return f"Optimizer.step#{type(optimizer).__name__}.step"
+
+
+def _shapes(args: Any) -> list[Any]:
+    return [list(x._a.shape) if isinstance(x, Tensor) else [] for x in args]
+
+
+class record_function:
+    """A block, or a function that it decorates, as one event of the profiles around it.
+
+    >>> with record_function("my part"):
+    ...     pass
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._open: list[list[tuple[Recorder, FunctionEvent]]] = []
+
+    def __enter__(self) -> record_function:
+        heard = [r for r in MODES.now.recorders if isinstance(r, Recorder)]
+        self._open.append([(r, r.begin(self.name)) for r in heard])
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for recorder, event in self._open.pop():
+            recorder.end(event)
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return wrapped
