@@ -36,9 +36,9 @@ def fingerprint(graph):
     return repr(graph), [repr(n.inputs) for n in graph], graph._outputs, dict(graph._specs)
 
 
-def recorded(steps, x, w):
+def recorded(steps, x, w, values=False):
     """The graph, its result, and for each step the node that made its value."""
-    recorder = weft.graph.record()
+    recorder = weft.graph.record(values=values)
     made = []
     with recorder as g:
         values = begin(x, w)
@@ -53,10 +53,10 @@ def recorded(steps, x, w):
 
 
 @quick
-@given(programs(writes=True), st.integers(0, 99))
-def test_a_replay_is_the_program(steps, seed):
+@given(programs(writes=True), st.integers(0, 99), st.booleans())
+def test_a_replay_is_the_program(steps, seed, values):
     x, w = inputs(seed)
-    g, out, made = recorded(steps, x, w)
+    g, out, made = recorded(steps, x, w, values)
     value = g.slice_to(g._node(made[-1].node)) if made[-1].node in g._specs else g
     results = value.run()
     found = results[made[-1].index] if isinstance(results, tuple) else results
@@ -68,10 +68,10 @@ def test_a_replay_is_the_program(steps, seed):
 
 
 @quick
-@given(programs(writes=True), st.integers(0, 99))
-def test_a_replay_has_the_gradients_of_the_program(steps, seed):
+@given(programs(writes=True), st.integers(0, 99), st.booleans())
+def test_a_replay_has_the_gradients_of_the_program(steps, seed, values):
     x, w = inputs(seed)
-    g, out, _ = recorded([*steps, ("mul", len(steps) + 1, 1)], x, w)
+    g, out, _ = recorded([*steps, ("mul", len(steps) + 1, 1)], x, w, values)
     if not out.requires_grad:
         return
     try:
@@ -100,7 +100,7 @@ SHAPE_KEEPING = {
 def test_an_edit_is_the_same_edit_in_python(steps, seed, data):
     x, w = inputs(seed)
     steps = [*steps, ("mm", len(steps) + 1, 1)]
-    g, out, made = recorded(steps, x, w)
+    g, out, made = recorded(steps, x, w, data.draw(st.booleans()))
     before = fingerprint(g)
     k = data.draw(st.integers(0, len(steps) - 1))
     name = data.draw(st.sampled_from(sorted(SHAPE_KEEPING)))

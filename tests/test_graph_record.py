@@ -333,6 +333,21 @@ def test_kept_values_are_those_of_their_time():
     assert y.tolist() == [0.0, 14.0]
 
 
+def test_kept_values_do_not_follow_the_parameters():
+    w = weft.ones(2, requires_grad=True)
+    optimizer = weft.optim.SGD([w], lr=1.0)
+    with weft.graph.record(values=True) as g:
+        y = w * 3
+        y.add_(1)
+        y[0] = 7.0
+        y.sum().backward()
+        optimizer.step()
+    assert w.tolist() != [1.0, 1.0]
+    assert g["mul"].value.tolist() == [3.0, 3.0] and g["add"].value.tolist() == [4.0, 4.0]
+    assert g["copy_slices"].value.tolist() == [7.0, 4.0]
+    assert g["sum"].value.item() == 11.0 != g.run().item()
+
+
 def test_detach_and_no_grad_stay_what_they_were():
     w = weft.randn(3, requires_grad=True)
     with weft.graph.record() as g:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 import weft.nn.functional as F
-from graph_programs import same
+from graph_programs import play, programs, same
 from weft import nn
 from weft.core.modes import MODES
 from weft.graph import GraphError
@@ -127,3 +130,21 @@ def test_wrong_rules_are_refused():
     with pytest.raises(GraphError, match=r"takes \['z'\]"):
         weft.graph.rules().rewrite(lambda x: x.relu(), lambda z: z)
     assert MODES.now.recorders == ()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(programs(writes=True, longest=10), st.integers(0, 99))
+def test_a_rule_is_the_same_edit_in_python(steps, seed):
+    rng = np.random.default_rng(seed)
+    x = weft.tensor(rng.standard_normal((3, 3)))
+    w = weft.tensor(rng.standard_normal((3, 3)), requires_grad=True)
+    edits = {
+        k: (lambda step, values, given: F.gelu(given[0])) if name == "relu"
+        else (lambda step, values, given: (given[0] * 2).sin() + 1)
+        for k, (name, _, _) in enumerate(steps) if name in ("relu", "sin")
+    }  # fmt: skip
+    rules = weft.graph.rules().replace(F.gelu, op="relu")
+    rules.insert_before(lambda t: t * 2, op="sin").insert_after(lambda t: t + 1, op="sin")
+    with rules:
+        found = play(steps, x, w)
+    assert same(found, play(steps, x, w, edits))

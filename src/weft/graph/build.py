@@ -204,7 +204,8 @@ def _by_use(node: Node, i: int, tensor: Any) -> str:
     if not isinstance(tensor, Parameter) or not node.scope:
         return ""
     names = node.op.names
-    return f"{node.scope}.{names[i] if i < len(names) else 'parameter'}"
+    name = names[i] if i < len(names) else "parameter"
+    return f"{node.scope}.{'weight' if name == 'w' else name}"
 
 
 identity = id

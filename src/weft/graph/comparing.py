@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.core.tensor import Tensor
 from weft.graph.graph import Graph, Node
-from weft.graph.spec import LEAVES, Ref, Spec, show_kind, show_value
+from weft.graph.spec import INNER, LEAVES, Ref, Spec, show_kind, show_value
 from weft.graph.stats import describe
 
 _SMALL = 200_000  # pairs up to which a gap is compared in full
@@ -128,7 +128,7 @@ def diff(
 def key(spec: Spec) -> tuple[Any, ...]:
     """What two nodes must have in common to be taken for the same at first sight."""
     label = spec.label if spec.kind in LEAVES else ""
-    attrs = tuple([(k, show_value(v)) for k, v in spec.attrs.items() if k not in ("pass", "of")])
+    attrs = tuple([(k, show_value(v)) for k, v in spec.attrs.items() if k not in INNER])
     return (spec.kind, spec.op_name, spec.scope, label, spec.shape, spec.dtype, attrs)
 
 
@@ -289,7 +289,7 @@ def _reasons(
             reasons.append(f"{_kinds(a)} -> {_kinds(b)}")
         for name in {**a.attrs, **b.attrs}:
             old, new = (show_value(s.attrs.get(name)) for s in (a, b))
-            if old != new and name not in ("pass", "of"):
+            if old != new and name not in INNER:
                 reasons.append(f"{name} {old} -> {new}")
     if a.kind == "backward":
         return reasons  # where gradients come from follows from the forward nodes

@@ -10,14 +10,13 @@ import numpy as np
 
 from weft.core.tensor import Tensor
 from weft.graph import cost
-from weft.graph.spec import LEAVES, Ref, Spec, dtype_name, show_kind, show_value
+from weft.graph.spec import INNER, LEAVES, Ref, Spec, dtype_name, show_kind, show_value
 from weft.graph.stats import number, summary
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
 
 FORMAT = 1
-_INNER = ("state", "of", "pass")  # attributes that are the graph's own bookkeeping
 
 
 def document(graphs: Any, title: str = "weft graph", first_step: int = 0) -> dict[str, Any]:
@@ -78,7 +77,7 @@ def _plain_shape(shape: Any) -> list[int]:
 
 
 def _attrs(spec: Spec) -> dict[str, str]:
-    shown = {k: show_value(v) for k, v in spec.attrs.items() if k not in _INNER}
+    shown = {k: show_value(v) for k, v in spec.attrs.items() if k not in INNER}
     for i, x in enumerate(spec.args):
         if x.__class__ is not Ref and x is not None:
             names = getattr(spec.op, "names", ())

@@ -15,7 +15,7 @@ from weft.graph import cost, table
 from weft.graph.editing import Editing
 from weft.graph.export import Exporting
 from weft.graph.run import Running
-from weft.graph.spec import BACKWARD, OPTIMIZER, Ref, Spec, show_kind
+from weft.graph.spec import BACKWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
 
 
 class Pass(NamedTuple):

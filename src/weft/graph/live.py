@@ -6,11 +6,12 @@ then, so that the page costs a fixed share of the program's time, however short 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.autograd.engine import WATCHERS
@@ -143,8 +144,8 @@ class Live(Listener):
         with self._go_on:
             self._closed = True
             self._go_on.notify_all()
-        while not self._asked.empty():
-            self._asked.get().done.set()
+        for asked in self._waiting():
+            asked.done.set()
         if self in WATCHERS:
             WATCHERS.remove(self)
         if threading.get_ident() == self._thread:
@@ -265,8 +266,7 @@ class Live(Listener):
     # --- edits ---
 
     def _answer_all(self) -> None:
-        while not self._asked.empty():
-            asked = self._asked.get()
+        for asked in self._waiting():
             try:
                 asked.answer = self._make(asked.request)
             except GraphError as error:
@@ -275,6 +275,12 @@ class Live(Listener):
                 asked.answer = {"error": f"{type(error).__name__}: {error}"}
             self._changed()
             asked.done.set()
+
+    def _waiting(self) -> Iterator[_Asked]:
+        """Take the edits that wait, one by one; two threads may do so at once."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._asked.get_nowait()
 
     def _make(self, request: dict[str, Any]) -> dict[str, Any]:
         kind = request["edit"]

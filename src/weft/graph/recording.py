@@ -157,6 +157,8 @@ class Recorder(Values, Listener):
             value = pending[1]
             self.specs[value.node].shape = result.shape
             self.specs[value.node].dtype = result.dtype
+            if self.values:
+                self.kept[value.node] = (wrap(result.copy()),)
         else:
             held = self._held(result)
             value = self._leaf(wrap(result)).value if held is None else held.value

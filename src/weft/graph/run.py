@@ -98,7 +98,9 @@ class Execution:
             stack.callback(setattr, MODES.now, "scope", MODES.now.scope)
             for spec in order:
                 self.values[spec.id] = self._compute(spec)
-                for r in set(needs(self.graph, spec)) if spec.kind not in LEAVES else ():
+                if spec.id in self.given or spec.id in self.kept:
+                    continue
+                for r in set(needs(self.graph, spec)):
                     uses[r.node] -= 1
                     if not uses[r.node]:
                         del self.values[r.node]
@@ -190,11 +192,14 @@ def run_op(spec: Spec, args: list[Any]) -> Any:
 
 
 def used_up(tensor: Any) -> bool:
-    """Whether backward has already freed what a kept tensor's node saved."""
+    """Whether what a kept tensor's node saved for backward was freed or overwritten since."""
     node = tensor._node if isinstance(tensor, Tensor) else None
     if isinstance(node, Output):
         node = node.node
-    return isinstance(node, Node) and node.saved is FREED
+    if not isinstance(node, Node):
+        return False
+    guard = node.guard
+    return node.saved is FREED or bool(guard and guard[0] != sum(cell[0] for cell in guard[1:]))
 
 
 class Running:
@@ -249,8 +254,10 @@ class Running:
         if kept is None:
             wanted = [Ref(spec.id, k) for k in range(len(spec.kinds()))]
             again = any(graph._specs[k].op == ACCUMULATE for k in graph._behind([spec.id]))
+            work = Execution(graph, {}, reuse=False)
+            work.kept = {} if again else graph._kept  # whatever happened to the leaves since
             with listening(), enable_grad() if again else no_grad():
-                kept = tuple(Execution(graph, {}, reuse=not again).run(wanted))
+                kept = tuple(work.run(wanted))
         found = tuple(t.detach() if isinstance(t, Tensor) else t for t in kept)
         return found if spec.several else found[0]
 

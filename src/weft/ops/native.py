@@ -42,6 +42,9 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "all": (32768, "loops.reduce:all_over"),
     "var": (8192, "loops.reduce:var"),
     "std": (8192, "loops.reduce:std"),
+    "linalg_vector_norm": (8192, "loops.reduce:vector_norm"),
+    "sin": (4096, "loops.circles:sin", "loops.circles:sin_back"),
+    "cos": (4096, "loops.circles:cos", "loops.circles:cos_back"),
     # softmax, norms, losses
     "softmax": (2048, "loops.softmax:softmax"),
     "log_softmax": (2048, "loops.softmax:log_softmax"),

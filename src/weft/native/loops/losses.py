@@ -171,7 +171,7 @@ class _Classes:
         return _nll_back.get(*self.types, **self.consts)
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def _classes(
     shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, weighted: Any, reduction: str
 ) -> _Classes | None:

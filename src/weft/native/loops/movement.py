@@ -136,7 +136,7 @@ def _four(values: list[int], fill: int) -> list[int]:
     return [fill] * (4 - len(values)) + values
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(512)
 def _plan(shape: Ints, strides: Ints, dtype: np.dtype) -> tuple[Any, Ints, int, int] | None:
     """How to copy an array: the loop, its numbers, the range to divide and the work in it."""
     kind, size = _word(dtype), dtype.itemsize
@@ -436,7 +436,7 @@ def _where_last(condition: ndarray, a: ndarray, b: ndarray, full: ndarray) -> nd
     return None if y is None else channels_second(y)
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(512)
 def _choice(shape: Ints, given: Ints, strides: Ints) -> tuple[list[int], list[int]] | None:
     """Four sizes of a result, and the steps of a mask that is repeated to its shape."""
     lead = len(shape) - len(given)
@@ -554,7 +554,7 @@ def pad(x: ndarray, pads: Any, value: Any) -> ndarray | None:
     return y
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(512)
 def _room(shape: Ints, pads: tuple[Ints, ...]) -> tuple[Any, Ints, Ints, int, int] | None:
     """How to pad: the part that is kept, the new shape, the loop's numbers, rows and width."""
     cut = tuple(

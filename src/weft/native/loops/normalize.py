@@ -130,7 +130,7 @@ def _normalize_back(
                     o[i] = v * r + shift - gap(p[i], m) * r * slope
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def _sizes(shape: tuple[int, ...], rank: int) -> tuple[int, int, Any, Any]:
     """The length and number of rows, the shape of weights and that of statistics."""
     lead, last = shape[: len(shape) - rank], shape[len(shape) - rank :]

@@ -373,7 +373,7 @@ PICK_SMALLEST = _Pick(SMALLEST, _smaller, _under, np.inf, "argmin")
 # --- shapes ------------------------------------------------------------------------------
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def steps(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
     """The shapes (outer, reduced, inner) of the steps of a reduction, first step first."""
     groups: list[list[int]] = []
@@ -395,7 +395,7 @@ def steps(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, int
     return tuple(found)
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def result_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     """The shape of a reduced array."""
     if keepdims:
@@ -496,7 +496,7 @@ def _narrow_step(kind: _Kind, d: str, r: int, k: int, by: float) -> Step:
     return run
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def step(kind: _Kind, d: str, shape: tuple[int, int, int], by: float = 1.0) -> Step:
     """The way to reduce (outer, reduced, inner) to (outer, inner)."""
     outer, r, k = shape
@@ -505,7 +505,7 @@ def step(kind: _Kind, d: str, shape: tuple[int, int, int], by: float = 1.0) -> S
     return _columns_step(kind, d, outer, r, k, by)
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def _plan(
     kind: _Kind,
     dtype: np.dtype,

@@ -381,7 +381,7 @@ def _runner(kernels: Kernels, d: str, outer: int, n: int, k: int) -> Callable[..
     return lambda *at: plainly(*at, n, outer, many(outer, grain))
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def _plan(
     kernels: Kernels, dtype: np.dtype, shape: tuple[int, ...], dim: int
 ) -> Callable[..., None] | None:

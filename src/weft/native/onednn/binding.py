@@ -15,6 +15,9 @@ _NAME = "libdnnl.so.3"
 _SEQUENTIAL, _OPENMP = 1, 2  # the runtimes that need nothing from their caller
 _CPU, _PAUSE = 1, 1
 
+# Programs that are kept at most: some 150 kB each, and a large network has about two hundred.
+KEPT = 512
+
 # Held while primitives are made, and across a fork: the child must not inherit a lock that a
 # thread of the parent holds and that nobody in the child will ever release.
 MAKING = threading.RLock()
@@ -42,6 +45,8 @@ class Library:
         if self.functions.dnnl_engine_create(place, _CPU, 0):
             raise OSError("it offers no CPU engine")
         self.engine = place[0]
+        # Programs are kept by us; what the library keeps beside them is for making them again.
+        self.functions.dnnl_set_primitive_cache_capacity(KEPT // 4)
 
     def optional(self, name: str) -> Callable[..., int] | None:
         """A function that some builds or OpenMP runtimes lack."""

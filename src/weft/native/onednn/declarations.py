@@ -15,6 +15,7 @@ typedef struct { int arg; void *memory; } dnnl_exec_arg_t;
 
 const dnnl_version_t *dnnl_version(void);
 int dnnl_get_effective_cpu_isa(void);
+int dnnl_set_primitive_cache_capacity(int capacity);
 int dnnl_engine_create(void **engine, int kind, size_t index);
 int dnnl_stream_create(void **stream, void *engine, unsigned flags);
 int dnnl_stream_destroy(void *stream);

@@ -301,7 +301,7 @@ def _built(build: Callable[..., Program], args: tuple[Any, ...]) -> Program | No
 class Programs:
     """Programs by key. Half of them are kept for certain: those that were used last."""
 
-    def __init__(self, limit: int = 1024) -> None:
+    def __init__(self, limit: int = binding.KEPT) -> None:
         self._half = limit // 2
         self.young: dict[Hashable, Program | None] = {}
         self._old: dict[Hashable, Program | None] = {}
