@@ -22,6 +22,7 @@ from weft.ops.build import Make
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
+kernels.start()  # small arrays alone would not load native code
 TRACED = sorted(name for name, op in REGISTRY.items() if op.traced)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 0.5, 20.0, -20.0]
 ULPS = 4  # what the functions of the kernel language are good for, with some arithmetic around

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ndarray = np.ndarray
 NEVER = 1 << 62
+BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
+PATIENCE = 2000  # uses of an op that has a kernel, after which it is loaded in any case
+MANY = 64  # loops of one op, for different attributes
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
 
 
@@ -32,6 +35,7 @@ class _Here(threading.local):
 
 _here = _Here()
 _begun: list[bool] = []
+_asked = [0]
 _enabled = [os.environ.get("WEFT_KERNELS", "native") != "numpy"]
 
 
@@ -72,6 +76,14 @@ def ready() -> bool:
     return _enabled[0] and (_here.started or start())
 
 
+def waits(args: Any) -> bool:
+    """Whether these arrays are too small, and too few so far, to load native code for them."""
+    if _begun:
+        return False
+    _asked[0] += 1
+    return _asked[0] < PATIENCE and not large(args, BEGIN)
+
+
 def resolve(path: str) -> Callable:
     """``module:function`` below ``weft.native``, imported when first called."""
     found: list[Callable] = []
@@ -110,7 +122,7 @@ def large(args: Any, limit: int) -> bool:
 
 def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     """The op's results by native code, or None."""
-    if not ready():
+    if waits(args) or not ready():
         return None
     if op.native is not None:
         return op.native(*args, **attrs)
@@ -132,6 +144,8 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
     except TypeError:  # attributes that are no plain values
         return _no_loop
     if found is None:
+        if len(op.loops) >= MANY:
+            return _no_loop  # attributes that keep changing are not worth compiling
         from weft.native.trace import Loop
 
         fixed, inner = dict(attrs), function
@@ -143,8 +157,17 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
     return found
 
 
-def _no_loop(*args: Any) -> None:
-    return None
+class _NoLoop:
+    """Stands for a loop where there is none."""
+
+    def __call__(self, *args: Any) -> None:
+        return None
+
+    def into(self, *args: Any) -> bool:
+        return False
+
+
+_no_loop = _NoLoop()
 
 
 NOTHING: dict[str, Any] = {}

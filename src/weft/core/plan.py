@@ -101,13 +101,14 @@ class Plan:
             assert whole is not None
 
             def joint(g: Any, s: Any, at: Any, needs: Any) -> Any:
-                out = whole(g, s, at, needs) if kernels.ready() else None
+                waits = kernels.waits((*g, *s) if g.__class__ is tuple else (g, *s))
+                out = whole(g, s, at, needs) if not waits and kernels.ready() else None
                 return plain(g, s, at, needs) if out is None else out
 
             return joint
 
         def each(g: Any, s: Any, at: Any, needs: Any) -> Any:
-            if not kernels.ready():
+            if kernels.waits((g, *s)) or not kernels.ready():
                 return plain(g, s, at, needs)
             results, rest = [], None
             for k, native in enumerate(natives):

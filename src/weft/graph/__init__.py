@@ -19,7 +19,11 @@ from weft.graph.run import GraphError
 from weft.graph.watching import Watch, watch
 
 # What lives in a layer above, or is seldom needed: found when it is first asked for.
-_LATE = {"resize": "weft.nn.resize", "serve": "weft.graph.serving"}
+_LATE = {
+    "resize": "weft.nn.resize",
+    "serve": "weft.graph.serving",
+    "show": "weft.graph.showing",
+}
 
 __all__ = [
     "Diff",
@@ -38,6 +42,7 @@ __all__ = [
     "resize",
     "rules",
     "serve",
+    "show",
     "watch",
     "why",
 ]

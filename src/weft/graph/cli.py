@@ -11,7 +11,6 @@ import numpy as np
 
 from weft.core.tensor import wrap
 from weft.graph.comparing import diff
-from weft.graph.export import document
 from weft.graph.files import load
 from weft.graph.graph import Graph
 from weft.graph.run import GraphError
@@ -112,17 +111,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _view(options: argparse.Namespace) -> int:
-    from weft.graph import page
+    from weft.graph.showing import show
 
     graphs: list[Graph] = [load(path) for path in options.files]
-    text = page.html(document(graphs, title=options.files[0]))
     path = options.output or options.files[0].rpartition(".")[0] + ".html"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    print(path)
-    if options.open:
-        import pathlib
-        import webbrowser
-
-        webbrowser.open(pathlib.Path(path).resolve().as_uri())
+    print(show(*graphs, title=options.files[0], path=path, open=options.open))
     return 0

@@ -205,18 +205,20 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if len(value) <= _MANY:
             for i, item in enumerate(list(value)):
                 yield f"{name}[{i}]", item
-    elif hasattr(value, "_parameters") and hasattr(value, "_modules"):
-        for held in (value._parameters, value._buffers, value._modules):
-            for key, item in held.items():
-                yield f"{name}.{key}", item
-        yield from _attributes(name, value)
-    elif hasattr(value, "__dict__"):
+    else:
         yield from _attributes(name, value)
 
 
 def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    for key, item in list(vars(value).items()):
-        if not key.startswith("__") and key not in ("_parameters", "_buffers", "_modules"):
+    """What an object holds by name; a module's parts go by their own names."""
+    inside = getattr(value, "__dict__", None)
+    if not isinstance(inside, dict):  # objects may pretend to have any attribute
+        return
+    for key, item in list(inside.items()):
+        if key in ("_parameters", "_buffers", "_modules") and isinstance(item, dict):
+            for part, held in item.items():
+                yield f"{name}.{part}", held
+        elif not key.startswith("__"):
             yield f"{name}.{key}", item
 
 

@@ -135,6 +135,13 @@ class Function:
         self.parameters = [(a.arg, _annotation(a.annotation)) for a in tree.args.args]
 
 
+class Assembly:
+    """A function given as LLVM code, for what the language can't say; it returns nothing."""
+
+    def __init__(self, name: str, kinds: tuple[str, ...], text: str) -> None:
+        self.name, self.kinds, self.text = name, kinds, text
+
+
 def _annotation(node: ast.expr | None) -> str:
     if isinstance(node, ast.Subscript):
         return f"{ast.unparse(node.slice)}*"
@@ -600,7 +607,20 @@ class Body:
         function = self.function.scope.get(name)
         if isinstance(function, Function):
             return self.call(node, function)
+        if isinstance(function, Assembly):
+            return self.call_assembly(node, function)
         raise self.fail(node, "an unknown function")
+
+    def call_assembly(self, node: ast.Call, function: Assembly) -> Value:
+        self.unit.declare(function.text)
+        given = []
+        for argument, kind in zip(node.args, function.kinds, strict=True):
+            if kind == "ptr":
+                given.append(f"ptr {self.pointer(argument)[0]}")
+            else:
+                given.append(f"{LLVM[kind]} {self.convert(self.expression(argument), kind)}")
+        self.say(f"call void @{function.name}({', '.join(given)})")
+        return "0", "int"
 
     def intrinsic(self, node: ast.Call, name: str) -> Value:
         symbol, count = INTRINSICS[name]

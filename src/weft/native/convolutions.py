@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.native import onednn
+from weft.native import gemm, onednn
 
 Array = np.ndarray
 Ints = tuple[int, ...]
+
+
+# With so few places in the result, and so large a weight, one product is faster than oneDNN.
+PLACES, WEIGHTS = 768, 1 << 19
 
 
 def convolution(
@@ -47,4 +52,27 @@ def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
+    if _few_places(g, x, shape, groups):
+        return _by_rows(g, x, shape, stride, padding, dilation)
     return onednn.convolution_weight_grad(g, x, shape, stride, padding, dilation, groups)
+
+
+def _few_places(g: Array, x: Array, shape: Ints, groups: int) -> bool:
+    return (
+        g.ndim == 4
+        and groups == 1
+        and g.dtype is gemm.F32
+        and x.dtype is gemm.F32
+        and 0 < g.size // max(g.shape[1], 1) <= PLACES
+        and prod(shape) >= WEIGHTS
+        and prod(shape[2:]) > 1
+    )
+
+
+def _by_rows(g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
+    """The same as a product with the windows laid out as rows."""
+    from weft.native.loops import windows
+
+    seen = windows.rows(x, shape[2:], stride, padding, dilation, g.shape[2:])
+    left = g.transpose(1, 0, 2, 3).reshape(g.shape[1], -1)
+    return gemm.matmul(left, seen, np.empty((shape[0], seen.shape[1]), gemm.F32)).reshape(shape)

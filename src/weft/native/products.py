@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import onednn, threads
+from weft.native import gemm, onednn, threads
 
 Array = np.ndarray
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+TURNED = 1 << 25  # multiplications from which a transposed left matrix is copied
 WIDE = 1 << 21  # multiplications from which several threads of BLAS pay
 
 
@@ -24,10 +25,22 @@ def mm(a: Array, b: Array) -> Array | None:
         return None
     left = rows(a)
     if a.dtype is F32 and b.dtype is F32:
-        y = onednn.matmul(left, b)
+        y = _mm32(left, b)
     else:
         y = _by_blas(left, b)
     return y if y is None or a.ndim == 2 else y.reshape(*a.shape[:-1], b.shape[1])
+
+
+def _mm32(a: Array, b: Array) -> Array | None:
+    """A product of two float32 matrices by whoever is faster."""
+    # oneDNN reads a transposed left matrix in place, which costs more than copying it.
+    turned = a.strides[0] == 4 and a.strides[1] != 4 and min(*a.shape, b.shape[1]) >= 128
+    if turned and a.size * b.shape[1] >= TURNED and gemm.takes(a, b):
+        return gemm.matmul(a, b, np.empty((len(a), b.shape[1]), F32))
+    y = onednn.matmul(a, b)
+    if y is None and not onednn.available() and gemm.takes(a, b):
+        return gemm.matmul(a, b, np.empty((len(a), b.shape[1]), F32))
+    return y
 
 
 def bmm(a: Array, b: Array) -> Array | None:

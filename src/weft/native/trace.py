@@ -26,6 +26,7 @@ DTYPES: dict[str, np.dtype] = {
 }
 KINDS = {d: k for k, d in DTYPES.items()}
 GRAIN = 16384  # elements that are worth a thread
+SPREADS = 256  # layouts of arguments that one function remembers
 VARIANTS = 64  # loops that one function may have before NumPy takes the rest
 
 
@@ -296,6 +297,7 @@ class Loop:
     def __init__(self, name: str, function: Callable, grain: int = GRAIN) -> None:
         self.name, self.function, self.grain = name, function, grain
         self.made: dict[Any, Any] = {}
+        self.spreads: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> ndarray | None:
         """The result in a new array, or None if this is not for a compiled loop."""
@@ -349,35 +351,52 @@ class Loop:
 
     def spread(self, args: Any) -> ndarray | None:
         """The same for arrays of different shapes or orders."""
+        key = tuple(
+            (a.shape, a.strides, a.dtype) if a.__class__ is ndarray else float for a in args
+        )
+        found = self.spreads.get(key)
+        if found is None:
+            if len(self.spreads) >= SPREADS:
+                self.spreads.clear()
+            found = self.spreads[key] = self.lay_out(args)
+        if found is False:
+            return None
+        code, dtype, shape, alike, numbers, over, grain = found
+        if alike:
+            first = next(a for a in args if a.__class__ is ndarray)
+            out = np.empty_like(first, dtype=dtype)
+        else:
+            out = np.empty(shape, dtype)
+        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
+        code(*given, jit.pointer(out), *numbers, over, threads.how_many(over, grain))
+        return out
+
+    def lay_out(self, args: Any) -> Any:
+        """How to walk through arrays of these shapes and strides; False where a loop can't."""
         arrays = [a for a in args if a.__class__ is ndarray]
         shape = np.broadcast(*arrays).shape
         if 0 in shape:
-            return None
+            return False
         first = arrays[0]
-        like: Any = None
-        if all(a.shape == shape and a.strides == first.strides for a in arrays):
-            like = np.empty_like(first)
-            if like.strides != first.strides:
-                like = None
-        strides = []
+        alike = all(a.shape == shape and a.strides == first.strides for a in arrays)
+        alike = alike and np.empty_like(first).strides == first.strides
+        strides: list[Any] = []
         for a in arrays:
             if any(s % a.itemsize for s in a.strides):
-                return None
+                return False
             lead = (0,) * (len(shape) - a.ndim)
             own = tuple(
                 0 if n == 1 else s // a.itemsize for n, s in zip(a.shape, a.strides, strict=True)
             )
             strides.append(lead + own)
-        if like is not None:
+        extent = list(shape)
+        if alike:
             order = np.argsort([-s for s in first.strides], kind="stable")
             extent = [shape[i] for i in order]
             strides = [tuple(s[i] for i in order) for s in strides]
-        else:
-            extent = list(shape)
-        steps = _row_major(extent)
-        extent, all_strides = collapse(extent, [*strides, steps])
+        extent, all_strides = collapse(extent, [*strides, _row_major(extent)])
         if len(extent) > 4:
-            return None
+            return False
         inner = [s[-1] for s in all_strides[:-1]]
         patterns = iter("unit" if s == 1 else "one" if s == 0 else "step" for s in inner)
         pattern = tuple(next(patterns) if a.__class__ is ndarray else "unit" for a in args)
@@ -388,28 +407,16 @@ class Loop:
         if found is None:
             found = self.make(args, key, pattern, depth, name)
         if found is False:
-            return None
-        code, dtype = found
-        if like is not None and like.dtype == dtype:
-            out = like
-        elif like is not None:
-            out = np.empty_like(first, dtype=dtype)
-        else:
-            out = np.empty(shape, dtype)
-        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
-        given.append(jit.pointer(out))
-        rows = math.prod(extent[:-1])
+            return False
+        steps = [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
+        length = extent[-1]
         if depth == 0:
-            given += [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
-            code(*given, extent[-1], threads.how_many(extent[-1], self.grain))
-            return out
-        given.append(extent[-1])
-        given += extent[1:-1]
+            return *found, shape, alike, steps, length, self.grain
+        numbers = [length, *extent[1:-1]]
         for s in all_strides:
-            given += s[:-1]
-        given += [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
-        code(*given, rows, threads.how_many(rows, max(1, self.grain // max(extent[-1], 1))))
-        return out
+            numbers += s[:-1]
+        rows = math.prod(extent[:-1])
+        return *found, shape, alike, numbers + steps, rows, max(1, self.grain // max(length, 1))
 
     def make(
         self, args: Any, key: list[Any], pattern: tuple[str, ...], depth: int, name: Any = None

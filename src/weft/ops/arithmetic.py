@@ -310,7 +310,7 @@ api.both(lambda input: input if input._a.dtype != bool else neg_op(input), name=
 
 conj_op: Op = general(
     "conj",
-    lambda x: np.conj(x) if x.dtype.kind == "c" else x.copy(),
+    lambda x: np.conj(x) if x.dtype.kind == "c" else x,
     lambda g: conj_op(g),
     jvp=(lambda t: conj_op(t),),
     grad_name="ConjBackward",

@@ -82,6 +82,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Means of values, weighted by the softmax of the products of queries and keys."""
     _check_attention(query, key, value)
+    safe = attn_mask is not None  # a causal mask leaves every row something
     if is_causal:
         if attn_mask is not None:
             refuse(
@@ -98,7 +99,7 @@ def scaled_dot_product_attention(
     final = query.dtype
     if query._a.dtype in dt.HALF:
         query, key, value = (x.to(dt.float32) for x in (query, key, value))
-    weights = _weights(_scores(query * scale, key, attn_mask), safe=attn_mask is not None)
+    weights = _weights(_scores(query * scale, key, attn_mask), safe)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
     y = weights @ value

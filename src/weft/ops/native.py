@@ -16,7 +16,10 @@ COSTLY = (
     *("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "gelu"),
     *("gelu_tanh", "silu", "softplus", "mish", "log_sigmoid", "atan", "elu", "pow"),
 )
-COSTLY_LIMIT = 4096
+COSTLY_LIMIT = 1024
+# Those that NumPy does in several passes, or slowly.
+CLUMSY = ("relu", "leaky_relu", "where", "keep", "hardtanh", "maximum", "minimum")
+CLUMSY_LIMIT = 4096
 
 # op -> size from which it pays, forward kernel, backward kernels by rule (below weft.native)
 KERNELS: dict[str, tuple[Any, ...]] = {
@@ -46,26 +49,26 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "sin": (4096, "loops.circles:sin", "loops.circles:sin_back"),
     "cos": (4096, "loops.circles:cos", "loops.circles:cos_back"),
     # softmax, norms, losses
-    "softmax": (2048, "loops.softmax:softmax"),
-    "log_softmax": (2048, "loops.softmax:log_softmax"),
-    "softmax_backward_data": (2048, "loops.softmax:softmax_back"),
-    "log_softmax_backward_data": (2048, "loops.softmax:log_softmax_back"),
+    "softmax": (64, "loops.softmax:softmax"),
+    "log_softmax": (64, "loops.softmax:log_softmax"),
+    "softmax_backward_data": (64, "loops.softmax:softmax_back"),
+    "log_softmax_backward_data": (64, "loops.softmax:log_softmax_back"),
     "logsumexp": (4096, "loops.softmax:logsumexp"),
     "native_layer_norm": (
-        *(2048, "loops.normalize:layer_norm"),
+        *(64, "loops.normalize:layer_norm"),
         "loops.normalize:layer_norm_back",
     ),
-    "fused_rms_norm": (2048, "loops.normalize:rms_norm", "loops.normalize:rms_norm_back"),
+    "fused_rms_norm": (64, "loops.normalize:rms_norm", "loops.normalize:rms_norm_back"),
     "native_batch_norm": (
-        *(2048, "loops.batchnorm:batch_norm"),
+        *(512, "loops.batchnorm:batch_norm"),
         "loops.batchnorm:batch_norm_back",
     ),
     "batch_norm_fixed": (
         *(2048, "loops.batchnorm:batch_norm_fixed"),
         "loops.batchnorm:batch_norm_fixed_back",
     ),
-    "nll_loss": (4096, "loops.losses:nll_loss"),
-    "nll_loss_backward": (4096, "loops.losses:nll_loss_back"),
+    "nll_loss": (64, "loops.losses:nll_loss"),
+    "nll_loss_backward": (64, "loops.losses:nll_loss_back"),
     "mse_loss": (
         *(8192, "loops.losses:mse_loss"),
         *("loops.losses:mse_loss_back_a", "loops.losses:mse_loss_back_b"),
@@ -100,10 +103,10 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "index": (4096, "loops.indexing:index"),
     "index_backward": (4096, "loops.indexing:index_back"),
     "index_put": (4096, "loops.indexing:index_put"),
-    "gather": (4096, "loops.indexing:gather"),
-    "gather_backward": (4096, "loops.indexing:gather_back"),
-    "scatter": (4096, "loops.indexing:scatter"),
-    "scatter_add": (4096, "loops.indexing:scatter_add"),
+    "gather": (512, "loops.indexing:gather"),
+    "gather_backward": (512, "loops.indexing:gather_back"),
+    "scatter": (512, "loops.indexing:scatter"),
+    "scatter_add": (512, "loops.indexing:scatter_add"),
     "take_along": (4096, "loops.indexing:take_along"),
     "put_along": (4096, "loops.indexing:put_along"),
     # recurrent layers
@@ -130,3 +133,5 @@ def register() -> None:
         offer(REGISTRY[name], *kernels)
     for name in COSTLY:
         REGISTRY[name].limit = COSTLY_LIMIT
+    for name in CLUMSY:
+        REGISTRY[name].limit = CLUMSY_LIMIT

@@ -26,7 +26,7 @@ BY_SIZE = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}
 INDICES = {np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
 SUMMED = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.int64): "i64"}
 # Below so many elements NumPy's own indexing is as fast: single ones read, whole rows, and sums.
-SMALL = 4096
+SMALL = 512
 SMALL_ROWS = 65536
 SMALL_SUM = 512
 # Elements that are worth a thread.

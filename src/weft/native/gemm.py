@@ -1,0 +1,223 @@
+"""Products of float32 matrices in packed panels, for any processor that LLVM knows.
+
+Both matrices are copied into panels as the innermost loop reads them, so that it does not matter
+how they lie in memory. That loop keeps a block of the result in registers: six rows of two vectors,
+or twelve where there are 32 registers.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from weft.native import jit, threads
+from weft.native.compiler import Assembly, Function, Ptr, array, f32, i64
+
+Array = np.ndarray
+F32 = np.dtype(np.float32)
+DEEP = 256  # what of the inner dimension is done at a time, so that panels stay in the cache
+ROWS = 72  # of the result, that a thread takes at a time
+WORTH = 1 << 20  # multiplications from which copying into panels pays
+
+
+@functools.cache
+def block() -> tuple[int, int, int]:
+    """The lanes of a vector, and the rows and columns of a block of the result."""
+    features = jit.engine().features
+    lanes = 16 if "+avx512f" in features else 8 if "+avx" in features else 4
+    return lanes, 12 if lanes == 16 else 6, 2 * lanes
+
+
+def micro_kernel() -> Assembly:
+    """LLVM code of ``c = a @ b`` or ``c += a @ b`` for one block and a stretch of panels."""
+    lanes, rows, columns = block()
+    vector, nought = f"<{lanes} x float>", f"<{lanes} x i32> zeroinitializer"
+    given = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %step, i64 %deep, i64 %more"
+    cells = [(r, h) for r in range(rows) for h in (0, 1)]
+    lines = [
+        f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})",
+        f"define private void @micro({given}) noinline nounwind {{",
+        "entry:",
+        "  br label %loop",
+        "loop:",
+        "  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]",
+    ]
+    for r, h in cells:
+        start = "[ zeroinitializer, %entry ]"
+        lines.append(f"  %s{r}.{h} = phi {vector} {start}, [ %t{r}.{h}, %loop ]")
+    lines += [
+        f"  %ka = mul i64 %k, {rows}",
+        f"  %kb = mul i64 %k, {columns}",
+        "  %pb0 = getelementptr float, ptr %b, i64 %kb",
+        f"  %b0 = load {vector}, ptr %pb0, align 4",
+        f"  %pb1 = getelementptr float, ptr %pb0, i64 {lanes}",
+        f"  %b1 = load {vector}, ptr %pb1, align 4",
+        "  %pa0 = getelementptr float, ptr %a, i64 %ka",
+    ]
+    for r in range(rows):
+        if r:
+            lines.append(f"  %pa{r} = getelementptr float, ptr %pa0, i64 {r}")
+        lines += [
+            f"  %x{r} = load float, ptr %pa{r}, align 4",
+            f"  %y{r} = insertelement {vector} poison, float %x{r}, i64 0",
+            f"  %a{r} = shufflevector {vector} %y{r}, {vector} poison, {nought}",
+        ]
+        for h in (0, 1):
+            lines.append(
+                f"  %t{r}.{h} = call {vector} @llvm.fmuladd.v{lanes}f32"
+                f"({vector} %a{r}, {vector} %b{h}, {vector} %s{r}.{h})"
+            )
+    lines += [
+        "  %k1 = add i64 %k, 1",
+        "  %again = icmp slt i64 %k1, %deep",
+        "  br i1 %again, label %loop, label %done",
+        "done:",
+        "  %adds = icmp ne i64 %more, 0",
+        "  br i1 %adds, label %add, label %set",
+    ]
+    for way in ("add", "set"):
+        lines.append(f"{way}:")
+        for r, h in cells:
+            at = f"%{way}{r}.{h}"
+            lines += [
+                f"  {at}.i = mul i64 %step, {r}",
+                f"  {at}.j = add i64 {at}.i, {h * lanes}",
+                f"  {at}.p = getelementptr float, ptr %c, i64 {at}.j",
+            ]
+            value = f"%t{r}.{h}"
+            if way == "add":
+                lines += [
+                    f"  {at}.o = load {vector}, ptr {at}.p, align 4",
+                    f"  {at}.n = fadd {vector} {at}.o, {value}",
+                ]
+                value = f"{at}.n"
+            lines.append(f"  store {vector} {value}, ptr {at}.p, align 4")
+        lines.append("  ret void")
+    lines.append("}")
+    return Assembly("micro", ("ptr", "ptr", "ptr", "i64", "i64", "i64"), "\n".join(lines))
+
+
+PACK = """
+def pack(x: Ptr[f32], to: Ptr[f32], size: i64, deep: i64, step: i64, down: i64, lo: i64, hi: i64):
+    for panel in range(lo, hi):
+        first = panel * WIDTH
+        whole = min(WIDTH, size - first)
+        source = x + first * step
+        target = to + panel * WIDTH * deep
+        if whole < WIDTH:
+            for i in range(WIDTH * deep):
+                target[i] = 0.0
+            for k in range(deep):
+                for j in range(whole):
+                    target[k * WIDTH + j] = source[k * down + j * step]
+        else:
+            if ALONG:
+                for k in range(deep):
+                    for j in range(WIDTH):
+                        target[k * WIDTH + j] = source[k * down + j]
+            else:
+                for k0 in range(0, deep, 16):
+                    k1 = min(k0 + 16, deep)
+                    for j in range(WIDTH):
+                        for k in range(k0, k1):
+                            target[k * WIDTH + j] = source[k * down + j * step]
+"""
+
+TILES = """
+def tiles(
+    a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], m: i64, n: i64, deep: i64, step: i64,
+    rows: i64, columns: i64, down: i64, more: i64, lo: i64, hi: i64
+):
+    spare = array(f32, SPARE)
+    for task in range(lo, hi):
+        i0 = (task % down) * rows
+        j0 = (task // down) * columns
+        i1 = min(m, i0 + rows)
+        j1 = min(n, j0 + columns)
+        k0 = 0
+        while k0 < deep:
+            part = min(DEEP, deep - k0)
+            adds = more if k0 == 0 else 1
+            for jp in range(j0 // NR, (j1 + NR - 1) // NR):
+                bp = b + (jp * deep + k0) * NR
+                for ip in range(i0 // MR, (i1 + MR - 1) // MR):
+                    ap = a + (ip * deep + k0) * MR
+                    if ip * MR + MR <= m and jp * NR + NR <= n:
+                        micro(ap, bp, c + (ip * MR * step + jp * NR), step, part, adds)
+                    else:
+                        micro(ap, bp, spare, NR, part, 0)
+                        for r in range(min(MR, m - ip * MR)):
+                            place = c + ((ip * MR + r) * step + jp * NR)
+                            for s in range(min(NR, n - jp * NR)):
+                                if adds == 0:
+                                    place[s] = spare[r * NR + s]
+                                else:
+                                    place[s] = place[s] + spare[r * NR + s]
+            k0 += part
+"""
+
+
+@functools.cache
+def _packer(width: int, along: bool) -> Any:
+    scope = {"WIDTH": width, "ALONG": along}
+    return jit.Kernel(Function(PACK, scope)).get()
+
+
+@functools.cache
+def _tiler() -> Any:
+    _, rows, columns = block()
+    scope: dict[str, Any] = {"MR": rows, "NR": columns, "DEEP": DEEP, "SPARE": rows * columns}
+    scope["micro"] = micro_kernel()
+    return jit.Kernel(Function(TILES, scope)).get()
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The least number of pieces of size b that hold a."""
+    return -(-a // b)
+
+
+def _packed(x: Array, width: int) -> Array:
+    """The columns of x, ``width`` together, row after row."""
+    deep, size = x.shape
+    down, step = (s // 4 for s in x.strides)
+    panels = ceil_div(size, width)
+    to = np.empty(panels * width * deep, F32)
+    code = _packer(width, step == 1)
+    count = threads.how_many(panels, max(1, 65536 // (width * deep)))
+    code(jit.pointer(x), jit.pointer(to), size, deep, step, down, panels, count)
+    return to
+
+
+def matmul(a: Array, b: Array, out: Array, add: bool = False) -> Array:
+    """``out = a @ b`` or, with ``add``, ``out += a @ b``; out has its rows in one piece."""
+    (m, deep), n = a.shape, b.shape[1]
+    _, height, width = block()
+    left, right = _packed(a.T, height), _packed(b, width)
+    count = threads.count()
+    # As many pieces of about ROWS as can be shared out evenly, cut across if there are too few.
+    pieces = max(1, ceil_div(m, count * ROWS)) * count
+    rows = ceil_div(ceil_div(m, pieces), height) * height
+    down = ceil_div(m, rows)
+    across = 1 if down >= count else ceil_div(count, down)
+    columns = ceil_div(ceil_div(n, across), width) * width
+    across = ceil_div(n, columns)
+    _tiler()(
+        *map(jit.pointer, (left, right, out)),
+        *(m, n, deep, out.strides[0] // 4, rows, columns, down, int(add)),
+        down * across,
+        min(count, down * across),
+    )
+    return out
+
+
+def takes(a: Array, b: Array) -> bool:
+    """Whether a product is for this way: float32, not small, steps of whole elements."""
+    if a.dtype is not F32 or b.dtype is not F32 or a.size * b.shape[1] < WORTH:
+        return False
+    return not any(s & 3 for s in (*a.strides, *b.strides))
+
+
+# Names that the kernels use, so that their text reads as Python.
+_LANGUAGE = (Ptr, array, f32, i64)
