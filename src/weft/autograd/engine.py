@@ -143,9 +143,10 @@ class _Run:
         if held is None:
             grads[edge] = g
         elif edge in self.owned:
-            kernels.add_into(held, g)
+            add_into(held, g)
         else:
-            total = kernels.add(held, g)
+            large = g.__class__ is ndarray and g.size >= kernels.LARGE
+            total = REGISTRY["add"](held, g) if large else held + g
             grads[edge] = total
             if total.__class__ is ndarray and total.dtype == held.dtype:
                 self.owned.add(edge)
@@ -181,7 +182,7 @@ class _Run:
             elif held._node is not None:
                 tensor.grad = held + wrap(np.asarray(g))
             else:
-                kernels.add_into(held._a, g)
+                add_into(held._a, g)
                 held._vc[0] += 1
         if leaf.post_accumulate:
             for hook in tuple(leaf.post_accumulate.values()):
@@ -381,6 +382,12 @@ class _Run:
                 grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
+
+
+def add_into(total: np.ndarray, g: np.ndarray) -> None:
+    """``total += g``, on all threads if they are large."""
+    if total.size < kernels.LARGE or not kernels.into(REGISTRY["add"], total, total, g):
+        np.add(total, g, out=total)
 
 
 def own(g: Any) -> np.ndarray:

@@ -124,11 +124,10 @@ def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     """The op's results by native code, or None."""
     if waits(args) or not ready():
         return None
-    if op.native is not None:
-        return op.native(*args, **attrs)
-    if op.traced:
-        return loop_for(op, "", op.reference, attrs)(*args)
-    return None
+    out = None if op.native is None else op.native(*args, **attrs)
+    if out is None and op.traced:
+        out = loop_for(op, "", op.reference, attrs)(*args)
+    return out
 
 
 def into(op: Op, out: ndarray, *args: Any) -> bool:
@@ -153,7 +152,7 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
             function = lambda *args: op(*args, **fixed)  # as a rule would call it
         elif attrs:
             function = lambda *args: inner(*args, **fixed)
-        found = op.loops[key] = Loop(f"{op.name}{suffix}", function)
+        found = op.loops[key] = Loop(f"{op.name}{suffix}_loop", function)
     return found
 
 
@@ -173,34 +172,9 @@ _no_loop = _NoLoop()
 NOTHING: dict[str, Any] = {}
 
 
-def add(a: Any, b: Any) -> Any:
-    """The sum of two gradients, on all threads if they are large."""
-    if a.__class__ is ndarray and a.size >= LARGE and _enabled[0] and _here.started:
-        out = _sum()(a, b)
-        if out is not None:
-            return out
-    return a + b
-
-
-def add_into(a: ndarray, b: ndarray) -> None:
-    """``a += b`` for gradients of one shape."""
-    if a.size >= LARGE and _enabled[0] and _here.started and _sum().into(a, a, b):
-        return
-    np.add(a, b, out=a)
-
-
 def sum_to(g: ndarray, shape: tuple[int, ...]) -> ndarray | None:
     """A gradient summed over what was repeated, by native code if it takes it."""
     return _sum_to(g, shape) if ready() else None
 
 
 _sum_to = resolve("loops.reduce:sum_to")
-_loops: list[Any] = []
-
-
-def _sum() -> Any:
-    if not _loops:
-        from weft.native.trace import Loop
-
-        _loops.append(Loop("sum_of_two", np.add))
-    return _loops[0]

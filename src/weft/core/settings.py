@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.native import onednn, threads
+from weft.native import threads
 
 
 class _Settings:
@@ -25,7 +25,6 @@ def set_num_threads(number: int) -> None:
     if number <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     threads.set_count(int(number))
-    onednn.set_num_threads(int(number))
 
 
 def get_num_interop_threads() -> int:

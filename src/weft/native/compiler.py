@@ -138,8 +138,8 @@ class Function:
 class Assembly:
     """A function given as LLVM code, for what the language can't say; it returns nothing."""
 
-    def __init__(self, name: str, kinds: tuple[str, ...], text: str) -> None:
-        self.name, self.kinds, self.text = name, kinds, text
+    def __init__(self, name: str, kinds: tuple[str, ...], write: Callable[[], str]) -> None:
+        self.name, self.kinds, self.write = name, kinds, write
 
 
 def _annotation(node: ast.expr | None) -> str:
@@ -612,7 +612,7 @@ class Body:
         raise self.fail(node, "an unknown function")
 
     def call_assembly(self, node: ast.Call, function: Assembly) -> Value:
-        self.unit.declare(function.text)
+        self.unit.declare(function.write())
         given = []
         for argument, kind in zip(node.args, function.kinds, strict=True):
             if kind == "ptr":

@@ -8,12 +8,12 @@ or twelve where there are 32 registers.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
 from weft.native import jit, threads
-from weft.native.compiler import Assembly, Function, Ptr, array, f32, i64
+from weft.native.compiler import Assembly, Ptr, array, f32, i64
+from weft.native.jit import kernel
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
@@ -30,7 +30,7 @@ def block() -> tuple[int, int, int]:
     return lanes, 12 if lanes == 16 else 6, 2 * lanes
 
 
-def micro_kernel() -> Assembly:
+def _micro() -> str:
     """LLVM code of ``c = a @ b`` or ``c += a @ b`` for one block and a stretch of panels."""
     lanes, rows, columns = block()
     vector, nought = f"<{lanes} x float>", f"<{lanes} x i32> zeroinitializer"
@@ -96,41 +96,68 @@ def micro_kernel() -> Assembly:
             lines.append(f"  store {vector} {value}, ptr {at}.p, align 4")
         lines.append("  ret void")
     lines.append("}")
-    return Assembly("micro", ("ptr", "ptr", "ptr", "i64", "i64", "i64"), "\n".join(lines))
+    return "\n".join(lines)
 
 
-PACK = """
-def pack(x: Ptr[f32], to: Ptr[f32], size: i64, deep: i64, step: i64, down: i64, lo: i64, hi: i64):
+micro = Assembly("micro", ("ptr", "ptr", "ptr", "i64", "i64", "i64"), _micro)
+
+
+@kernel
+def pack(
+    x: Ptr[f32],
+    to: Ptr[f32],
+    size: i64,
+    deep: i64,
+    step: i64,
+    down: i64,
+    width: i64,
+    along: i64,
+    lo: i64,
+    hi: i64,
+):
     for panel in range(lo, hi):
-        first = panel * WIDTH
-        whole = min(WIDTH, size - first)
+        first = panel * width
+        whole = min(width, size - first)
         source = x + first * step
-        target = to + panel * WIDTH * deep
-        if whole < WIDTH:
-            for i in range(WIDTH * deep):
+        target = to + panel * width * deep
+        if whole < width:
+            for i in range(width * deep):
                 target[i] = 0.0
             for k in range(deep):
                 for j in range(whole):
-                    target[k * WIDTH + j] = source[k * down + j * step]
+                    target[k * width + j] = source[k * down + j * step]
         else:
-            if ALONG:
+            if along:
                 for k in range(deep):
-                    for j in range(WIDTH):
-                        target[k * WIDTH + j] = source[k * down + j]
+                    for j in range(width):
+                        target[k * width + j] = source[k * down + j]
             else:
                 for k0 in range(0, deep, 16):
                     k1 = min(k0 + 16, deep)
-                    for j in range(WIDTH):
+                    for j in range(width):
                         for k in range(k0, k1):
-                            target[k * WIDTH + j] = source[k * down + j * step]
-"""
+                            target[k * width + j] = source[k * down + j * step]
 
-TILES = """
+
+@kernel
 def tiles(
-    a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], m: i64, n: i64, deep: i64, step: i64,
-    rows: i64, columns: i64, down: i64, more: i64, lo: i64, hi: i64
+    a: Ptr[f32],
+    b: Ptr[f32],
+    c: Ptr[f32],
+    m: i64,
+    n: i64,
+    deep: i64,
+    step: i64,
+    rows: i64,
+    columns: i64,
+    down: i64,
+    more: i64,
+    height: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
 ):
-    spare = array(f32, SPARE)
+    spare = array(f32, height * width)
     for task in range(lo, hi):
         i0 = (task % down) * rows
         j0 = (task // down) * columns
@@ -140,37 +167,22 @@ def tiles(
         while k0 < deep:
             part = min(DEEP, deep - k0)
             adds = more if k0 == 0 else 1
-            for jp in range(j0 // NR, (j1 + NR - 1) // NR):
-                bp = b + (jp * deep + k0) * NR
-                for ip in range(i0 // MR, (i1 + MR - 1) // MR):
-                    ap = a + (ip * deep + k0) * MR
-                    if ip * MR + MR <= m and jp * NR + NR <= n:
-                        micro(ap, bp, c + (ip * MR * step + jp * NR), step, part, adds)
+            for jp in range(j0 // width, (j1 + width - 1) // width):
+                bp = b + (jp * deep + k0) * width
+                for ip in range(i0 // height, (i1 + height - 1) // height):
+                    ap = a + (ip * deep + k0) * height
+                    if ip * height + height <= m and jp * width + width <= n:
+                        micro(ap, bp, c + (ip * height * step + jp * width), step, part, adds)
                     else:
-                        micro(ap, bp, spare, NR, part, 0)
-                        for r in range(min(MR, m - ip * MR)):
-                            place = c + ((ip * MR + r) * step + jp * NR)
-                            for s in range(min(NR, n - jp * NR)):
+                        micro(ap, bp, spare, width, part, 0)
+                        for r in range(min(height, m - ip * height)):
+                            place = c + ((ip * height + r) * step + jp * width)
+                            for s in range(min(width, n - jp * width)):
                                 if adds == 0:
-                                    place[s] = spare[r * NR + s]
+                                    place[s] = spare[r * width + s]
                                 else:
-                                    place[s] = place[s] + spare[r * NR + s]
+                                    place[s] = place[s] + spare[r * width + s]
             k0 += part
-"""
-
-
-@functools.cache
-def _packer(width: int, along: bool) -> Any:
-    scope = {"WIDTH": width, "ALONG": along}
-    return jit.Kernel(Function(PACK, scope)).get()
-
-
-@functools.cache
-def _tiler() -> Any:
-    _, rows, columns = block()
-    scope: dict[str, Any] = {"MR": rows, "NR": columns, "DEEP": DEEP, "SPARE": rows * columns}
-    scope["micro"] = micro_kernel()
-    return jit.Kernel(Function(TILES, scope)).get()
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -184,7 +196,7 @@ def _packed(x: Array, width: int) -> Array:
     down, step = (s // 4 for s in x.strides)
     panels = ceil_div(size, width)
     to = np.empty(panels * width * deep, F32)
-    code = _packer(width, step == 1)
+    code = pack.get(width=width, along=int(step == 1))
     count = threads.how_many(panels, max(1, 65536 // (width * deep)))
     code(jit.pointer(x), jit.pointer(to), size, deep, step, down, panels, count)
     return to
@@ -203,7 +215,7 @@ def matmul(a: Array, b: Array, out: Array, add: bool = False) -> Array:
     across = 1 if down >= count else ceil_div(count, down)
     columns = ceil_div(ceil_div(n, across), width) * width
     across = ceil_div(n, columns)
-    _tiler()(
+    tiles.get(height=height, width=width)(
         *map(jit.pointer, (left, right, out)),
         *(m, n, deep, out.strides[0] // 4, rows, columns, down, int(add)),
         down * across,
@@ -217,7 +229,3 @@ def takes(a: Array, b: Array) -> bool:
     if a.dtype is not F32 or b.dtype is not F32 or a.size * b.shape[1] < WORTH:
         return False
     return not any(s & 3 for s in (*a.strides, *b.strides))
-
-
-# Names that the kernels use, so that their text reads as Python.
-_LANGUAGE = (Ptr, array, f32, i64)

@@ -6,9 +6,12 @@ import ctypes
 import ctypes.util
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 _count = [0]
+# What to forget when the number of threads changes.
+ON_CHANGE: list[Callable[[], None]] = []
 
 
 def cores() -> int:
@@ -57,6 +60,11 @@ def count() -> int:
 
 def set_count(number: int) -> None:
     """Use so many threads from now on."""
+    if number < 1:
+        raise ValueError(f"set_num_threads expects a positive integer, but got {number}")
+    if number != count():
+        for forget in ON_CHANGE:
+            forget()
     _count[0] = number
     if library() is not None:
         library().omp_set_num_threads(ctypes.c_int(number))
@@ -112,6 +120,8 @@ def how_many(over: int, grain: int) -> int:
 
 def _in_child() -> None:
     # The pool's threads did not come along; a team of one needs none.
+    for forget in ON_CHANGE:
+        forget()
     _count[0] = 1
     if library.cache_info().currsize and library() is not None:
         library().omp_set_num_threads(ctypes.c_int(1))

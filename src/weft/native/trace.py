@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import jit, threads
-from weft.native.compiler import INTRINSICS, Function, KernelError
+from weft.native.compiler import Function, KernelError
 
 ndarray = np.ndarray
 DTYPES: dict[str, np.dtype] = {
@@ -82,8 +82,8 @@ class Traced:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
         out = options.pop("out", None)
-        if options.get("dtype") == DTYPES[self.tape.kind]:
-            del options["dtype"]
+        if "dtype" in options and options["dtype"] == self.dtype:
+            del options["dtype"]  # asked by name: to NumPy a missing one equals float64
         handler = UFUNCS.get(ufunc)
         if method != "__call__" or handler is None or options:
             raise NotTraceableError(f"np.{ufunc.__name__}")
@@ -164,8 +164,6 @@ def _called(name: str, count: int = 1) -> Callable:
     def put(tape: Tape, *values: Any) -> Traced:
         if _common(tape, *values) == "b1" or len(values) != count:
             raise NotTraceableError(name)
-        if tape.kind != "f32" and name not in INTRINSICS:
-            raise NotTraceableError(f"{name} of float64")
         given = ", ".join(f"T({_text(tape, v)})" for v in values)
         return tape.put(f"{name}({given})", tape.kind)
 

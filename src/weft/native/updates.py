@@ -9,10 +9,10 @@ import numpy as np
 
 from weft.native import jit, threads
 from weft.native.compiler import Function, KernelError
-from weft.native.trace import DTYPES, NotTraceableError, Tape, Traced, scope
+from weft.native.layout import FLOATS
+from weft.native.trace import NotTraceableError, Tape, Traced, scope
 
 CHUNK = 8192  # elements that a thread takes at a time
-KINDS = {DTYPES["f32"]: "f32", DTYPES["f64"]: "f64"}
 _made: dict[Any, Any] = {}
 
 
@@ -38,7 +38,7 @@ class Table:
 
     def run(self, rule: Callable, flags: Any, coefficients: Any, grads: list[np.ndarray]) -> bool:
         """Update by gradients in the same order; False if the rule can't be compiled."""
-        code = _compiled(rule, flags, self.width - 2, len(coefficients), KINDS.get(self.dtype))
+        code = _compiled(rule, flags, self.width - 2, len(coefficients), FLOATS.get(self.dtype))
         if code is None:
             return False
         self.addresses[:, 1] = [jit.pointer(g) for g in grads]

@@ -14,11 +14,21 @@ from weft.core.kernels import offer
 # Elementwise ops whose functions are costly enough for short arrays to pay.
 COSTLY = (
     *("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "gelu"),
-    *("gelu_tanh", "silu", "softplus", "mish", "log_sigmoid", "atan", "elu", "pow"),
+    *(
+        "gelu_tanh",
+        "silu",
+        "binary_cross_entropy_with_logits",
+        "softplus",
+        "mish",
+        "log_sigmoid",
+        "atan",
+        "elu",
+        "pow",
+    ),
 )
 COSTLY_LIMIT = 1024
 # Those that NumPy does in several passes, or slowly.
-CLUMSY = ("relu", "leaky_relu", "where", "keep", "hardtanh", "maximum", "minimum")
+CLUMSY = ("relu", "leaky_relu", "keep", "hardtanh", "maximum", "minimum")
 CLUMSY_LIMIT = 4096
 
 # op -> size from which it pays, forward kernel, backward kernels by rule (below weft.native)
@@ -81,10 +91,6 @@ KERNELS: dict[str, tuple[Any, ...]] = {
         *(8192, "loops.losses:huber_loss"),
         *("loops.losses:huber_loss_back_a", "loops.losses:huber_loss_back_b"),
     ),
-    "binary_cross_entropy_with_logits": (
-        *(4096, "loops.losses:bce_with_logits"),
-        "loops.losses:bce_with_logits_back_a",
-    ),
     # windows
     "max_pool_with_indices": (1024, "loops.pooling:max_pool"),
     "adaptive_max_pool": (1024, "loops.pooling:adaptive_max_pool"),
@@ -118,6 +124,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "cat": (16384, "loops.movement:cat"),
     "stack": (16384, "loops.movement:stack"),
     "to_copy": (16384, "loops.movement:to_copy"),
+    "where": (4096, "loops.movement:where"),
     "masked_fill": (16384, "loops.movement:masked_fill"),
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),

@@ -4,7 +4,6 @@ The functions of kernels are right up to ``SINE_LIMIT``; an array with a larger 
 to NumPy.
 """
 
-# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
 from __future__ import annotations
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, T, i64, inline
 from weft.native.jit import Kernel, kernel, pointer
-from weft.native.loops.layout import plain
+from weft.native.layout import plain
 from weft.native.loops.math import SINE_LIMIT
 from weft.native.loops.math import cos as cosine
 from weft.native.loops.math import sin as sine

@@ -16,7 +16,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, i64, inline
 from weft.native.jit import kernel, pointer
-from weft.native.loops.layout import plain
+from weft.native.layout import plain
 
 ndarray = np.ndarray
 T = U = Any  # the types of the arrays in a call

@@ -3,7 +3,6 @@
 Sums are taken in blocks of fixed size and joined in float64.
 """
 
-# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
 from __future__ import annotations
 
 import functools
@@ -15,8 +14,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, T, U, f64, i64, inline
 from weft.native.jit import KINDS, Kernel, kernel, pointer
-from weft.native.loops.layout import FLOATS, plain
-from weft.native.loops.math import exp_below, log1p, sigmoid
+from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import made
 
 ndarray = np.ndarray
@@ -448,43 +446,3 @@ def huber_loss_back_b(
 ) -> ndarray | None:
     """The gradient of ``huber_loss`` by the second of the pair."""
     return _backward(HUBER, g, a, b, reduction, width, -1.0)
-
-
-# --- two classes -------------------------------------------------------------------------
-
-
-@kernel
-def _bce(a: Ptr[T], b: Ptr[T], y: Ptr[T], lo: i64, hi: i64) -> None:
-    for i in range(lo, hi):
-        v = a[i]
-        positive = T(0.0) if v < 0.0 else v
-        y[i] = positive - v * b[i] + log1p(exp_below(-abs(v)))
-
-
-@kernel
-def _bce_back(t: Ptr[T], a: Ptr[T], b: Ptr[T], out: Ptr[T], lo: i64, hi: i64) -> None:
-    for i in range(lo, hi):
-        out[i] = t[i] * (sigmoid(a[i]) - b[i])
-
-
-def bce_with_logits(a: Any, b: Any) -> ndarray | None:
-    """The loss of scores, through a sigmoid, against targets between 0 and 1."""
-    if a.__class__ is not ndarray or b.__class__ is not ndarray or not _is_pair(a, b):
-        return None
-    a, b, out = plain(a), plain(b), np.empty(a.shape, a.dtype)
-    many = threads.how_many(a.size, GRAIN // 2)
-    _bce.get(FLOATS[a.dtype])(pointer(a), pointer(b), pointer(out), a.size, many)
-    return out
-
-
-def bce_with_logits_back_a(t: Any, a: Any, b: Any) -> ndarray | None:
-    """The gradient of ``bce_with_logits`` by the scores."""
-    if a.__class__ is not ndarray or b.__class__ is not ndarray or not _is_pair(a, b):
-        return None
-    if t.shape != a.shape or t.dtype != a.dtype:
-        return None
-    t, a, b, out = plain(t), plain(a), plain(b), np.empty(a.shape, a.dtype)
-    many = threads.how_many(a.size, GRAIN // 2)
-    run = _bce_back.get(FLOATS[a.dtype])
-    run(pointer(t), pointer(a), pointer(b), pointer(out), a.size, many)
-    return out

@@ -20,7 +20,6 @@ library. On float64 the C library itself is called.
 
 from __future__ import annotations
 
-# mypy: disable-error-code="valid-type, call-arg, operator, var-annotated"
 from weft.native.compiler import (
     T,
     bits,

@@ -15,7 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, f32, i32, i64, inline
 from weft.native.jit import engine, kernel, pointer
-from weft.native.loops.layout import (
+from weft.native.layout import (
     FLOATS,
     channels_last,
     channels_second,

@@ -1,6 +1,5 @@
 """Layer norm and RMS norm over the last dimensions, and their gradients."""
 
-# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
 from __future__ import annotations
 
 import functools
@@ -12,7 +11,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, T, f64, i64, sqrt
 from weft.native.jit import kernel, pointer
-from weft.native.loops.layout import FLOATS, plain
+from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
 
 ndarray = np.ndarray

@@ -16,7 +16,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, i32, i64, inline
 from weft.native.jit import kernel, pointer
-from weft.native.loops.layout import FLOATS, in_layout, is_last, made_like
+from weft.native.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]

@@ -5,7 +5,6 @@ fixed size, whose sums are added in float64; otherwise blocks of rows are added 
 Blocks depend on the shape alone, so results do not depend on the number of threads.
 """
 
-# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
 from __future__ import annotations
 
 import copy
@@ -19,7 +18,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Function, Ptr, T, U, array, f64, i64, inline, maximum, minimum
 from weft.native.jit import Kernel, kernel, pointer
-from weft.native.loops.layout import FLOATS, plain
+from weft.native.layout import FLOATS, plain
 
 ndarray = np.ndarray
 

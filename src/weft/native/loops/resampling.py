@@ -16,7 +16,7 @@ from weft.kernels import resampling as reference
 from weft.native import threads
 from weft.native.compiler import Ptr, i64
 from weft.native.jit import kernel, pointer
-from weft.native.loops.layout import FLOATS, in_layout, is_last, made_like
+from weft.native.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]

@@ -1,6 +1,5 @@
 """Softmax, its logarithm and their gradients along any dimension."""
 
-# mypy: disable-error-code="valid-type, type-arg, call-arg, operator, index, var-annotated"
 from __future__ import annotations
 
 import functools
@@ -12,7 +11,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, T, array, f64, i64, inline, maximum
 from weft.native.jit import Kernel, kernel, pointer
-from weft.native.loops.layout import FLOATS, plain
+from weft.native.layout import FLOATS, plain
 from weft.native.loops.math import exp_flush, log
 from weft.native.loops.reduce import (
     BLOCK,

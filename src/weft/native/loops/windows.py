@@ -7,6 +7,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.compiler import Ptr, T, i64
 from weft.native.jit import kernel, pointer
+from weft.native.layout import FLOATS, plain
 
 Ints = tuple[int, ...]
 GRAIN = 16384  # elements that are worth a thread
@@ -55,12 +56,10 @@ def rows(
 ) -> np.ndarray:
     """For each place of the result one row with what its window sees, all channels in turn."""
     n, channels, height, width = x.shape
-    x = np.ascontiguousarray(x)
+    x = plain(x)
     count, length = n * extent[0] * extent[1], channels * size[0] * size[1]
     to = np.empty((count, length), x.dtype)
     numbers = (channels, height, width, *size, *stride, *padding, *dilation, *extent)
     share = threads.how_many(count, max(1, GRAIN // max(length, 1)))
-    unfold.get("f32" if x.dtype == np.float32 else "f64")(
-        pointer(x), pointer(to), *numbers, count, share
-    )
+    unfold.get(FLOATS[x.dtype])(pointer(x), pointer(to), *numbers, count, share)
     return to

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.native.onednn.binding import (
         available,
-        get_num_threads,
-        set_num_threads,
         version,
         why_not,
     )
@@ -29,10 +27,8 @@ __all__ = [
     "convolution",
     "convolution_input_grad",
     "convolution_weight_grad",
-    "get_num_threads",
     "linear",
     "matmul",
-    "set_num_threads",
     "version",
     "why_not",
 ]

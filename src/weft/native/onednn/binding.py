@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy
 
+from weft.native import threads
+
 _NAME = "libdnnl.so.3"
 _SEQUENTIAL, _OPENMP = 1, 2  # the runtimes that need nothing from their caller
 _CPU, _PAUSE = 1, 1
@@ -123,59 +125,32 @@ def version() -> str | None:
 def _guard_forks(library: Library) -> None:
     """Let a forked child compute: OpenMP's threads don't exist there, though its state says so."""
     pause = library.optional("omp_pause_resource_all")
-    paused = [True]
 
     def before() -> None:
         MAKING.acquire()
-        paused[0] = not library.parallel or (pause is not None and pause(_PAUSE) == 0)
+        if pause is not None:
+            pause(_PAUSE)
 
-    def in_child() -> None:
-        MAKING.release()
-        if not paused[0]:
-            set_num_threads(1)
-
-    os.register_at_fork(before=before, after_in_parent=MAKING.release, after_in_child=in_child)
+    os.register_at_fork(
+        before=before, after_in_parent=MAKING.release, after_in_child=MAKING.release
+    )
 
 
-class _Limit(threading.local):
+class _Told(threading.local):
     """OpenMP keeps its limit by thread, so every thread has to be told."""
 
-    told: int | None = None
+    count = 0
 
 
-class Threads:
-    """The number of threads that was asked for, and what to forget when it changes."""
-
-    limit: int | None = None
-    on_change: list[Callable[[], None]] = []
-    _here = _Limit()
-
-    @classmethod
-    def obey(cls) -> None:
-        """Tell this thread's OpenMP what was asked for."""
-        if cls._here.told != cls.limit:
-            found = library()
-            tell = found.optional("omp_set_num_threads") if found else None
-            if tell is not None and cls.limit is not None:
-                tell(cls.limit)
-            cls._here.told = cls.limit
+_told = _Told()
 
 
-def set_num_threads(number: int) -> None:
-    """Let oneDNN use this many threads, in every Python thread."""
-    if number < 1:
-        raise ValueError(f"set_num_threads expects a positive integer, but got {number}")
-    if Threads.limit != number:
-        Threads.limit = number
-        # A primitive divides its work among threads when it is made.
-        for forget in Threads.on_change:
-            forget()
-
-
-def get_num_threads() -> int:
-    """The number of threads that oneDNN uses."""
-    if Threads.limit is not None:
-        return Threads.limit
-    found = library()
-    count = found.optional("omp_get_max_threads") if found else None
-    return int(count()) if count else 1
+def obey() -> None:
+    """Tell this thread's OpenMP how many threads were asked for."""
+    wanted = threads.count()
+    if _told.count != wanted:
+        found = library()
+        tell = found.optional("omp_set_num_threads") if found else None
+        if tell is not None:
+            tell(wanted)
+        _told.count = wanted

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.native.jit import pointer
+from weft.native.layout import channels_last, in_layout, made_like, plain
 from weft.native.onednn.conv_program import FORWARD, INPUT, LAST, PLAIN, WEIGHT, Case, build
-from weft.native.onednn.primitive import Ints, Programs, address
+from weft.native.onednn.primitive import Ints, Programs
 
 Array = np.ndarray
 
 _FLOAT32 = np.dtype(np.float32)
-_TO_LAST = {rank: (0, *range(2, rank), 1) for rank in (3, 4, 5)}
-_FROM_LAST = {rank: (0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5)}
 
 _programs = Programs()
 
@@ -36,7 +36,7 @@ def convolution(
     layout, w_layout = _layout(x), _layout(w)
     window = (stride, padding, dilation, groups)
     case = Case(FORWARD, x.shape, w.shape, y_shape, layout, w_layout, bias is not None, *window)
-    return _run(case, y_shape, _dense(x, layout), _dense(w, w_layout), bias)
+    return _run(case, y_shape, in_layout(x, layout == LAST), in_layout(w, w_layout == LAST), bias)
 
 
 def convolution_input_grad(
@@ -56,7 +56,7 @@ def convolution_input_grad(
     layout, w_layout = _layout(g), _layout(w)
     window = (stride, padding, dilation, groups)
     case = Case(INPUT, x_shape, w.shape, g.shape, layout, w_layout, bias is not None, *window)
-    return _run(case, x_shape, _dense(g, layout), _dense(w, w_layout), bias)
+    return _run(case, x_shape, in_layout(g, layout == LAST), in_layout(w, w_layout == LAST), bias)
 
 
 def convolution_weight_grad(
@@ -75,16 +75,17 @@ def convolution_weight_grad(
     layout = LAST if LAST in (_layout(g), _layout(x)) else PLAIN
     window = (stride, padding, dilation, groups)
     case = Case(WEIGHT, x.shape, w_shape, g.shape, layout, PLAIN, False, *window)
-    return _run(case, w_shape, _dense(g, layout), _dense(x, layout), None)
+    return _run(case, w_shape, in_layout(g, layout == LAST), in_layout(x, layout == LAST), None)
 
 
 def _run(case: Case, shape: Ints, first: Array, second: Array, bias: Array | None) -> Array | None:
     program = _programs.find(case, build, case)
     if program is None:
         return None
-    out = _empty(shape, case.w_layout if case.kind == WEIGHT else case.layout)
-    arrays = (first, second, out) if bias is None else (first, second, out, _plain(bias))
-    return out if program.run(*map(address, arrays)) else None
+    layout = case.w_layout if case.kind == WEIGHT else case.layout
+    out = made_like(first, shape, layout == LAST)
+    arrays = (first, second, out) if bias is None else (first, second, out, plain(bias))
+    return out if program.run(*map(pointer, arrays)) else None
 
 
 def _extent(x: Ints, w: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
@@ -113,33 +114,10 @@ def _adds(bias: Array | None, channels: int) -> bool:
 
 def _layout(a: Array) -> str:
     """The layout that an array has, or is nearest to."""
-    plain, last, steps = a.flags.c_contiguous, _is_last(a), a.strides
-    if plain and last:  # one channel or one place: only the strides tell what was meant
+    row_major, last, steps = a.flags.c_contiguous, channels_last(a).flags.c_contiguous, a.strides
+    if row_major and last:  # one channel or one place: only the strides tell what was meant
         return LAST if steps[1] < max(steps[2:]) else PLAIN
-    if plain or last:
+    if row_major or last:
         return LAST if last else PLAIN
     spatial = [step for size, step in zip(a.shape[2:], steps[2:], strict=True) if size > 1]
     return LAST if 0 < steps[1] < min(spatial, default=0) else PLAIN
-
-
-def _is_last(a: Array) -> bool:
-    return a.transpose(_TO_LAST[a.ndim]).flags.c_contiguous
-
-
-def _dense(a: Array, layout: str) -> Array:
-    """The array itself if its memory is in that order, else a copy that is."""
-    if layout == PLAIN:
-        return _plain(a)
-    return _plain(a.transpose(_TO_LAST[a.ndim])).transpose(_FROM_LAST[a.ndim])
-
-
-def _plain(a: Array) -> Array:
-    flags = a.flags
-    return a if flags.c_contiguous and flags.aligned else a.copy("C")
-
-
-def _empty(shape: Ints, layout: str) -> Array:
-    if layout == PLAIN:
-        return np.empty(shape, _FLOAT32)
-    memory = np.empty((shape[0], *shape[2:], shape[1]), _FLOAT32)
-    return memory.transpose(_FROM_LAST[len(shape)])

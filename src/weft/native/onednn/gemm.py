@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.native.onednn.binding import Threads
+from weft.native.jit import pointer
+from weft.native.layout import plain
+from weft.native.onednn.binding import obey
 from weft.native.onednn.primitive import (
     ATTRIBUTES,
     BIAS,
@@ -21,7 +23,6 @@ from weft.native.onednn.primitive import (
     Program,
     Programs,
     Refused,
-    address,
     describe,
     primitive_desc,
     row_major,
@@ -80,8 +81,7 @@ def linear(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.n
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray, beta: float) -> np.ndarray | None:
-    if Threads.limit is not None:
-        Threads.obey()
+    obey()
     order_a, step_a, a = _matrix(a)
     order_b, step_b, b = _matrix(b)
     (m, k), n = a.shape, b.shape[1]
@@ -89,7 +89,7 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray, beta: float) -> np.n
         b, step_b = _spread(b), n + _APART
     if not step_a & 511 and order_a == b"T" and n >= 48 and m * n <= _IN_PLACE and not _WIDE:
         a, step_a = _spread(a.T).T, m + _APART
-    data_a, data_b, data_out = address(a), address(b), address(out)
+    data_a, data_b, data_out = pointer(a), pointer(b), pointer(out)
     operands = data_a, step_a, data_b, step_b, beta, data_out, n
     return None if _sgemm(order_a, order_b, m, n, k, 1.0, *operands) else out
 
@@ -126,12 +126,12 @@ def _matrix(a: np.ndarray) -> tuple[bytes, int, np.ndarray]:
 
 
 def _biased(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray | None:
-    x, w, bias = _plain(x), _plain(w), _plain(bias)
+    x, w, bias = plain(x), plain(w), plain(bias)
     program = _programs.find((x.shape, w.shape), _build_biased, x.shape, w.shape)
     if program is None:
         return None
     y = np.empty((len(x), len(w)), _FLOAT32)
-    return y if program.run(address(x), address(w), address(y), address(bias)) else None
+    return y if program.run(pointer(x), pointer(w), pointer(y), pointer(bias)) else None
 
 
 def _build_biased(x: Ints, w: Ints) -> Program:
@@ -179,7 +179,7 @@ def _run_stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray | 
     if program is None and not (a.flags.c_contiguous and b.flags.c_contiguous):
         a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
         program = _find_stacked(a, b, out.shape)
-    if program is None or not program.run(address(a), address(b), address(out)):
+    if program is None or not program.run(pointer(a), pointer(b), pointer(out)):
         return None
     return out
 
@@ -210,11 +210,6 @@ def _stack(shape: Ints, strides: Ints, rank: int) -> Any:
     if min(steps, default=1) < 1 or not (by_rows or by_columns):
         raise Refused
     return describe((*sizes, rows, columns), (*steps, max(down >> 2, 1), max(across >> 2, 1)))
-
-
-def _plain(a: np.ndarray) -> np.ndarray:
-    flags = a.flags
-    return a if flags.c_contiguous and flags.aligned else np.array(a, order="C")
 
 
 def _writable(out: np.ndarray, shape: Ints, *inputs: np.ndarray) -> bool:

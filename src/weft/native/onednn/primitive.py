@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
 
+from weft.native import threads
 from weft.native.onednn import binding
 
 Ints = tuple[int, ...]
@@ -28,32 +28,6 @@ _execute, _set_handle = LIB.dnnl_primitive_execute, LIB.dnnl_memory_set_data_han
 
 class Refused(Exception):
     """oneDNN can't do it, has no memory for it, or would do it by its slow reference code."""
-
-
-def _data_offset() -> int:
-    """Where an array object keeps the address of its data; 0 where that can't be relied on."""
-    offset = object.__basicsize__
-    for probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
-        if c_void_p.from_address(id(probe) + offset).value != probe.ctypes.data:
-            return 0  # pragma: no cover - another Python's objects
-    return offset
-
-
-_OFFSET = _data_offset()
-_peek = c_void_p.from_address
-
-
-if _OFFSET:
-
-    def address(array: np.ndarray) -> int:
-        """The address of an array's first element, ten times as fast as NumPy gives it."""
-        return _peek(id(array) + _OFFSET).value  # type: ignore[return-value]
-
-else:  # pragma: no cover - another Python's objects
-
-    def address(array: np.ndarray) -> int:
-        """The address of an array's first element."""
-        return array.ctypes.data
 
 
 def _made(create: Callable[..., int], destroy: Any, *args: Any) -> Any:
@@ -305,12 +279,12 @@ class Programs:
         self._half = limit // 2
         self.young: dict[Hashable, Program | None] = {}
         self._old: dict[Hashable, Program | None] = {}
-        binding.Threads.on_change.append(self.clear)
+        # A primitive divides its work among threads when it is made.
+        threads.ON_CHANGE.append(self.clear)
 
     def find(self, key: Hashable, build: Callable[..., Program], *args: Any) -> Program | None:
         """The program of a key, or None if oneDNN can't run it."""
-        if binding.Threads.limit is not None:
-            binding.Threads.obey()
+        binding.obey()
         try:
             return self.young[key]
         except KeyError:
