@@ -260,4 +260,4 @@ def test_what_is_left_to_numpy():
     assert loops.sum_over(np.arange(100_000), (0,), False) is None
     assert loops.sum_over(numbers((50_000,)), (), False) is None
     assert loops.amax(numbers((100, 0, 1000)), (0,), False) is None
-    assert loops.argmax(numbers((3,)), 0, False) is None
+    assert loops.argmax(numbers((3,), np.float64), 0, False) is None

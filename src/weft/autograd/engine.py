@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd.anomaly import Lookout
+from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
 from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
@@ -90,7 +92,7 @@ class _Run:
         self.grads: dict[GraphNode, Any] = {}
         self.owned: set[GraphNode] = set()
         self.pending: dict[AccumulateGrad, int] = {}
-        self.watch = MODES.now.anomaly
+        self.watch = Lookout() if MODES.now.anomaly else None
         self.seen = False  # whether a recorder looks at every step
         self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running
@@ -244,8 +246,11 @@ class _Run:
                 if (
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
-                    direct = plan.direct
-                    if plan.large is not None and (
+                    direct, way = plan.direct, plan.way
+                    gi = None if way is None else way(g, *saved)
+                    if gi is not None:
+                        pass
+                    elif plan.large is not None and (
                         g.size >= plan.op.limit
                         or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
                     ):
@@ -350,10 +355,10 @@ class _Run:
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
-        if plan.holds and not self.keep:
+        if self.watch is not None:
+            self.watch.look(node, g, results, self.keep)
+        elif plan.holds and not self.keep:
             node.saved = FREED
-        if self.watch:
-            check_anomaly(node, results)
         if node.extras is not None and node.extras.post:
             results = self.post_hooks(node, g, results)
         del saved, g
@@ -474,18 +479,6 @@ def used_up(node: Node) -> RuntimeError:
     )
 
 
-def check_anomaly(node: Node, results: Any) -> None:
-    for i, g in zip(node.plan.targets, results, strict=True):
-        array = g._a if isinstance(g, Tensor) else g
-        if MODES.now.anomaly_check_nan and array is not None and np.isnan(array).any():
-            trace = node.extras.trace if node.extras is not None else None
-            where = f"\nIt was recorded here:\n{trace}" if trace else ""
-            raise RuntimeError(
-                f"Function '{node.name()}' returned nan values in its {i}th output; the op is "
-                f"{node.op.name}, recorded at {node.source}{where}"
-            )
-
-
 # --- entry points ----------------------------------------------------------------------
 
 
@@ -553,15 +546,21 @@ def run(
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     now.update()
-    for listener in (*WATCHERS, *now.recorders):
-        listener.goes_back(work, seeded)
-    token = quiet.enter()
     try:
-        work.run(seeded)
+        for listener in (*WATCHERS, *now.recorders):
+            listener.goes_back(work, seeded)
+        token = quiet.enter()
+        try:
+            work.run(seeded)
+        finally:
+            quiet.leave(token)
     finally:
-        quiet.leave(token)
         now.grad, now.backward = enabled, outer
         now.update()
+        if work.watch is not None:
+            work.watch.release()
+    if sink:
+        STEPS.end()
     for listener in (*WATCHERS, *now.recorders):
         listener.went_back(work, seeded)
     return work

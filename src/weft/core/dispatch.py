@@ -101,7 +101,11 @@ class Op:
         # Whether large arrays can go through a loop traced from the reference.
         self.traced = diagonal or lower is not None or reference in UFUNCS
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
-        self.native: Callable | None = None
+        # Native code for small arrays, and for one with a number: see ``kernels``.
+        self.way: Callable | None = None
+        self.scaled: Callable | None = None
+        self.exact = True  # whether native code gives the same bits as the reference
+        self.native: Any = None  # a kernel: its name, and itself from the first call on
         self.native_rules: dict[int, Callable] = {}
         self.loops: dict[Any, Callable] = {}
         camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
@@ -110,6 +114,7 @@ class Op:
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
         REGISTRY[name] = self
+        kernels.open_op(self)
 
     @functools.cached_property
     def node_types(self) -> tuple[type[Node], ...]:
@@ -144,10 +149,17 @@ class Op:
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
+        if self.way is not None and not attrs:
+            out = self.way(*args)
+            if out is not None:
+                return out
         run = self.reference
         if self.limit is not NEVER and kernels.large(args, self.limit):
+            if self.promote is None:
+                out = kernels.forward(self, args, attrs)
+                return run(*args, **attrs) if out is None else out
             run = self.run
-        if self.promote is None:
+        elif self.promote is None:
             return run(*args, **attrs)
         if len(args) == 1 and args[0].__class__ is ndarray:
             d = args[0].dtype
@@ -320,13 +332,17 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     d = a.dtype
     if mode is SPECIAL or not (d is F32 or d is F64):
         return apply(op, (x,), attrs)
-    token = SET(SILENT)
-    try:
-        y = op.reference(a, **attrs) if a.size < op.limit else op.run(a, **attrs)
-    except Exception:
-        return apply(op, (x,), attrs)  # fails again, and explains
-    finally:
-        RESET(token)
+    y = None
+    if a.size >= op.limit:
+        y = kernels.forward(op, (a,), attrs)
+    if y is None:
+        token = SET(SILENT)
+        try:
+            y = op.reference(a, **attrs)
+        except Exception:
+            return apply(op, (x,), attrs)  # fails again, and explains
+        finally:
+            RESET(token)
     if y.__class__ is not ndarray:
         y = asarray(y)
     elif op.rows and not y.flags.c_contiguous:

@@ -4,6 +4,11 @@ An op has a ``limit``, the size of an array from which native code pays; below i
 reference runs and nothing here is asked. Elementwise ops need no kernel of their own: their
 reference and their derivative rules are traced (``weft.native.trace``). Others are offered one by
 ``offer``.
+
+Once native code is loaded, elementwise ops and rules that give the same bits as NumPy take small
+arrays too: their ``way`` is a built-in function that checks, allocates and computes in one call,
+in less time than NumPy needs to begin. Where bits can differ, the size alone decides, never what
+ran before.
 """
 
 from __future__ import annotations
@@ -20,9 +25,11 @@ if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
 ndarray = np.ndarray
+F32, MASK = np.dtype(np.float32), np.dtype(np.bool_)
 NEVER = 1 << 62
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
-PATIENCE = 2000  # uses of an op that has a kernel, after which it is loaded in any case
+PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
+TRIES = 50  # small uses of an op for which its loop is compiled
 MANY = 64  # loops of one op, for different attributes
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
 
@@ -47,6 +54,7 @@ def enabled() -> bool:
 def enable(on: bool) -> None:
     """Use native kernels or, for comparison, NumPy alone."""
     _enabled[0] = on
+    open_ways()
 
 
 def start() -> bool:
@@ -76,37 +84,94 @@ def ready() -> bool:
     return _enabled[0] and (_here.started or start())
 
 
-def waits(args: Any) -> bool:
+def waits(op: Op, args: Any) -> bool:
     """Whether these arrays are too small, and too few so far, to load native code for them."""
-    if _begun:
+    if _begun or not op.exact or large(args, BEGIN):
         return False
-    _asked[0] += 1
-    return _asked[0] < PATIENCE and not large(args, BEGIN)
+    return not enough(1)
+
+
+def enough(uses: int) -> bool:
+    """Count so many more uses of small ops; whether native code is worth loading for them."""
+    _asked[0] += uses
+    return _asked[0] >= PATIENCE and ready()
+
+
+class Chance:
+    """Stands for the way of an op or of a rule until that is worth compiling, or is given up."""
+
+    __slots__ = ("holder", "loop", "misses", "name", "uses")
+
+    def __init__(self, holder: Any, name: str, loop: Callable[[], Any]) -> None:
+        self.holder, self.name, self.loop = holder, name, loop
+        self.uses = self.misses = 0
+
+    def __call__(self, *args: Any) -> None:
+        for a in args:
+            if a.__class__ is ndarray:
+                if a.dtype is not F32 and a.dtype is not MASK:
+                    break
+            elif a.__class__ is not float and a.__class__ is not int:
+                break
+        else:
+            self.uses += 1
+            if self.uses == TRIES:
+                if _begun or enough(TRIES):
+                    setattr(self.holder, self.name, self.loop().way(args) if ready() else None)
+                else:
+                    self.uses = 0
+            return
+        self.misses += 1
+        if self.misses == TRIES:
+            setattr(self.holder, self.name, None)
+
+
+def open_op(op: Op) -> None:
+    """Let small arrays into the native code of an elementwise op, or keep them out again."""
+    op.way = op.scaled = None
+    if op.traced and _enabled[0]:
+        loop = lambda: loop_for(op, "", op.reference, NOTHING)
+        op.way, op.scaled = Chance(op, "way", loop), Chance(op, "scaled", loop)
+
+
+def open_ways() -> None:
+    """The same for all ops and their rules."""
+    from weft.core.dispatch import REGISTRY
+
+    for op in REGISTRY.values():
+        open_op(op)
+        for plan in op.plans.values():
+            plan.open_way()
+
+
+def load(path: str) -> Callable:
+    """``module:function`` below ``weft.native``."""
+    module, name = path.split(":")
+    return getattr(importlib.import_module(f"weft.native.{module}"), name)
 
 
 def resolve(path: str) -> Callable:
-    """``module:function`` below ``weft.native``, imported when first called."""
+    """The same, imported when first called."""
     found: list[Callable] = []
 
     def call(*args: Any, **attrs: Any) -> Any:
         if not found:
-            module, name = path.split(":")
-            found.append(getattr(importlib.import_module(f"weft.native.{module}"), name))
+            found.append(load(path))
         return found[0](*args, **attrs)
 
     return call
 
 
-def offer(op: Op, limit: int, forward: str = "", *backward: str) -> None:
-    """Give an op native kernels by name: ``module:function``.
+def offer(op: Op, exact: bool, limit: int, forward: str = "", *backward: str) -> None:
+    """Give an op native kernels by name: ``module:function``; do they give NumPy's bits?
 
     A forward kernel takes what the reference takes; backward kernels, one for each derivative rule
     or one for the joint rule, have the parameters of the rule. All give None for what they don't
     take.
     """
-    op.limit = limit
+    op.limit, op.exact = limit, exact
     if forward:
-        op.native = resolve(forward)
+        op.native = forward
     op.native_rules = {i: resolve(path) for i, path in enumerate(backward) if path}
     op.plans.clear()
     op.plan_of_one = None
@@ -122,12 +187,16 @@ def large(args: Any, limit: int) -> bool:
 
 def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     """The op's results by native code, or None."""
-    if waits(args) or not ready():
+    if not (_here.started and _enabled[0]) and (waits(op, args) or not ready()):
         return None
-    out = None if op.native is None else op.native(*args, **attrs)
-    if out is None and op.traced:
-        out = loop_for(op, "", op.reference, attrs)(*args)
-    return out
+    native = op.native
+    if native is not None:
+        if native.__class__ is str:
+            native = op.native = load(native)
+        out = native(*args, **attrs)
+        if out is not None:
+            return out
+    return loop_for(op, "", op.reference, attrs)(*args) if op.traced else None
 
 
 def into(op: Op, out: ndarray, *args: Any) -> bool:
@@ -152,7 +221,7 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
             function = lambda *args: op(*args, **fixed)  # as a rule would call it
         elif attrs:
             function = lambda *args: inner(*args, **fixed)
-        found = op.loops[key] = Loop(f"{op.name}{suffix}_loop", function)
+        found = op.loops[key] = Loop(f"{op.name}{suffix}_loop", function, op.limit)
     return found
 
 
@@ -164,6 +233,9 @@ class _NoLoop:
 
     def into(self, *args: Any) -> bool:
         return False
+
+    def way(self, args: Any) -> None:
+        return None
 
 
 _no_loop = _NoLoop()

@@ -47,15 +47,16 @@ class Plan:
     ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
     input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
-    bare rule itself if it takes just the gradient and one saved value. A plan is ``simple`` if
+    bare rule itself if it takes just the gradient and one saved value, and ``way`` its native code
+    for small arrays if it takes the gradient and all saved values. A plan is ``simple`` if
     one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
     arrays are large.
     """
 
     __slots__ = (
         *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
-        *("simple", "single", "slots", "targets"),
-        *("vjp", "vjp_single"),
+        *("simple", "single", "slots", "targets", "_traced"),
+        *("vjp", "vjp_single", "way"),
     )
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
@@ -87,6 +88,25 @@ class Plan:
         body = calls[0] if self.joint else f"({', '.join(calls)},)" if calls else "()"
         self.vjp = eval(f"lambda g, s, at, needs: {body}", scope)
         self.large = self._large(rules, conj)
+        self._traced = None
+        if self.simple and op.diagonal and not conj and 0 < len(self.slots) < 3:
+            rule = rules[self.single]
+            if parameters(rule)[1:] == self.slots and self._holds_arrays():
+                self._traced = rule
+        self.open_way()
+
+    def open_way(self) -> None:
+        """Let small arrays into native code, or keep them out."""
+        rule = self._traced
+        self.way = None
+        if rule is not None and kernels.enabled():
+            op, suffix = self.op, f"_{self.single}"
+            loop = lambda: kernels.loop_for(op, suffix, rule, kernels.NOTHING)
+            self.way = kernels.Chance(self, "way", loop)
+
+    def _holds_arrays(self) -> bool:
+        """Whether all that is saved are values, not shapes."""
+        return all(slot in (*self.op.names, *self.op.outputs) for slot in self.slots)
 
     def _large(self, rules: dict[int, Callable], conj: bool) -> Callable | None:
         """What ``vjp`` does, for large arrays in a plain backward: native code where there is."""
@@ -101,14 +121,14 @@ class Plan:
             assert whole is not None
 
             def joint(g: Any, s: Any, at: Any, needs: Any) -> Any:
-                waits = kernels.waits((*g, *s) if g.__class__ is tuple else (g, *s))
+                waits = kernels.waits(op, (*g, *s) if g.__class__ is tuple else (g, *s))
                 out = whole(g, s, at, needs) if not waits and kernels.ready() else None
                 return plain(g, s, at, needs) if out is None else out
 
             return joint
 
         def each(g: Any, s: Any, at: Any, needs: Any) -> Any:
-            if kernels.waits((g, *s)) or not kernels.ready():
+            if kernels.waits(op, (g, *s)) or not kernels.ready():
                 return plain(g, s, at, needs)
             results, rest = [], None
             for k, native in enumerate(natives):

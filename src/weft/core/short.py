@@ -45,12 +45,15 @@ def fast_unary(op: Op) -> Callable:
             x = input._a
             d = x.dtype
             if d is F32 or d is F64:
-                try:
-                    y = reference(x) if x.size < op.limit else op.run(x)
-                except Exception:
-                    return apply(op, (input,), NO_ATTRS)
-                if y.__class__ is not ndarray:
-                    y = asarray(y)
+                way = op.way
+                y = None if way is None else way(x)
+                if y is None:
+                    try:
+                        y = reference(x) if x.size < op.limit else op.run(x)
+                    except Exception:
+                        return apply(op, (input,), NO_ATTRS)
+                    if y.__class__ is not ndarray:
+                        y = asarray(y)
                 t = new(Tensor)
                 t._a = y
                 t._vc = cell = [0]
@@ -134,12 +137,15 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
             else:
                 usual = False
             if usual:
-                try:
-                    z = reference(x, y) if x.size < op.limit else op.run(x, y)
-                except Exception:
-                    return apply(op, (input, other), NO_ATTRS)
-                if z.__class__ is not ndarray:
-                    z = asarray(z)
+                way = op.way if tensor else op.scaled
+                z = None if way is None else way(x, y)
+                if z is None:
+                    try:
+                        z = reference(x, y) if x.size < op.limit else op.run(x, y)
+                    except Exception:
+                        return apply(op, (input, other), NO_ATTRS)
+                    if z.__class__ is not ndarray:
+                        z = asarray(z)
                 t = new(Tensor)
                 t._a = z
                 t._vc = cell = [0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import threads
+from weft.native import entry, threads
 from weft.native.compiler import Function, build, read
 
 ndarray = np.ndarray
@@ -30,7 +30,6 @@ KINDS = {
     np.dtype(np.uint32): "u32",
     np.dtype(np.bool_): "b1",
 }
-C_TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t"}
 _lock = threading.RLock()
 _word = ctypes.c_size_t.from_address
 _OFFSET = object.__basicsize__  # where an array object keeps the address of its data
@@ -47,25 +46,13 @@ for _probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
 
 
 @functools.cache
-def ffi() -> Any:
-    """One cffi instance for all of weft's native calls."""
-    import cffi
-
-    return cffi.FFI()
-
-
-@functools.cache
 def why_not() -> str | None:
     """Why kernels can't be compiled here, if so."""
     try:
         import llvmlite.binding  # noqa: F401
     except ImportError as error:
         return f"llvmlite can't be imported ({error}): pip install llvmlite"
-    try:
-        import cffi  # noqa: F401
-    except ImportError as error:
-        return f"cffi can't be imported ({error}): pip install cffi"
-    return None
+    return entry.why_not()
 
 
 class _Engine:
@@ -90,11 +77,7 @@ class _Engine:
             cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
         )
 
-    def load(self, name: str, text: str) -> int:
-        """The address of a compiled function."""
-        return self.load_all(name, text, [name])[0]
-
-    def load_all(self, name: str, text: str, symbols: list[str]) -> list[int]:
+    def load(self, name: str, text: str, symbols: list[str]) -> list[int]:
         """The addresses of compiled functions; their code comes from disk if it is there."""
         words = "\0".join((text, self.cpu, self.features, self.version))
         path = cache_folder() / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:32]}.o"
@@ -191,7 +174,8 @@ class Kernel:
     def get(self, *types: str, **consts: Any) -> Callable:
         """The native function for types (of ``T``, then ``U``) and fixed parameters.
 
-        It takes addresses and numbers, then the size of the range and the number of threads.
+        It takes arrays, addresses or None, and numbers; then the size of the range and the
+        number of threads.
         """
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
@@ -204,10 +188,19 @@ class Kernel:
     def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
-        address = engine().load(self.name, text)
-        arguments = ["uintptr_t" if k.endswith("*") else C_TYPES[k] for k in kinds]
-        signature = ", ".join([*arguments, "int64_t", "int64_t"])
-        return ffi().cast(f"void(*)({signature})", address)
+        text += entry.HELPERS + entry.call(self.name, kinds)
+        return _functions(self.name, text, "call")[0]
+
+    def loop(self, kind: str, result: str, grain: int, least: int) -> tuple[Callable, Callable]:
+        """For an elementwise loop: the native function, and one that makes the result as well.
+
+        The second takes plain arrays of one shape, from ``least`` elements on.
+        """
+        text, kinds = build(self.function, {"T": kind}, {}, threads.available())
+        text += entry.HELPERS + entry.SHAPES + entry.call(self.name, kinds)
+        text += entry.fresh(self.name, kinds[:-1], result, grain, least)
+        call, fresh = _functions(self.name, text, "call", "fresh")
+        return call, fresh
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -224,6 +217,25 @@ class Kernel:
                 given.append(value)
         types = tuple(bound[k] for k in ("T", "U") if k in bound)
         self.get(*types, **consts)(*given, over, threads.how_many(over, grain))
+
+
+    def whole(self, spec: entry.Spec, *types: str, **consts: Any) -> Callable:
+        """A built-in function that is a whole op: see ``entry.Spec``."""
+        key = (spec, types, *consts.items())
+        found = self.compiled.get(key)
+        if found is None:
+            bound = dict(zip(("T", "U"), types, strict=False))
+            text, kinds = build(self.function, bound, consts, threads.available())
+            text += entry.HELPERS + entry.SHAPES + entry.SIZES + entry.whole(self.name, kinds, spec)
+            found = self.compiled[key] = _functions(self.name, text, "whole")[0]
+        return found
+
+
+def _functions(name: str, text: str, *ways: str) -> list[Callable]:
+    """The compiled code as functions of Python."""
+    addresses = engine().load(name, text, [f"{name}.{way}" for way in ways])
+    threads.count()  # compiled code reads it
+    return [entry.function(name, address) for address in addresses]
 
 
 def kernel(fn: Callable | None = None, *, reassociate: bool = False) -> Any:

@@ -365,7 +365,7 @@ class Pool:
             self.words[DEFAULT + k] = part or 0
         self.words[LIMIT] = memory_limit()
         names = ("malloc", "calloc", "realloc", "free", "trim")
-        code = engine().load_all("weft_pool", CODE, [f"weft_pool_{n}" for n in names])
+        code = engine().load("weft_pool", CODE, [f"weft_pool_{n}" for n in names])
         self.handler = _Handler(b"weft_pool", 1)
         self.handler.allocator = _Allocator(ctypes.addressof(self.words), *code[:4])
         self._trim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(code[4])

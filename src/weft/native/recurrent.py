@@ -48,7 +48,7 @@ def _forward(loop: Kernel, gates: int) -> Callable[..., None]:
         part, start = size * first.itemsize, pointer(first)
         parts = [start + k * part for k in range(gates)]
         code = loop.get(KINDS[first.dtype])
-        code(*parts, *map(pointer, others), size, rows, _threads(rows, size))
+        code(*parts, *others, size, rows, _threads(rows, size))
 
     return run
 
@@ -60,7 +60,7 @@ def _backward(loop: Kernel) -> Callable[..., None]:
         (rows, size), last = arrays[0].shape, arrays[-1]
         apart = last.strides[0] // last.itemsize
         code = loop.get(KINDS[last.dtype])
-        code(*map(pointer, arrays), size, apart, rows, _threads(rows, size))
+        code(*arrays, size, apart, rows, _threads(rows, size))
 
     return run
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 _count = [0]
+CELL = ctypes.c_int64(1)  # the same number, for compiled code
 # What to forget when the number of threads changes.
 ON_CHANGE: list[Callable[[], None]] = []
 
@@ -55,6 +56,7 @@ def count() -> int:
     if not _count[0]:
         asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         _count[0] = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
+        CELL.value = _count[0]
     return _count[0]
 
 
@@ -65,7 +67,7 @@ def set_count(number: int) -> None:
     if number != count():
         for forget in ON_CHANGE:
             forget()
-    _count[0] = number
+    _count[0] = CELL.value = number
     if library() is not None:
         library().omp_set_num_threads(ctypes.c_int(number))
     found = blas()
@@ -122,7 +124,7 @@ def _in_child() -> None:
     # The pool's threads did not come along; a team of one needs none.
     for forget in ON_CHANGE:
         forget()
-    _count[0] = 1
+    _count[0] = CELL.value = 1
     if library.cache_info().currsize and library() is not None:
         library().omp_set_num_threads(ctypes.c_int(1))
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import jit, threads
-from weft.native.compiler import Function, KernelError
+from weft.native.compiler import INTRINSICS, Function, KernelError
 
 ndarray = np.ndarray
 DTYPES: dict[str, np.dtype] = {
@@ -39,6 +39,7 @@ class Tape:
 
     def __init__(self, kind: str) -> None:
         self.kind, self.lines = kind, list[str]()
+        self.exact = True  # whether NumPy would have given the same bits
 
     def put(self, text: str, kind: str) -> Traced:
         name = f"v{len(self.lines)}"
@@ -165,6 +166,7 @@ def _called(name: str, count: int = 1) -> Callable:
         if _common(tape, *values) == "b1" or len(values) != count:
             raise NotTraceableError(name)
         given = ", ".join(f"T({_text(tape, v)})" for v in values)
+        tape.exact = tape.exact and name in INTRINSICS
         return tape.put(f"{name}({given})", tape.kind)
 
     return put
@@ -183,6 +185,7 @@ def _power(tape: Tape, x: Any, y: Any) -> Traced:
             return _infix("*")(tape, x, x)
         if y == 1:
             return x
+        tape.exact = False
         if y == 3:
             return _infix("*")(tape, _infix("*")(tape, x, x), x)
         if y == 0.5:
@@ -290,15 +293,24 @@ def scope() -> dict[str, Any]:
 
 
 class Loop:
-    """One function of elements, with the compiled loops for the kinds of arguments it met."""
+    """One function of elements, with the compiled loops for the kinds of arguments it met.
 
-    def __init__(self, name: str, function: Callable, grain: int = GRAIN) -> None:
-        self.name, self.function, self.grain = name, function, grain
+    ``least`` is the size from which it may differ from NumPy in the last bit. Smaller arrays it
+    takes if it gives the same bits, so that results don't depend on when it was compiled.
+    """
+
+    def __init__(self, name: str, function: Callable, least: int = 0, grain: int = GRAIN) -> None:
+        self.name, self.function, self.least, self.grain = name, function, least, grain
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
+        self.ways: list[Callable] = []  # for plain arrays of one shape, made so far
 
     def __call__(self, *args: Any) -> ndarray | None:
         """The result in a new array, or None if this is not for a compiled loop."""
+        for way in self.ways:
+            out = way(*args)
+            if out is not None:
+                return out
         key: list[Any] = []
         first: Any = None
         even = True
@@ -307,8 +319,7 @@ class Loop:
                 key.append(a.dtype)
                 if first is None:
                     first = a
-                    even = a.flags.c_contiguous
-                elif even and (a.shape != first.shape or not a.flags.c_contiguous):
+                if even and (a.shape != first.shape or not a.flags.carray):
                     even = False
             elif a.__class__ is float or a.__class__ is int:
                 key.append(float)
@@ -321,12 +332,19 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         if found is False:
             return None
-        code, dtype = found
+        code, dtype, _ = found
         out = np.empty(first.shape, dtype)
-        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
         size = first.size
-        code(*given, jit.pointer(out), size, threads.how_many(size, self.grain))
+        code(*args, out, size, threads.how_many(size, self.grain))
         return out
+
+    def way(self, args: Any) -> Callable | None:
+        """The built-in function for plain arrays of one shape, of the types of these."""
+        key = [a.dtype if a.__class__ is ndarray else float for a in args]
+        found = self.made.get(tuple(key))
+        if found is None:
+            found = self.make(args, key, ("unit",) * len(args), 0)
+        return found[2] if found else None
 
     def into(self, out: ndarray, *args: Any) -> bool:
         """Write the result to an array that may be one of the arguments; False if it can't."""
@@ -343,8 +361,7 @@ class Loop:
             found = self.make(args, key[1:], ("unit",) * len(args), 0)
         if found is False or found[1] != out.dtype:
             return False
-        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in (*args, out)]
-        found[0](*given, out.size, threads.how_many(out.size, self.grain))
+        found[0](*args, out, out.size, threads.how_many(out.size, self.grain))
         return True
 
     def spread(self, args: Any) -> ndarray | None:
@@ -365,8 +382,7 @@ class Loop:
             out = np.empty_like(first, dtype=dtype)
         else:
             out = np.empty(shape, dtype)
-        given = [jit.pointer(a) if a.__class__ is ndarray else a for a in args]
-        code(*given, jit.pointer(out), *numbers, over, threads.how_many(over, grain))
+        code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out
 
     def lay_out(self, args: Any) -> Any:
@@ -409,12 +425,12 @@ class Loop:
         steps = [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
         length = extent[-1]
         if depth == 0:
-            return *found, shape, alike, steps, length, self.grain
+            return *found[:2], shape, alike, steps, length, self.grain
         numbers = [length, *extent[1:-1]]
         for s in all_strides:
             numbers += s[:-1]
         rows = math.prod(extent[:-1])
-        return *found, shape, alike, numbers + steps, rows, max(1, self.grain // max(length, 1))
+        return *found[:2], shape, alike, numbers + steps, rows, max(1, self.grain // max(length, 1))
 
     def make(
         self, args: Any, key: list[Any], pattern: tuple[str, ...], depth: int, name: Any = None
@@ -448,10 +464,17 @@ class Loop:
             if not isinstance(result, Traced) or not tape.lines:
                 return False  # nothing to compute
             source = write(self.name, parameters, tape, result, depth)
-            code = jit.Kernel(Function(source, scope())).get(kind)
+            made = jit.Kernel(Function(source, scope()))
+            way = None
+            if depth or "one" in pattern or "step" in pattern:
+                code = made.get(kind)
+            else:
+                least = 0 if tape.exact else self.least
+                code, way = made.loop(kind, result.kind, self.grain, least)
+                self.ways.append(way)
         except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
             return False
-        return code, DTYPES[result.kind]
+        return code, DTYPES[result.kind], way
 
 
 def _kinds(args: Any, pattern: tuple[str, ...]) -> list[str]:

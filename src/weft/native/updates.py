@@ -43,7 +43,7 @@ class Table:
             return False
         self.addresses[:, 1] = [jit.pointer(g) for g in grads]
         code(
-            *map(jit.pointer, (self.addresses, self.sizes, self.which, self.start)),
+            *(self.addresses, self.sizes, self.which, self.start),
             *[float(c) for c in coefficients],
             len(self.which),
             threads.how_many(len(self.which), self.grain),

@@ -43,6 +43,8 @@ def _check_gather(input: Tensor, dim: int, index: Tensor) -> None:
     if not index._a.size:
         return
     have, want = input._a.shape or (1,), index._a.shape or (1,)
+    if have == want:
+        return
     if len(have) != len(want):
         raise fail(
             RuntimeError,

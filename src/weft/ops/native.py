@@ -11,23 +11,15 @@ from typing import Any
 from weft.core.dispatch import REGISTRY
 from weft.core.kernels import offer
 
-# Elementwise ops whose functions are costly enough for short arrays to pay.
-COSTLY = (
-    *("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "gelu"),
-    *(
-        "gelu_tanh",
-        "silu",
-        "binary_cross_entropy_with_logits",
-        "softplus",
-        "mish",
-        "log_sigmoid",
-        "atan",
-        "elu",
-        "pow",
-    ),
-)
-COSTLY_LIMIT = 1024
-# Those that NumPy does in several passes, or slowly.
+# Elementwise ops with functions that NumPy rounds otherwise: from which size on.
+FUNCTIONS = {
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh"), 1024),
+    **dict.fromkeys(("erf", "atan", "pow"), 1024),
+    # NumPy needs several passes for these.
+    **dict.fromkeys(("sigmoid", "silu", "gelu", "gelu_tanh", "elu", "mish"), 64),
+    **dict.fromkeys(("softplus", "log_sigmoid", "binary_cross_entropy_with_logits"), 64),
+}
+# Exact ones that NumPy does in several passes, or slowly.
 CLUMSY = ("relu", "leaky_relu", "keep", "hardtanh", "maximum", "minimum")
 CLUMSY_LIMIT = 4096
 
@@ -41,14 +33,14 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "conv_transpose": (1024, "convolutions:transposed"),
     "conv_weight": (1024, "convolutions:weight_grad"),
     # reductions
-    "sum": (16384, "loops.reduce:sum_over"),
-    "mean": (16384, "loops.reduce:mean_over"),
+    "sum": (2, "loops.reduce:sum_over"),
+    "mean": (2, "loops.reduce:mean_over"),
     "amax": (16384, "loops.reduce:amax"),
     "amin": (16384, "loops.reduce:amin"),
     "max": (16384, "loops.reduce:max_of_all"),
     "min": (16384, "loops.reduce:min_of_all"),
-    "max_dim": (8192, "loops.reduce:max_dim"),
-    "min_dim": (8192, "loops.reduce:min_dim"),
+    "max_dim": (2, "loops.reduce:max_dim"),
+    "min_dim": (2, "loops.reduce:min_dim"),
     "argmax": (8192, "loops.reduce:argmax"),
     "argmin": (8192, "loops.reduce:argmin"),
     "any": (32768, "loops.reduce:any_over"),
@@ -101,18 +93,18 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "adaptive_avg_pool": (1024, "loops.pooling:adaptive_avg_pool"),
     "adaptive_avg_pool_backward": (1024, "loops.pooling:adaptive_avg_pool_back"),
     # indices
-    "embedding": (512, "loops.indexing:embedding"),
+    "embedding": (2, "loops.indexing:embedding"),
     "embedding_dense_backward": (512, "loops.indexing:embedding_back"),
-    "index_select": (4096, "loops.indexing:index_select"),
+    "index_select": (2, "loops.indexing:index_select"),
     "index_add": (4096, "loops.indexing:index_add"),
     "index_copy": (4096, "loops.indexing:index_copy"),
     "index": (4096, "loops.indexing:index"),
     "index_backward": (4096, "loops.indexing:index_back"),
     "index_put": (4096, "loops.indexing:index_put"),
-    "gather": (512, "loops.indexing:gather"),
-    "gather_backward": (512, "loops.indexing:gather_back"),
+    "gather": (2, "loops.indexing:gather"),
+    "gather_backward": (64, "loops.indexing:gather_back"),
     "scatter": (512, "loops.indexing:scatter"),
-    "scatter_add": (512, "loops.indexing:scatter_add"),
+    "scatter_add": (64, "loops.indexing:scatter_add"),
     "take_along": (4096, "loops.indexing:take_along"),
     "put_along": (4096, "loops.indexing:put_along"),
     # recurrent layers
@@ -134,11 +126,21 @@ KERNELS: dict[str, tuple[Any, ...]] = {
 }
 
 
+# Kernels that give the same bits as NumPy, so that they may wait until they are worth loading.
+EXACT = (
+    *("max_pool_with_indices", "adaptive_max_pool", "plane_scatter", "plane_gather", "embedding"),
+    *("index_select", "index_copy", "index", "index_put", "gather", "scatter", "take_along"),
+    *("put_along", "clone", "cat", "stack", "to_copy", "where", "masked_fill", "tril", "triu"),
+    *("constant_pad_nd", "amax", "amin", "max", "min", "max_dim", "min_dim", "argmax", "argmin"),
+    *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
+)
+
+
 def register() -> None:
     """Offer the kernels to their ops."""
     for name, kernels in KERNELS.items():
-        offer(REGISTRY[name], *kernels)
-    for name in COSTLY:
-        REGISTRY[name].limit = COSTLY_LIMIT
+        offer(REGISTRY[name], name in EXACT, *kernels)
+    for name, limit in FUNCTIONS.items():
+        REGISTRY[name].limit, REGISTRY[name].exact = limit, False
     for name in CLUMSY:
         REGISTRY[name].limit = CLUMSY_LIMIT

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, f64, i64, inline
-from weft.native.jit import kernel, pointer
+from weft.native.jit import kernel
 from weft.native.layout import FLOATS, in_layout, is_last, made_like, plain
 
 ndarray = np.ndarray
@@ -762,10 +762,6 @@ def _vector(v: ndarray | None) -> ndarray | None:
     return None if v is None else plain(v)
 
 
-def _address(v: ndarray | None) -> int:
-    return 0 if v is None else pointer(v)
-
-
 def batch_norm(
     x: ndarray, weight: Any, bias: Any, eps: float
 ) -> tuple[ndarray, ndarray, ndarray] | None:
@@ -780,15 +776,15 @@ def batch_norm(
     if f.planes and (f.c >= FEW or f.n * f.s <= BLOCK):
         run = norm_planes.get(kind, has_w=weight is not None, has_b=bias is not None)
         run(
-            *(pointer(x), _address(weight), _address(bias), pointer(y)),
-            *(pointer(mean), pointer(var), f.n, f.c, f.s, f.rows, f.chunk, eps),
+            *(x, weight, bias, y),
+            *(mean, var, f.n, f.c, f.s, f.rows, f.chunk, eps),
             *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
         )
         return y, mean, var
     if f.columns:
         norm_columns.get(kind, has_w=weight is not None, has_b=bias is not None)(
-            *(pointer(x), _address(weight), _address(bias), pointer(y)),
-            *(pointer(mean), pointer(var), f.n, f.c, eps),
+            *(x, weight, bias, y),
+            *(mean, var, f.n, f.c, eps),
             *(f.tiles, threads.how_many(f.tiles, f.grain(f.n * TILE))),
         )
         return y, mean, var
@@ -827,23 +823,21 @@ def _scale_by(
     flags = {"has_w": weight is not None, "has_b": bias is not None}
     if f.planes:
         fixed_planes.get(kind, **flags)(
-            *(pointer(x), _address(weight), _address(bias), pointer(mean), pointer(var)),
-            *(pointer(y), f.c, f.s, eps),
+            *(x, weight, bias, mean, var),
+            *(y, f.c, f.s, eps),
             *(f.n * f.c, threads.how_many(f.n * f.c, f.grain(f.s))),
         )
         return
     scale = _scales(f, kind, weight, var, eps)
     fixed_rows.get(kind, has_b=bias is not None)(
-        *(pointer(x), _address(bias), pointer(mean), pointer(scale), pointer(y), f.c),
+        *(x, bias, mean, scale, y, f.c),
         *(f.n, threads.how_many(f.n, f.grain(f.c))),
     )
 
 
 def _scales(f: _Form, kind: str, weight: Any, var: ndarray, eps: float) -> ndarray:
     scale = np.empty_like(var)
-    scales.get(kind, has_w=weight is not None)(
-        _address(weight), pointer(var), pointer(scale), eps, f.c, 1
-    )
+    scales.get(kind, has_w=weight is not None)(weight, var, scale, eps, f.c, 1)
     return scale
 
 
@@ -866,8 +860,8 @@ def batch_norm_back(
     gx = made_like(x, x.shape, last) if needs[0] else None
     along, total = np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
     addresses = (
-        *(pointer(gy), pointer(x), _address(weight), pointer(mean), pointer(var)),
-        *(pointer(g_mean), pointer(g_var), _address(gx), pointer(along), pointer(total)),
+        *(gy, x, weight, mean, var),
+        *(g_mean, g_var, gx, along, total),
     )
     flags = {"has_w": weight is not None, "want_x": gx is not None}
     if f.planes:
@@ -884,8 +878,8 @@ def batch_norm_back(
         _row_sums(f, x, gy, mean, total, along)
         scale, slope, shift = np.empty((3, f.c), gy.dtype)
         gradient_factors.get(kind, has_w=weight is not None)(
-            *(pointer(total), pointer(along), _address(weight), pointer(var), pointer(g_mean)),
-            *(pointer(g_var), pointer(scale), pointer(slope), pointer(shift), f.n, eps, f.c, 1),
+            *(total, along, weight, var, g_mean),
+            *(g_var, scale, slope, shift, f.n, eps, f.c, 1),
         )
         if gx is not None:
             gradient_rows(
@@ -934,8 +928,8 @@ def batch_norm_fixed_back(
     if f.planes:
         flags = {"has_w": weight is not None, "want_x": gx is not None, "want_sums": want}
         fixed_back_planes.get(kind, **flags)(
-            *(pointer(g), pointer(x), _address(weight), pointer(mean), pointer(var)),
-            *(_address(gx), pointer(along), pointer(total)),
+            *(g, x, weight, mean, var),
+            *(gx, along, total),
             *(f.n, f.c, f.s, f.rows, f.chunk, eps),
             *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, i64, inline
-from weft.native.jit import Kernel, kernel, pointer
+from weft.native.jit import Kernel, kernel
 from weft.native.layout import plain
 from weft.native.loops.math import SINE_LIMIT
 from weft.native.loops.math import cos as cosine
@@ -76,7 +76,7 @@ def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     blocks = -(-n // BLOCK)
     out, far = np.empty(shape, F32), np.empty(blocks, F32)
     many = threads.how_many(blocks, 2)
-    loop.get("f32")(*map(pointer, held), pointer(out), pointer(far), n, blocks, many)
+    loop.get("f32")(*held, out, far, n, blocks, many)
     return None if far.any() else out
 
 

@@ -8,6 +8,7 @@ threads, since a thread has its own columns (or rows) of the result.
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -15,7 +16,8 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, i64, inline
-from weft.native.jit import kernel, pointer
+from weft.native.entry import Spec
+from weft.native.jit import kernel
 from weft.native.layout import plain
 
 ndarray = np.ndarray
@@ -28,7 +30,7 @@ SUMMED = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.
 # Below so many elements NumPy's own indexing is as fast: single ones read, whole rows, and sums.
 SMALL = 512
 SMALL_ROWS = 65536
-SMALL_SUM = 512
+SMALL_SUM = 64
 # Elements that are worth a thread.
 GRAIN = 16384
 # Columns that a thread takes at least: a line of the cache.
@@ -310,12 +312,12 @@ def _taken(
     bad = np.zeros(1, np.int64)
     if words[1] == 1 and outer > 1:
         pick_lines.get(words[0], kind, wrap=wrap)(
-            *(pointer(x), pointer(index), pointer(out), pointer(bad), n, count, step),
+            *(x, index, out, bad, n, count, step),
             *_shares(outer, count),
         )
         return None if bad[0] else out
     take_rows.get(words[0], kind, wrap=wrap, single=words[1] == 1)(
-        *(pointer(x), pointer(index), pointer(out), pointer(bad), n, count, words[1], step),
+        *(x, index, out, bad, n, count, words[1], step),
         *_shares(outer * count, inner),
     )
     return None if bad[0] else out
@@ -339,17 +341,16 @@ def _placed(
     out = np.empty(shape, source.dtype)
     bad = np.zeros(1, np.int64)
     flags = {"wrap": wrap, "add": add, "based": base is not None}
-    first = 0 if base is None else pointer(base)
-    addresses = first, pointer(source), pointer(index), pointer(out), pointer(bad)
+    arrays = base, source, index, out, bad
     if outer == 1 and inner < 2 * LINE:
         place_rows.get(moved, kind, **flags)(
-            *(*addresses, n, count, inner, skipped, scale),
+            *(*arrays, n, count, inner, skipped, scale),
             *_shares(n, max(1, (n + 4 * count) * inner // n)),
         )
     else:
         tiles = -(-inner // LINE)
         place_columns.get(moved, kind, **flags)(
-            *(*addresses, n, count, inner, step, tiles, skipped, scale),
+            *(*arrays, n, count, inner, step, tiles, skipped, scale),
             *_shares(outer * tiles, (n + count) * min(inner, LINE)),
         )
     return None if bad[0] else out
@@ -378,8 +379,31 @@ def _narrow(index: ndarray, dim: int) -> ndarray:
 # --- embedding -------------------------------------------------------------------------
 
 
+@functools.cache
+def _rows_taken() -> Any:
+    """Rows of a small float32 array by an index of any shape, as one call."""
+    spec = Spec(
+        ("f32", "i64 any"),
+        ("f32 picked",),
+        ("take 0", "take 1", "give 0", "flag", "first", "count", "rest", "0"),
+        *("count", "rest"),
+    )
+    return take_rows.whole(spec, "f32", "i64", wrap=False, single=False)
+
+
+@functools.cache
+def _line_picked() -> Any:
+    """Elements along the last dimension of a float32 array, as one call."""
+    passes = ("take 0", "take 1", "give 0", "flag", "last", "width", "width")
+    spec = Spec(("f32", "i64 lines"), ("f32 like 1",), passes, "lead", "width")
+    return pick_lines.whole(spec, "f32", "i64", wrap=False)
+
+
 def embedding(weight: ndarray, indices: ndarray, padding_idx: int, by_freq: bool) -> ndarray | None:
     """The rows of a table that the indices name."""
+    out = _rows_taken()(weight, indices)
+    if out is not None:
+        return out
     if not weight.ndim:
         return None
     return _taken(weight, indices, 0, (*indices.shape, *weight.shape[1:]), False)
@@ -408,6 +432,10 @@ def index_select(x: ndarray, index: ndarray, dim: int) -> ndarray | None:
     """Slices along a dimension, by a vector of indices."""
     if not x.ndim or index.ndim != 1:
         return None
+    if not dim:
+        out = _rows_taken()(x, index)
+        if out is not None:
+            return out
     return _taken(x, index, dim, (*x.shape[:dim], index.size, *x.shape[dim + 1 :]), False)
 
 
@@ -507,6 +535,10 @@ def _index_placed(
 
 def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray | None:
     """Elements along a dimension, by an index for each element of the result."""
+    if dim == x.ndim - 1 and not wrap:
+        out = _line_picked()(x, index)
+        if out is not None:
+            return out
     kind, words = INDICES.get(index.dtype), BY_SIZE.get(x.itemsize)
     if kind is None or words is None or index.size < SMALL or not _matches(index, x.shape, dim):
         return None
@@ -519,13 +551,13 @@ def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray 
     x, index = plain(x), plain(index)
     out = np.empty(index.shape, x.dtype)
     bad = np.zeros(1, np.int64)
-    addresses = pointer(x), pointer(index), pointer(out), pointer(bad)
+    arrays = x, index, out, bad
     if inner == 1:
         run = pick_lines.get(words, kind, wrap=wrap)
-        run(*addresses, n, count, count, *_shares(outer, count))
+        run(*arrays, n, count, count, *_shares(outer, count))
     else:
         run = pick.get(words, kind, wrap=wrap)
-        run(*addresses, n, count, inner, *_shares(outer * count, inner))
+        run(*arrays, n, count, inner, *_shares(outer * count, inner))
     return None if bad[0] else out
 
 
@@ -552,14 +584,13 @@ def _put(
     out = np.empty(shape, source.dtype)
     bad = np.zeros(1, np.int64)
     flags = {"wrap": wrap, "add": add, "based": base is not None, "single": single}
-    first = 0 if base is None else pointer(base)
-    addresses = first, pointer(source), pointer(index), pointer(out), pointer(bad)
+    arrays = base, source, index, out, bad
     if inner == 1:
-        put_lines.get(moved, kind, **flags)(*addresses, n, count, *_shares(outer, n + count))
+        put_lines.get(moved, kind, **flags)(*arrays, n, count, *_shares(outer, n + count))
     else:
         tiles = -(-inner // LINE)
         put.get(moved, kind, **flags)(
-            *(*addresses, n, count, inner, tiles),
+            *(*arrays, n, count, inner, tiles),
             *_shares(outer * tiles, (n + count) * min(inner, LINE)),
         )
     return None if bad[0] else out

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, U, f64, i64, inline
-from weft.native.jit import KINDS, Kernel, kernel, pointer
+from weft.native.jit import KINDS, Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import made
 
@@ -193,11 +193,11 @@ def nll_loss(
     parts = np.empty((plan.blocks, 3))
     loss = np.empty(plan.final, dtype) if plan.each else x
     plan.forward(
-        pointer(x),
-        pointer(target),
-        pointer(x if weight is None else plain(weight)),
-        pointer(loss),
-        pointer(parts),
+        x,
+        target,
+        x if weight is None else plain(weight),
+        loss,
+        parts,
         plan.count,
         plan.classes,
         *plan.inner,
@@ -233,19 +233,20 @@ def nll_loss_back(
     target, g = plain(np.asarray(target)), plain(np.asarray(x))
     weight = target if weight is None else plain(weight)
     parts = np.empty((plan.blocks, 2))
-    at, scale, classes = pointer(target), pointer(weight), plan.classes
     many = threads.how_many(plan.blocks, GRAIN // BLOCK)
-    plan.factors(at, scale, pointer(parts), plan.count, classes, ignore_index, plan.blocks, many)
+    plan.factors(
+        *(target, weight, parts, plan.count, plan.classes, ignore_index), plan.blocks, many
+    )
     factors, wrong = (parts[0] if plan.blocks == 1 else np.add.reduce(parts, 0)).tolist()
     if wrong:
         return None
     out = np.empty(shape, g.dtype)
     plan.backward(
-        pointer(g),
-        at,
-        scale,
-        pointer(out),
-        classes,
+        g,
+        target,
+        weight,
+        out,
+        plan.classes,
         *plan.inner,
         ignore_index,
         plan.chunk,
@@ -367,12 +368,12 @@ def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) 
     if reduction == "none":
         out = np.empty(a.shape, a.dtype)
         run = pair.each.get(d)
-        run(pointer(a), pointer(b), pointer(out), width, n, threads.how_many(n, GRAIN))
+        run(a, b, out, width, n, threads.how_many(n, GRAIN))
         return out
     blocks = -(-n // BLOCK)
     parts = np.empty(blocks)
     many = threads.how_many(blocks, GRAIN // BLOCK)
-    pair.sum.get(d)(pointer(a), pointer(b), pointer(parts), n, width, blocks, many)
+    pair.sum.get(d)(a, b, parts, n, width, blocks, many)
     total = np.add.reduce(parts)
     return np.asarray(total if reduction == "sum" else total / n, a.dtype)
 
@@ -387,7 +388,7 @@ def _backward(
     out = np.empty(a.shape, a.dtype)
     factor = sign / n if reduction == "mean" else sign
     run, many = pair.back.get(FLOATS[a.dtype], each=each), threads.how_many(n, GRAIN)
-    run(pointer(g), pointer(a), pointer(b), pointer(out), width, factor, n, many)
+    run(g, a, b, out, width, factor, n, many)
     return out
 
 

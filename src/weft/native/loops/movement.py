@@ -177,7 +177,7 @@ def copied(x: ndarray) -> ndarray | None:
         return None
     run, numbers, units, work = plan
     y = np.empty(x.shape, x.dtype)
-    run(pointer(x), pointer(y), *numbers, *_shares(units, work))
+    run(x, y, *numbers, *_shares(units, work))
     return y
 
 
@@ -239,9 +239,9 @@ def _joined(parts: Any, dim: int, kind: str) -> ndarray:
         length = p.shape[dim] * inner
         p = plain(p)
         if outer == 1:
-            copy_flat.get(kind)(pointer(p), at, *_shares(length, 1))
+            copy_flat.get(kind)(p, at, *_shares(length, 1))
         else:
-            copy_blocks.get(kind)(pointer(p), at, length, width, *_shares(outer, length))
+            copy_blocks.get(kind)(p, at, length, width, *_shares(outer, length))
         at += length * p.itemsize
     return out
 
@@ -356,7 +356,7 @@ def to_copy(x: ndarray, dtype: np.dtype) -> ndarray | None:
         return None
     if x.flags.c_contiguous:
         y = np.empty(x.shape, dtype)
-        run(pointer(x), pointer(y), *_shares(x.size, 1))
+        run(x, y, *_shares(x.size, 1))
         return y
     order = _memory_order(x)
     lying = x.transpose(order)
@@ -421,7 +421,7 @@ def where(condition: Any, a: Any, b: Any) -> ndarray | None:
     y = np.empty(shape, a.dtype)
     _, m, n, d = sizes
     choose_rows.get(kind, near=steps[-1] == 1, one_a=one_a, one_b=one_b)(
-        *(pointer(condition), pointer(a), pointer(b), pointer(y), m, n, d, *steps),
+        *(condition, a, b, y, m, n, d, *steps),
         *_shares(y.size // d, d),
     )
     return y
@@ -490,7 +490,7 @@ def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:
     # Beyond the matrix a diagonal makes no more difference.
     diagonal = min(max(diagonal, -rows - 1), width + 1)
     triangle_rows.get(kind, lower=lower)(
-        *(pointer(x), pointer(y), rows, width, diagonal), *_shares(x.size // width, width)
+        *(x, y, rows, width, diagonal), *_shares(x.size // width, width)
     )
     return y
 
@@ -550,7 +550,7 @@ def pad(x: ndarray, pads: Any, value: Any) -> ndarray | None:
         return copied(x)
     x = _in_rows(x)
     y = np.empty(shape, x.dtype)
-    pad_rows.get(kind)(pointer(x), pointer(y), value, *numbers, *_shares(units, width))
+    pad_rows.get(kind)(x, y, value, *numbers, *_shares(units, width))
     return y
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, f64, i64, sqrt
-from weft.native.jit import kernel, pointer
+from weft.native.entry import Spec
+from weft.native.jit import kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
 
@@ -141,9 +142,26 @@ def _fits(part: Any, x: ndarray, shape: tuple[int, ...]) -> bool:
     return part is None or (part.shape == shape and part.dtype == x.dtype)
 
 
+@functools.cache
+def _last_rows() -> Any:
+    """Layer norm over the last dimension, with weights, as one call."""
+    spec = Spec(
+        ("f32", "f32 row", "f32 row", "number"),
+        ("f32 like 0", "f32 kept", "f32 kept"),
+        ("take 0", "take 1", "take 2", "give 0", "give 1", "give 2", "last", "take 3"),
+        *("lead", "last"),
+        returns=(0, 1, 2),
+    )
+    return _normalize.whole(spec, "f32", weighted=True, biased=True, centred=True)
+
+
 def _forward(
     x: ndarray, weight: Any, bias: Any, rank: int, eps: float, centred: bool
 ) -> tuple[ndarray, ...] | None:
+    if rank == 1 and centred:
+        out = _last_rows()(x, weight, bias, eps)
+        if out is not None:
+            return out
     if x.dtype not in FLOATS or not x.size:
         return None
     n, rows, last, few = _sizes(x.shape, rank)
@@ -161,12 +179,12 @@ def _forward(
         centred=centred,
     )
     run(
-        pointer(x),
-        pointer(scale),
-        pointer(offset),
-        pointer(y),
-        pointer(mean),
-        pointer(rstd),
+        x,
+        scale,
+        offset,
+        y,
+        mean,
+        rstd,
         n,
         eps,
         rows,
@@ -219,7 +237,7 @@ def _backward(
     # An array that is not wanted is not written either: any address will do.
     written = (gx if want_x else x, gw if want_w else x, gb if want_b else x)
     many = threads.how_many(blocks, -(-GRAIN // (size * n)))
-    run(*map(pointer, read), *map(pointer, written), rows, n, size, blocks, many)
+    run(*read, *written, rows, n, size, blocks, many)
     return (gx, gw, gb) if blocks == 1 else (gx, _total(gw), _total(gb))
 
 

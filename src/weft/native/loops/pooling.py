@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, i32, i64, inline
-from weft.native.jit import kernel, pointer
+from weft.native.jit import kernel
 from weft.native.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
@@ -624,7 +624,6 @@ class _Windows:
         parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
         rest = (*ones, *dilation, *ones, *kernel, left, right, count)
         self.numbers = np.array((*parts, *rest), np.int64)
-        self.address = pointer(self.numbers)
 
 
 def _any_inside(size: int, n: int, k: int, s: int, p: int, d: int) -> bool:
@@ -680,22 +679,22 @@ def max_pool(
     x = in_layout(x, last)
     y = made_like(x, (*shape[:2], *f.out), last)
     where = made_like(x, y.shape, last, INT64)
-    addresses = pointer(x), pointer(y), pointer(where), f.address
+    arrays = x, y, where, f.numbers
     n, c = shape[:2]
     small = f.taps <= UNROLLED
     if last:
         if small:
             shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
-            _max_rows(kind, kernel, dilation[-1])(*addresses, c, *shares)
+            _max_rows(kind, kernel, dilation[-1])(*arrays, c, *shares)
         else:
             shares = _shares(n * prod(f.out), f.taps * c)
-            max_rows_large.get(kind)(*addresses, c, *shares)
+            max_rows_large.get(kind)(*arrays, c, *shares)
         return y, where
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
     if small:
-        _max_planes(kind, kernel, stride[-1], dilation[-1])(*addresses, *shares)
+        _max_planes(kind, kernel, stride[-1], dilation[-1])(*arrays, *shares)
     else:
-        max_planes_large.get(kind)(*addresses, *shares)
+        max_planes_large.get(kind)(*arrays, *shares)
     return y, where
 
 
@@ -731,12 +730,12 @@ def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
     n, c = shape[:2]
     count, size = prod(x.shape[2:]), prod(shape[2:])
     bad = np.zeros(1, np.int64)
-    addresses = pointer(x), pointer(indices), pointer(out), pointer(bad)
+    arrays = x, indices, out, bad
     if last:
         shares = _shares(n * -(-c // TILE), size * TILE)
-        scatter_rows.get(kind)(*addresses, count, size, c, *shares)
+        scatter_rows.get(kind)(*arrays, count, size, c, *shares)
     else:
-        scatter_planes.get(kind)(*addresses, count, size, *_shares(n * c, size))
+        scatter_planes.get(kind)(*arrays, count, size, *_shares(n * c, size))
     return None if bad[0] else out
 
 
@@ -750,7 +749,7 @@ def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
     count, size = prod(indices.shape[2:]), prod(x.shape[2:])
     bad = np.zeros(1, np.int64)
     gather_planes.get(kind)(
-        *(pointer(x), pointer(indices), pointer(out), pointer(bad), count, size),
+        *(x, indices, out, bad, count, size),
         *_shares(prod(x.shape[:2]), count),
     )
     return None if bad[0] else out
@@ -783,12 +782,12 @@ def avg_pool(
     if last:
         shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
         run = mean_rows.get(kind, override=override)
-        run(pointer(x), pointer(y), f.address, c, *shares)
+        run(x, y, f.numbers, c, *shares)
         return y
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
     run = _mean_planes(kind, kernel if f.taps <= UNROLLED else None, stride[-1], override)
     sizes = () if f.taps <= UNROLLED else f.numbers[KD : KW + 1].tolist()
-    run(pointer(x), pointer(y), f.address, *sizes, *shares)
+    run(x, y, f.numbers, *sizes, *shares)
     return y
 
 
@@ -820,12 +819,12 @@ def avg_pool_back(
     if last:
         run = mean_back_rows.get(kind, override=count > 0)
         shares = _shares(n * -(-c // TILE), size * TILE)
-        run(pointer(x), pointer(gx), f.address, c, *shares)
+        run(x, gx, f.numbers, c, *shares)
         return gx
     flags = {"override": count > 0, "apart": f.apart, "sw": stride[-1]}
     small = f.taps <= UNROLLED
     run = mean_back_planes.get(kind, **flags, **({"kw": kernel[-1]} if small else {}))
-    run(pointer(x), pointer(gx), f.address, *(() if small else kernel[-1:]), *_shares(n * c, size))
+    run(x, gx, f.numbers, *(() if small else kernel[-1:]), *_shares(n * c, size))
     return gx
 
 
@@ -845,7 +844,6 @@ def _even(spatial: Ints, out: Ints) -> _Windows | None:
         offsets.append(at)
         at += 2 * count
     f.numbers = np.concatenate([f.numbers, offsets, *tables]).astype(np.int64)
-    f.address = pointer(f.numbers)
     return f
 
 
@@ -860,14 +858,14 @@ def adaptive_avg_pool(x: ndarray, size: Ints) -> ndarray | None:
     y = made_like(x, (*x.shape[:2], *size), last)
     n, c = x.shape[:2]
     work = x.size // (n * c * prod(f.out))
-    addresses = pointer(x), pointer(y)
+    arrays = x, y
     if last:
-        even_rows.get(kind)(*addresses, f.address, c, *_shares(n * prod(f.out), work * c))
+        even_rows.get(kind)(*arrays, f.numbers, c, *_shares(n * prod(f.out), work * c))
     elif prod(f.out) == 1:
-        whole_planes.get(kind)(*addresses, work, *_shares(n * c, work))
+        whole_planes.get(kind)(*arrays, work, *_shares(n * c, work))
     else:
         shares = _shares(n * c * prod(f.out[:-1]), work * f.out[-1])
-        even_planes.get(kind)(*addresses, f.address, *shares)
+        even_planes.get(kind)(*arrays, f.numbers, *shares)
     return y
 
 
@@ -882,13 +880,13 @@ def adaptive_avg_pool_back(x: ndarray, shape: Ints) -> ndarray | None:
     x = in_layout(x, last)
     gx = made_like(x, shape, last)
     n, c = shape[:2]
-    addresses = pointer(x), pointer(gx)
+    arrays = x, gx
     if last:
-        even_back_rows.get(kind)(*addresses, f.address, c, *_shares(n * prod(spatial), c))
+        even_back_rows.get(kind)(*arrays, f.numbers, c, *_shares(n * prod(spatial), c))
     elif prod(f.out) == 1:
         size = prod(spatial)
-        whole_back_planes.get(kind)(*addresses, size, *_shares(n * c, size))
+        whole_back_planes.get(kind)(*arrays, size, *_shares(n * c, size))
     else:
         shares = _shares(n * c * prod(spatial[:-1]), spatial[-1])
-        even_back_planes.get(kind)(*addresses, f.address, *shares)
+        even_back_planes.get(kind)(*arrays, f.numbers, *shares)
     return gx

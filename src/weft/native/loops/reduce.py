@@ -17,8 +17,10 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Function, Ptr, T, U, array, f64, i64, inline, maximum, minimum
-from weft.native.jit import Kernel, kernel, pointer
+from weft.native.entry import Spec
+from weft.native.jit import Kernel, kernel
 from weft.native.layout import FLOATS, plain
+from weft.native.loops import sums
 
 ndarray = np.ndarray
 
@@ -426,13 +428,9 @@ def _rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
         return _long_rows_step(kind, d, rows, n, by)
     if by == 1.0:
         plainly = kind.rows.get(d, d, chunks=1, by=1.0)
-        return lambda x, centre, out: plainly(
-            pointer(x), pointer(centre), pointer(out), n, n, rows, many(rows, grain)
-        )
+        return lambda x, centre, out: plainly(x, centre, out, n, n, rows, many(rows, grain))
     run = kind.rows.get(d, d, chunks=1)
-    return lambda x, centre, out: run(
-        pointer(x), pointer(centre), pointer(out), n, n, by, rows, many(rows, grain)
-    )
+    return lambda x, centre, out: run(x, centre, out, n, n, by, rows, many(rows, grain))
 
 
 def _long_rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
@@ -443,9 +441,8 @@ def _long_rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
 
     def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
         parts = np.empty(over, np.float64)
-        at, many = pointer(parts), threads.how_many(over, GRAIN // CHUNK)
-        first(pointer(x), pointer(centre), at, n, CHUNK, chunks, over, many)
-        second(at, at, pointer(out), chunks, chunks, by, rows, 1)
+        first(x, centre, parts, n, CHUNK, chunks, over, threads.how_many(over, GRAIN // CHUNK))
+        second(parts, parts, out, chunks, chunks, by, rows, 1)
 
     return run
 
@@ -459,8 +456,7 @@ def _columns_step(kind: _Kind, d: str, outer: int, r: int, k: int, by: float) ->
     native, many = kind.columns.get(d), threads.how_many
 
     def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        a, b, c = pointer(x), pointer(centre), pointer(out)
-        native(a, b, c, r, k, blocks, tiles, divisor, over, many(over, grain))
+        native(x, centre, out, r, k, blocks, tiles, divisor, over, many(over, grain))
 
     if blocks == 1:
         return run
@@ -589,6 +585,8 @@ def _sum_of_repeated(
 
 def sum_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The sum over some dimensions."""
+    if x.size < SMALL:
+        return None if keepdim else sums.small(x, dim, False)
     return _reduced(SUM, x, dim, keepdim)
 
 
@@ -602,6 +600,8 @@ def sum_to(x: ndarray, shape: tuple[int, ...]) -> ndarray | None:
 
 def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The mean over some dimensions."""
+    if x.size < SMALL:
+        return None if keepdim else sums.small(x, dim, True)
     return _reduced(SUM, x, dim, keepdim, mean=True)
 
 
@@ -684,7 +684,7 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
     out = np.empty(outer * k, x.dtype)
     if k == 1 and (outer >= 16 or n < 2 * CHUNK):
         many = threads.how_many(outer, max(1, GRAIN // n))
-        _row_deviations.get(d)(pointer(turned), pointer(out), n, freedom, outer, many)
+        _row_deviations.get(d)(turned, out, n, freedom, outer, many)
     else:
         centre, gap = np.empty_like(out), np.empty_like(out)
         step(SUM, d, (outer, n, k), float(n))(turned, turned, centre)
@@ -704,27 +704,39 @@ def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
 # --- places ------------------------------------------------------------------------------
 
 
+@functools.cache
+def _small_pick(pick: _Pick) -> Callable:
+    """The choice along the last dimension of a small array as one call."""
+    passes = ("take 0", "give 0", "give 1", "last")
+    spec = Spec(("f32",), ("f32 lead", "i64 lead"), passes, "lead", "last", returns=(0, 1))
+    return pick.rows.whole(spec, "f32")
+
+
 def _picked(pick: _Pick, x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
     """The chosen element of each row and its place, or None where NumPy is as good."""
+    if x.size < SMALL:
+        small = not keepdim and dim == x.ndim - 1
+        return _small_pick(pick)(x) if small else None
     d = FLOATS.get(x.dtype)
-    if x.size < SMALL or d is None or repeats(x):
+    if d is None or repeats(x):
         return None
     x, shape = plain(x), result_shape(x.shape, (dim,), keepdim)
     outer, n, k = prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
     values, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
-    at, into, index = pointer(x), pointer(values), pointer(places)
     if k > 1:
         tiles = -(-k // PICK_TILE)
         many = threads.how_many(outer * tiles, -(-GRAIN // (n * min(k, PICK_TILE))))
-        pick.columns.get(d)(at, into, index, n, k, tiles, outer * tiles, many)
+        pick.columns.get(d)(x, values, places, n, k, tiles, outer * tiles, many)
     elif outer < 16 and n >= 2 * CHUNK:
         _pick_long_rows(pick, x.reshape(outer, n), values.reshape(-1), places.reshape(-1))
     elif n <= SHORT:
         over = -(-outer // TOGETHER)
-        pick.short.get(d)(at, into, index, n, outer, over, threads.how_many(over, GRAIN // n // 64))
+        pick.short.get(d)(
+            x, values, places, n, outer, over, threads.how_many(over, GRAIN // n // 64)
+        )
     else:
         many = threads.how_many(outer, max(1, GRAIN // n))
-        pick.rows.get(d)(at, into, index, n, outer, many)
+        pick.rows.get(d)(x, values, places, n, outer, many)
     return values, places
 
 
@@ -735,8 +747,7 @@ def _pick_long_rows(pick: _Pick, x: ndarray, values: ndarray, places: ndarray) -
     parts = np.empty((rows, chunks))
     many = threads.how_many(rows * chunks, GRAIN // CHUNK)
     run = pick.kind.rows.get(FLOATS[x.dtype], "f64", by=1.0)
-    at = pointer(x)
-    run(at, at, pointer(parts), n, CHUNK, chunks, rows * chunks, many)
+    run(x, x, parts, n, CHUNK, chunks, rows * chunks, many)
     for row in range(rows):
         start = int(pick.place_of(parts[row])) * CHUNK
         place = start + int(pick.place_of(x[row, start : start + CHUNK]))

@@ -15,7 +15,7 @@ import numpy as np
 from weft.kernels import resampling as reference
 from weft.native import threads
 from weft.native.compiler import Ptr, i64
-from weft.native.jit import kernel, pointer
+from weft.native.jit import kernel
 from weft.native.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
@@ -118,7 +118,6 @@ class _Taps:
             one = np.zeros((1, 1), np.int64), np.ones((1, 1), taps[0][1].dtype)
             taps = [one, *taps]
         self.arrays = [np.ascontiguousarray(part) for tap in taps for part in tap]
-        self.addresses = tuple(pointer(a) for a in self.arrays)
         self.deep, self.wide = len(self.arrays[0]), len(self.arrays[2])
         self.single = self.deep == self.wide == 1 and all((a == 1).all() for a in self.arrays[1::2])
 
@@ -139,19 +138,19 @@ def _resized(x: ndarray, out: Ints, taps: _Taps) -> ndarray:
     n, c = x.shape[:2]
     y = made_like(x, (n, c, *out), last)
     (h, w), (oh, ow) = ((1,) * (2 - len(s)) + tuple(s) for s in (x.shape[2:], out))
-    addresses = (pointer(x), pointer(y), *taps.addresses)
+    arrays = (x, y, *taps.arrays)
     if last:
         units, work = n * oh, ow * c * taps.deep * taps.wide
         run, rest = resize_rows.get(kind), (taps.deep, taps.wide, c)
     elif taps.single:
         units, work = n * c * oh, ow
         run, rest = pick_planes.get(kind), ()
-        addresses = (pointer(x), pointer(y), taps.addresses[0], taps.addresses[2])
+        arrays = (x, y, taps.arrays[0], taps.arrays[2])
     else:
         units, work = n * c * oh, w * taps.deep + ow * taps.wide
         run, rest = resize_planes.get(kind), (taps.deep, taps.wide)
     count = threads.how_many(units, max(1, GRAIN // work))
-    run(*addresses, h, w, oh, ow, *rest, units, count)
+    run(*arrays, h, w, oh, ow, *rest, units, count)
     return y
 
 

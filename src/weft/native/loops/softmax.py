@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, array, f64, i64, inline, maximum
-from weft.native.jit import Kernel, kernel, pointer
+from weft.native.entry import Spec
+from weft.native.jit import Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.math import exp_flush, log
 from weft.native.loops.reduce import (
@@ -391,21 +392,39 @@ def _plan(
     return _runner(kernels, d, prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :]))
 
 
+@functools.cache
+def _last(kernels: Kernels) -> Callable[..., ndarray | None]:
+    """Along the last dimension, as one call; many short rows are better done together."""
+    rows, _, short = kernels
+    takes, gives = ("f32", "f32 like")[: len(rows.parameters) - 2], ("f32 like 0",)
+    passes = (*(f"take {k}" for k in range(len(takes))), "give 0", "last")
+    narrow = (0, 0) if short is None else (SHORT, 16)
+    return rows.whole(Spec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
+
+
 def _forward(kernels: Kernels, x: ndarray, dim: int) -> ndarray | None:
+    if dim == x.ndim - 1:
+        out = _last(kernels)(x)
+        if out is not None:
+            return out
     run = _plan(kernels, x.dtype, x.shape, dim)
     if run is None:
         return None
     x, out = plain(x), np.empty(x.shape, x.dtype)
-    run(pointer(x), pointer(out))
+    run(x, out)
     return out
 
 
 def _backward(kernels: Kernels, g: ndarray, y: ndarray, dim: int) -> ndarray | None:
+    if dim == y.ndim - 1:
+        out = _last(kernels)(g, y)
+        if out is not None:
+            return out
     run = _plan(kernels, y.dtype, y.shape, dim)
     if run is None or g.dtype != y.dtype or g.shape != y.shape:
         return None
     g, y, out = plain(g), plain(y), np.empty(y.shape, y.dtype)
-    run(pointer(g), pointer(y), pointer(out))
+    run(g, y, out)
     return out
 
 
@@ -436,5 +455,5 @@ def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None
         return None
     turned, sizes, back = one_step(x, dim)
     out = np.empty(sizes[0] * sizes[2], x.dtype)
-    _runner(LOGSUMEXP, d, *sizes)(pointer(turned), pointer(out))
+    _runner(LOGSUMEXP, d, *sizes)(turned, out)
     return put_back(out, x.shape, dim, keepdim, back)

@@ -1,0 +1,685 @@
+"""The loops of a convolution on any processor.
+
+The source is first copied with its padding and cut into the phases of the stride (``spread``,
+``spread_last``), so that what a window sees lies at the address of its place plus an offset of its
+own, whatever the stride, the padding, the dilation and the number of dimensions. Then
+
+* ``dense`` packs the windows into panels for the block product of ``weft.native.gemm``,
+* ``dense_weights`` does so for the gradient of the weight, from channels that lie innermost,
+* ``few`` and ``few_weights`` read the source in place, for groups with few channels.
+
+Sizes and steps come in a table of integers, in the order of the names below.
+"""
+
+from __future__ import annotations
+
+from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
+from weft.native.gemm import DEEP, block, micro, micro64
+from weft.native.jit import kernel
+
+# Places: their numbers in three dimensions; the steps from one to the next in the source and in the
+# result, where the first step is that of samples.
+WIDE, HIGH, LONG = 0, 1, 2
+IN_N, IN_Z, IN_Y, IN_X = 3, 4, 5, 6
+OUT_N, OUT_Z, OUT_Y, OUT_X = 7, 8, 9, 10
+COUNT = 11  # all places, of all samples
+# Rows: of a group of the result; their number, the step between them; products in each element.
+ROWS, ROW_STEP, TAPS = 12, 13, 14
+GROUPS, GROUP_IN = 15, 16
+ROOM, REACH = 17, 18  # elements that may be read in the source; the largest offset
+# How the work is cut: tasks, pieces of places, pieces of rows; places and rows in a piece.
+TASKS, BLOCKS, CUTS, SPAN, PART = 19, 20, 21, 22, 23
+SCRATCH = 24  # elements of working memory for a thread
+SIZE = 25
+
+PANELS = 8  # of places in a piece at most
+STRIP = 72  # rows that stay in the cache while the panels of a piece pass by
+VECTORS = 8  # that `few` works out at a time
+DOTS = 9  # taps of which `few_weights` takes the sums at a time
+
+
+def _strip(name: str, kind: str) -> str:
+    """LLVM code of the sum over taps of ``w[k] * x[offset[k] + lane]``, for several vectors."""
+    lanes = block(kind)[0]
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector = f"<{lanes} x {scalar}>"
+    fused = f"@llvm.fmuladd.v{lanes}{kind}"
+    given = "ptr noalias %x, ptr noalias %w, ptr noalias %offsets, ptr noalias %to, i64 %deep"
+    lines = [
+        f"declare {vector} {fused}({vector}, {vector}, {vector})",
+        f"define private void @{name}({given}) noinline nounwind {{",
+        "entry:",
+        "  br label %loop",
+        "loop:",
+        "  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]",
+    ]
+    for v in range(VECTORS):
+        lines.append(f"  %s{v} = phi {vector} [ zeroinitializer, %entry ], [ %t{v}, %loop ]")
+    lines += [
+        "  %po = getelementptr i64, ptr %offsets, i64 %k",
+        "  %o = load i64, ptr %po, align 8",
+        f"  %from = getelementptr {scalar}, ptr %x, i64 %o",
+        f"  %pw = getelementptr {scalar}, ptr %w, i64 %k",
+        f"  %one = load {scalar}, ptr %pw, align {align}",
+        f"  %first = insertelement {vector} poison, {scalar} %one, i64 0",
+        f"  %all = shufflevector {vector} %first, {vector} poison, <{lanes} x i32> zeroinitializer",
+    ]
+    for v in range(VECTORS):
+        lines += [
+            f"  %p{v} = getelementptr {scalar}, ptr %from, i64 {v * lanes}",
+            f"  %x{v} = load {vector}, ptr %p{v}, align {align}",
+            f"  %t{v} = call {vector} {fused}({vector} %all, {vector} %x{v}, {vector} %s{v})",
+        ]
+    lines += [
+        "  %k1 = add i64 %k, 1",
+        "  %again = icmp slt i64 %k1, %deep",
+        "  br i1 %again, label %loop, label %done",
+        "done:",
+    ]
+    for v in range(VECTORS):
+        lines += [
+            f"  %q{v} = getelementptr {scalar}, ptr %to, i64 {v * lanes}",
+            f"  store {vector} %t{v}, ptr %q{v}, align {align}",
+        ]
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+_GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64")
+strip = Assembly("strip", _GIVEN, lambda: _strip("strip", "f32"))
+strip64 = Assembly("strip64", _GIVEN, lambda: _strip("strip64", "f64"))
+
+
+def _dots(name: str, kind: str) -> str:
+    """LLVM code of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
+    lanes = block(kind)[0]
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector, mask = f"<{lanes} x {scalar}>", f"<{lanes} x i1>"
+    fused, masked = f"@llvm.fmuladd.v{lanes}{kind}", f"@llvm.masked.load.v{lanes}{kind}.p0"
+    given = "ptr noalias %a, ptr noalias %b, ptr noalias %offsets, ptr noalias %sums, i64 %wide"
+    every = ", ".join(f"i32 {i}" for i in range(lanes))
+    lines = [
+        f"declare {vector} {fused}({vector}, {vector}, {vector})",
+        f"declare {vector} {masked}(ptr, i32, {mask}, {vector})",
+        f"define private void @{name}({given}) noinline nounwind {{",
+        "entry:",
+    ]
+    for j in range(DOTS):
+        lines += [
+            f"  %q{j} = getelementptr {scalar}, ptr %sums, i64 {j * lanes}",
+            f"  %s{j} = load {vector}, ptr %q{j}, align {align}",
+            f"  %po{j} = getelementptr i64, ptr %offsets, i64 {j}",
+            f"  %o{j} = load i64, ptr %po{j}, align 8",
+            f"  %b{j} = getelementptr {scalar}, ptr %b, i64 %o{j}",
+        ]
+    lines += [
+        f"  %even = and i64 %wide, {-lanes}",
+        "  %some = icmp sgt i64 %even, 0",
+        "  br i1 %some, label %loop, label %rest",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]",
+    ]
+    for j in range(DOTS):
+        lines.append(f"  %l{j} = phi {vector} [ %s{j}, %entry ], [ %t{j}, %loop ]")
+    lines += [
+        f"  %pa = getelementptr {scalar}, ptr %a, i64 %i",
+        f"  %va = load {vector}, ptr %pa, align {align}",
+    ]
+    for j in range(DOTS):
+        lines += [
+            f"  %pb{j} = getelementptr {scalar}, ptr %b{j}, i64 %i",
+            f"  %vb{j} = load {vector}, ptr %pb{j}, align {align}",
+            f"  %t{j} = call {vector} {fused}({vector} %va, {vector} %vb{j}, {vector} %l{j})",
+        ]
+    lines += [
+        f"  %i1 = add i64 %i, {lanes}",
+        "  %again = icmp slt i64 %i1, %even",
+        "  br i1 %again, label %loop, label %rest",
+        "rest:",
+    ]
+    for j in range(DOTS):
+        lines.append(f"  %r{j} = phi {vector} [ %s{j}, %entry ], [ %t{j}, %loop ]")
+    lines += [
+        "  %left = sub i64 %wide, %even",
+        "  %none = icmp eq i64 %left, 0",
+        "  br i1 %none, label %done, label %last",
+        "last:",
+        "  %few = trunc i64 %left to i32",
+        f"  %one = insertelement <{lanes} x i32> poison, i32 %few, i64 0",
+        (
+            f"  %all = shufflevector <{lanes} x i32> %one, <{lanes} x i32> poison, "
+            f"<{lanes} x i32> zeroinitializer"
+        ),
+        f"  %mask = icmp slt <{lanes} x i32> <{every}>, %all",
+        f"  %ea = getelementptr {scalar}, ptr %a, i64 %even",
+        (
+            f"  %wa = call {vector} {masked}(ptr %ea, i32 {align}, {mask} %mask, "
+            f"{vector} zeroinitializer)"
+        ),
+    ]
+    for j in range(DOTS):
+        lines += [
+            f"  %eb{j} = getelementptr {scalar}, ptr %b{j}, i64 %even",
+            (
+                f"  %wb{j} = call {vector} {masked}(ptr %eb{j}, i32 {align}, {mask} %mask, "
+                f"{vector} zeroinitializer)"
+            ),
+            f"  %u{j} = call {vector} {fused}({vector} %wa, {vector} %wb{j}, {vector} %r{j})",
+        ]
+    lines += ["  br label %done", "done:"]
+    for j in range(DOTS):
+        lines += [
+            f"  %e{j} = phi {vector} [ %r{j}, %rest ], [ %u{j}, %last ]",
+        ]
+    for j in range(DOTS):
+        lines.append(f"  store {vector} %e{j}, ptr %q{j}, align {align}")
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"))
+dots64 = Assembly("dots64", _GIVEN, lambda: _dots("dots64", "f64"))
+
+
+@kernel
+def spread(
+    x: Ptr[T],
+    to: Ptr[T],
+    phases: Ptr[i64],
+    info: Ptr[i64],
+    by: i64,
+    apart: i64,
+    lo: i64,
+    hi: i64,
+):
+    # info: channels; steps of x (n, c, z, y, x); then for z, y and x in turn: the size of x, the
+    # padding before it, the stride, the number of phases, the size of a phase. `by` and `apart` are
+    # the stride and the step along x, where they are known.
+    channels = info[0]
+    nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
+    ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
+    nx, fx, px, ux = info[16], info[17], info[19], info[20]
+    sx = by if by else info[18]
+    step = apart if apart else info[5]
+    for row in range(lo, hi):
+        yu = row % uy
+        rest = row // uy
+        zu = rest % uz
+        rest = rest // uz
+        xp = rest % px
+        rest = rest // px
+        yp = rest % py
+        rest = rest // py
+        zp = rest % pz
+        plane = rest // pz
+        z = zu * sz + phases[zp] - fz
+        y = yu * sy + phases[pz + yp] - fy
+        first = phases[pz + py + xp] - fx
+        target = to + row * ux
+        if z >= 0 and z < nz and y >= 0 and y < ny:
+            source = x + (
+                (plane // channels) * info[1]
+                + (plane % channels) * info[2]
+                + z * info[3]
+                + y * info[4]
+            )
+            start = 0 if first >= 0 else (-first + sx - 1) // sx
+            start = min(start, ux)
+            stop = 0 if first >= nx else (nx - first + sx - 1) // sx
+            stop = max(start, min(stop, ux))
+            for u in range(start):
+                target[u] = 0.0
+            for u in range(start, stop):
+                target[u] = source[(first + u * sx) * step]
+            for u in range(stop, ux):
+                target[u] = 0.0
+        else:
+            for u in range(ux):
+                target[u] = 0.0
+
+
+@kernel
+def spread_last(
+    x: Ptr[T],
+    to: Ptr[T],
+    phases: Ptr[i64],
+    info: Ptr[i64],
+    apart: i64,
+    lo: i64,
+    hi: i64,
+):
+    # The same with the channels innermost. `apart` is the step between channels, where it is known.
+    channels = info[0]
+    nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
+    ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
+    nx, fx, sx, px, ux = info[16], info[17], info[18], info[19], info[20]
+    cs = apart if apart else info[2]
+    xs = info[5]
+    for row in range(lo, hi):
+        yu = row % uy
+        rest = row // uy
+        zu = rest % uz
+        rest = rest // uz
+        xp = rest % px
+        rest = rest // px
+        yp = rest % py
+        rest = rest // py
+        zp = rest % pz
+        z = zu * sz + phases[zp] - fz
+        y = yu * sy + phases[pz + yp] - fy
+        first = phases[pz + py + xp] - fx
+        target = to + row * ux * channels
+        if z >= 0 and z < nz and y >= 0 and y < ny:
+            source = x + ((rest // pz) * info[1] + z * info[3] + y * info[4])
+            start = 0 if first >= 0 else (-first + sx - 1) // sx
+            start = min(start, ux)
+            stop = 0 if first >= nx else (nx - first + sx - 1) // sx
+            stop = max(start, min(stop, ux))
+            for i in range(start * channels):
+                target[i] = 0.0
+            for c0 in range(0, channels, 16):
+                c1 = min(channels, c0 + 16)
+                for u in range(start, stop):
+                    for c in range(c0, c1):
+                        target[u * channels + c] = source[(first + u * sx) * xs + c * cs]
+            for i in range(stop * channels, ux * channels):
+                target[i] = 0.0
+        else:
+            for i in range(ux * channels):
+                target[i] = 0.0
+
+
+@kernel
+def pack_rows(
+    x: Ptr[T],
+    to: Ptr[T],
+    outer: Ptr[i64],
+    inner: Ptr[i64],
+    blocks: i64,
+    run: i64,
+    rows: i64,
+    step: i64,
+    group: i64,
+    height: i64,
+    lo: i64,
+    hi: i64,
+):
+    # Rows that are `step` apart, `height` together; element k of a row is at outer[k // run] +
+    # inner[k % run]. What is missing in the last panel of a group is zero.
+    panels = (rows + height - 1) // height
+    for task in range(lo, hi):
+        b = task % blocks
+        panel = task // blocks
+        first = (panel % panels) * height
+        source = x + ((panel // panels) * group + outer[b] + first * step)
+        target = to + (panel * blocks + b) * run * height
+        if first + height <= rows:
+            for i in range(run):
+                for r in range(height):
+                    target[i * height + r] = source[inner[i] + r * step]
+        else:
+            for i in range(run):
+                for r in range(height):
+                    target[i * height + r] = 0.0
+                for r in range(rows - first):
+                    target[i * height + r] = source[inner[i] + r * step]
+
+
+@inline
+def walk(info: Ptr[i64], first: i64, count: i64, ins: Ptr[i64], outs: Ptr[i64]):
+    wide, high, long = info[WIDE], info[HIGH], info[LONG]
+    x = first % wide
+    rest = first // wide
+    y = rest % high
+    rest = rest // high
+    z = rest % long
+    n = rest // long
+    for i in range(count):
+        ins[i] = n * info[IN_N] + z * info[IN_Z] + y * info[IN_Y] + x * info[IN_X]
+        outs[i] = n * info[OUT_N] + z * info[OUT_Z] + y * info[OUT_Y] + x * info[OUT_X]
+        x += 1
+        if x == wide:
+            x = 0
+            y += 1
+            if y == high:
+                y = 0
+                z += 1
+                if z == long:
+                    z = 0
+                    n += 1
+
+
+@inline
+def pack_panel(
+    x: Ptr[T],
+    to: Ptr[T],
+    down: Ptr[i64],
+    deep: i64,
+    across: Ptr[i64],
+    count: i64,
+    starts: Ptr[i64],
+    width: i64,
+    limit: i64,
+):
+    # to[k, j] = x[down[k] + across[j]]. Stretches of neighbours are copied as whole vectors: what
+    # is too much is overwritten by the next one, and at the end lies in columns that nobody reads.
+    stretches = 0
+    before = across[0] - 2
+    far = 0
+    for j in range(count):
+        here = across[j]
+        if here != before + 1:
+            starts[stretches] = j
+            stretches += 1
+        before = here
+        far = max(far, here)
+    if far + width > limit:
+        for k in range(deep):
+            for j in range(count):
+                to[k * width + j] = x[down[k] + across[j]]
+    else:
+        if stretches == 1:
+            source = x + across[0]
+            for k in range(deep):
+                for j in range(width):
+                    to[k * width + j] = source[down[k] + j]
+        else:
+            for k in range(deep):
+                line = x + down[k]
+                for s in range(stretches):
+                    j0 = starts[s]
+                    from_ = line + across[j0]
+                    place = to + (k * width + j0)
+                    for j in range(width):
+                        place[j] = from_[j]
+
+
+@kernel
+def dense(
+    x: Ptr[T],
+    w: Ptr[T],
+    bias: Ptr[T],
+    y: Ptr[T],
+    taps: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[T],
+    workers: i64,
+    biased: i64,
+    height: i64,
+    width: i64,
+    double: i64,
+    lo: i64,
+    hi: i64,
+):
+    spare = array(T, height * width)
+    ins = array(i64, PANELS * width)
+    outs = array(i64, PANELS * width)
+    starts = array(i64, width)
+    rows, deep, step, tasks = info[ROWS], info[TAPS], info[ROW_STEP], info[TASKS]
+    cuts, blocks, span, part = info[CUTS], info[BLOCKS], info[SPAN], info[PART]
+    sheets = (rows + height - 1) // height
+    limit = info[ROOM] - info[REACH]
+    for worker in range(lo, hi):
+        packed = scratch + worker * info[SCRATCH]
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            r0 = (task % cuts) * part
+            r1 = min(rows, r0 + part)
+            first = (task // cuts % blocks) * span
+            group = task // (cuts * blocks)
+            count = min(span, info[COUNT] - first)
+            walk(info, first, count, ins, outs)
+            panels = (count + width - 1) // width
+            source = x + group * info[GROUP_IN]
+            weights = w + group * sheets * height * deep
+            result = y + group * rows * step
+            if biased:
+                for r in range(r0, r1):
+                    for j in range(count):
+                        result[r * step + outs[j]] = bias[group * rows + r]
+            for k0 in range(0, deep, DEEP):
+                length = min(DEEP, deep - k0)
+                adds = 1 if k0 > 0 else biased
+                for p in range(panels):
+                    pack_panel(
+                        source,
+                        packed + p * length * width,
+                        taps + k0,
+                        length,
+                        ins + p * width,
+                        min(width, count - p * width),
+                        starts,
+                        width,
+                        limit - group * info[GROUP_IN],
+                    )
+                for s0 in range(r0, r1, STRIP):
+                    s1 = min(r1, s0 + STRIP)
+                    for p in range(panels):
+                        b = packed + p * length * width
+                        places = outs + p * width
+                        seen = min(width, count - p * width)
+                        whole = seen == width and places[seen - 1] - places[0] == width - 1
+                        for r in range(s0, s1, height):
+                            a = weights + (r * deep + k0 * height)
+                            if whole and r + height <= rows:
+                                c = result + (r * step + places[0])
+                                if double:
+                                    micro64(a, b, c, step, length, adds)
+                                else:
+                                    micro(a, b, c, step, length, adds)
+                            else:
+                                if double:
+                                    micro64(a, b, spare, width, length, 0)
+                                else:
+                                    micro(a, b, spare, width, length, 0)
+                                for i in range(min(height, rows - r)):
+                                    c = result + (r + i) * step
+                                    for j in range(seen):
+                                        if adds:
+                                            c[places[j]] = c[places[j]] + spare[i * width + j]
+                                        else:
+                                            c[places[j]] = spare[i * width + j]
+
+
+@kernel
+def dense_weights(
+    x: Ptr[T],
+    g: Ptr[T],
+    to: Ptr[T],
+    taps: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[T],
+    workers: i64,
+    height: i64,
+    width: i64,
+    double: i64,
+    lo: i64,
+    hi: i64,
+):
+    # The places are now the products of an element, and what a window sees its column: a task does
+    # SPAN columns and all rows, over PART of the places.
+    spare = array(T, height * width)
+    ins = array(i64, DEEP)
+    outs = array(i64, DEEP)
+    starts = array(i64, width)
+    rows, columns, tasks, places = info[ROWS], info[TAPS], info[TASKS], info[COUNT]
+    blocks, span, part = info[BLOCKS], info[SPAN], info[PART]
+    sheets = (rows + height - 1) // height
+    for worker in range(lo, hi):
+        packed = scratch + worker * info[SCRATCH]
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            first = (task % blocks) * span
+            group = task // blocks % info[GROUPS]
+            cut = task // (blocks * info[GROUPS])
+            count = min(span, columns - first)
+            panels = (count + width - 1) // width
+            source = x + group * info[GROUP_IN]
+            left = g + group * sheets * height * places
+            result = to + ((cut * info[GROUPS] + group) * rows * columns + first)
+            for k0 in range(cut * part, min(places, (cut + 1) * part), DEEP):
+                length = min(DEEP, min(places, (cut + 1) * part) - k0)
+                walk(info, k0, length, ins, outs)
+                for p in range(panels):
+                    pack_panel(
+                        source,
+                        packed + p * length * width,
+                        ins,
+                        length,
+                        taps + (first + p * width),
+                        min(width, count - p * width),
+                        starts,
+                        width,
+                        info[ROOM],
+                    )
+                adds = 1 if k0 > cut * part else 0
+                for s0 in range(0, rows, STRIP):
+                    s1 = min(rows, s0 + STRIP)
+                    for p in range(panels):
+                        b = packed + p * length * width
+                        seen = min(width, count - p * width)
+                        for r in range(s0, s1, height):
+                            a = left + (r * places + k0 * height)
+                            c = result + (r * columns + p * width)
+                            if seen == width and r + height <= rows:
+                                if double:
+                                    micro64(a, b, c, columns, length, adds)
+                                else:
+                                    micro(a, b, c, columns, length, adds)
+                            else:
+                                if double:
+                                    micro64(a, b, spare, width, length, 0)
+                                else:
+                                    micro(a, b, spare, width, length, 0)
+                                for i in range(min(height, rows - r)):
+                                    for j in range(seen):
+                                        if adds:
+                                            c[i * columns + j] = (
+                                                c[i * columns + j] + spare[i * width + j]
+                                            )
+                                        else:
+                                            c[i * columns + j] = spare[i * width + j]
+
+
+@kernel
+def gather_weights(
+    parts: Ptr[T],
+    to: Ptr[T],
+    cuts: i64,
+    size: i64,
+    channels: i64,
+    taps: i64,
+    lo: i64,
+    hi: i64,
+):
+    # The sum of the parts, and (row, tap, channel) to (row, channel, tap).
+    for row in range(lo, hi):
+        source = parts + row * channels * taps
+        target = to + row * channels * taps
+        for c in range(channels):
+            for t in range(taps):
+                total = source[t * channels + c]
+                for cut in range(1, cuts):
+                    total += source[cut * size + t * channels + c]
+                target[c * taps + t] = total
+
+
+@kernel
+def few(
+    x: Ptr[T],
+    w: Ptr[T],
+    bias: Ptr[T],
+    y: Ptr[T],
+    taps: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[T],
+    biased: i64,
+    block: i64,
+    double: i64,
+    lo: i64,
+    hi: i64,
+):
+    # The places of a sample as one line, with those between the rows, whose results are left out.
+    spare = array(T, block)
+    rows, deep, step, span = info[ROWS], info[TAPS], info[ROW_STEP], info[SPAN]
+    wide, high, line, plane = info[WIDE], info[HIGH], info[IN_Y], info[IN_Z]
+    apart = info[OUT_X]
+    length = (info[LONG] - 1) * plane + (high - 1) * line + wide
+    for task in range(lo, hi):
+        q0 = (task % info[BLOCKS]) * span
+        group = task // info[BLOCKS] % info[GROUPS]
+        n = task // (info[BLOCKS] * info[GROUPS])
+        source = x + (n * info[IN_N] + group * info[GROUP_IN])
+        for q in range(q0, min(length, q0 + span), block):
+            count = min(block, length - q)
+            for r in range(rows):
+                row = group * rows + r
+                if double:
+                    strip64(source + q, w + row * deep, taps, spare, deep)
+                else:
+                    strip(source + q, w + row * deep, taps, spare, deep)
+                if biased:
+                    for i in range(block):
+                        spare[i] = spare[i] + bias[row]
+                result = y + (n * info[OUT_N] + row * step)
+                at = 0
+                xi = q % plane % line
+                yi = q % plane // line
+                zi = q // plane
+                while at < count:
+                    seen = min(wide - xi, count - at) if yi < high else 0
+                    to = result + (zi * info[OUT_Z] + yi * info[OUT_Y] + xi * apart)
+                    have = spare + at
+                    if apart == 1:
+                        for i in range(seen):
+                            to[i] = have[i]
+                    else:
+                        for i in range(seen):
+                            to[i * apart] = have[i]
+                    at += line - xi
+                    xi = 0
+                    yi += 1
+                    if yi * line == plane:
+                        yi = 0
+                        zi += 1
+
+
+@kernel
+def few_weights(
+    x: Ptr[T],
+    g: Ptr[T],
+    to: Ptr[T],
+    taps: Ptr[i64],
+    info: Ptr[i64],
+    samples: i64,
+    lanes: i64,
+    double: i64,
+    lo: i64,
+    hi: i64,
+):
+    # An element is a sum over all places: in lanes for a sample, then over the samples.
+    sums = array(T, DOTS * lanes)
+    totals = array(T, DOTS)
+    columns, rows = info[TAPS], info[ROWS]
+    bunches = (columns + DOTS - 1) // DOTS
+    for task in range(lo, hi):
+        row = task // bunches
+        first = (task % bunches) * DOTS
+        for j in range(DOTS):
+            totals[j] = 0.0
+        for n in range(samples):
+            for j in range(DOTS * lanes):
+                sums[j] = 0.0
+            here = g + (n * info[OUT_N] + row * info[ROW_STEP])
+            source = x + (n * info[IN_N] + row // rows * info[GROUP_IN])
+            for z in range(info[LONG]):
+                for y in range(info[HIGH]):
+                    a = here + (z * info[OUT_Z] + y * info[OUT_Y])
+                    b = source + (z * info[IN_Z] + y * info[IN_Y])
+                    if double:
+                        dots64(a, b, taps + first, sums, info[WIDE])
+                    else:
+                        dots(a, b, taps + first, sums, info[WIDE])
+            for j in range(DOTS):
+                total = sums[j * lanes]
+                for lane in range(1, lanes):
+                    total += sums[j * lanes + lane]
+                totals[j] = totals[j] + total
+        for j in range(min(DOTS, columns - first)):
+            to[row * columns + first + j] = totals[j]

@@ -1,0 +1,252 @@
+"""Built-in functions made at run time: what they take, refuse and give, and that nothing leaks."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import weft
+from weft.core import kernels
+from weft.core.dispatch import REGISTRY
+from weft.native import jit, trace
+from weft.native.compiler import Ptr, T, f64, i64
+from weft.native.entry import Spec
+from weft.native.loops import indexing, normalize, reduce, softmax, sums
+
+F32 = np.float32
+
+
+@jit.kernel
+def scaled(x: Ptr[T], y: Ptr[T], by: T, shift: f64, lo: i64, hi: i64):
+    for i in range(lo, hi):
+        y[i] = x[i] * by + T(shift)
+
+
+def some(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
+
+
+def test_a_call_takes_arrays_addresses_and_numbers() -> None:
+    x, y = some(7), np.zeros(7, F32)
+    run = scaled.get("f32")
+    assert run(x, y, 2, 1.5, 7, 1) is None
+    np.testing.assert_array_equal(y, x * F32(2) + F32(1.5))
+    y[:] = 0
+    run(x.ctypes.data, y, np.float64(3), True, np.int64(7), 1)
+    np.testing.assert_array_equal(y, x * F32(3) + F32(1))
+
+
+def test_a_call_refuses_wrong_arguments() -> None:
+    x, run = some(7), scaled.get("f32")
+    with pytest.raises(TypeError, match="scaled: 6 arguments expected"):
+        run(x, x)
+    with pytest.raises(TypeError):
+        run("x", x, 1.0, 1.0, 7, 1)
+    with pytest.raises(TypeError):
+        run(x, x, "1", 1.0, 7, 1)
+    with pytest.raises(TypeError):
+        run(x, x, 1.0, 1.0, 7.5, 1)
+    with pytest.raises(OverflowError):
+        run(x, x, 1.0, 1.0, 1 << 80, 1)
+
+
+def loop() -> trace.Loop:
+    return trace.Loop("product_plus", lambda a, b, c: a * b + c)
+
+
+def test_a_way_takes_plain_arrays_of_one_shape_and_numbers() -> None:
+    a, b = some(3, 4), some(3, 4, seed=1)
+    way = loop().way((a, b, 2.0))
+    assert way is not None
+    np.testing.assert_array_equal(way(a, b, 2.0), a * b + F32(2))
+    np.testing.assert_array_equal(way(a, b, 3), a * b + F32(3))
+    for shape in ((), (0,), (5, 0, 2), (1,), (2, 1, 3, 1, 2)):
+        a, b = some(*shape), some(*shape, seed=1)
+        got = way(a, b, 0.5)
+        assert got.shape == shape and got.dtype == F32
+        np.testing.assert_array_equal(got, a * b + F32(0.5))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        some(3, 4).T,
+        some(6, 4)[::2],
+        some(4),
+        some(3, 4, 1),
+        some(3, 4).astype(np.float64),
+        some(3, 4).astype(">f4"),
+        np.frombuffer(b"x" * 49, np.uint8)[1:].view(F32).reshape(3, 4),
+        2.0,
+        None,
+        [1.0],
+        F32(2),
+    ],
+    ids=["turned", "gaps", "row", "rank", "float64", "swapped", "odd", "n", "None", "list", "f32"],
+)
+def test_a_way_gives_none_for_the_rest(other: object) -> None:
+    a = some(3, 4)
+    way = loop().way((a, a, 1.0))
+    assert way is not None
+    assert way(a, other, 1.0) is None and way(other, a, 1.0) is None
+    assert way(a, a, a) is None and way(a, a) is None and way(a, a, "1") is None
+    assert way(a, a, True) is None
+
+
+def test_results_belong_to_the_caller_and_nothing_leaks() -> None:
+    a, kind = some(30, 40), np.dtype(F32)
+    way = loop().way((a, a, 1.0))
+    assert way is not None
+    ways = [
+        lambda: way(a, a, 1.0),
+        lambda: way(a, a.T, 1.0),
+        lambda: softmax.softmax(a, 1),
+        lambda: sums.small(a, (1,), True),
+        lambda: reduce.max_dim(a, 1, False),
+        lambda: normalize.layer_norm(a, a[0], a[1], 1, 1e-5),
+        lambda: indexing.gather(a, np.array([[99]] * 30), 1),
+        lambda: indexing.embedding(a, np.array([-1]), -1, False),
+    ]
+    for run in ways:
+        out = run()
+        if isinstance(out, np.ndarray):
+            assert sys.getrefcount(out) == 2 and out.flags.owndata and out.flags.writeable
+        del out
+        gc.collect()
+        before = [sys.getrefcount(x) for x in (a, kind, None, float)], len(gc.get_objects())
+        for _ in range(1000):
+            run()
+        after = [sys.getrefcount(x) for x in (a, kind, None, float)], len(gc.get_objects())
+        assert all(abs(x - y) < 50 for x, y in zip(before[0], after[0], strict=True))
+        assert abs(before[1] - after[1]) < 50
+
+
+def test_tuples_hold_their_arrays_once() -> None:
+    values, places = reduce.max_dim(some(30, 40), 1, False)
+    assert sys.getrefcount(values) == 2 and sys.getrefcount(places) == 2
+    assert values.flags.owndata and places.dtype == np.int64
+
+
+@pytest.mark.parametrize("n", [*range(1, 40), 127, 128, 129, 136, 255, 256, 1000, 4097, 8191])
+def test_small_sums_have_numpys_bits(n: int) -> None:
+    for seed in range(3):
+        x = some(n, seed=seed) * F32(10) ** np.random.default_rng(seed).integers(-3, 4, n)
+        x = x.astype(F32)
+        assert sums.small(x, (0,), False) == np.add.reduce(x)
+        assert sums.small(x, (0,), True) == np.add.reduce(x) / F32(n)
+    for rows in (2, 3, 17):
+        if rows * n <= sums.MOST:
+            x = some(rows, n)
+            np.testing.assert_array_equal(sums.small(x, (1,), False), np.add.reduce(x, 1))
+            down = sums.small(x, (0,), False)
+            assert down is None if n == 1 else np.array_equal(down, np.add.reduce(x, 0))
+            np.testing.assert_array_equal(sums.small(x, (0, 1), False), np.add.reduce(x, (0, 1)))
+            np.testing.assert_array_equal(
+                sums.small(x.reshape(1, rows, n), (2,), True), np.add.reduce(x, 1)[None] / F32(n)
+            )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0])
+def test_small_sums_of_special_values(value: float) -> None:
+    x = np.full((3, 20), value, F32)
+    for dim in ((0,), (1,), (0, 1)):
+        got, wanted = sums.small(x, dim, False), np.add.reduce(x, dim)
+        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted))
+
+
+def test_what_is_no_small_sum() -> None:
+    assert sums.small(some(8192), (0,), False) is None
+    assert sums.small(some(2, 3, 4), (0, 1), False) is None
+    assert sums.small(some(2, 3, 4), (1,), False) is None
+    assert sums.small(some(4, 3).T, (0,), False) is None
+    assert sums.small(some(0, 3), (0,), False) is None
+    assert sums.small(some(4).astype(np.float64), (0,), False) is None
+
+
+def test_elements_out_of_range_are_left_to_the_reference() -> None:
+    x = some(4, 5)
+    for wrong in (-1, 5):
+        assert indexing.gather(x, np.full((4, 1), wrong), 1) is None
+        assert indexing.index_select(x, np.array([0, wrong]), 0) is None
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        weft.tensor(x).gather(1, weft.full((4, 1), 5))
+
+
+def test_specs_check_every_shape() -> None:
+    rows = Spec(
+        ("f32", "f32 row"), ("f32 like 0",), ("take 0", "give 0", "1", "0"), "size", "1", most=20
+    )
+    run = scaled.whole(rows, "f32")
+    np.testing.assert_array_equal(run(some(4, 5), some(5)), some(4, 5))
+    for other in (some(4), some(1, 5), some(5, 1), some(5)[::-1], 1.0):
+        assert run(some(4, 5), other) is None
+    assert run(some(), some(1)) is None  # no last dimension
+    assert run(some(5, 5), some(5)) is None  # too large
+    assert run(some(0, 5), some(5)) is None  # empty
+
+
+def test_small_arrays_get_the_same_bits_before_and_after_native_code_is_there() -> None:
+    """What small exact ops give must not depend on how often they ran."""
+    x, y = some(5, 6), some(5, 6, seed=1)
+
+    def values() -> list[np.ndarray]:
+        a = weft.tensor(x, requires_grad=True)
+        b = weft.tensor(y, requires_grad=True)
+        z = (a * b + a / b - b).relu() * 2 + (a.abs().sqrt() - 1.5) + a.tanh() * b.exp()
+        (z.sum() + z.mean(0).sum() + z.max(1).values.sum()).backward()
+        return [z.detach().numpy(), a.grad.numpy(), b.grad.numpy()]
+
+    kernels.enable(False)
+    try:
+        before = values()
+    finally:
+        kernels.enable(True)
+    kernels.start()
+    for _ in range(3 * kernels.TRIES):
+        after = values()
+    assert REGISTRY["mul"].way is not None and not isinstance(REGISTRY["mul"].way, kernels.Chance)
+    for first, later in zip(before, after, strict=True):
+        np.testing.assert_array_equal(first, later)
+
+
+def test_a_chance_is_given_up_for_other_types() -> None:
+    op = REGISTRY["hypot"] if "hypot" in REGISTRY else REGISTRY["maximum"]
+    kernels.open_op(op)
+    for _ in range(kernels.TRIES):
+        assert op.way is not None
+        op.way(np.ones(3), np.ones(3))
+    assert op.way is None
+    kernels.open_op(op)
+
+
+def test_turning_kernels_off_shuts_the_ways() -> None:
+    kernels.enable(False)
+    try:
+        assert all(op.way is None and op.scaled is None for op in REGISTRY.values())
+    finally:
+        kernels.enable(True)
+    assert isinstance(REGISTRY["add"].way, kernels.Chance)
+
+
+def test_many_threads_share_a_way() -> None:
+    a = some(64, 64)
+    way = loop().way((a, a, 1.0))
+    assert way is not None
+    wanted, wrong = a * a + F32(1), []
+
+    def work() -> None:
+        for _ in range(300):
+            if not np.array_equal(way(a, a, 1.0), wanted):
+                wrong.append(1)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
