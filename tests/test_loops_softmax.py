@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from weft.core.dispatch import REGISTRY
 from weft.native import jit, threads
 from weft.native.loops import softmax as loops
 from weft.ops.reductions import logsumexp_op
@@ -100,6 +101,46 @@ def test_special_values(turned, dtype):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     got = loops.logsumexp(x, (dim,), False)
     np.testing.assert_allclose(got, logsumexp_op.reference(x, (dim,), False), rtol=1e-6)
+
+
+SCORES = [(1, 1), (3, 5), (5, 3), (7, 40), (2, 3, 64, 64), (4, 130, 70), (300, 300)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores(causal, dtype):
+    forward, backward = (REGISTRY[f"scaled_softmax{end}"] for end in ("", "_backward"))
+    for shape in SCORES:
+        x, g = numbers(shape, dtype), numbers(shape, dtype, 1.0, 1)
+        exact = forward.reference(x.astype(np.longdouble), 0.3, causal)
+        for other in layouts(x):
+            got = loops.scaled_softmax(other, 0.3, causal)
+            assert got.dtype == dtype and got.shape == shape and got.flags.c_contiguous
+            assert (np.abs(got - exact) <= RELATIVE[dtype] * (np.abs(exact) + 1e-3)).all(), shape
+        y = exact.astype(dtype)
+        exact = backward.reference(wide(g), wide(y), 0.3, causal)
+        for g_other, y_other in zip(layouts(g), layouts(y), strict=True):
+            got = loops.scaled_softmax_back(g_other, y_other, 0.3, causal)
+            size = np.abs(wide(g)).sum(-1, keepdims=True) + np.abs(wide(g))
+            assert (np.abs(got - exact) <= RELATIVE[dtype] * size).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [0.5, -2.0, 0.0])
+def test_special_scores(causal, scale):
+    op = REGISTRY["scaled_softmax"]
+    with np.errstate(all="ignore"):
+        wanted = op.reference(SPECIAL, scale, causal)
+    np.testing.assert_allclose(loops.scaled_softmax(SPECIAL, scale, causal), wanted, rtol=1e-6)
+    assert loops.scaled_softmax(SPECIAL[:, :0], scale, causal) is None
+    # What lies beyond the diagonal has no part in anything, whatever it is.
+    y = np.tril(np.full((4, 4), 0.25, np.float32))
+    g = np.where(np.tri(4, dtype=bool), np.float32(1), np.float32(np.nan))
+    got = loops.scaled_softmax_back(g, y, scale, True)
+    np.testing.assert_allclose(
+        got, REGISTRY["scaled_softmax_backward"].reference(g, y, scale, True)
+    )
+    assert np.isfinite(got).all()
 
 
 def test_shares_sum_to_one_in_long_rows():

@@ -250,3 +250,42 @@ def test_many_threads_share_a_way() -> None:
     for worker in workers:
         worker.join()
     assert not wrong
+
+
+def test_writing_over_the_first_argument() -> None:
+    a, b = some(40, 50), some(40, 50, seed=1)
+    made = loop()
+    for x in (a.copy(), np.asfortranarray(a)):
+        wanted = a * b + F32(2)
+        done = made.into(x, b, 2.0)
+        assert done == x.flags.c_contiguous
+        np.testing.assert_array_equal(x, wanted if done else a)
+    locked = a.copy()
+    locked.flags.writeable = False
+    assert not made.into(locked, b, 2.0)
+    np.testing.assert_array_equal(locked, a)
+    assert not made.into(a.copy(), b[0], 2.0)
+    assert not made.into(a.astype(np.float64), b, 2.0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (40, 50), (300, 200)])
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+def test_scaled_sums_in_place(shape: tuple[int, ...], name: str) -> None:
+    kernels.start()
+    x, y = some(*shape), some(*shape, seed=1)
+    wanted = x + y * F32(0.3) if name == "add_" else x - y * F32(0.3)
+    with weft.no_grad():
+        for a in (weft.tensor(x), weft.tensor(x.T.copy()).T):
+            version = a._version
+            assert getattr(a, name)(weft.tensor(y), alpha=0.3) is a
+            np.testing.assert_array_equal(a.numpy(), wanted)
+            assert a._version == version + 1
+        a = weft.tensor(x)
+        getattr(a, name)(a, alpha=0.5)  # the same memory on both sides
+        np.testing.assert_array_equal(
+            a.numpy(), x + x * F32(0.5) if name == "add_" else x - x * F32(0.5)
+        )
+        row = weft.tensor(x)
+        getattr(row, name)(weft.tensor(y[:1]), alpha=0.5)
+        part = y[:1] * F32(0.5)
+        np.testing.assert_array_equal(row.numpy(), x + part if name == "add_" else x - part)

@@ -85,6 +85,7 @@ class _Run:
     def __init__(self, keep: bool, create: bool, targets: set[GraphNode] | None, sink: bool):
         self.keep, self.create = keep, create
         self.sink = sink  # whether leaves' .grad is filled
+        self.ends_step = sink  # a pass inside another one is a part of it
         self.targets = targets
         self.useful: set[GraphNode] | None = None
         self.through: set[GraphNode] = set()  # useful nodes that lead on to another
@@ -391,7 +392,7 @@ class _Run:
 
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
-    if total.size < kernels.LARGE or not kernels.into(REGISTRY["add"], total, total, g):
+    if not kernels.into(REGISTRY["add"], total, g):
         np.add(total, g, out=total)
 
 
@@ -545,6 +546,7 @@ def run(
     now = MODES.now
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
+    work.ends_step = sink and outer is None
     now.update()
     try:
         for listener in (*WATCHERS, *now.recorders):
@@ -559,7 +561,7 @@ def run(
         now.update()
         if work.watch is not None:
             work.watch.release()
-    if sink:
+    if work.ends_step:
         STEPS.end()
     for listener in (*WATCHERS, *now.recorders):
         listener.went_back(work, seeded)

@@ -93,6 +93,7 @@ class Op:
         self.rows = rows  # results are row-major whatever the layout of the inputs
         self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
         self.check = check  # looks at the operands before they are brought to one dtype
+        self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.into_overlap = into_overlap  # may write where elements share memory
@@ -155,7 +156,7 @@ class Op:
                 return out
         run = self.reference
         if self.limit is not NEVER and kernels.large(args, self.limit):
-            if self.promote is None:
+            if self.promote is None or (self.plain and _all_float32(args)):
                 out = kernels.forward(self, args, attrs)
                 return run(*args, **attrs) if out is None else out
             run = self.run
@@ -225,6 +226,14 @@ def _node_type(name: str) -> type[Node]:
     if name in ("CopySlices0", "CopyBackwards0"):
         name = name[:-1]
     return type(name, (Node,), {"__slots__": (), "__module__": "weft.graph"})
+
+
+def _all_float32(args: Any) -> bool:
+    """Whether promotion has nothing to do: float32 arrays, and nothing in the place of others."""
+    for x in args:
+        if x is not None and (x.__class__ is not ndarray or x.dtype is not F32):
+            return False
+    return True
 
 
 def _back(out: Any, final: np.dtype) -> Any:

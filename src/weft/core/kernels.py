@@ -31,6 +31,7 @@ BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
 TRIES = 50  # small uses of an op for which its loop is compiled
 MANY = 64  # loops of one op, for different attributes
+OVER = 1024  # elements from which an in-place loop beats NumPy, once it is there
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
 
 
@@ -199,9 +200,28 @@ def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     return loop_for(op, "", op.reference, attrs)(*args) if op.traced else None
 
 
-def into(op: Op, out: ndarray, *args: Any) -> bool:
-    """Write the result of an elementwise op over an array; False if native code can't."""
-    return ready() and loop_for(op, "", op.reference, NOTHING).into(out, *args)
+def into(op: Op, x: ndarray, *args: Any) -> bool:
+    """Write the result of an elementwise op over its first array; False if native code can't.
+
+    No other array may share its memory.
+    """
+    if x.size < OVER or (x.size < BEGIN and not _begun):
+        return False
+    return ready() and loop_for(op, "", op.reference, NOTHING).into(x, *args)
+
+
+def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
+    """``x += y * by`` in one pass; False if native code can't."""
+    if x.size < OVER or (x.size < BEGIN and not _begun) or not ready():
+        return False
+    if not _scaled:
+        from weft.native.trace import Loop
+
+        _scaled.append(Loop("add_scaled", lambda x, y, by: x + y * by))
+    return _scaled[0].into(x, y, by)
+
+
+_scaled: list[Any] = []
 
 
 def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:

@@ -24,6 +24,7 @@ _TYPE = _HEAD - 8
 # Where an array keeps what: address, rank, shape, element type, flags.
 _DATA, _RANK, _SHAPE, _DESCR, _FLAGS = (_HEAD + k for k in (0, 8, 16, 40, 48))
 _PLAIN = 0x0101  # the flags of an array in row-major order at an aligned address
+_WRITEABLE = 0x0400
 _BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 _TUPLE = tuple.__basicsize__  # where the items of a tuple begin
 _NEW_FROM_DESCR = 94  # its number in NumPy's table of functions
@@ -356,8 +357,8 @@ define private i1 @counts(ptr %self, ptr %object) {{
 }}
 """
 
-FRESH = """
-define ptr @{name}.fresh(ptr %self, ptr %given, i64 %count) {{
+ELEMENTWISE = """
+define ptr @{name}.{way}(ptr %self, ptr %given, i64 %count) {{
 entry:
   %right = icmp eq i64 %count, {count}
   br i1 %right, label %check0, label %no
@@ -376,9 +377,7 @@ measure:
   %few = icmp slt i64 %size, {least}
   br i1 %few, label %no, label %make
 make:
-  %out = call ptr @like(ptr %self, ptr %o{first}, i64 {result})
-  %none = icmp eq ptr %out, null
-  br i1 %none, label %fails, label %run
+{make}
 run:
   %data = call ptr @address(ptr %self, ptr %out)
   %workers = call i64 @workers(ptr %self, i64 %size, i64 {grain})
@@ -396,10 +395,32 @@ apart:
 """
 
 
-def fresh(name: str, kinds: list[str], result: str, grain: int, least: int) -> str:
-    """LLVM code of ``name.fresh``: an elementwise loop on plain arrays of one shape, and numbers.
+_NEW_RESULT = """
+  %out = call ptr @like(ptr %self, ptr %o{first}, i64 {result})
+  %none = icmp eq ptr %out, null
+  br i1 %none, label %fails, label %run
+"""
+_SAME_RESULT = f"""
+  %out = getelementptr i8, ptr %o0, i64 0
+  %place = getelementptr i8, ptr %out, i64 {_FLAGS}
+  %flags = load i32, ptr %place
+  %kept = and i32 %flags, {_WRITEABLE}
+  %locked = icmp eq i32 %kept, 0
+  br i1 %locked, label %no, label %take
+take:
+  %hold = call ptr @known(ptr %self, i64 {_PLACES["Py_IncRef"]})
+  call void %hold(ptr %out)
+  br label %run
+"""
 
-    Its result is a new array, or None for arguments that are not like that or too small.
+
+def elementwise(
+    way: str, name: str, kinds: list[str], result: str, grain: int, least: int = 0
+) -> str:
+    """LLVM code of a loop over plain arrays of one shape, and numbers: ``name.fresh`` or ``.over``.
+
+    The one makes a new array, the other writes over its first argument; both give the result, or
+    None for arguments that are not like that or too small.
     """
     first = next(i for i, kind in enumerate(kinds) if kind.endswith("*"))
     checks = []
@@ -418,13 +439,15 @@ def fresh(name: str, kinds: list[str], result: str, grain: int, least: int) -> s
         else:
             checks.append(f"  br i1 %ok{i}, label %{follows}, label %no")
     reads = [line for i, kind in enumerate(kinds) for line in _read(i, kind)[2:]]
-    return FRESH.format(
+    make = _NEW_RESULT.format(first=first, result=_PLACES[result])
+    return ELEMENTWISE.format(
         name=name,
+        way=way,
+        make=make if way == "fresh" else _SAME_RESULT,
         count=len(kinds),
         checks="\n".join(checks),
         reads="\n".join(reads),
         first=first,
-        result=_PLACES[result],
         grain=grain,
         least=least,
         short=SHORT,

@@ -191,33 +191,20 @@ class Kernel:
         text += entry.HELPERS + entry.call(self.name, kinds)
         return _functions(self.name, text, "call")[0]
 
-    def loop(self, kind: str, result: str, grain: int, least: int) -> tuple[Callable, Callable]:
-        """For an elementwise loop: the native function, and one that makes the result as well.
+    def loop(self, kind: str, result: str, grain: int, least: int) -> tuple[Callable | None, ...]:
+        """For an elementwise loop: the native function, one that makes the result as well, and one
+        that writes it over the first argument.
 
-        The second takes plain arrays of one shape, from ``least`` elements on.
+        The latter take plain arrays of one shape, the second from ``least`` elements on.
         """
         text, kinds = build(self.function, {"T": kind}, {}, threads.available())
         text += entry.HELPERS + entry.SHAPES + entry.call(self.name, kinds)
-        text += entry.fresh(self.name, kinds[:-1], result, grain, least)
-        call, fresh = _functions(self.name, text, "call", "fresh")
-        return call, fresh
-
-    def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
-        """Run on arrays and numbers; array dtypes say what the type names stand for."""
-        bound: dict[str, str] = {}
-        given = []
-        names = [p for p in self.parameters if p[0] not in consts]
-        for (_, kind), value in zip(names, args, strict=True):
-            if value.__class__ is ndarray:
-                base = kind[:-1]
-                if base in ("T", "U"):
-                    bound[base] = KINDS[value.dtype]
-                given.append(pointer(value))
-            else:
-                given.append(value)
-        types = tuple(bound[k] for k in ("T", "U") if k in bound)
-        self.get(*types, **consts)(*given, over, threads.how_many(over, grain))
-
+        given = self.name, kinds[:-1], result, grain
+        text += entry.elementwise("fresh", *given, least)
+        if kinds[0] != f"{result}*":
+            return (*_functions(self.name, text, "call", "fresh"), None)
+        text += entry.elementwise("over", *given)
+        return tuple(_functions(self.name, text, "call", "fresh", "over"))
 
     def whole(self, spec: entry.Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``entry.Spec``."""

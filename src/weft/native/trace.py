@@ -303,7 +303,9 @@ class Loop:
         self.name, self.function, self.least, self.grain = name, function, least, grain
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
-        self.ways: list[Callable] = []  # for plain arrays of one shape, made so far
+        # For plain arrays of one shape, made so far: with a new result, or over the first of them.
+        self.ways: list[Callable] = []
+        self.overs: list[Callable] = []
 
     def __call__(self, *args: Any) -> ndarray | None:
         """The result in a new array, or None if this is not for a compiled loop."""
@@ -332,7 +334,7 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         if found is False:
             return None
-        code, dtype, _ = found
+        code, dtype, *_ = found
         out = np.empty(first.shape, dtype)
         size = first.size
         code(*args, out, size, threads.how_many(size, self.grain))
@@ -346,23 +348,15 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         return found[2] if found else None
 
-    def into(self, out: ndarray, *args: Any) -> bool:
-        """Write the result to an array that may be one of the arguments; False if it can't."""
-        key: list[Any] = []
-        for a in (out, *args):
-            if a.__class__ is not ndarray:
-                key.append(float)
-            elif a.shape != out.shape or a.dtype is not out.dtype or not a.flags.c_contiguous:
-                return False
-            else:
-                key.append(a.dtype)
-        found = self.made.get(tuple(key[1:]))
-        if found is None:
-            found = self.make(args, key[1:], ("unit",) * len(args), 0)
-        if found is False or found[1] != out.dtype:
+    def into(self, x: ndarray, *args: Any) -> bool:
+        """Write the result for ``x`` and the rest over ``x``; False if it can't."""
+        for over in self.overs:
+            if over(x, *args) is not None:
+                return True
+        key = [a.dtype if a.__class__ is ndarray else float for a in (x, *args)]
+        if tuple(key) in self.made or not self.make((x, *args), key, ("unit",) * len(key), 0):
             return False
-        found[0](*args, out, out.size, threads.how_many(out.size, self.grain))
-        return True
+        return bool(self.overs) and self.overs[-1](x, *args) is not None
 
     def spread(self, args: Any) -> ndarray | None:
         """The same for arrays of different shapes or orders."""
@@ -465,16 +459,18 @@ class Loop:
                 return False  # nothing to compute
             source = write(self.name, parameters, tape, result, depth)
             made = jit.Kernel(Function(source, scope()))
-            way = None
+            way = over = None
             if depth or "one" in pattern or "step" in pattern:
                 code = made.get(kind)
             else:
                 least = 0 if tape.exact else self.least
-                code, way = made.loop(kind, result.kind, self.grain, least)
+                code, way, over = made.loop(kind, result.kind, self.grain, least)
                 self.ways.append(way)
+                if over is not None:
+                    self.overs.append(over)
         except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
             return False
-        return code, DTYPES[result.kind], way
+        return code, DTYPES[result.kind], way, over
 
 
 def _kinds(args: Any, pattern: tuple[str, ...]) -> list[str]:

@@ -335,17 +335,20 @@ api.inplace("conj_physical_", lambda input: conj_op(input))
 
 
 def _in_place(name: str, op: Op, ufunc: Any) -> Any:
-    """In-place arithmetic; where nothing is recorded one pass over the memory, no temporary."""
+    """In-place arithmetic; where nothing is recorded one pass over the memory, no temporary.
+
+    ``alpha`` is for sums.
+    """
     slow_name = name + "_"
 
     def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         x = self._a
         d = x.dtype
         mode = MODES.now.mode
+        factor = None
         if alpha != 1:
-            plain = mode is OFF and alpha.__class__ is float and isinstance(other, Tensor)
-            if plain and other._a.dtype is d and (d is dt.F32 or d is dt.F64):
-                other = wrap(np.asarray(other._a * alpha))
+            if mode is OFF and alpha.__class__ is float and isinstance(other, Tensor):
+                factor = alpha
             else:
                 other = _scaled(other, alpha, self)
         quiet_enough = (d is dt.F32 or d is dt.F64) and (
@@ -364,14 +367,20 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
             y = other
             quiet_enough = quiet_enough and y.__class__ in (int, float)
         if quiet_enough and (0 not in x.strides or x.size < 2):
-            token = quiet.enter()
-            try:
-                if x.size < op.limit or not kernels.into(op, x, x, y):
-                    ufunc(x, y, out=x)
-            finally:
-                quiet.leave(token)
+            if factor is None:
+                done = kernels.into(op, x, y)
+            else:
+                done = kernels.add_scaled(x, y, factor if op is add_op else -factor)
+            if not done:
+                token = quiet.enter()
+                try:
+                    ufunc(x, y if factor is None else y * factor, out=x)
+                finally:
+                    quiet.leave(token)
             bump(self, name)
             return self
+        if factor is not None:
+            other = _scaled(other, factor, self)
         return apply_inplace(op, (self, other), {})
 
     change.__name__ = change.__qualname__ = slow_name

@@ -13,7 +13,7 @@ from weft.ops import api
 from weft.ops.arguments import refuse
 from weft.ops.arithmetic import where_op
 from weft.ops.dropout import dropout
-from weft.ops.softmax import softmax_op
+from weft.ops.softmax import scaled_softmax_op, softmax_op
 
 _LOWEST = float("-inf")
 
@@ -60,13 +60,11 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return scores.to(final) if half else scores
 
 
-def _weights(scores: Tensor, safe: bool) -> Tensor:
+def _weights(scores: Tensor) -> Tensor:
     weights = softmax_op(scores, dim=scores.ndim - 1)
-    if safe:
-        # A row that may look at nothing gets nothing, not NaN.
-        empty = (scores.detach() == _LOWEST).all(-1, keepdim=True)
-        weights = where_op(empty, 0.0, weights)
-    return weights
+    # A row that may look at nothing gets nothing, not NaN.
+    empty = (scores.detach() == _LOWEST).all(-1, keepdim=True)
+    return where_op(empty, 0.0, weights)
 
 
 @api.under("nn.functional")
@@ -82,15 +80,12 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Means of values, weighted by the softmax of the products of queries and keys."""
     _check_attention(query, key, value)
-    safe = attn_mask is not None  # a causal mask leaves every row something
     if is_causal:
         if attn_mask is not None:
             refuse(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
                 "is_causal=True"
             )
-        rows, columns = query._a.shape[-2], key._a.shape[-2]
-        attn_mask = wrap(np.tri(rows, columns, dtype=bool))
     if enable_gqa:
         key = _repeat_heads(key, query._a.shape[-3])
         value = _repeat_heads(value, query._a.shape[-3])
@@ -99,7 +94,11 @@ def scaled_dot_product_attention(
     final = query.dtype
     if query._a.dtype in dt.HALF:
         query, key, value = (x.to(dt.float32) for x in (query, key, value))
-    weights = _weights(_scores(query * scale, key, attn_mask), safe)
+    if attn_mask is None:
+        scores = query @ key.transpose(-2, -1)
+        weights = scaled_softmax_op(scores, scale=float(scale), causal=is_causal)
+    else:
+        weights = _weights(_scores(query * scale, key, attn_mask))
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
     y = weights @ value
@@ -173,7 +172,8 @@ def _attend(
     """What every head reads and, where wanted, the weights by which it reads."""
     if not need_weights:
         return scaled_dot_product_attention(q, k, v, mask, dropout_p), None
-    shares = _weights(_scores(q * math.sqrt(1.0 / q._a.shape[-1]), k, mask), safe=False)
+    scores = _scores(q * math.sqrt(1.0 / q._a.shape[-1]), k, mask)
+    shares = softmax_op(scores, dim=scores.ndim - 1)
     shares = dropout(shares, dropout_p) if dropout_p > 0.0 else shares
     return shares @ v, shares
 

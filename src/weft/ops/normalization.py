@@ -84,6 +84,12 @@ def _check_shape(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None = None
 ) -> tuple[int, ...]:
     shape = api.shape_argument((normalized_shape,))
+    if (
+        (weight is None or weight._a.shape == shape)
+        and (bias is None or bias._a.shape == shape)
+        and input._a.shape[-len(shape) :] == shape != ()
+    ):
+        return shape
     if not shape:
         refuse("Expected normalized_shape to be at least 1-dimensional, but got an empty one")
     for name, part in (("weight", weight), ("bias", bias)):

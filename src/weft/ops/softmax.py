@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dispatch import Op, apply_one
+from weft.core.dispatch import REGISTRY, Op, apply_one
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float
@@ -112,6 +112,63 @@ log_softmax_op = general(
     jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
     promote="same",
     samples=_samples,
+    rows=True,
+)
+
+
+# --- of scores -------------------------------------------------------------------------
+
+
+def _scaled_softmax(x: np.ndarray, scale: float, causal: bool) -> np.ndarray:
+    if not x.size:
+        return x.copy()
+    y = x * x.dtype.type(scale)
+    if not causal:
+        return _softmax(y, x.ndim - 1)
+    seen = np.tri(*x.shape[-2:], dtype=bool)
+    y = _softmax(np.where(seen, y, x.dtype.type(-np.inf)), x.ndim - 1)
+    return np.where(seen, y, x.dtype.type(0))
+
+
+def _scaled_softmax_back(g_in: np.ndarray, y: np.ndarray, scale: float, causal: bool) -> np.ndarray:
+    if causal:
+        g_in, y = np.tril(g_in), np.tril(y)
+    return _softmax_back(g_in, y, y.ndim - 1) * y.dtype.type(scale)
+
+
+def _score_samples(count: int) -> Any:
+    return lambda m: [
+        Sample(tuple(m.real(*shape) for _ in range(count)), {"scale": 0.5, "causal": causal})
+        for shape in ((3, 4), (2, 4, 3))
+        for causal in (False, True)
+    ]
+
+
+def _scaled_share_rule(g: Any, g_in: Any, y: Any, scale: float, causal: bool) -> Any:
+    if causal:
+        g, g_in, y = (REGISTRY["tril"](v, diagonal=0) for v in (g, g_in, y))
+    last = len(y.shape) - 1
+    return (g * (g_in - _sum(g_in * y, last)) - g_in * _sum(g * y, last)) * scale
+
+
+scaled_softmax_back_op: Op = general(
+    "scaled_softmax_backward",
+    _scaled_softmax_back,
+    lambda g, y, scale, causal: scaled_softmax_back_op(g, y, scale=scale, causal=causal),
+    _scaled_share_rule,
+    names=("g_in", "y"),
+    outputs=("out",),
+    promote="same",
+    samples=_score_samples(2),
+)
+# Over the last dimension; ``causal`` leaves out what lies beyond the diagonal of each matrix.
+scaled_softmax_op = general(
+    "scaled_softmax",
+    _scaled_softmax,
+    lambda g, y, scale, causal: scaled_softmax_back_op(g, y, scale=scale, causal=causal),
+    jvp=(lambda t, y, scale, causal: scaled_softmax_back_op(t, y, scale=scale, causal=causal),),
+    promote="same",
+    samples=_score_samples(1),
     rows=True,
 )
 

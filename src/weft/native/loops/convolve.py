@@ -179,6 +179,40 @@ dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"))
 dots64 = Assembly("dots64", _GIVEN, lambda: _dots("dots64", "f64"))
 
 
+def _turn(name: str, kind: str) -> str:
+    """LLVM code that copies four rows of four, with their steps, as columns."""
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector = f"<4 x {scalar}>"
+    low, high = "<i32 0, i32 4, i32 1, i32 5>", "<i32 2, i32 6, i32 3, i32 7>"
+    given = "ptr noalias %x, i64 %step, ptr noalias %to, i64 %width"
+    lines = [f"define private void @{name}({given}) alwaysinline nounwind {{"]
+    for i in range(4):
+        lines += [
+            f"  %i{i} = mul i64 %step, {i}",
+            f"  %p{i} = getelementptr {scalar}, ptr %x, i64 %i{i}",
+            f"  %r{i} = load {vector}, ptr %p{i}, align {align}",
+        ]
+    pairs = [("s", "r", 0, 2), ("t", "r", 1, 3)]
+    for to, of, a, b in pairs:
+        lines += [
+            f"  %{to}0 = shufflevector {vector} %{of}{a}, {vector} %{of}{b}, <4 x i32> {low}",
+            f"  %{to}1 = shufflevector {vector} %{of}{a}, {vector} %{of}{b}, <4 x i32> {high}",
+        ]
+    for i in range(4):
+        how = high if i % 2 else low
+        lines += [
+            f"  %c{i} = shufflevector {vector} %s{i // 2}, {vector} %t{i // 2}, <4 x i32> {how}",
+            f"  %j{i} = mul i64 %width, {i}",
+            f"  %q{i} = getelementptr {scalar}, ptr %to, i64 %j{i}",
+            f"  store {vector} %c{i}, ptr %q{i}, align {align}",
+        ]
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+turn = Assembly("turn", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn", "f32"))
+turn64 = Assembly("turn64", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn64", "f64"))
+
+
 @kernel
 def spread(
     x: Ptr[T],
@@ -199,17 +233,17 @@ def spread(
     nx, fx, px, ux = info[16], info[17], info[19], info[20]
     sx = by if by else info[18]
     step = apart if apart else info[5]
+    yu = lo % uy
+    rest = lo // uy
+    zu = rest % uz
+    rest = rest // uz
+    xp = rest % px
+    rest = rest // px
+    yp = rest % py
+    rest = rest // py
+    zp = rest % pz
+    plane = rest // pz
     for row in range(lo, hi):
-        yu = row % uy
-        rest = row // uy
-        zu = rest % uz
-        rest = rest // uz
-        xp = rest % px
-        rest = rest // px
-        yp = rest % py
-        rest = rest // py
-        zp = rest % pz
-        plane = rest // pz
         z = zu * sz + phases[zp] - fz
         y = yu * sy + phases[pz + yp] - fy
         first = phases[pz + py + xp] - fx
@@ -234,6 +268,22 @@ def spread(
         else:
             for u in range(ux):
                 target[u] = 0.0
+        yu += 1
+        if yu == uy:
+            yu = 0
+            zu += 1
+            if zu == uz:
+                zu = 0
+                xp += 1
+                if xp == px:
+                    xp = 0
+                    yp += 1
+                    if yp == py:
+                        yp = 0
+                        zp += 1
+                        if zp == pz:
+                            zp = 0
+                            plane += 1
 
 
 @kernel
@@ -243,48 +293,90 @@ def spread_last(
     phases: Ptr[i64],
     info: Ptr[i64],
     apart: i64,
+    turned: i64,
+    double: i64,
     lo: i64,
     hi: i64,
 ):
-    # The same with the channels innermost. `apart` is the step between channels, where it is known.
+    # The same with the channels innermost. `apart` is the step between channels, where it is known;
+    # `turned` says that lines of x lie in one piece.
     channels = info[0]
     nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
     ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
     nx, fx, sx, px, ux = info[16], info[17], info[18], info[19], info[20]
     cs = apart if apart else info[2]
     xs = info[5]
+    yu = lo % uy
+    rest = lo // uy
+    zu = rest % uz
+    rest = rest // uz
+    xp = rest % px
+    rest = rest // px
+    yp = rest % py
+    rest = rest // py
+    zp = rest % pz
+    plane = rest // pz
     for row in range(lo, hi):
-        yu = row % uy
-        rest = row // uy
-        zu = rest % uz
-        rest = rest // uz
-        xp = rest % px
-        rest = rest // px
-        yp = rest % py
-        rest = rest // py
-        zp = rest % pz
         z = zu * sz + phases[zp] - fz
         y = yu * sy + phases[pz + yp] - fy
         first = phases[pz + py + xp] - fx
         target = to + row * ux * channels
         if z >= 0 and z < nz and y >= 0 and y < ny:
-            source = x + ((rest // pz) * info[1] + z * info[3] + y * info[4])
+            source = x + (plane * info[1] + z * info[3] + y * info[4])
             start = 0 if first >= 0 else (-first + sx - 1) // sx
             start = min(start, ux)
             stop = 0 if first >= nx else (nx - first + sx - 1) // sx
             stop = max(start, min(stop, ux))
             for i in range(start * channels):
                 target[i] = 0.0
+            done = start
+            if turned:
+                done = stop - (stop - start) % 4
+                even = channels - channels % 4
+                for u in range(start, done, 4):
+                    for c in range(0, even, 4):
+                        if double:
+                            turn64(
+                                source + (first + u + c * cs),
+                                cs,
+                                target + (u * channels + c),
+                                channels,
+                            )
+                        else:
+                            turn(
+                                source + (first + u + c * cs),
+                                cs,
+                                target + (u * channels + c),
+                                channels,
+                            )
+                    for c in range(even, channels):
+                        for i in range(u, u + 4):
+                            target[i * channels + c] = source[first + i + c * cs]
             for c0 in range(0, channels, 16):
-                c1 = min(channels, c0 + 16)
-                for u in range(start, stop):
-                    for c in range(c0, c1):
+                for u in range(done, stop):
+                    for c in range(c0, min(channels, c0 + 16)):
                         target[u * channels + c] = source[(first + u * sx) * xs + c * cs]
             for i in range(stop * channels, ux * channels):
                 target[i] = 0.0
         else:
             for i in range(ux * channels):
                 target[i] = 0.0
+        yu += 1
+        if yu == uy:
+            yu = 0
+            zu += 1
+            if zu == uz:
+                zu = 0
+                xp += 1
+                if xp == px:
+                    xp = 0
+                    yp += 1
+                    if yp == py:
+                        yp = 0
+                        zp += 1
+                        if zp == pz:
+                            zp = 0
+                            plane += 1
 
 
 @kernel
@@ -606,8 +698,12 @@ def few(
         group = task // info[BLOCKS] % info[GROUPS]
         n = task // (info[BLOCKS] * info[GROUPS])
         source = x + (n * info[IN_N] + group * info[GROUP_IN])
+        x0 = q0 % plane % line
+        y0 = q0 % plane // line
+        z0 = q0 // plane
         for q in range(q0, min(length, q0 + span), block):
             count = min(block, length - q)
+            xi, yi, zi = x0, y0, z0
             for r in range(rows):
                 row = group * rows + r
                 if double:
@@ -618,12 +714,11 @@ def few(
                     for i in range(block):
                         spare[i] = spare[i] + bias[row]
                 result = y + (n * info[OUT_N] + row * step)
+                xi, yi, zi = x0, y0, z0
                 at = 0
-                xi = q % plane % line
-                yi = q % plane // line
-                zi = q // plane
                 while at < count:
-                    seen = min(wide - xi, count - at) if yi < high else 0
+                    taken = min(line - xi, count - at)
+                    seen = min(wide - xi, taken) if yi < high else 0
                     to = result + (zi * info[OUT_Z] + yi * info[OUT_Y] + xi * apart)
                     have = spare + at
                     if apart == 1:
@@ -632,12 +727,15 @@ def few(
                     else:
                         for i in range(seen):
                             to[i * apart] = have[i]
-                    at += line - xi
-                    xi = 0
-                    yi += 1
-                    if yi * line == plane:
-                        yi = 0
-                        zi += 1
+                    at += taken
+                    xi += taken
+                    if xi == line:
+                        xi = 0
+                        yi += 1
+                        if yi * line == plane:
+                            yi = 0
+                            zi += 1
+            x0, y0, z0 = xi, yi, zi
 
 
 @kernel

@@ -147,6 +147,50 @@ def _softmax_rows_back(g: Ptr[T], y: Ptr[T], out: Ptr[T], n: i64, lo: i64, hi: i
             o[i] = share(p[i], q[i], along)
 
 
+# --- of scores ---------------------------------------------------------------------------
+
+
+@kernel
+def _scaled_rows(
+    x: Ptr[T], y: Ptr[T], n: i64, height: i64, scale: T, causal: i64, lo: i64, hi: i64
+) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        count = min(n, row % height + 1) if causal else n
+        for i in range(count):
+            q[i] = p[i] * scale
+        total = T(1.0 / _exponentials(q, q, max_of(q, count), count))
+        for i in range(count):
+            q[i] = q[i] * total
+        for i in range(count, n):
+            q[i] = T(0.0)
+
+
+@kernel(reassociate=True)
+def _scaled_rows_back(
+    g: Ptr[T], y: Ptr[T], out: Ptr[T], n: i64, height: i64, scale: T, causal: i64, lo: i64, hi: i64
+) -> None:
+    for row in range(lo, hi):
+        p = g + row * n
+        q = y + row * n
+        o = out + row * n
+        count = min(n, row % height + 1) if causal else n
+        total = f64(0.0)
+        for b in range(0, count, BLOCK):
+            p0 = p + b
+            q0 = q + b
+            part = T(0.0)
+            for i in range(min(BLOCK, count - b)):
+                part += p0[i] * q0[i]
+            total += f64(part)
+        along = T(total)
+        for i in range(count):
+            o[i] = q[i] * (p[i] - along) * scale
+        for i in range(count, n):
+            o[i] = T(0.0)
+
+
 # --- along columns -----------------------------------------------------------------------
 
 
@@ -446,6 +490,33 @@ def softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
 def log_softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
     """The gradient of the logarithm of softmax from its result."""
     return _backward(LOG_SOFTMAX_BACK, g_in, y, dim)
+
+
+def _scores(run: Kernel, arrays: tuple[ndarray, ...], scale: float, causal: bool) -> ndarray | None:
+    like = arrays[-1]
+    kind = FLOATS.get(like.dtype)
+    if (
+        kind is None
+        or not like.size
+        or any(a.dtype != like.dtype or a.shape != like.shape for a in arrays)
+    ):
+        return None
+    out = np.empty(like.shape, like.dtype)
+    height, n = like.shape[-2:]
+    rows = like.size // n
+    many = threads.how_many(rows, -(-GRAIN // n))
+    run.get(kind, causal=causal)(*map(plain, arrays), out, n, height, scale, rows, many)
+    return out
+
+
+def scaled_softmax(x: ndarray, scale: float, causal: bool) -> ndarray | None:
+    """Softmax of scaled rows; with ``causal`` up to the diagonal."""
+    return _scores(_scaled_rows, (x,), scale, causal)
+
+
+def scaled_softmax_back(g_in: ndarray, y: ndarray, scale: float, causal: bool) -> ndarray | None:
+    """The gradient of the scores from the weights."""
+    return _scores(_scaled_rows_back, (g_in, y), scale, causal)
 
 
 def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
