@@ -465,9 +465,9 @@ class Spec:
     ``lead`` or ``rest`` for the first without its last or first dimension, ``kept`` with the last
     as 1, ``none`` for a single value, ``picked`` for the second with the rest of the first.
     ``passes``: for each parameter of the kernel ``take k``, ``give k``, a size (``last``, ``lead``,
-    ``first``, ``rest``, ``size``; of the second ``count`` and ``width``), a number, or ``flag``: memory that the
-    kernel fills if the arguments are wrong. ``over`` is the divided size, ``work`` what one unit
-    of it is in elements.
+    ``first``, ``rest``, ``size``; of the second ``count`` and ``width``), a number, or ``flag``:
+    memory that the kernel fills if the arguments are wrong. ``over`` is the divided size, ``work``
+    what one unit of it is in elements.
     """
 
     takes: tuple[str, ...]

@@ -191,9 +191,9 @@ class Kernel:
         text += entry.HELPERS + entry.call(self.name, kinds)
         return _functions(self.name, text, "call")[0]
 
-    def loop(self, kind: str, result: str, grain: int, least: int) -> tuple[Callable | None, ...]:
-        """For an elementwise loop: the native function, one that makes the result as well, and one
-        that writes it over the first argument.
+    def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
+        """For an elementwise loop: the native function, one that makes the result as well, and, if
+        that has the type of the first argument, one that writes over it.
 
         The latter take plain arrays of one shape, the second from ``least`` elements on.
         """
@@ -202,9 +202,9 @@ class Kernel:
         given = self.name, kinds[:-1], result, grain
         text += entry.elementwise("fresh", *given, least)
         if kinds[0] != f"{result}*":
-            return (*_functions(self.name, text, "call", "fresh"), None)
+            return _functions(self.name, text, "call", "fresh")
         text += entry.elementwise("over", *given)
-        return tuple(_functions(self.name, text, "call", "fresh", "over"))
+        return _functions(self.name, text, "call", "fresh", "over")
 
     def whole(self, spec: entry.Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``entry.Spec``."""

@@ -459,18 +459,17 @@ class Loop:
                 return False  # nothing to compute
             source = write(self.name, parameters, tape, result, depth)
             made = jit.Kernel(Function(source, scope()))
-            way = over = None
+            way = None
             if depth or "one" in pattern or "step" in pattern:
                 code = made.get(kind)
             else:
                 least = 0 if tape.exact else self.least
-                code, way, over = made.loop(kind, result.kind, self.grain, least)
+                code, way, *over = made.loop(kind, result.kind, self.grain, least)
                 self.ways.append(way)
-                if over is not None:
-                    self.overs.append(over)
+                self.overs += over
         except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
             return False
-        return code, DTYPES[result.kind], way, over
+        return code, DTYPES[result.kind], way
 
 
 def _kinds(args: Any, pattern: tuple[str, ...]) -> list[str]:

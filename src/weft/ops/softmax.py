@@ -125,7 +125,7 @@ def _scaled_softmax(x: np.ndarray, scale: float, causal: bool) -> np.ndarray:
     y = x * x.dtype.type(scale)
     if not causal:
         return _softmax(y, x.ndim - 1)
-    seen = np.tri(*x.shape[-2:], dtype=bool)
+    seen = np.tri(*x.shape[-2:], dtype=np.bool_)
     y = _softmax(np.where(seen, y, x.dtype.type(-np.inf)), x.ndim - 1)
     return np.where(seen, y, x.dtype.type(0))
 
