@@ -128,6 +128,100 @@ def test_a_diff_of_long_graphs_finds_one_node():
 # --- watching --------------------------------------------------------------------------
 
 
+def test_values_are_computed_in_one_run(monkeypatch):
+    x, runs = weft.randn(3, 4), []
+
+    class Counted(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            runs.append(1)
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    graphs = []
+    for scale in (1.0, 1.5):
+        with weft.graph.record() as g:
+            y = Counted.apply(x)
+            for k in range(20):
+                y = (y * scale if k == 11 else y * 1.0).sin()
+        graphs.append(g)
+    runs.clear()
+    found = weft.graph.diff(*graphs, values=True)
+    assert len(runs) == 2 and found.parting[0].name == "mul:12"
+    monkeypatch.setattr("weft.graph.comparing._LOT", 200)  # few values at a time: the same answer
+    assert weft.graph.diff(*graphs, values=True).parting[0].name == "mul:12"
+    assert len(runs) > 4
+
+
+def test_a_diff_in_bfloat16_names_the_first_node_that_is_off(net):
+    x = weft.randn(3, 4)
+    a = recorded(net, x, values=True)
+    low = nn.Sequential(*(type(m)(*shape) for m, shape in zip(net, SHAPES, strict=True)))
+    low.load_state_dict(net.state_dict())
+    b = recorded(low.bfloat16(), x.bfloat16(), values=True)
+    found = weft.graph.diff(a, b, rtol=0.05, atol=0.05)
+    assert not found.parting and all("bfloat16" in repr(c) for c in found.changed)
+    with weft.no_grad():
+        low[2].bias[3] += 4.0
+    b = recorded(low, x.bfloat16(), values=True)
+    found = weft.graph.diff(a, b, rtol=0.05, atol=0.05)
+    assert found.parting[0].name == "2.bias" and "differ by up to 3.99" in found.parting[2]
+
+
+SHAPES = ((4, 8), (), (8, 8), (), (8, 1))
+
+
+def test_values_that_are_nan_inf_or_complex_are_told():
+    a, b = weft.tensor([1.0, float("nan")]), weft.tensor([3.0, float("nan")])
+    z = weft.tensor([1.0 + 1j])
+    graphs = []
+    for t, factor in ((a, 1j), (b, 2j)):
+        with weft.graph.record(values=True) as g:
+            t * 1.0, z * factor
+        graphs.append(g)
+    first, second = graphs
+    assert not weft.graph.diff(first, first)
+    assert "differ by up to 2 " in repr(weft.graph.diff(first, second))
+    assert weft.graph.diff(first.slice_to("mul:2"), second.slice_to("mul:2")).parting is not None
+
+
+def test_another_result_of_the_same_node_is_a_change():
+    x = weft.randn(4, 2)
+    graphs = []
+    for k in (0, 1):
+        with weft.graph.record() as g:
+            parts = x.split(2)
+            parts[k] * 2
+        graphs.append(g)
+    (change,) = weft.graph.diff(*graphs).changed
+    assert change.reasons == ["input 0 split -> split[1]"]
+
+
+def test_a_long_difference_is_told_in_part():
+    x = weft.randn(2)
+    graphs = []
+    for op in ("sin", "cos"):
+        with weft.graph.record() as g:
+            y = x
+            for _ in range(300):
+                y = getattr(y, op)()
+        graphs.append(g)
+    found = weft.graph.diff(*graphs)
+    assert len(found.changed) == 300
+    text = repr(found)
+    assert "~ ... and 240 more" in text and len(text.splitlines()) < 70
+    assert "300 changed" in text
+
+
+def test_only_graphs_are_compared(net):
+    g = recorded(net, weft.randn(3, 4))
+    with pytest.raises(TypeError, match=r"compares graphs, not Tensor; weft.graph.of\(tensor\)"):
+        weft.graph.diff(g, weft.ones(2))
+
+
 def test_watch_tells_when_and_where(net):
     x = weft.randn(3, 4)
     told = []

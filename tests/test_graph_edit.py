@@ -133,6 +133,112 @@ def test_an_edit_is_the_same_edit_in_python(steps, seed, data):
     assert same(only(edited.undo().run()), out)
 
 
+def _part():
+    z = weft.zeros(3, 3, dtype=weft.float64)
+    with weft.graph.record() as part:
+        out = (z @ z).tanh() + z.sum(0)
+    assert out.shape == (3, 3)
+    return part.subgraph("z", part.outputs)
+
+
+def _before(g, node, change, side, others):
+    return g.insert_before(node, change, side)
+
+
+def _rewired(g, node, change, side, others):
+    return g.rewire(node, side, *others[1:])
+
+
+def _spliced(g, node, change, side, others):
+    source = node.inputs[side]
+    if source.spec.several:
+        return None
+    return g.splice(_part(), {"z": source}, {node: "add"})
+
+
+# How an edit is made, and what it makes of a step: (its op, both inputs, the change, the input
+# that is meant, another value of the program).
+EDITS = {
+    "before": (_before, lambda op, given, f, k, other: op(*with_(given, k, f(given[k])))),
+    "rewire": (_rewired, lambda op, given, f, k, other: op(*with_(given, k, other))),
+    "splice": (
+        _spliced,
+        lambda op, given, f, k, other: (given[k] @ given[k]).tanh() + given[k].sum(0),
+    ),
+    "remove": (
+        lambda g, node, change, side, others: g.remove(node, side),
+        lambda op, given, f, k, other: given[k],
+    ),
+    "replace": (
+        lambda g, node, change, side, others: g.replace(node, lambda *given: change(given[side])),
+        lambda op, given, f, k, other: f(given[k]),
+    ),
+}
+
+
+def with_(given, k, value):
+    return [value if i == k else old for i, old in enumerate(given)]
+
+
+@quick
+@given(programs(longest=6), st.integers(0, 99), st.sampled_from(sorted(EDITS)), st.data())
+def test_every_edit_of_one_input_is_the_same_edit_in_python(steps, seed, kind, data):
+    x, w = inputs(seed)
+    binary = sorted(set(BINARY) - {"where"})
+    last = len(steps) + 1
+    steps = [*steps, (data.draw(st.sampled_from(binary)), last, data.draw(st.integers(0, last)))]
+    g, out, made = recorded(steps, x, w, data.draw(st.booleans()))
+    k, side = len(steps) - 1, data.draw(st.integers(0, 1))
+    m = data.draw(st.integers(0, len(steps) - 2))
+    change = SHAPE_KEEPING[data.draw(st.sampled_from(sorted(SHAPE_KEEPING)))]
+    make, meaning = EDITS[kind]
+    others = (None, g._node(made[m].node), made[m].index)
+    edited = make(g, g._node(made[k].node), change, side, others)
+    if edited is None:
+        return
+
+    def edit(step, values, given):
+        return meaning(BINARY[step[0]], given, change, side, values[m + 2])
+
+    expected = play(steps, x, w, {k: edit})
+    assert same(only(edited.run()), expected)
+    assert same(only(edited.undo().run()), out)
+    if expected.requires_grad:
+        only(edited.run()).sum().backward()
+        mine, w.grad = w.grad, None
+        expected.sum().backward()
+        assert same(mine, w.grad)
+
+
+@quick
+@given(programs(), st.integers(0, 99), st.booleans())
+def test_a_rewrite_is_the_same_rewrite_in_python(tmp_path_factory, steps, seed, values):
+    x, w = inputs(seed)
+    g, _, _ = recorded([*steps, ("mm", len(steps) + 1, 1)], x, w, values)
+    count = 1 + sum(step[0] == "mm" for step in steps)
+    edited = g.rewrite(lambda a, b: a @ b, lambda a, b: (a + 1.0) @ b.t())
+    assert edited.history == [f"rewrite <lambda> in {count} place{'s' * (count > 1)}"]
+    edit = lambda step, values, given: (given[0] + 1.0) @ given[1].t()
+    everywhere = {k: edit for k, step in enumerate(steps) if step[0] == "mm"}
+    expected = play([*steps, ("mm", len(steps) + 1, 1)], x, w, {**everywhere, len(steps): edit})
+    assert same(only(edited.run()), expected)
+    path = tmp_path_factory.mktemp("graph") / "g.weft"
+    edited.save(path)
+    assert same(only(weft.graph.load(path).run()), expected)
+
+
+@quick
+@given(programs(longest=5), st.integers(0, 99), st.integers(0, 1))
+def test_settings_are_changed_as_in_python(steps, seed, dim):
+    x, w = inputs(seed)
+    before = [*steps, ("softmax", len(steps) + 1, 0)]
+    g, _, made = recorded([*before, ("mm", len(before) + 1, 1)], x, w)
+    edited = g.set_attrs(g._node(made[-2].node), dim=dim)
+    edit = lambda step, values, given: given[0].softmax(dim)
+    expected = play([*before, ("mm", len(before) + 1, 1)], x, w, {len(steps): edit})
+    assert same(only(edited.run()), expected)
+
+
 @quick
 @given(programs(), st.integers(0, 99), st.data())
 def test_edits_follow_one_another(steps, seed, data):
@@ -356,6 +462,166 @@ def test_training_goes_on_from_an_edited_graph(net, graph):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_a_splice_is_checked_at_its_seams(net, graph):
+    z = weft.randn(5, 6)
+    other = nn.Linear(6, 8)
+    with weft.graph.record() as part:
+        other(z)
+    part = part.subgraph("z", part.outputs)
+    with pytest.raises(GraphError, match=r"'linear' \(.*does not take float32\[5, 8\]"):
+        graph.splice(part, {"z": "1.relu"}, {"2.linear": "linear"})
+    d = weft.randn(5, 8, dtype=weft.float64)
+    with weft.graph.record() as part:
+        d @ weft.ones(8, 8, dtype=weft.float64)
+    part = part.subgraph("d", part.outputs)
+    with pytest.raises(GraphError, match="mm does not mix dtypes"):
+        graph.splice(part, {"d": "1.relu"}, {"2.linear": "mm"})
+    with pytest.raises(TypeError, match="splice takes a graph, not int"):
+        graph.splice(3, {}, {})
+    shorter = weft.randn(3, 8)
+    with weft.graph.record() as part:
+        shorter.tanh()
+    part = part.subgraph("shorter", part.outputs)
+    longer = graph.splice(part, {"shorter": "1.relu"}, {"2.linear": "tanh"})
+    assert tuple(longer["tanh"].shape) == (5, 8)  # the kind that it has here
+    assert same(longer.run(), net[4](net[3](net[1](net[0](graph["x"].value)).tanh())))
+
+
+def test_a_spliced_graph_reads_what_it_was_given(net, graph):
+    z = weft.randn(5, 8)
+    with weft.graph.record() as part:
+        z * 2 + 1
+    part = part.subgraph("z", part.outputs)
+    after = graph.splice(part, {"z": "1.relu"}, {"1.relu": "add"})  # it stands behind what it reads
+    x = graph["x"].value
+    assert same(after.run(), net[4](net[3](net[2](net[1](net[0](x)) * 2 + 1))))
+
+
+def test_a_tensor_of_the_program_is_one_leaf(net, graph):
+    twice = lambda x, w, b: F.linear(x, w, b) + F.linear(x, net[2].weight)
+    again = graph.replace("2.linear", twice)
+    assert len(again.parameters) == len(graph.parameters) and "2.weight:2" not in again
+    assert graph.rewire("4.linear", "weight", net[4].weight)["4.weight"].users
+    spliced = graph.splice(graph, {"x": "x"}, {"4.linear": "4.linear"})
+    assert {n.name for n in spliced} == {n.name for n in graph}
+
+
+def test_results_that_are_not_there_are_refused(net, graph):
+    for edit in (
+        lambda: graph.insert_after("1.relu", F.gelu, index=1),
+        lambda: graph.rewire("4.linear", 0, "1.relu", index=3),
+        lambda: graph.rewire("4.linear", 0, "1.relu", index=-1),
+    ):
+        with pytest.raises(GraphError, match=r"'1.relu' has 1 results, and none with the number"):
+            edit()
+    for insert in (graph.insert_after, graph.insert_before):
+        with pytest.raises(GraphError, match="gives 2 results, and one is needed"):
+            insert("1.relu", lambda t: t.topk(1))
+    with pytest.raises(TypeError, match="give settings"):
+        graph.set_attrs("1.relu")
+    with weft.graph.record() as g:
+        net(graph["x"].value).sum().backward()
+    with pytest.raises(GraphError, match="is a backward node"):
+        g.rewire("4.linear", 0, "1.relu.backward")
+
+
+def test_a_function_that_takes_less_is_told_what_it_got():
+    x = weft.ones(2)
+    with weft.graph.record() as g:
+        x * 3
+    with pytest.raises(GraphError, match=r"relu does not take float32\[2\], 3: relu\(\) takes 1"):
+        g.replace("mul", weft.relu)
+
+
+def test_an_array_is_a_constant_too(net, graph):
+    array = np.ones((5, 8), np.float32)
+    assert same(graph.rewire("4.linear", 0, array).run(), net[4](weft.tensor(array)))
+
+
+def test_a_gradient_follows_an_edited_loss(net, tmp_path):
+    x = weft.randn(5, 4)
+    with weft.graph.record() as g:
+        net(x).sum().backward()
+        out = net[0].weight.grad * 1.0
+    edited = g.replace("sum", lambda t: (t * 3).sum())
+    assert weft.allclose(only(edited.run()), out * 3)
+    edited.save(tmp_path / "e.weft")
+    mine, theirs = edited.run(), weft.graph.load(tmp_path / "e.weft").run()
+    assert all(map(same, mine, theirs))
+    part = g.slice_to("0.weight.grad")
+    assert same(part.run(), net[0].weight.grad)
+    assert same(g.subgraph("x", "0.weight.grad")(x), net[0].weight.grad)
+    part.save(tmp_path / "p.weft")
+    assert same(weft.graph.load(tmp_path / "p.weft").run(), net[0].weight.grad)
+    # A part that lacks what backward began at has gradients of its own outputs.
+    ones = g.slice_to("1.relu")["0.linear"].grad
+    assert same(ones, (net[0](x) > 0).float())
+
+
+def test_gradients_of_two_passes_add_up_in_a_replay(net):
+    x, y = weft.randn(5, 4), weft.randn(5, 4)
+    with weft.graph.record() as g:
+        net(x).sum().backward()
+        net(y).square().sum().backward()
+        out = net[0].weight.grad * 1.0
+    assert weft.allclose(only(g.run()), out)
+    other = weft.randn(5, 4)
+    net.zero_grad()
+    net(other).sum().backward()
+    net(y).square().sum().backward()
+    assert weft.allclose(only(g.run(x=other)), net[0].weight.grad)
+
+
+def test_an_edit_of_what_is_written_into_a_buffer():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", weft.zeros(3))
+
+        def forward(self, x):
+            self.total.add_(x.sum(0))
+            return x * 2
+
+    model, x = Counting(), weft.ones(2, 3)
+    with weft.graph.record() as g:
+        model(x)
+    edited = g.replace("add", lambda total, part, *rest: total - 5.0 * part)
+    assert model.total.tolist() == [2.0] * 3
+    edited.run(update=True)
+    assert model.total.tolist() == [-8.0] * 3
+
+
+def test_a_function_with_several_results_inside(net, graph):
+    turned = lambda t: weft.cat(t.split(4, 1)[::-1], 1)
+    edited = graph.insert_after("1.relu", turned)
+    inner = turned(net[1](net[0](graph["x"].value)))
+    assert same(edited.run(), net[4](net[3](net[2](inner))))
+
+
+def test_what_was_kept_is_not_used_for_leaves_that_changed():
+    x = weft.ones(3)
+    with weft.graph.record(values=True) as g:
+        x + 1
+    edited = g.insert_after("add", lambda t: t * 2)
+    assert edited.run().tolist() == [4.0] * 3
+    x.add_(1)
+    assert g.run().tolist() == [3.0] * 3 and edited.run().tolist() == [6.0] * 3
+
+
+def test_a_released_graph_says_so(graph, tmp_path):
+    graph.release()
+    for use in (
+        graph.run,
+        lambda: graph["x"],
+        lambda: graph.save(tmp_path / "g.weft"),
+        graph.to_html,
+        lambda: weft.graph.diff(graph, graph),
+    ):
+        with pytest.raises(GraphError, match="was released"):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
 # --- patterns --------------------------------------------------------------------------
 
 
@@ -377,10 +643,47 @@ def test_rewrite_minds_settings_numbers_and_repeats():
     assert [n.op for n in changed.find(op="softmax")] == ["softmax"]
     assert changed["softmax"].attrs["dim"] == 0
     any_factor = g.rewrite(lambda t, k: t.softmax(-1) * k, lambda t, k: t * k)
-    assert any_factor.history == ["rewrite <lambda> in 1 places"]
+    assert any_factor.history == ["rewrite <lambda> in 1 place"]
     assert same(any_factor.run(), (x * 2 + x.softmax(0) * 3 + y * y + x * y).sum())
     squares = g.rewrite(lambda t: t * t, lambda t: t.square())
     assert len(squares.find(op="square")) == 1 and squares["square"].inputs[0].name == "y"
+
+
+def test_rewrite_takes_any_result_of_an_op():
+    x = weft.randn(4, 6)
+    with weft.graph.record() as g:
+        values, places = x.topk(1)
+        (values * places).sum()
+    first = g.rewrite(lambda t: t.topk(1)[0], lambda t: t.amax(1, keepdim=True) * 2)
+    assert first.history and same(first.run(), (values * 2 * places).sum())
+    second = g.rewrite(lambda t: t.topk(1)[1], lambda t: t.argmin(1, keepdim=True))
+    assert second.history and same(second.run(), (values * x.argmin(1, keepdim=True)).sum())
+    with pytest.raises(GraphError, match="a pattern gives one tensor"):
+        g.rewrite(lambda t: t.topk(1), lambda t: t)
+    with pytest.raises(GraphError, match="the replacement gives 2 results"):
+        g.rewrite(lambda t: t.topk(1)[0], lambda t: t.topk(1))
+
+
+def test_a_rewrite_runs_the_graph_once():
+    x, runs = weft.randn(2, 2), []
+
+    class Counted(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            runs.append(1)
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with weft.graph.record() as g:
+        y = Counted.apply(x)
+        for _ in range(30):
+            y = y.sin()
+    runs.clear()
+    edited = g.rewrite(lambda t: t.sin(), lambda t: t.cos())
+    assert len(runs) == 1 and len(edited.find(op="cos")) == 30
 
 
 def test_rewrite_refuses_what_it_can_not_do(graph):

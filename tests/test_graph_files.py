@@ -126,16 +126,70 @@ def damaged(path, change):
     save_safetensors(load_safetensors(path), path, {"weft_graph": json.dumps(found)})
 
 
+def linear(d):
+    return next(x for x in d["nodes"] if x["op"] == "linear_with_bias")
+
+
+def gradient(d):
+    return next(x for x in d["nodes"] if x["op"] == "AccumulateGrad")
+
+
+def update(d):
+    return next(x for x in d["nodes"] if x["kind"] == "optimizer")
+
+
+def last(d):
+    return [d["nodes"][-1]["id"], 0]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda d: d.update(weft_graph=99), "version 99"),
-        (lambda d: d["nodes"].reverse(), "do not come before it"),
+        (lambda d: d["nodes"].reverse(), "does not come before it"),
         (lambda d: d["nodes"][5].update(op="no_such_op", kind="forward"), "no_such_op"),
         (lambda d: d["nodes"][0].pop("attrs"), "damaged"),
         (lambda d: d["outputs"].append([10_000, 0]), "damaged"),
         (lambda d: d["nodes"][0]["leaf"].update(name="t999"), "damaged"),
         (lambda d: d["nodes"][5]["args"].append({"code": "1"}), "unknown kind"),
+        (lambda d: d.update(weft_graph=True), "version True"),
+        (lambda d: d.update(nodes=None), "'nodes' is None"),
+        (lambda d: d.update(nodes=[1]), "the node 1"),
+        (lambda d: d.update(passes=[]), "in pass 0"),
+        (lambda d: d.update(modules={"0": 1}), "other things than names"),
+        (lambda d: d.update(order=["nobody"]), "other things than names"),
+        (lambda d: d.update(updates=[[9999, [0, 0]]]), "of no leaf"),
+        (lambda d: d["passes"][0].update(roots=[[last(d), None]]), "comes before what it is"),
+        (lambda d: linear(d)["args"].__setitem__(0, {"ref": [0, 7]}), "reads result 7 of"),
+        (lambda d: linear(d)["args"].__setitem__(0, {"ref": [0, -1]}), "reads result -1 of"),
+        (lambda d: linear(d)["args"].__setitem__(0, {"ref": [0.0, 0]}), "does not come before"),
+        (lambda d: linear(d)["args"].__setitem__(0, {"ref": last(d)}), "does not come before"),
+        (lambda d: linear(d).update(results=[[[2**40, 2**40], "float32"]]), "no memory"),
+        (lambda d: linear(d).update(results=[[[-1], "float32"]]), "is no shape"),
+        (lambda d: linear(d).update(results=[["ab", "float32"]]), "is no shape"),
+        (lambda d: linear(d).update(results=[[[1], "float99"]]), "float99"),
+        (lambda d: linear(d).update(results=[]), "it has 0 results"),
+        (lambda d: linear(d).update(several=True), "does not give 1 results"),
+        (lambda d: linear(d).update(kind="evil"), "'evil' is unknown"),
+        (lambda d: linear(d).update(op="os.system"), "no op is registered"),
+        (lambda d: linear(d).update(op=["mul"]), "'op' is"),
+        (lambda d: linear(d).update(name=5), "'name' is 5"),
+        (lambda d: linear(d).update(name="x"), "two nodes have one name"),
+        (lambda d: linear(d).update(id=0), "another node's"),
+        (lambda d: linear(d).update(id=True), "'id' is True"),
+        (lambda d: linear(d).update(module="a." * 5000), "5000 modules"),
+        (lambda d: linear(d).update(module=5), "'module' is 5"),
+        (lambda d: linear(d).update(source=5), "'source' is 5"),
+        (lambda d: linear(d).update(forward="x"), "'forward' is 'x'"),
+        (lambda d: linear(d).update(attrs=[1]), "'attrs' is"),
+        (lambda d: linear(d).update(leaf=d["nodes"][0]["leaf"]), "no value of its own"),
+        (lambda d: linear(d).update(kept=[]), "0 values are kept of 1"),
+        (lambda d: d["nodes"][0]["leaf"].update(order=[0, 0]), "is no order of 2 dimensions"),
+        (lambda d: d["nodes"][0]["leaf"].update(complex=[3]), "damaged"),
+        (lambda d: gradient(d)["attrs"].update({"pass": 99}), "in pass 99"),
+        (lambda d: gradient(d)["attrs"].update({"of": gradient(d)["id"]}), "it is the gradient of"),
+        (lambda d: gradient(d).update(attrs={}), "there is no 'pass'"),
+        (lambda d: update(d).update(forward=None), "it updates None"),
     ],
 )
 def test_damaged_files_are_refused(graph, tmp_path, change, message):
@@ -144,6 +198,65 @@ def test_damaged_files_are_refused(graph, tmp_path, change, message):
     damaged(path, change)
     with pytest.raises(GraphError, match=message):
         weft.graph.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{nope", "damaged"),
+        ("[1]", "version None"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    ],
+)
+def test_other_json_is_refused(tmp_path, text, message):
+    path = tmp_path / "j.weft"
+    save_safetensors({"a": weft.ones(2)}, path, {"weft_graph": text})
+    with pytest.raises(GraphError, match=message):
+        weft.graph.load(path)
+
+
+def test_values_nested_without_end_are_refused(graph, tmp_path):
+    path = tmp_path / "step.weft"
+    graph.save(path)
+    text = safetensors_metadata(path)["weft_graph"]
+    nest = '{"tuple":[' * 200 + "1" + "]}" * 200
+    deep = text.replace('"attrs":{', f'"attrs":{{"a":{nest},', 1)
+    deep = deep.replace(",}", "}")
+    save_safetensors(load_safetensors(path), path, {"weft_graph": deep})
+    with pytest.raises(GraphError, match="nested too deeply"):
+        weft.graph.load(path)
+
+
+def test_files_that_are_cut_or_longer_are_refused(graph, tmp_path):
+    path = tmp_path / "step.weft"
+    graph.save(path)
+    whole = path.read_bytes()
+    for part in (b"", whole[:4], whole[:8], whole[: len(whole) // 2], whole[:-1], whole + b"x"):
+        path.write_bytes(part)
+        with pytest.raises(GraphError, match=r"step.weft' is no whole graph file"):
+            weft.graph.load(path)
+
+
+def test_what_had_no_gradient_has_none_when_it_comes_back(tmp_path):
+    w = weft.ones(2, requires_grad=True)
+    with weft.graph.record() as g:
+        with weft.no_grad():
+            fixed = w * 2
+        (fixed * w).sum()
+    g.save(tmp_path / "g.weft")
+    again = weft.graph.load(tmp_path / "g.weft")
+    again.run().backward()
+    assert again["w"].grad.tolist() == [2.0, 2.0]
+
+
+def test_parts_and_edits_come_back(graph, tmp_path):
+    path = tmp_path / "part.weft"
+    edited = graph.insert_after(graph.outputs[0], lambda t: t * 2)
+    for part in (graph.slice_to("2.relu"), graph.subgraph("x", "2.relu"), edited):
+        part.save(path)
+        again = weft.graph.load(path)
+        given = () if part is edited else (graph["x"].value,)
+        assert same(again(*given), part(*given))
 
 
 def test_a_file_of_tensors_alone_is_refused(tmp_path):
@@ -206,7 +319,28 @@ def test_view_from_the_shell(path, tmp_path, capsys):
     assert "<html" in (tmp_path / "page.html").read_text().lower()
 
 
-def test_wrong_use_of_the_shell(path, capsys):
+def test_view_writes_beside_the_file(path, tmp_path):
+    folder = tmp_path / "a.b"
+    folder.mkdir()
+    bare = folder / "step"
+    bare.write_bytes((tmp_path / "step.weft").read_bytes())
+    assert main(["view", str(bare)]) == 0 and main(["view", path]) == 0
+    assert (folder / "step.html").exists() and (tmp_path / "step.html").exists()
+
+
+def test_a_reader_that_has_enough_is_no_error(path):
+    command = f"{sys.executable} -m weft graph show {path} --as json | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert len(done.stdout) == 10 and done.stderr == ""
+
+
+def test_wrong_use_of_the_shell(path, capsys, tmp_path):
+    (tmp_path / "x.npy").write_text("no array")
+    assert main(["run", path, "--input", f"x={tmp_path / 'x.npy'}"]) == 2
+    assert "x.npy' is no .npy file of numbers" in capsys.readouterr().err
+    np.save(tmp_path / "x.npy", np.ones((6, 3), np.float32))
+    assert main(["run", path, "--input", f"x={tmp_path / 'x.npy'}"]) == 2
+    assert "cannot be multiplied" in capsys.readouterr().err
     assert main(["show", path + ".missing"]) == 2
     assert "No such file" in capsys.readouterr().err
     assert main(["run", path, "--input", "x"]) == 2

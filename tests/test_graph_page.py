@@ -16,6 +16,7 @@ import pytest
 import browser as browsers
 import weft
 from graph_documents import Builder, changing, flat, resnet, transformer, wide
+from weft import nn
 from weft.graph import page
 
 needs_browser = pytest.mark.skipif(browsers.find() is None, reason="there is no Chromium here")
@@ -325,6 +326,43 @@ def test_scrubbing_marks_differences(show: Open) -> None:
     assert f"n:{extra[0]}" in faces(shown)  # what is gone stands there as a ghost
     assert shown.run("checks.wrong()") == []
     shown.wait("document.querySelectorAll('#ticks i').length === 2")
+
+
+@needs_browser
+def test_marks_of_a_folded_group_are_those_of_its_lane(show: Open) -> None:
+    first = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net = nn.Sequential(first, nn.Linear(4, 4), nn.Linear(4, 2))
+    x = weft.randn(3, 4)
+    with weft.graph.record() as g:
+        net(x).sum().backward()
+    edited = g.replace("0.1.relu", weft.tanh)  # and without the backward pass, which it never made
+    shown = show(weft.graph.document([g, edited]))
+    shown.run("weftGraph.open = new Set(['']); weftGraph.relayout(); 0")
+    marks = shown.run(
+        "Object.fromEntries(weftGraph.scene.faces.map((face) => [face.key, face.mark]))"
+    )
+    assert marks["g:0"] == "changed" and marks["g:0:back"] == "removed"
+    assert marks["g:1"] == "changed"  # it reads another node
+    assert marks["g:2"] is None and marks["g:2:back"] == "removed"
+    ghosts = shown.run("weftGraph.scene.routes.map((route) => [route.lane, route.ghost])")
+    assert {tuple(pair) for pair in ghosts} == {(0, False), (1, True)}
+
+
+@needs_browser
+def test_unfolding_leaves_words_that_can_be_read(show: Open) -> None:
+    shown = show(transformer())
+    x, y = place(shown, next(key for key in faces(shown) if key.startswith("g:")))
+    shown.mouse("mouseMoved", x, y)
+    shown.wait("!document.getElementById('tip').hidden")
+    text = shown.run("document.getElementById('tip').innerText")
+    assert text.count("·") == len(set(text.split(" · "))) - 1  # nothing is said twice
+    shown.run("document.getElementById('unfold').click(); 0")
+    assert shown.run("document.getElementById('tip').hidden")
+    cut = "weftGraph.scene.faces.filter((f) => f.w < 330 && f.subShown !== f.sub).map((f) => f.key)"
+    assert shown.run(cut) == []
+    assert shown.run("weftGraph.view.k") >= 0.5
+    shown.run("document.getElementById('fit').click(); 0")
+    assert shown.run("checks.allInSight()")
 
 
 @needs_browser

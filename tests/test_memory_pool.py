@@ -34,7 +34,8 @@ def used() -> int:
 def test_blocks_are_counted_and_given_back() -> None:
     before = used()
     x = np.empty(1_000_000, np.float32)
-    assert 4_000_000 <= used() - before <= 4_000_000 * 9 / 8
+    # Sizes are rounded up by an eighth at most, and a kept block may be larger by half.
+    assert 4_000_000 <= used() - before <= 4_000_000 * 9 / 8 * 3 / 2
     del x
     assert used() == before
 
@@ -69,6 +70,10 @@ def test_any_size_and_any_growth(size: int) -> None:
 
 
 def test_alignment() -> None:
+    for n in (5000, 10_001, 123_456):
+        x = np.empty(n // 2)
+        x.resize(n, refcheck=False)  # the system may move it to any address
+        del x
     assert all(np.empty(n).ctypes.data % 64 == 0 for n in (5000, 10_001, 123_456))
 
 

@@ -1,4 +1,4 @@
-"""Products in packed panels, windows as rows, and the switches of the native side."""
+"""Products in packed panels, and the switches of the native side."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 import weft
 from weft import doctor
 from weft.backends import native
-from weft.kernels import convolution as reference
-from weft.native import convolutions, gemm, jit, products, threads
-from weft.native.loops import windows
+from weft.native import gemm, jit, products, threads
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
@@ -82,36 +80,6 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
         want = a @ b
     found = gemm.matmul(a, b, np.empty((20, 40), "f4"))
     assert np.array_equal(found, want, equal_nan=True)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_windows_are_what_a_convolution_sees(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n, c, o = (int(v) for v in rng.integers(1, 5, 3))
-    size, stride = tuple(rng.integers(1, 4, 2)), tuple(rng.integers(1, 3, 2))
-    padding, dilation = tuple(rng.integers(0, 3, 2)), tuple(rng.integers(1, 3, 2))
-    size, stride, padding, dilation = (
-        tuple(map(int, t)) for t in (size, stride, padding, dilation)
-    )
-    x = rng.standard_normal((n, c, 9, 8)).astype("f4")
-    if seed % 2:
-        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    w = rng.standard_normal((o, c, *size)).astype("f4")
-    y = reference.convolution(x, w, stride, padding, dilation, 1)
-    seen = windows.rows(x, size, stride, padding, dilation, y.shape[2:])
-    found = (seen @ w.reshape(o, -1).T).reshape(n, *y.shape[2:], o).transpose(0, 3, 1, 2)
-    assert np.allclose(found, y, atol=1e-4)
-
-
-def test_the_weight_gradient_of_few_places() -> None:
-    rng = np.random.default_rng(0)
-    x, g = (rng.standard_normal(s).astype("f4") for s in ((4, 256, 6, 6), (4, 256, 3, 3)))
-    window = ((2, 2), (1, 1), (1, 1))
-    shape = (256, 256, 3, 3)
-    assert convolutions._few_places(g, x, shape, 1)
-    found = convolutions.weight_grad(g, x, shape, *window, 1)
-    want = reference.convolution_weight_grad(g.astype("f8"), x.astype("f8"), shape, *window, 1)
-    assert np.abs(found - want).max() < 1e-4
 
 
 def test_a_wide_type_goes_to_blas() -> None:

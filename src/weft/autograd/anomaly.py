@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
 
 from weft.core.modes import MODES, _Switch
+from weft.core.node import FREED, Node
+from weft.core.tensor import Tensor
 from weft.ops import api
+
+# Says where a NaN of a backward pass came from; ``weft.graph.faults`` puts it here.
+EXPLAIN: list[Callable[[Node, list[np.ndarray], list[tuple[Node, list[np.ndarray]]]], str]] = []
+
+_MOST = 100  # nodes that made an infinity, of which a pass takes note
 
 
 class set_detect_anomaly(_Switch):
@@ -61,3 +73,64 @@ def is_anomaly_enabled() -> bool:
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode stops at NaN."""
     return MODES.now.anomaly_check_nan
+
+
+def badness(values: Iterable[Any]) -> str:
+    """``NaN`` or ``infinity`` if arrays or tensors have some, else nothing."""
+    found = ""
+    for value in values:
+        array = value._a if isinstance(value, Tensor) else value
+        if not isinstance(array, (np.ndarray, np.generic)) or array.dtype.kind not in "fcV":
+            continue
+        if array.dtype.kind == "V":
+            array = array.astype(np.float32)
+        if not np.isfinite(array).all():
+            if np.isnan(array).any():
+                return "NaN"
+            found = "infinity"
+    return found
+
+
+class Lookout:
+    """Looks at what every node of a backward pass gives, and stops at the first NaN."""
+
+    def __init__(self) -> None:
+        self.infinite: list[tuple[Node, list[np.ndarray]]] = []  # who made one, and of what
+        self.used: list[Node] = []  # nodes whose saved values may go when the pass is over
+
+    def look(self, node: Node, g: Any, results: Any, keep: bool) -> None:
+        """Check what a node made of its gradient; an error says where a NaN came from."""
+        if node.plan.holds and not keep:
+            self.used.append(node)
+        what = badness(results)
+        if not what or not MODES.now.anomaly_check_nan:
+            return
+        given = g if isinstance(g, (list, tuple)) else (g,)
+        incoming = [
+            np.asarray(x._a if isinstance(x, Tensor) else x) for x in given if x is not None
+        ]
+        if what == "NaN":
+            which = [i for i, x in zip(node.plan.targets, results, strict=True)
+                     if badness((x,)) == "NaN"]  # fmt: skip
+            raise RuntimeError(_told(node, which[0], incoming, self.infinite))
+        if not badness(incoming) and len(self.infinite) < _MOST:
+            self.infinite.append((node, [np.array(x) for x in incoming]))
+
+    def release(self) -> None:
+        """The pass is over: free what its nodes had saved."""
+        for node in self.used:
+            node.saved = FREED
+        self.used = []
+
+
+def _told(node: Node, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:
+    importlib.import_module("weft.graph.faults")  # a layer above, needed only now
+    lines = [
+        f"Function '{node.name()}' returned nan values in its {i}th output.",
+        f"  {node.op.name}, recorded at {node.source}",
+        *(explain(node, incoming, infinite) for explain in EXPLAIN),
+    ]
+    trace = node.extras.trace if node.extras is not None else None
+    if trace:
+        lines.append(f"{node.op.name} was recorded here:\n{trace}")
+    return "\n".join(lines)

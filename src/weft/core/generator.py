@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.core import kernels
 from weft.kernels.random import (
     box_muller_32,
     box_muller_64,
@@ -45,6 +46,7 @@ _DEFAULT_SEED = 67280421310721
 _BLOCK = 624  # words per twist of the engine
 _FEW = 128  # normals up to which working ahead pays
 _CHUNK = 32768  # values per round of bulk work, so that the scratch arrays stay in cache
+_MANY = _CHUNK // 2  # words from which native code makes them
 # Constants of the hot paths are arrays of no dimension: NumPy takes them faster than scalars.
 _MASK24 = np.array((1 << 24) - 1, np.uint32)
 _MASK21 = np.array((1 << 21) - 1, np.uint32)
@@ -95,6 +97,7 @@ class Generator:
     def _reseed(self, seed: int) -> None:
         self._initial_seed = seed
         self.__dict__.pop("_engine", None)
+        self._native = False  # whether native code has taken over the engine
         self._pos = _BLOCK
         self._next_normal = None
         self._next_float_normal = None
@@ -159,6 +162,7 @@ class Generator:
             raise RuntimeError("Invalid mt19937 state")
         # left == 1 means that the next draw begins with a twist, wherever "next" points.
         pos = _BLOCK if left == 1 else start
+        self._engine, self._native = _seeded_engine(0), False
         self._engine.state = {
             "bit_generator": "MT19937",
             "state": {"key": record["key"].astype(np.uint32), "pos": pos},
@@ -193,6 +197,9 @@ class Generator:
         held = _BLOCK - pos
         need = n - held
         extra = -need % _BLOCK
+        if need >= _MANY and not self._native and kernels.ready():
+            self._engine = _native_engine(self._engine.state["state"]["key"])
+            self._native = True
         raw = self._engine.random_raw(need + extra)
         out = np.empty(n, np.uint32)
         out[:held] = self._buffer[pos:]
@@ -509,9 +516,16 @@ class Generator:
     # ---------------------------------------------------------------- by inversion of uniforms
 
     def bernoulli(
-        self, p: float | Array, shape: Shape | None = None, dtype: DTypeLike = _F32
+        self,
+        p: float | Array,
+        shape: Shape | None = None,
+        dtype: DTypeLike = _F32,
+        one: float = 1.0,
     ) -> Array:
-        """Draw 0 or 1: a number p as bernoulli_(p) and dropout do, an array as torch.bernoulli."""
+        """Draw 0 or 1: a number p as bernoulli_(p) and dropout do, an array as torch.bernoulli.
+
+        With a number p, ``one`` may stand in the place of 1.
+        """
         if isinstance(p, np.ndarray):
             target = p.shape if shape is None else shape
             if not np.all((p >= 0) & (p <= 1)):
@@ -523,7 +537,20 @@ class Generator:
         if not 0 <= p <= 1:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
         target = () if shape is None else shape
-        return (self._doubles(_count(target)) < p).astype(dtype, copy=False).reshape(target)
+        n, dtype = _count(target), np.dtype(dtype)
+        if n >= _MANY and dtype in (_F32, _F64) and kernels.ready():
+            return self._bernoulli_in_bulk(p, n, dtype, one).reshape(target)
+        out = (self._doubles(n) < p).astype(dtype, copy=False)
+        if one != 1.0:
+            out *= np.asarray(one, dtype)
+        return out.reshape(target)
+
+    def _bernoulli_in_bulk(self, p: float, n: int, dtype: np.dtype[Any], one: float) -> Array:
+        out = np.empty(n, dtype)
+        for start in range(0, n, _CHUNK // 2):
+            part = out[start : start + _CHUNK // 2]
+            _native_bernoulli(self._words(2 * part.size), p, part, one)
+        return out
 
     def exponential(self, shape: Shape, dtype: DTypeLike = _F32, lambd: float = 1.0) -> Array:
         """Draw from the exponential law of rate lambd, as Tensor.exponential_ does."""
@@ -743,6 +770,10 @@ class Generator:
 
 
 _SQUEEZE = float(np.float32(0.0331))
+
+
+_native_engine = kernels.resolve("loops.twister:Engine")
+_native_bernoulli = kernels.resolve("loops.twister:bernoulli")
 
 
 def _restore(device: Any, state: Array) -> Generator:

@@ -22,13 +22,18 @@ asarray, getframe = np.asarray, sys._getframe
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     """Run an op and write its result over its first input."""
+    now = MODES.now
+    for recorder in now.recorders:
+        instead = recorder.overwriting(op, args, attrs)
+        if instead is not None:
+            return instead
     target = args[0]
-    tracking = MODES.now.grad and op.differentiable
+    tracking = now.grad and op.differentiable
     if tracking:
         edges = [edge_of(x) for x in args if isinstance(x, Tensor)]
         tracking = any(e is not None for e in edges)
         check_writable(target, tracking, op.name)
-    elif MODES.now.grad:
+    elif now.grad:
         check_writable(target, False, op.name)
     if not op.into_overlap:
         check_overlap(target, op.name)
@@ -36,7 +41,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         if isinstance(x, Tensor) and x is not target and x._vc is target._vc:
             check_partial_overlap(target._a, x._a, op.name)
     tangent, level = None, None
-    if MODES.now.mode is SPECIAL and MODES.now.dual_level >= 0 and op.differentiable:
+    if now.mode is SPECIAL and now.dual_level >= 0 and op.differentiable:
         level = dual_level_of(args)
         if level is not None:
             tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
@@ -47,7 +52,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     result = guarded(op, arrays, attrs)
-    for recorder in MODES.now.recorders:
+    for recorder in now.recorders:
         recorder.changing(op, args, attrs)
     if tracking:
         args, arrays = _keep_old(op, args, arrays)
@@ -101,7 +106,7 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
 def bump(target: Tensor, name: str) -> None:
     """Note that a tensor's memory changed, by which op and on which line."""
     cell = target._vc
-    frame = getframe(1)
+    frame = getframe(2)  # the user's, if he called what called this
     if frame.f_code is not last_caller[0]:
         frame = caller(frame)
     version = cell[0] = cell[0] + 1

@@ -13,6 +13,7 @@ from weft.core import errors
 from weft.core.frames import caller
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output
 from weft.core.tensor import Parameter, Tensor, wrap
+from weft.graph.frames import locals_of
 from weft.graph.graph import Graph
 from weft.graph.spec import CONSTANT, FORWARD, INPUT, PARAMETER, Leaf, Ref, Spec, show_value
 
@@ -43,6 +44,11 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
     ['x', 'mul', 'sum']
     """
     places: list[tuple[GraphNode, int]] = []
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError(
+            f"graph.of takes tensors, not {[type(t).__name__ for t in tensors]}"
+            f"\n  at {errors.here()}"
+        )
     for tensor in tensors:
         root = tensor.grad_fn or tensor._node
         if root is None:
@@ -53,7 +59,7 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
             )
         places.append((root, tensor.output_nr))
     names = {} if model is None else {id(p): name for name, p in model.named_parameters()}
-    build = _Builder(_variables(caller(sys._getframe(1))) | names)
+    build = _Builder(variables(caller(sys._getframe(1))) | names)
     build.add_all(behind([node for node, _ in places]))
     outputs = tuple(Ref(build.values[node].node, index) for node, index in places)
     modules = {} if model is None else {n: type(m).__name__ for n, m in model.named_modules() if n}
@@ -61,9 +67,11 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
     return Graph()._fill({s.id: s for s in build.specs}, outputs, modules=modules, live=live)
 
 
-def graph_of_nodes(nodes: list[Any], details: bool = True) -> Graph:
+def graph_of_nodes(
+    nodes: list[Any], details: bool = True, names: dict[int, str] | None = None
+) -> Graph:
     """The graph of some nodes; without details it holds no tensor, not even weakly."""
-    build = _Builder({})
+    build = _Builder(names or {})
     build.add_all(nodes)
     specs = build.specs
     if not details:
@@ -73,12 +81,10 @@ def graph_of_nodes(nodes: list[Any], details: bool = True) -> Graph:
     return Graph()._fill({s.id: s for s in specs}, (build.values[nodes[-1]],))
 
 
-def _variables(frame: Any) -> dict[int, str]:
+def variables(frame: Any) -> dict[int, str]:
     """What the caller calls its tensors."""
     return {
-        id(value): name
-        for name, value in getattr(frame, "f_locals", {}).items()
-        if isinstance(value, Tensor)
+        id(value): name for name, value in locals_of(frame).items() if isinstance(value, Tensor)
     }
 
 

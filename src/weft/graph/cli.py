@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from weft.graph.comparing import diff
 from weft.graph.files import load
 from weft.graph.graph import Graph
 from weft.graph.run import GraphError
+from weft.graph.spec import show_kind
 from weft.graph.stats import describe
 
 WRONG_USE = 2
@@ -23,8 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit code."""
     options = parser().parse_args(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        return options.act(options)
-    except (GraphError, OSError, RuntimeError, KeyError, ValueError) as error:
+        code = options.act(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads has enough, as head does; Python shall not complain at its end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, MemoryError) as error:
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"weft graph: {message}", file=sys.stderr)
         return WRONG_USE
@@ -95,14 +104,14 @@ def _run(options: argparse.Namespace) -> int:
         name, sign, path = pair.partition("=")
         if not sign:
             raise GraphError(f"--input is NAME=FILE.npy, not {pair!r}")
-        given[name] = wrap(np.load(path, allow_pickle=False))
+        given[name] = wrap(_array(path))
     found = graph.run(given)
     outs: dict[str, Any] = {}
     results = found if isinstance(found, tuple) else (found,)
     for r, tensor in zip(graph._outputs, results, strict=True):
         name = graph._names()[r.node] + (f"[{r.index}]" if r.index else "")
         outs[name] = tensor._a
-        print(f"{name}: {tensor.dtype}{list(tensor.shape)}, {describe(tensor._a)}")
+        print(f"{name}: {show_kind(tensor._a.shape, tensor._a.dtype)}, {describe(tensor._a)}")
         if tensor._a.size <= 10:
             print(f"  {tensor._a.tolist()}")
     if options.output:
@@ -110,10 +119,20 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _array(path: str) -> np.ndarray:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):
+        found = None
+    if not isinstance(found, np.ndarray):
+        raise GraphError(f"{path!r} is no .npy file of numbers")
+    return found
+
+
 def _view(options: argparse.Namespace) -> int:
     from weft.graph.showing import show
 
     graphs: list[Graph] = [load(path) for path in options.files]
-    path = options.output or options.files[0].rpartition(".")[0] + ".html"
+    path = options.output or pathlib.Path(options.files[0]).with_suffix(".html")
     print(show(*graphs, title=options.files[0], path=path, open=options.open))
     return 0

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 
+from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.graph.graph import Graph, Node
-from weft.graph.spec import INNER, LEAVES, Ref, Spec, show_kind, show_value
+from weft.graph.spec import BACKWARD, INNER, LEAVES, OPTIMIZER, Ref, Spec, show_kind, show_value
 from weft.graph.stats import describe
 
 _SMALL = 200_000  # pairs up to which a gap is compared in full
+_LOT = 500_000_000  # bytes of values that are compared at a time
+_TOLD = 60  # differences of a sort that printing tells; the lists have them all
 _EDITS = 300  # insertions and removals up to which a long gap is compared in full
 
 
@@ -25,7 +29,7 @@ class Change:
         self.before, self.after, self.reasons = before, after, reasons
 
     def __repr__(self) -> str:
-        return f"{self.before.name} -> {self.after.name}: {'; '.join(self.reasons)}"
+        return f"{_both(self.before, self.after)}: {'; '.join(self.reasons)}"
 
 
 class Diff:
@@ -66,17 +70,28 @@ class Diff:
             where = f"  ({node.source})" if node.source else ""
             lines.append(f"first divergence: {_told(first, self)}{where}")
         for sign, nodes in (("+", self.added), ("-", self.removed)):
-            lines += [f"{sign} {n.name}  {_kinds(n.spec)}  {n.source}".rstrip() for n in nodes]
-        lines += [f"~ {c!r}" for c in self.changed]
+            lines += _some(
+                sign, [f"{n.name}  {_kinds(n.spec)}  {n.source}".rstrip() for n in nodes[:_TOLD]],
+                len(nodes),
+            )  # fmt: skip
+        lines += _some("~", [repr(c) for c in self.changed[:_TOLD]], len(self.changed))
         if self.parting is not None:
             before, after, text = self.parting
-            name = before.name if before.name == after.name else f"{before.name} / {after.name}"
-            lines.append(f"values part at {name}: {text}")
+            lines.append(f"values part at {_both(before, after)}: {text}")
         lines.append(
             f"{len(self.added)} added, {len(self.removed)} removed, {len(self.changed)} changed, "
             f"{len(self.pairs) - len(self.changed)} the same"
         )
         return "\n".join(lines)
+
+
+def _both(before: Node, after: Node) -> str:
+    return before.name if before.name == after.name else f"{before.name} -> {after.name}"
+
+
+def _some(sign: str, texts: list[str], count: int) -> list[str]:
+    more = [f"{sign} ... and {count - len(texts)} more"] if count > len(texts) else []
+    return [*(f"{sign} {text}" for text in texts), *more]
 
 
 def _told(first: Any, found: Diff) -> str:
@@ -96,6 +111,13 @@ def diff(
 
     Values are compared where both graphs kept them; ``values=True`` computes the others again.
     """
+    for graph in (a, b):
+        if not isinstance(graph, Graph):
+            raise TypeError(
+                f"graph.diff compares graphs, not {type(graph).__name__}; weft.graph.of(tensor) "
+                f"gives the graph behind a tensor\n  at {errors.here()}"
+            )
+        graph._check_whole()
     found = Diff(a, b)
     first, second = list(a._specs.values()), list(b._specs.values())
     pairs = align([key(s) for s in first], [key(s) for s in second])
@@ -317,24 +339,47 @@ def _shown(node: Node, x: Any) -> str:
 
 def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node, Node, str] | None:
     """The first pair of nodes whose values differ by more than the tolerance."""
-    for before, after in found.pairs:
-        if before.kind in ("backward", "optimizer"):
-            continue
-        values = [_value(node, compute) for node in (before, after)]
-        if any(v is None for v in values):
-            continue
-        for x, y in zip(*values, strict=False):
-            if x.shape != y.shape:
-                return before, after, f"{list(x.shape)} against {list(y.shape)}"
-            if not _close(x, y, rtol, atol):
-                with np.errstate(all="ignore"):
-                    far = np.nanmax(np.abs(x.astype(np.float64) - y.astype(np.float64)))
-                return (
-                    before,
-                    after,
-                    (f"they differ by up to {far:.4g} ({describe(x)} against {describe(y)})"),
-                )
+    pairs = [p for p in found.pairs if p[0].kind not in (BACKWARD, OPTIMIZER)]
+    for lot in _lots(pairs):
+        mine, others = (_values(side, compute) for side in zip(*lot, strict=True))
+        for pair, x, y in zip(lot, mine, others, strict=True):
+            text = None if x is None or y is None else _difference(x, y, rtol, atol)
+            if text is not None:
+                return *pair, text
     return None
+
+
+def _lots(pairs: list[tuple[Node, Node]]) -> Iterator[list[tuple[Node, Node]]]:
+    """Pairs in lots whose values can be held at once: each lot is computed in one run."""
+    lot: list[tuple[Node, Node]] = []
+    size = 0
+    for pair in pairs:
+        lot.append(pair)
+        size += sum(node.bytes for node in pair)
+        if size > _LOT:
+            yield lot
+            lot, size = [], 0
+    if lot:
+        yield lot
+
+
+def _difference(mine: list[Any], other: list[Any], rtol: float, atol: float) -> str | None:
+    """How the results of two nodes differ, if they do."""
+    for x, y in zip(mine, other, strict=False):
+        if x.shape != y.shape:
+            return f"{list(x.shape)} against {list(y.shape)}"
+        if not _close(x, y, rtol, atol):
+            return (
+                f"they differ by up to {_distance(x, y):.4g} ({describe(x)} against {describe(y)})"
+            )
+    return None
+
+
+def _distance(x: np.ndarray, y: np.ndarray) -> float:
+    wide = np.complex128 if "c" in (x.dtype.kind, y.dtype.kind) else np.float64
+    with np.errstate(all="ignore"):
+        far = np.abs(x.astype(wide) - y.astype(wide))
+    return float(np.fmax.reduce(far, axis=None, initial=0.0))
 
 
 def _close(x: np.ndarray, y: np.ndarray, rtol: float, atol: float) -> bool:
@@ -345,12 +390,22 @@ def _close(x: np.ndarray, y: np.ndarray, rtol: float, atol: float) -> bool:
     return bool(np.allclose(x, y, rtol, atol, equal_nan=True))
 
 
-def _value(node: Node, compute: bool) -> Any:
-    graph = node.graph
-    held = graph._kept.get(node.id)
-    if held is None and node.spec.leaf is not None and node.spec.leaf.tensor is not None:
-        held = (node.spec.leaf.tensor,)
-    if held is None and compute:
-        value = node.value
-        held = value if isinstance(value, tuple) else (value,)
-    return None if held is None else [t._a for t in held if isinstance(t, Tensor)]
+def _values(nodes: Iterable[Node], compute: bool) -> list[list[np.ndarray] | None]:
+    """The values of some nodes of one graph, as kept; the others computed, or None."""
+    nodes = list(nodes)
+    graph = nodes[0].graph
+    held: dict[int, Any] = {}
+    for node in nodes:
+        leaf = node.spec.leaf
+        kept = graph._kept.get(node.id)
+        if kept is None and leaf is not None and leaf.tensor is not None:
+            kept = (leaf.tensor,)
+        if kept is not None:
+            held[node.id] = kept
+    if compute:
+        wanted = [r for node in nodes if node.id not in held for r in node.spec.results()]
+        for r, tensor in zip(wanted, graph._compute(wanted), strict=True):
+            held[r.node] = (*held.get(r.node, ()), tensor)
+    return [
+        [t._a for t in held[n.id] if isinstance(t, Tensor)] if n.id in held else None for n in nodes
+    ]

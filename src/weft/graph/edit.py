@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from weft.graph.spec import (
     Spec,
     listening,
     show_kind,
+    show_value,
 )
 from weft.ops import api
 
@@ -75,28 +77,8 @@ class Traced:
         self.specs = recorder.specs
         self.modules = recorder.modules
 
-    def into(
-        self, arguments: list[Any], number: Callable[[], int], scope: str, near: Spec | None
-    ) -> tuple[list[Spec], list[Any]]:
-        """The records with the graph's numbers, and where the results are."""
-        place: dict[int, Any] = dict(zip(self.inputs, arguments, strict=True))
-        made: list[Spec] = []
-        wanted = self._reached()
-        for spec in self.specs:
-            if spec.id in place or spec.id not in wanted:
-                continue
-            id = number()
-            where: dict[str, Any] = {}
-            if spec.kind not in LEAVES:
-                where["scope"] = ".".join(filter(None, (scope, spec.scope)))
-                if spec.code is None and near is not None:
-                    where.update(code=near.code, instruction=near.instruction)
-            args = tuple(moved(x, place) for x in spec.args)
-            made.append(spec.but(id=id, args=args, **where))
-            place[spec.id] = Ref(id)
-        return made, [moved(r, place) for r in self.results]
-
-    def _reached(self) -> set[int]:
+    def reached(self) -> list[Spec]:
+        """The records that the results need, in order."""
         seen = {r.node for r in self.results}
         stack = list(seen)
         while stack:
@@ -104,7 +86,7 @@ class Traced:
                 if r.node not in seen:
                     seen.add(r.node)
                     stack.append(r.node)
-        return seen
+        return [spec for spec in self.specs if spec.id in seen]
 
 
 def moved(x: Any, place: dict[int, Any]) -> Any:
@@ -137,10 +119,21 @@ class Edit:
         self.specs: dict[int, Spec] = {k: s for k, s in graph._specs.items() if k in kept}
         self.outputs = list(graph._outputs)
         self.updates = dict(graph._updates)
+        self.passes = graph._passes
         self.changed: set[int] = set()
         self.modules = dict(graph.modules)
         self.fresh: set[int] = set()
         self.after: dict[int, list[int]] = {}  # fresh nodes by the old one they stand beside
+        self.met: dict[int, list[Any]] = {}  # dtypes that nodes of another graph used to read
+        self._known: dict[Ref, Any] = {}
+        self._readers: dict[int, dict[int, None]] = {}
+        for spec in self.specs.values():
+            self._note_reader(spec)
+        self._leaves = {
+            id(tensor): Ref(spec.id)
+            for spec in self.specs.values()
+            if spec.leaf is not None and (tensor := spec.leaf.tensor) is not None
+        }
         self._next = graph._eldest()._cache.setdefault("next", [max(graph._specs, default=0) + 1])
         self._next[0] = max(self._next[0], max(graph._specs, default=0) + 1)
 
@@ -151,22 +144,51 @@ class Edit:
         self._next[0] += 1
         return self._next[0] - 1
 
+    def _note_reader(self, spec: Spec) -> None:
+        for r in spec.refs():
+            self._readers.setdefault(r.node, {})[spec.id] = None
+
     def add(self, spec: Spec) -> Ref:
         self.specs[spec.id] = spec
         self.fresh.add(spec.id)
+        self._note_reader(spec)
         return Ref(spec.id)
 
+    def take_in(
+        self, specs: Iterable[Spec], place: dict[int, Any], change: Callable[[Spec], dict[str, Any]]
+    ) -> list[int]:
+        """Add nodes of another graph under numbers of this one; ``place`` says where each went."""
+        made = []
+        for spec in specs:
+            if spec.id in place:
+                continue
+            tensor = None if spec.leaf is None else spec.leaf.tensor
+            if tensor is not None and id(tensor) in self._leaves:
+                place[spec.id] = self._leaves[id(tensor)]
+                continue
+            args = tuple(moved(x, place) for x in spec.args)
+            new = self.add(spec.but(id=self.number(), args=args, **change(spec)))
+            place[spec.id] = new
+            if tensor is not None:
+                self._leaves[id(tensor)] = new
+            made.append(new.node)
+        return made
+
     def leaf(self, tensor: Tensor) -> Ref:
-        """A tensor of the program as a new leaf."""
+        """A tensor of the program as a leaf."""
+        if id(tensor) in self._leaves:
+            return self._leaves[id(tensor)]
         kind = PARAMETER if tensor.requires_grad and tensor.is_leaf else CONSTANT
         spec = Spec(
             self.number(), kind, kind, (), {}, tensor._a.shape, tensor._a.dtype, leaf=Leaf(tensor)
         )
-        return self.add(spec)
+        found = self._leaves[id(tensor)] = self.add(spec)
+        return found
 
     def change(self, spec: Spec) -> None:
         self.specs[spec.id] = spec
         self.changed.add(spec.id)
+        self._note_reader(spec)
 
     def set_input(self, spec: Spec, k: int, value: Any) -> None:
         args = list(self.specs[spec.id].args)
@@ -191,69 +213,68 @@ class Edit:
         except GraphError:
             raise
         except Exception as error:
-            kinds = ", ".join(show_kind(*self._kind(r)) for r in refs)
-            reason = f"{called(function)} does not take {kinds}: {error}"
+            shown = ", ".join(
+                show_kind(*self._kind(x)) if x.__class__ is Ref else show_value(x)
+                for x in arguments
+            )
+            reason = f"{called(function)} does not take {shown}: {error}"
             raise self.refused(reason) from error
-        made, results = traced.into(refs, self.number, near.scope, near)
-        for spec in made:
-            self.add(spec)
-        self.after.setdefault(near.id, []).extend(spec.id for spec in made)
+        place: dict[int, Any] = dict(zip(traced.inputs, refs, strict=True))
+        made = self.take_in(traced.reached(), place, lambda spec: _placed(spec, near))
+        self.after.setdefault(near.id, []).extend(made)
         self.modules.update(traced.modules)
-        return results
+        return [moved(r, place) for r in traced.results]
 
     def _kind(self, r: Ref) -> tuple[Any, Any]:
         return self.specs[r.node].kind_of(r.index)
 
+    def know(self, refs: Iterable[Ref]) -> None:
+        """Compute values that functions will meet, all in one run."""
+        wanted = [r for r in dict.fromkeys(refs)
+                  if r not in self._known and r.node in self.graph._specs]  # fmt: skip
+        if not wanted:
+            return
+        with contextlib.suppress(GraphError, RuntimeError, KeyError):
+            self._known.update(zip(wanted, self.graph._compute(wanted), strict=True))
+
     def _values(self, refs: list[Ref]) -> list[Tensor]:
         """The values that a function will meet, or stand-ins of their kind."""
-        found = []
-        for r in refs:
-            try:
-                value = self.graph.value(self.graph._node(r.node))
-                value = value[r.index] if self.specs[r.node].several else value
-            except (GraphError, RuntimeError, KeyError):
-                value = wrap(stand_in(*self._kind(r)))
-            found.append(value)
-        return found
+        self.know(refs)
+        return [
+            self._known[r].detach() if r in self._known else wrap(stand_in(*self._kind(r)))
+            for r in refs
+        ]
 
-    def redirect(self, old: Ref, new: Any, users: Iterable[Spec] | None = None) -> None:
-        """Let all (or some) that read one value read another."""
+    def redirect(self, old: Ref, new: Any) -> None:
+        """Let all that read one value read another; what the edit brought in reads on."""
         if new == old:
             return
-        for spec in list(self.specs.values()) if users is None else users:
-            spec = self.specs[spec.id]
-            if old in spec.args and spec.id not in self._makers(new):
+        for id in self._readers.get(old.node, ()):
+            spec = self.specs[id]
+            if id not in self.fresh and old in spec.args:
                 self.change(spec.but(args=tuple(new if x == old else x for x in spec.args)))
-        if new.__class__ is not Ref and old in self.outputs:
+        ends = (*self.outputs, *(r for p in self.passes for r, _ in p.roots))
+        if new.__class__ is not Ref and old in ends:
             raise self.refused("an output of the graph can't be a constant")
         self.outputs = [new if r == old else r for r in self.outputs]
         self.updates = {k: new if r == old else r for k, r in self.updates.items()}
-
-    def _makers(self, new: Any) -> set[int]:
-        """The fresh nodes that lead to a value: they read the old one rightly."""
-        if new.__class__ is not Ref:
-            return set()
-        seen = {new.node}
-        stack = [new.node]
-        while stack:
-            for r in self.specs[stack.pop()].refs():
-                if r.node in self.fresh and r.node not in seen:
-                    seen.add(r.node)
-                    stack.append(r.node)
-        return seen & self.fresh
+        self.passes = tuple(
+            p._replace(roots=tuple((new if r == old else r, g) for r, g in p.roots))
+            for p in self.passes
+        )
 
     def done(self) -> Graph:
         """The new graph, if it holds together."""
-        from weft.graph.graph import Graph
+        from weft.graph.graph import Graph, passes_within, without_steps
 
         order = self._sorted()
         self._check_kinds(order)
         alive = self._alive()
-        specs = {k: self.specs[k] for k in order if k in alive}
+        specs = without_steps({k: self.specs[k] for k in order if k in alive})
         made = Graph()._fill(
             specs,
             tuple(dict.fromkeys(self.outputs)),
-            passes=self.graph._passes,
+            passes=passes_within(self.passes, specs),
             updates={k: r for k, r in self.updates.items() if r.node in specs and k in specs},
             modules=self.modules,
             parent=self.graph,
@@ -286,7 +307,7 @@ class Edit:
                         raise self.refused(f"{self._name(id)!r} would read its own result")
                     open_.add(id)
                     stack.append((id, True))
-                    for r in self._needs(id):
+                    for r in reversed(self._needs(id)):
                         if r.node in open_:
                             raise self.refused(
                                 f"{self._name(r.node)!r} would read its own result, by way of "
@@ -299,11 +320,12 @@ class Edit:
     def _needs(self, id: int) -> list[Ref]:
         spec = self.specs[id]
         if spec.op == ACCUMULATE:
-            return [r for r in needs(self.graph, spec) if r.node in self.specs]
+            return [r for r in needs(self.graph, spec, self.passes) if r.node in self.specs]
         return list(spec.refs())
 
     def _name(self, id: int) -> str:
-        return self.graph._names().get(id) or self.specs[id].op_name
+        spec = self.specs[id]
+        return self.graph._names().get(id) or ".".join(filter(None, (spec.scope, spec.title)))
 
     def _check_kinds(self, order: list[int]) -> None:
         """Carry changed shapes and dtypes forward; refuse where an op does not take them."""
@@ -348,10 +370,9 @@ class Edit:
 
     def _check_dtypes(self, spec: Spec, before: Spec | None, dtypes: list[Any]) -> None:
         """An op that does not convert its inputs keeps wanting what it was given at first."""
-        if before is None or not isinstance(spec.op, Op) or spec.op.promote is not None:
+        if not isinstance(spec.op, Op) or spec.op.promote is not None:
             return
-        olds = [self.graph._specs[r.node].kind_of(r.index)[1] for r in before.refs()
-                if r.node in self.graph._specs]  # fmt: skip
+        olds = self.met.get(spec.id) or _dtypes_read(before, self.graph)
         for had, has in zip(olds, dtypes, strict=False):
             if had is not None and had != has and olds.count(had) > 1:
                 raise self.refused(
@@ -381,6 +402,22 @@ class Edit:
         """Whether the edit took an output's place."""
         was = {r.node for r in (*self.graph._outputs, *self.graph._updates.values())}
         return id in was and id not in {r.node for r in (*self.outputs, *self.updates.values())}
+
+
+def _dtypes_read(spec: Spec | None, graph: Graph) -> list[Any]:
+    """The dtypes of what a node of a graph reads."""
+    refs = () if spec is None else spec.refs()
+    return [graph._specs[r.node].kind_of(r.index)[1] for r in refs if r.node in graph._specs]
+
+
+def _placed(spec: Spec, near: Spec) -> dict[str, Any]:
+    """Where a traced node stands: in the module, and if need be on the line, of an old one."""
+    if spec.kind in LEAVES:
+        return {}
+    where: dict[str, Any] = {"scope": ".".join(filter(None, (near.scope, spec.scope)))}
+    if spec.code is None:
+        where.update(code=near.code, instruction=near.instruction, source=near.source)
+    return where
 
 
 def _without_backward(graph: Graph) -> set[int]:

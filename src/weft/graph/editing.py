@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.core import errors
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, wrap
 from weft.graph.edit import Edit, called, function_of, moved
 from weft.graph.run import GraphError
 from weft.graph.spec import BACKWARD, LEAVES, OPTIMIZER, Ref, Spec
@@ -43,9 +45,8 @@ class Editing:
         _check_forward(graph, spec, "insert_after")
         function = function_of(function)
         edit = Edit(graph, f"insert {called(function)} after {graph._names()[spec.id]}")
-        old = Ref(spec.id, index)
-        users = [s for s in edit.specs.values() if old in s.args]
-        edit.redirect(old, edit.call(function, [old], spec)[0], users)
+        old = _result(edit, spec, index)
+        edit.redirect(old, _only(edit, edit.call(function, [old], spec)))
         return edit.done()
 
     def insert_before(self, node: Any, function: Any, input: int | str = 0) -> Graph:
@@ -55,7 +56,7 @@ class Editing:
         function = function_of(function)
         k = _input_number(graph, spec, input)
         edit = Edit(graph, f"insert {called(function)} before {graph._names()[spec.id]}")
-        edit.set_input(spec, k, edit.call(function, [spec.args[k]], spec)[0])
+        edit.set_input(spec, k, _only(edit, edit.call(function, [spec.args[k]], spec)))
         return edit.done()
 
     def remove(self, node: Any, input: int | str | None = None) -> Graph:
@@ -77,12 +78,14 @@ class Editing:
         spec = _inner(graph, node, "rewire")
         k = _input_number(graph, spec, input)
         edit = Edit(graph, f"rewire input {input} of {graph._names()[spec.id]}")
-        if isinstance(to, Tensor):
-            value: Any = edit.leaf(to)
+        if isinstance(to, (Tensor, np.ndarray)):
+            value: Any = edit.leaf(to if isinstance(to, Tensor) else wrap(to))
         elif isinstance(to, (int, float, complex)):
             value = to
         else:
-            value = Ref(graph._id(to), index)
+            target = graph._specs[graph._id(to)]
+            _check_forward(graph, target, "rewire")
+            value = _result(edit, target, index)
         edit.set_input(spec, k, value)
         return edit.done()
 
@@ -90,6 +93,8 @@ class Editing:
         """Other settings for a node's op."""
         graph: Graph = self  # type: ignore[assignment]
         spec = _inner(graph, node, "set_attrs")
+        if not attrs:
+            raise TypeError(f"set_attrs: give settings, such as dim=0\n  at {errors.here()}")
         edit = Edit(graph, f"set {', '.join(attrs)} of {graph._names()[spec.id]}")
         unknown = [name for name in attrs if name not in spec.attrs]
         if unknown:
@@ -106,23 +111,25 @@ class Editing:
         which of this graph's nodes is replaced by which node of the other.
         """
         graph: Graph = self  # type: ignore[assignment]
+        if not isinstance(subgraph, Editing):
+            raise TypeError(
+                f"splice takes a graph, not {type(subgraph).__name__}\n  at {errors.here()}"
+            )
         edit = Edit(graph, f"splice in a graph of {len(subgraph)} nodes")
-        place: dict[int, Any] = {
-            subgraph._id(name): Ref(graph._id(node)) for name, node in inputs.items()
-        }
-        missing = [n.name for n in subgraph.inputs if n.id not in place and n.spec.leaf is None]
-        if missing:
-            raise edit.refused(f"its inputs {missing} are not given")
-        for spec in subgraph._specs.values():
-            if spec.id in place or spec.kind in (BACKWARD, OPTIMIZER):
-                continue
-            id = edit.number()
-            args = tuple(moved(x, place) for x in spec.args)
-            edit.add(spec.but(id=id, args=args))
-            place[spec.id] = Ref(id)
+        place = _joined(edit, subgraph, inputs)
+        made = [s for s in subgraph._specs.values() if s.kind not in (BACKWARD, OPTIMIZER)]
+        edit.take_in(made, place, lambda spec: {})
+        _mark_seams(edit, subgraph, made, place)
         for old, new in outputs.items():
-            source = moved(Ref(subgraph._id(new)), place)
-            edit.redirect(Ref(graph._id(old)), source)
+            was, now = graph._specs[graph._id(old)], subgraph._specs[subgraph._id(new)]
+            for spec, owner in ((was, graph), (now, subgraph)):
+                _check_forward(owner, spec, "splice")
+            if len(was.kinds()) != len(now.kinds()):
+                raise edit.refused(
+                    f"{old!r} has {len(was.kinds())} results and {new!r} has {len(now.kinds())}"
+                )
+            for before, after in zip(was.results(), now.results(), strict=True):
+                edit.redirect(before, moved(after, place))
         return edit.done()
 
     def rewrite(self, pattern: Callable, replacement: Callable) -> Graph:
@@ -151,6 +158,45 @@ class Editing:
             found.append(graph._change)
             graph = graph._parent
         return found[::-1]
+
+
+def _joined(edit: Edit, subgraph: Graph, inputs: dict[str, Any]) -> dict[int, Any]:
+    """Which values of a graph the inputs of another read."""
+    place: dict[int, Any] = {}
+    for name, node in inputs.items():
+        spec = edit.graph._specs[edit.graph._id(node)]
+        _check_forward(edit.graph, spec, "splice")
+        place[subgraph._id(name)] = _result(edit, spec, 0)
+    missing = [n.name for n in subgraph.inputs if n.id not in place and n.spec.leaf is None]
+    if missing:
+        raise edit.refused(f"its inputs {missing} are not given")
+    return place
+
+
+def _mark_seams(edit: Edit, subgraph: Graph, made: list[Spec], place: dict[int, Any]) -> None:
+    """Let the nodes that read another kind of value than in their own graph be checked."""
+    for spec in made:
+        id = place[spec.id].node
+        olds = [subgraph._specs[r.node].kind_of(r.index) for r in spec.refs()]
+        news = [edit.specs[r.node].kind_of(r.index) for r in edit.specs[id].refs()]
+        edit.met[id] = [d for _, d in olds]
+        if olds != news:
+            edit.changed.add(id)
+
+
+def _result(edit: Edit, spec: Spec, index: int) -> Ref:
+    """One of a node's results, if there is such a one."""
+    count = len(spec.kinds())
+    if not isinstance(index, int) or not 0 <= index < count:
+        name = edit.graph._names()[spec.id]
+        raise edit.refused(f"{name!r} has {count} results, and none with the number {index!r}")
+    return Ref(spec.id, index)
+
+
+def _only(edit: Edit, results: list[Any]) -> Any:
+    if len(results) != 1:
+        raise edit.refused(f"the function gives {len(results)} results, and one is needed")
+    return results[0]
 
 
 def _check_forward(graph: Graph, spec: Spec, what: str) -> None:

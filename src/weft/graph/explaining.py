@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
+from weft.autograd.anomaly import badness
 from weft.core.modes import enable_grad
 from weft.core.node import GraphNode as GraphEdge
 from weft.core.node import Node
@@ -53,7 +54,9 @@ def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
     if grad is None:
         return _why_none(tensor, loss)
     array = grad._a
-    size = float(np.linalg.norm(array.astype(np.float64).ravel())) if array.size else 0.0
+    if not array.size:
+        return Answer("fine", "its gradient is empty, as it is: it has no elements")
+    size = _norm((array,))
     if np.isnan(array).any():
         return _why_bad(tensor, loss, "nan", f"its gradient has {int(np.isnan(array).sum())} NaN")
     if np.isinf(array).any():
@@ -78,6 +81,9 @@ def _why_none(tensor: Tensor, loss: Any) -> Answer:
             "it requires a gradient, and none has arrived: no backward() reached it since it was "
         )
         return Answer("none", text + "last cleared. Give the loss, why(tensor, loss), for the path")
+    if isinstance(loss, Tensor) and loss._node is None:
+        text = "the loss has no graph: nothing it was computed from requires a gradient, or it was "
+        return Answer("none", text + "computed inside no_grad, so no backward() can start from it")
     graph = graph_behind(loss)
     start = _leaf_of(graph, tensor)
     if start is not None:
@@ -298,9 +304,8 @@ def _nan_in_forward(graph: Graph, values: dict[int, Any]) -> Spec | None:
     """The first node that gave NaN though it read none."""
     hurt: set[int] = set()
     for spec in graph._specs.values():
-        arrays = [v for v in values.get(spec.id, ()) if isinstance(v, np.ndarray)]
-        if any(a.dtype.kind in "fc" and np.isnan(a).any() for a in arrays):
-            if spec.kind == FORWARD and not any(r.node in hurt for r in spec.refs()):
+        if badness(values.get(spec.id, ())) == "NaN":
+            if not any(r.node in hurt for r in spec.refs()):
                 return spec
             hurt.add(spec.id)
     return None
@@ -322,11 +327,16 @@ _EDGES = {
 }
 
 
+def hint_for(op_name: str) -> str:
+    """Where an op usually has no finite slope, and what helps; or nothing."""
+    return _EDGES.get(op_name, "")
+
+
 def _broken_reason(graph: Graph, spec: Spec, values: dict[int, Any]) -> str:
     name = graph._names()[spec.id]
     read = [values[r.node][r.index] for r in spec.refs() if r.node in values]
     shown = "; ".join(describe(v) for v in read if isinstance(v, np.ndarray))
-    hint = _EDGES.get(spec.op_name)
+    hint = hint_for(spec.op_name)
     return f"{name} received a finite gradient and passed on one that is not (it read {shown})" + (
         f": {hint}" if hint else ""
     )
@@ -345,7 +355,9 @@ def _largest_growth(graph: Graph, between: Any, values: Any, grads: Any, inside:
 
 
 def _norm(arrays: Any) -> float:
-    return math.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in arrays))
+    sizes = [np.abs(g) if g.dtype.kind == "c" else g for g in arrays]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in sizes))
 
 
-__all__ = ["Answer", "ends_of", "gradients", "graph_behind", "why"]
+__all__ = ["Answer", "ends_of", "gradients", "graph_behind", "hint_for", "why"]

@@ -28,6 +28,7 @@ def document(graphs: Any, title: str = "weft graph", first_step: int = 0) -> dic
 
 def step(graph: Graph, number: int = 0) -> dict[str, Any]:
     """The nodes of one graph as plain data."""
+    graph._check_whole()
     names, specs = graph._names(), graph._specs
     return {
         "step": number,

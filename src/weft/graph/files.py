@@ -17,8 +17,22 @@ from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.graph import Graph, Pass
-from weft.graph.run import GraphError
-from weft.graph.spec import CALLS, LEAVES, Call, Leaf, Ref, Spec, op_named
+from weft.graph.run import ACCUMULATE, GraphError
+from weft.graph.spec import (
+    BACKWARD,
+    CALLS,
+    FORWARD,
+    LEAVES,
+    OPTIMIZER,
+    PARAMETER,
+    Call,
+    Leaf,
+    Ref,
+    Spec,
+    is_op_name,
+    op_named,
+    show_value,
+)
 from weft.ops.casting import memory_format
 
 VERSION = 1
@@ -110,7 +124,7 @@ class _Writer:
                 "can't hold. Replace it by ops, or cut it off with subgraph()"
             )
         attrs = spec.attrs
-        if spec.kind == "optimizer":
+        if spec.kind == OPTIMIZER:
             attrs = {k: v for k, v in attrs.items() if self._fits(v)}
         found: dict[str, Any] = {
             "id": spec.id,
@@ -173,31 +187,55 @@ def save(graph: Graph, path: str | os.PathLike[str], values: bool = False) -> No
 # --- reading ---------------------------------------------------------------------------
 
 
+def _field(x: dict[str, Any], name: str, *kinds: type) -> Any:
+    """A field of a record, if it is what it has to be; ``True`` is no number here."""
+    value = x[name]
+    if type(value) not in kinds:
+        raise ValueError(f"{name!r} is {show_value(value)}")
+    return value
+
+
 class _Reader:
-    """Turns plain data back into records."""
+    """Turns plain data back into records; believes nothing that it can check."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors = tensors
+        self.specs: dict[int, Spec] = {}
+        self.kept: dict[int, tuple[Any, ...]] = {}
+        self.names: dict[int, str] = {}
 
     def array(self, place: dict[str, Any]) -> np.ndarray:
         array = self.tensors[place["name"]]._a
         if "complex" in place:
             array = array.view(np.complex128).reshape(place["complex"])
         if "order" in place:
+            if sorted(place["order"]) != list(range(array.ndim)):
+                raise ValueError(f"{place['order']} is no order of {array.ndim} dimensions")
             array = array.transpose(np.argsort(place["order"]))
         return array
 
-    def value(self, x: Any) -> Any:
+    def ref(self, held: Any) -> Ref:
+        """A result of a node that was read before."""
+        node, index = held
+        if type(node) is not int or type(index) is not int or node not in self.specs:
+            raise ValueError(f"it reads {node!r}, which does not come before it")
+        if not 0 <= index < len(self.specs[node].kinds()):
+            raise ValueError(f"it reads result {index} of {self.names[node]!r}")
+        return Ref(node, index)
+
+    def value(self, x: Any, depth: int = 0) -> Any:
         if not isinstance(x, dict):
             return x
+        if depth > _DEEPEST_VALUE:
+            raise RecursionError
         ((kind, held),) = x.items()
         if kind == "ref":
-            return Ref(*held)
+            return self.ref(held)
         if kind in ("tuple", "list"):
-            made = [self.value(v) for v in held]
+            made = [self.value(v, depth + 1) for v in held]
             return tuple(made) if kind == "tuple" else made
         if kind == "dict":
-            return {self.value(k): self.value(v) for k, v in held}
+            return {self.value(k): self.value(v, depth + 1) for k, v in held}
         if kind == "slice":
             return slice(*(self.value(v) for v in held))
         return self._rare(kind, held)
@@ -225,86 +263,151 @@ class _Reader:
             return op_named(held)
         raise GraphError(f"the graph file has a value of the unknown kind {kind!r}")
 
-    def spec(self, x: dict[str, Any]) -> Spec:
-        shapes = tuple(None if s is None else tuple(s) for s, _ in x["results"])
-        dtypes = tuple(None if d is None else dt.BY_NAME[d].np for _, d in x["results"])
-        several = x["several"]
-        kind, op = x["kind"], x["op"]
-        bare = kind in LEAVES or kind == "optimizer" or (kind == "backward" and _is_step(op))
-        leaf = None
-        if "leaf" in x:
-            tensor = wrap(self.array(x["leaf"]))
-            if kind == "parameter":
-                tensor = Parameter(tensor, requires_grad=bool(x["leaf"]["grad"]))
-            leaf = Leaf(tensor)
+    def node(self, x: dict[str, Any], passes: int) -> None:
+        """Take in a node; whatever is wrong with it is told with its name."""
+        try:
+            spec = self._spec(x)
+            if spec.id in self.specs:
+                raise ValueError(f"its number {spec.id} is another node's")
+            if spec.op == ACCUMULATE:
+                at, of = _field(spec.attrs, "pass", int), _field(spec.attrs, "of", int)
+                if not 0 <= at < passes or of not in self.specs:
+                    raise ValueError(f"it is the gradient of {of} in pass {at}")
+            if "kept" in x:
+                kept = tuple(None if p is None else wrap(self.array(p)) for p in x["kept"])
+                if len(kept) != len(spec.kinds()):
+                    raise ValueError(f"{len(kept)} values are kept of {len(spec.kinds())}")
+                self.kept[spec.id] = kept
+        except _WRONG as error:
+            name = x.get("name") if isinstance(x, dict) else x
+            raise GraphError(f"the node {show_value(name)}: {_told(error)}") from error
+        self.specs[spec.id], self.names[spec.id] = spec, _field(x, "name", str)
+
+    def _spec(self, x: dict[str, Any]) -> Spec:
+        kind, op, several = _field(x, "kind", str), _field(x, "op", str), _field(x, "several", bool)
+        if kind not in (*LEAVES, FORWARD, BACKWARD, OPTIMIZER):
+            raise ValueError(f"the kind {kind!r} is unknown")
+        kinds = [_kind(*pair) for pair in x["results"]]
+        if not several and len(kinds) != 1:
+            raise ValueError(f"it has {len(kinds)} results")
+        shapes, dtypes = tuple(s for s, _ in kinds), tuple(d for _, d in kinds)
+        scope = _field(x, "module", str)
+        if scope.count(".") > _DEEPEST:
+            raise ValueError(f"it lies in {scope.count('.')} modules")
+        forward = _field(x, "forward", int, type(None))
+        if kind == OPTIMIZER and forward not in self.specs:
+            raise ValueError(f"it updates {forward}, which does not come before it")
+        bare = kind in LEAVES or kind == OPTIMIZER or (kind == BACKWARD and not is_op_name(op))
+        made = op if bare else op_named(op)
+        if not bare and made.multiple != several:
+            raise ValueError(f"{op} does not give {len(kinds)} results")
         return Spec(
-            int(x["id"]), kind, op if bare else op_named(op),
-            tuple(self.value(v) for v in x["args"]),
-            {k: self.value(v) for k, v in x["attrs"].items()},
+            _field(x, "id", int), kind, made,
+            tuple(self.value(v) for v in _field(x, "args", list)),
+            {k: self.value(v) for k, v in _field(x, "attrs", dict).items()},
             shapes if several else shapes[0], dtypes if several else dtypes[0],
-            scope=x["module"], forward=x["forward"], leaf=leaf, label=x["label"],
-            grad=x["grad"], time=x["time"], source=x["source"] or "",
+            scope=scope, forward=forward, leaf=self._leaf(x, kind), label=_field(x, "label", str),
+            grad=_field(x, "grad", bool), time=_field(x, "time", float, int, type(None)),
+            source=_field(x, "source", str, type(None)) or "",
         )  # fmt: skip
 
+    def _leaf(self, x: dict[str, Any], kind: str) -> Leaf | None:
+        if "leaf" not in x:
+            return None
+        if kind not in LEAVES:
+            raise ValueError(f"a {kind} node has no value of its own")
+        tensor = wrap(self.array(x["leaf"]))
+        if kind == PARAMETER:
+            tensor = Parameter(tensor, requires_grad=_field(x["leaf"], "grad", bool))
+        return Leaf(tensor)
 
-def _is_step(op: str) -> bool:
-    try:
-        op_named(op)
-    except ValueError:
-        return True
-    return False
+    def passes(self, found: list[Any]) -> tuple[Pass, ...]:
+        """The backward passes; a gradient comes after what its pass began at."""
+        made = []
+        for p in found:
+            roots = tuple(
+                (None if r is None else self.ref(r), None if g is None else self.array(g))
+                for r, g in p["roots"]
+            )
+            made.append(Pass(roots, _field(p, "fills", bool)))
+        places = {id: k for k, id in enumerate(self.specs)}
+        for spec in self.specs.values():
+            roots = made[spec.attrs["pass"]].roots if spec.op == ACCUMULATE else ()
+            if any(r is not None and places[r.node] >= places[spec.id] for r, _ in roots):
+                raise ValueError(f"{self.names[spec.id]!r} comes before what it is the gradient of")
+        return tuple(made)
+
+
+# What damaged data may raise on its way through the reader.
+_WRONG = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError)
+_DEEPEST = 300  # modules in modules
+_DEEPEST_VALUE = 50  # tuples in tuples
+_LARGEST = 2**63  # bytes of a result, from which on nothing can compute it
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0]!r}"
+    return str(error)
+
+
+def _kind(shape: Any, dtype: Any) -> tuple[Any, Any]:
+    made = None if dtype is None else dt.BY_NAME[dtype].np
+    if shape is None:
+        return None, made
+    if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{show_value(shape)} is no shape")
+    if math.prod(shape) * (1 if made is None else made.itemsize) >= _LARGEST:
+        raise ValueError(f"a result of shape {show_value(shape)} fits into no memory")
+    return tuple(shape), made
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
     """Read a graph that ``save`` wrote; it runs to the same numbers."""
     files = _tensor_files()
-    text = files.safetensors_metadata(path).get(KEY)
+    try:
+        text = files.safetensors_metadata(path).get(KEY)
+        tensors = files.load_safetensors(path)
+    except files.SafetensorError as error:
+        raise GraphError(f"{os.fspath(path)!r} is no whole graph file: {error}") from error
     if text is None:
         raise GraphError(f"{os.fspath(path)!r} holds tensors but no graph")
-    found = json.loads(text)
-    if not isinstance(found, dict) or found.get(KEY) != VERSION:
-        version = found.get(KEY) if isinstance(found, dict) else None
-        raise GraphError(
-            f"{os.fspath(path)!r} has version {version!r} of the graph format; this weft reads "
-            f"{VERSION}"
-        )
-    reader = _Reader(files.load_safetensors(path))
     try:
-        return _built(reader, found)
-    except GraphError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise GraphError(f"the graph in {os.fspath(path)!r} is damaged: {error!r}") from error
+        found = json.loads(text)
+        version = found.get(KEY) if isinstance(found, dict) else None
+        if type(version) is int and version == VERSION:
+            return _built(_Reader(tensors), found)
+    except _WRONG as error:
+        raise GraphError(f"the graph in {os.fspath(path)!r} is damaged: {_told(error)}") from error
+    raise GraphError(
+        f"{os.fspath(path)!r} has version {show_value(version)} of the graph format; this weft "
+        f"reads {VERSION}"
+    )
 
 
 def _built(reader: _Reader, found: dict[str, Any]) -> Graph:
-    specs: dict[int, Spec] = {}
-    kept: dict[int, tuple[Any, ...]] = {}
-    for x in found["nodes"]:
-        spec = reader.spec(x)
-        unknown = [r.node for r in spec.refs() if r.node not in specs]
-        if unknown or spec.id in specs:
-            raise GraphError(f"the node {x['name']!r} reads {unknown}, which do not come before it")
-        specs[spec.id] = spec
-        if "kept" in x:
-            kept[spec.id] = tuple(None if p is None else wrap(reader.array(p)) for p in x["kept"])
-    passes = tuple(
-        Pass(
-            tuple(
-                (None if r is None else Ref(*r), None if g is None else reader.array(g))
-                for r, g in p["roots"]
-            ),
-            p["fills"],
-        )
-        for p in found["passes"]
-    )
-    outputs = tuple(Ref(*r) for r in found["outputs"])
-    updates = {leaf: Ref(*r) for leaf, r in found["updates"]}
-    for r in (*outputs, *updates.values()):
-        specs[r.node].kind_of(r.index)
+    for x in _field(found, "nodes", list):
+        reader.node(x, len(found["passes"]))
+    specs, names = reader.specs, reader.names
+    if len(set(names.values())) < len(names):
+        raise ValueError("two nodes have one name")
+    updates = {leaf: reader.ref(r) for leaf, r in found["updates"]}
+    if any(leaf not in specs or specs[leaf].leaf is None for leaf in updates):
+        raise ValueError("an update is of no leaf")
+    modules = _field(found, "modules", dict)
+    order = _field(found, "order", list, type(None))
+    if not all(type(v) is str for v in modules.values()) or set(order or ()) - set(names.values()):
+        raise ValueError("'modules' or 'order' holds other things than names")
     graph = Graph()._fill(
-        specs, outputs, kept=kept, passes=passes, updates=updates, modules=found["modules"]
+        specs,
+        tuple(reader.ref(r) for r in found["outputs"]),
+        kept=reader.kept,
+        passes=reader.passes(_field(found, "passes", list)),
+        updates=updates,
+        modules=modules,
     )
-    graph._cache["names"] = {x["id"]: x["name"] for x in found["nodes"]}
-    graph._order = found["order"]
+    graph._cache["names"] = names
+    graph._order = order
     return graph

@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.graph import cost, table
 from weft.graph.editing import Editing
 from weft.graph.export import Exporting
-from weft.graph.run import Running
+from weft.graph.run import GraphError, Running, sources
 from weft.graph.spec import BACKWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
 
 
@@ -224,6 +224,7 @@ class Graph(Running, Editing, Exporting):
                 return node.id
             raise KeyError(f"{node.name!r} is no node of this graph\n  at {errors.here()}")
         if isinstance(node, str):
+            self._check_whole()
             found = self._ids().get(node)
             if found is not None:
                 return found
@@ -325,7 +326,7 @@ class Graph(Running, Editing, Exporting):
             id = stack.pop()
             if id in ends:
                 continue
-            for ref in self._specs[id].refs():
+            for ref in sources(self, self._specs[id]):
                 if ref.node not in seen:
                     seen.add(ref.node)
                     stack.append(ref.node)
@@ -344,7 +345,7 @@ class Graph(Running, Editing, Exporting):
     def slice_to(self, *nodes: Any) -> Graph:
         """The graph of what these nodes were computed from; they are its outputs."""
         ids = [self._id(node) for node in nodes]
-        return self._part(self._behind(ids), tuple(self._all_results(ids)))
+        return self._part(self._behind(ids), ids)
 
     def subgraph(self, inputs: Any, outputs: Any) -> Graph:
         """The part between some nodes and others, as a graph that can be called.
@@ -370,7 +371,7 @@ class Graph(Running, Editing, Exporting):
                 f"{[self._names()[k] for k in starts]} do not cut off; add them to the inputs"
                 f"\n  at {errors.here()}"
             )
-        part = self._part(inside | set(starts), tuple(self._all_results(ends)))
+        part = self._part(inside | set(starts), ends)
         names = self._names()
         for id in starts:
             spec = part._specs[id]
@@ -380,19 +381,14 @@ class Graph(Running, Editing, Exporting):
         part._order = [names[id] for id in starts]
         return part
 
-    def _all_results(self, ids: Iterable[int]) -> Iterator[Ref]:
-        for id in ids:
-            for k in range(len(self._specs[id].kinds())):
-                yield Ref(id, k)
-
-    def _part(self, ids: set[int], outputs: tuple[Ref, ...]) -> Graph:
-        specs = {k: spec for k, spec in self._specs.items() if k in ids}
+    def _part(self, ids: set[int], outputs: list[int]) -> Graph:
+        specs = without_steps({k: spec for k, spec in self._specs.items() if k in ids})
         part = Graph()._fill(
             specs,
-            outputs,
+            tuple(r for id in outputs for r in self._specs[id].results()),
             kept={k: v for k, v in self._kept.items() if k in ids},
             grads={k: v for k, v in self._grads.items() if k in ids},
-            passes=self._passes,
+            passes=passes_within(self._passes, specs),
             modules=self.modules,
         )
         part._cache["names"] = {k: v for k, v in self._names().items() if k in ids}
@@ -413,24 +409,48 @@ class Graph(Running, Editing, Exporting):
             graph._released = True
             graph = before
 
+    def _check_whole(self) -> None:
+        if self._released:
+            raise GraphError(f"the graph was released: nothing of it is left\n  at {errors.here()}")
+
     def save(self, path: Any, values: bool = False) -> None:
         """Write the graph and its leaves' values to one file; ``values`` also what was kept."""
         from weft.graph.files import save
 
+        self._check_whole()
         save(self, path, values)
 
     # --- for people --------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return table.render(self)
+        return table.render(self, most=table.MOST)
 
     def table(self, depth: int | None = None, backward: bool = True) -> str:
-        """A table; modules deeper than ``depth`` are folded into one line each."""
+        """A table of all rows; modules deeper than ``depth`` are folded into one row each."""
         return table.render(self, depth, backward)
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
+
+
+def without_steps(specs: dict[int, Spec]) -> dict[int, Spec]:
+    """Nodes of a part; gradients in it no longer read the backward steps that are left out."""
+    found = {}
+    for id, spec in specs.items():
+        if spec.kind == BACKWARD and any(r.node not in specs for r in spec.refs()):
+            args = tuple(x for x in spec.args if x.__class__ is not Ref or x.node in specs)
+            spec = spec.but(args=args)
+        found[id] = spec
+    return found
+
+
+def passes_within(passes: tuple[Pass, ...], specs: dict[int, Spec]) -> tuple[Pass, ...]:
+    """Backward passes as a part of a graph knows them: whole or not, under their old numbers."""
+    return tuple(
+        p if all(r is None or r.node in specs for r, _ in p.roots) else Pass((), p.fills)
+        for p in passes
+    )
 
 
 def free_history(roots: list[Any]) -> None:

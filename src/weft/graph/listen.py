@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.core.dispatch import Op
-from weft.core.modes import MODES
+from weft.core.modes import MODES, State
 from weft.core.tensor import Tensor
 from weft.graph.spec import listening
 
@@ -14,15 +14,24 @@ from weft.graph.spec import listening
 class Listener:
     """Is told of ops, writes, backward passes and optimizer steps. A block switches it on."""
 
+    _entered: tuple[State, ...] = ()  # the threads that have entered a block and not left it
+
     def __enter__(self) -> Any:
         now = MODES.now
         now.recorders = (*now.recorders, self)
+        self._entered = (*self._entered, now)
         now.update()
         return self
 
     def __exit__(self, *exc: object) -> None:
         now = MODES.now
-        now.recorders = tuple(r for r in now.recorders if r is not self)
+        if _last(now.recorders, self) == len(now.recorders):
+            # A generator that another thread closes, or the garbage collector in it.
+            now = next((s for s in self._entered if self in s.recorders), now)
+        k = _last(self._entered, now)
+        self._entered = (*self._entered[:k], *self._entered[k + 1 :])
+        k = _last(now.recorders, self)
+        now.recorders = (*now.recorders[:k], *now.recorders[k + 1 :])
         now.update()
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
@@ -31,8 +40,11 @@ class Listener:
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
         """An op has run."""
 
+    def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        """An op is about to run in place; whatever is returned stands in for it."""
+
     def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
-        """An op is about to write over its first input."""
+        """An op has run and is about to write over its first input."""
 
     def writing(self, target: Tensor, result: Any) -> None:
         """An array is about to be written into a tensor."""
@@ -51,6 +63,10 @@ class Listener:
 
     def step_ended(self, optimizer: Any) -> None:
         """An optimizer has changed its parameters."""
+
+    def repeats(self) -> Callable[[], Any] | None:
+        """A block in which a second run of the same code is edited as the one that begins now."""
+        return None
 
     def calling(self, function: Any, args: tuple[Any, ...]) -> None:
         """A custom autograd function is about to run."""
@@ -82,6 +98,11 @@ class Listener:
         for listener in around:
             listener.called(function, args, out)
         return out
+
+
+def _last(items: tuple[Any, ...], wanted: Any) -> int:
+    """Where a thing stands last; the end if it is not there."""
+    return max((k for k, x in enumerate(items) if x is wanted), default=len(items))
 
 
 def _heard(closure: Callable, recorders: tuple[Any, ...]) -> Callable:

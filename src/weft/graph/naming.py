@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from weft.core.errors import ROOT
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor
+from weft.graph.frames import locals_of
 
 
 class Name(NamedTuple):
@@ -29,8 +30,8 @@ def name_of(t: Tensor, frame: Any, home: Any = None) -> Name:
     while frame is not None:
         code = frame.f_code
         if code.co_varnames[:1] == ("self",):
-            locals = frame.f_locals
-            owner = locals.get("self")
+            locals = locals_of(frame)
+            owner: Any = locals.get("self")
             if owner is not asked and hasattr(owner, "_parameters"):
                 asked, outermost = owner, (owner, path)
                 for held in (owner._parameters, owner._buffers):
@@ -68,11 +69,11 @@ def _in_variables(t: Tensor, frame: Any, home: Any) -> Name:
             frames.append(frame)
         frame = frame.f_back
     for frame in frames:
-        found = _in(getattr(frame, "f_locals", {}), t)
+        found = _in(locals_of(frame), t)
         if found is not None:
             return Name(found[0], _kind(frame, found[0], home), found[1])
     for frame in frames:
-        for name, value in getattr(frame, "f_locals", {}).items():
+        for name, value in locals_of(frame).items():
             if value.__class__ in (list, tuple) and len(value) < 100:
                 for i, item in enumerate(value):
                     if item is t:
@@ -94,7 +95,7 @@ def class_of_scope(frame: Any, scope: str, found: dict[str, str]) -> None:
     path: Any = scope
     while frame is not None and path:
         if frame.f_code.co_name == "__call__" and "outer" in frame.f_code.co_varnames:
-            locals = frame.f_locals
+            locals = locals_of(frame)
             found.setdefault(path, type(locals["self"]).__name__)
             path = locals["outer"]
         frame = frame.f_back

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from weft.autograd.steps import STEPS
 from weft.core.errors import ROOT
-from weft.core.node import AccumulateGrad, GraphNode, Node, Output
+from weft.core.node import AccumulateGrad, GraphNode, Output
 from weft.core.tensor import Tensor, storage_array
+from weft.graph.build import behind
+from weft.graph.frames import locals_of
 from weft.graph.graph import Graph
 from weft.graph.table import human
 
@@ -21,27 +25,37 @@ _MANY = 100_000  # items of one container that are searched
 
 
 class Owner:
-    """A name that keeps memory alive: its own, and what the graph behind it saved."""
+    """A tensor that keeps memory alive: its own, and what the graph behind it saved.
 
-    def __init__(self, name: str, tensor: Tensor) -> None:
-        self.name, self.tensor = name, tensor
+    ``steps`` are the steps that made the graph's nodes, as a range from 0. A step ends with a
+    backward pass.
+    """
+
+    def __init__(self, names: Iterable[str], tensor: Tensor) -> None:
+        self.names, self.tensor = tuple(names), tensor
+        self.name = self.names[0]  # the shortest way to it; there may be others
         self.nodes = 0
         self.own = storage_array(tensor._a).nbytes
         self.saved = 0
         self.source = ""
+        self.steps = range(0)
 
     @property
     def bytes(self) -> int:
-        """All that would be freed with it, if nothing else holds it."""
+        """All that would be freed with it; what other names hold as their own is not counted."""
         return self.own + self.saved
 
     def __repr__(self) -> str:
         text = f"`{self.name}` keeps {human(self.bytes) or '0 B'}"
         if self.nodes:
             plural = "s" if self.nodes > 1 else ""
-            text += f": {self.nodes} node{plural}"
+            text += f": {self.nodes} node{plural} of {_told(self.steps)}"
             text += f", the last from {self.source}" if self.source else ""
         return text
+
+
+def _told(steps: range) -> str:
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
 
 
 class Owners:
@@ -58,7 +72,7 @@ class Owners:
 
     def __getitem__(self, name: str) -> Owner:
         for owner in self.found:
-            if owner.name == name:
+            if name in owner.names:
                 return owner
         raise KeyError(f"no name {name!r} keeps a tensor; there are {[o.name for o in self.found]}")
 
@@ -67,8 +81,9 @@ class Owners:
         """Containers whose tensors drag the graphs of past steps along."""
         groups: dict[str, list[Owner]] = defaultdict(list)
         for owner in self.found:
-            if owner.nodes and owner.name.endswith("]"):
-                groups[owner.name.rpartition("[")[0]].append(owner)
+            for name in owner.names if owner.nodes else ():
+                if name.endswith("]"):
+                    groups[name.rpartition("[")[0]].append(owner)
         told = []
         for name, members in groups.items():
             # The elements of one step share a graph; those of a leak have one each.
@@ -77,9 +92,10 @@ class Owners:
                 continue
             size, nodes = sum(o.saved for o in members), sum(o.nodes for o in members)
             kept = human(size) or "no saved values"
+            steps = _told(_span(o.steps for o in members))
             told.append(
-                f"`{name}` holds {len(members)} tensors with their graphs ({kept}, {nodes} nodes): "
-                f"append `.item()` or `.detach()` instead"
+                f"`{name}` holds {len(members)} tensors with their graphs ({kept}, {nodes} nodes "
+                f"of {steps}): append `.item()` or `.detach()` instead"
             )
         return told
 
@@ -94,59 +110,61 @@ class Owners:
 
 def owners(smallest: int = 0) -> Owners:
     """Which names of the program keep how many bytes of tensors alive, with the graphs behind."""
-    names = _named_tensors()
-    found, buffers = [], {}
-    for name, tensor in names:
-        owner = Owner(name, tensor)
-        for array in _behind(tensor, owner):
-            buffers[id(array)] = array.nbytes
+    found: list[Owner] = []
+    buffers: dict[int, np.ndarray] = {}
+    owned = _named_tensors()
+    for _, tensor in owned:
         whole = storage_array(tensor._a)
-        buffers[id(whole)] = whole.nbytes
+        buffers[id(whole)] = whole
+    named = frozenset(buffers)
+    for names, tensor in owned:
+        owner = Owner(names, tensor)
+        saved = _behind(tensor, owner)
+        owner.saved = sum(a.nbytes for key, a in saved.items() if key not in named)
+        buffers.update(saved)
         if owner.bytes >= smallest:
             found.append(owner)
     found.sort(key=lambda o: -o.bytes)
-    return Owners(found, sum(buffers.values()))
+    return Owners(found, sum(a.nbytes for a in buffers.values()))
 
 
-def _behind(tensor: Tensor, owner: Owner) -> list[np.ndarray]:
+def _behind(tensor: Tensor, owner: Owner) -> dict[int, np.ndarray]:
     """The arrays that the graph behind a tensor saved, each memory once."""
     root = tensor._node
     if root is None or isinstance(root, AccumulateGrad):
-        return []
-    first = root.node if isinstance(root, Output) else root
-    owner.source = first.source
-    seen, stack, arrays = {first}, [first], {}
-    while stack:
-        node = stack.pop()
-        owner.nodes += 1
-        for value in node.saved:
-            for array in _arrays(value):
-                arrays[id(array)] = array
-        for edge in node.inputs:
-            edge = edge.node if isinstance(edge, Output) else edge
-            if isinstance(edge, Node) and edge not in seen:
-                seen.add(edge)
-                stack.append(edge)
-    arrays.pop(id(storage_array(tensor._a)), None)
-    owner.saved = sum(a.nbytes for a in arrays.values())
-    return list(arrays.values())
+        return {}
+    nodes = behind([root.node if isinstance(root, Output) else root])
+    owner.nodes, owner.source = len(nodes), nodes[-1].source
+    owner.steps = _span(STEPS.of(node.seq) for node in (nodes[0], nodes[-1]))
+    return {id(a): a for node in nodes for value in node.saved for a in _arrays(value)}
+
+
+def _span(parts: Iterable[range]) -> range:
+    """All steps from the first to the last of some."""
+    ends = [(part.start, part.stop) for part in parts]
+    return range(min(a for a, _ in ends), max(b for _, b in ends))
 
 
 def _arrays(value: Any) -> Iterator[np.ndarray]:
+    """The memory that a saved value holds, whatever it is wrapped in."""
     if isinstance(value, np.ndarray):
         yield storage_array(value)
+    elif isinstance(value, Tensor):
+        yield storage_array(value._a)
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _arrays(item)
     else:
-        held = getattr(value, "tensor", None) or getattr(value, "value", None)
-        if isinstance(held, Tensor):
-            yield storage_array(held._a)
+        # A tensor that a custom function saved, or what a hook made of a saved value.
+        held = getattr(value, "tensor", None)
+        held = getattr(value, "value", None) if held is None else held
+        if isinstance(held, (Tensor, np.ndarray, tuple, list)):
+            yield from _arrays(held)
 
 
-def _named_tensors() -> list[tuple[str, Tensor]]:
-    """Every tensor that a variable of the program leads to, by the shortest way."""
-    found: dict[int, tuple[str, Tensor]] = {}
+def _named_tensors() -> list[tuple[Iterable[str], Tensor]]:
+    """Every tensor that a variable of the program leads to, with its names, shortest ways first."""
+    found: dict[int, tuple[dict[str, None], Tensor]] = {}
     seen: set[int] = set()
     queue: list[tuple[str, Any, int]] = []
     for name, value in _variables():
@@ -155,9 +173,9 @@ def _named_tensors() -> list[tuple[str, Tensor]]:
         later: list[tuple[str, Any, int]] = []
         for name, value, depth in queue:
             if isinstance(value, Tensor):
-                found.setdefault(id(value), (name, value))
+                found.setdefault(id(value), ({}, value))[0][name] = None
                 if isinstance(value.grad, Tensor):
-                    found.setdefault(id(value.grad), (f"{name}.grad", value.grad))
+                    found.setdefault(id(value.grad), ({}, value.grad))[0][f"{name}.grad"] = None
                 continue
             if depth >= _DEPTH or id(value) in seen:
                 continue
@@ -169,12 +187,13 @@ def _named_tensors() -> list[tuple[str, Tensor]]:
 
 def _variables() -> Iterator[tuple[str, Any]]:
     """The variables of all running functions of the program, and of its modules."""
-    for frame in list(sys._current_frames().values()):
+    here = threading.get_ident()
+    for thread, frame in list(sys._current_frames().items()):
         walk: Any = frame
         while walk is not None:
             code = walk.f_code
             if not code.co_filename.startswith((ROOT, "<frozen", sys.base_prefix)):
-                for name, value in list(walk.f_locals.items()):
+                for name, value in list(locals_of(walk, thread == here).items()):
                     if not name.startswith("__"):
                         yield name, value
             walk = walk.f_back
@@ -191,9 +210,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if value is None or isinstance(value, (*_SKIPPED, GraphNode, types.FrameType, Owners, Owner)):
         return
     if isinstance(value, Graph):
-        for id, held in value._kept.items():
-            for item in held:
-                yield f"{name}[{value._names()[id]!r}].value", item
+        yield from _of_graph(name, value)
     elif isinstance(value, dict):
         if len(value) <= _MANY:
             for key, item in list(value.items()):
@@ -207,6 +224,19 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[{i}]", item
     else:
         yield from _attributes(name, value)
+
+
+def _of_graph(name: str, graph: Graph) -> Iterator[tuple[str, Any]]:
+    """What a graph holds: kept values and gradients, and the leaves of a record."""
+    names = graph._names()
+    for id, held in graph._kept.items():
+        for item in held:
+            yield f"{name}[{names[id]!r}].value", item
+    for id, grad in graph._grads.items():
+        yield f"{name}[{names[id]!r}].grad", grad
+    for id, spec in graph._specs.items():
+        if spec.leaf is not None and isinstance(spec.leaf._hold, Tensor):  # others are weak
+            yield f"{name}[{names[id]!r}]", spec.leaf.tensor
 
 
 def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -188,6 +188,11 @@ def _same_leaf(spec: Spec, found: Any, theirs: Any) -> bool:
 def rewrite(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
     """The graph with every use of a pattern replaced; the same graph if there is none."""
     known = Pattern(pattern)
+    if any(form.several for form in known.forms):
+        raise GraphError(
+            "rewrite: a pattern gives one tensor; take the one that matters, as in "
+            f"x.topk(1)[0]\n  at {errors.here()}"
+        )
     wanted = list(inspect.signature(replacement).parameters)
     unknown = set(wanted) - set(known.names)
     if unknown:
@@ -211,28 +216,33 @@ def rewrite(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
 
     moved: dict[Ref, Any] = {}
     taken: set[int] = set()
-    for spec, bound, inside in _places(graph, known, look, kind):
-        if taken & inside:
-            continue
-        taken |= inside
-        arguments = [moved.get(bound[n], bound[n]) if bound[n].__class__ is Ref else bound[n]
-                     for n in wanted]  # fmt: skip
-        results = edit.call(replacement, arguments, spec)
-        old = Ref(spec.id)
-        edit.redirect(old, results[0])
-        moved[old] = results[0]
-    if not taken:
+    places = []
+    for end, bound, inside in _places(graph, known, look, kind):
+        if not taken & inside:
+            taken |= inside
+            places.append((end, [bound[n] for n in wanted]))
+    if not places:
         return graph
-    edit.change_text += f" in {len(moved)} places"
+    edit.know(x for _, arguments in places for x in arguments if x.__class__ is Ref)
+    for end, arguments in places:
+        given = [moved.get(x, x) if x.__class__ is Ref else x for x in arguments]
+        results = edit.call(replacement, given, specs[end.node])
+        if len(results) != 1:
+            raise edit.refused(f"the replacement gives {len(results)} results, and one is needed")
+        edit.redirect(end, results[0])
+        moved[end] = results[0]
+    edit.change_text += f" in {len(moved)} place{'s' * (len(moved) > 1)}"
     return edit.done()
 
 
 def _places(
     graph: Graph, pattern: Pattern, look: Callable, kind: Callable
-) -> Iterator[tuple[Spec, dict[str, Any], set[int]]]:
+) -> Iterator[tuple[Ref, dict[str, Any], set[int]]]:
     ends = pattern.roots
     for spec in graph._specs.values():
-        if spec.kind == FORWARD and spec.op_name in ends:
-            found = pattern.match(Ref(spec.id), look, kind)
+        if spec.kind != FORWARD or spec.op_name not in ends:
+            continue
+        for end in spec.results():
+            found = pattern.match(end, look, kind)
             if found is not None:
-                yield spec, found[0], {r.node for r in found[1]}
+                yield end, found[0], {r.node for r in found[1]}

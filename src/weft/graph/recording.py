@@ -142,12 +142,17 @@ class Recorder(Values, Listener):
 
     # --- what is heard: writes ---------------------------------------------------------
 
+    def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+        self.before(op, args, attrs)
+
     def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+        spent = time.perf_counter() - self.clock if self.profile else None
         refs = tuple([self.ref(x) if isinstance(x, Tensor) else x for x in args])
         target = args[0]
         # The shape and dtype of the result are known when it is written.
         kind = FORWARD if MODES.now.backward is None else BACKWARD
         spec = self._add(kind, op, refs, attrs, target._a.shape, target._a.dtype)
+        spec.time = spent
         self.pending = (target, Ref(spec.id))
 
     def writing(self, target: Tensor, result: Any) -> None:
@@ -161,7 +166,7 @@ class Recorder(Values, Listener):
                 self.kept[value.node] = (wrap(result.copy()),)
         else:
             held = self._held(result)
-            value = self._leaf(wrap(result)).value if held is None else held.value
+            value = self._leaf(wrap(result)).value if held is None else self._update(held)
         self._preserve(place.root)
         self._written(place, self._cast(value, target), target)
         place.root.count = max(place.root.count, target._vc[0] + 1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
+import functools
 import inspect
-import weakref
+import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.core import errors
@@ -14,7 +18,10 @@ from weft.core.modes import MODES
 from weft.core.tensor import Tensor
 from weft.graph.edit import function_of
 from weft.graph.graph import in_module, is_op
+from weft.graph.instead import given_out, written
 from weft.graph.listen import Listener
+from weft.graph.naming import name_of
+from weft.graph.past import Look, Past
 from weft.graph.pattern import Pattern
 from weft.graph.run import GraphError
 from weft.graph.spec import FORWARD, Spec, listening
@@ -23,8 +30,11 @@ from weft.graph.spec import FORWARD, Spec, listening
 class Use:
     """An op that is about to run, for rules that ask for more than its name."""
 
-    def __init__(self, name: str, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, op: Op, args: Any, attrs: dict[str, Any], inplace: bool = False
+    ) -> None:
         self.name, self.op, self.inputs, self.attrs = name, op.name, args, attrs
+        self.inplace = inplace  # whether the result goes into the first input
         self.module = MODES.now.scope
 
 
@@ -43,17 +53,20 @@ class _Rule:
         self.pattern = pattern
         self.uses = 0
 
-    def fits(self, op: Op, name: Callable[[], str], args: Any, attrs: dict[str, Any]) -> bool:
+    def fits(
+        self, op: Op, name: Callable[[], str], args: Any, attrs: dict[str, Any], inplace: bool
+    ) -> bool:
         wanted = self.select
-        spec = Spec(0, FORWARD, op, (), {}, None, None)
-        if wanted["op"] is not None and not is_op(spec, wanted["op"]):
+        if wanted["op"] is not None and not _goes_by(op, wanted["op"], inplace):
             return False
         if wanted["module"] is not None and not in_module(MODES.now.scope, wanted["module"]):
             return False
         if wanted["name"] is not None and name() != wanted["name"]:
             return False
         where = wanted["where"]
-        return where is None or bool(where(Use(name(), op, args, attrs)))
+        if inplace and wanted["op"] is wanted["name"] is where is None and _is_state(args[0]):
+            return False
+        return where is None or bool(where(Use(name(), op, args, attrs, inplace)))
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{k}={v!r}" for k, v in self.select.items() if v is not None)
@@ -61,8 +74,43 @@ class _Rule:
         return f"{self.kind}({', '.join(filter(None, (called, chosen)))})"
 
 
+def _is_state(target: Tensor) -> bool:
+    """Whether a tensor is a module's own: running statistics are no part of what it computes."""
+    return name_of(target, sys._getframe(1)).kind == "module"
+
+
+def _goes_by(op: Op, name: str, inplace: bool) -> bool:
+    """Whether an op has a name: ``relu`` for all its uses, ``relu_`` for those in place."""
+    spec = Spec(0, FORWARD, op, (), {}, None, None)
+    return is_op(spec, name) or (inplace and fnmatch.fnmatchcase(f"{op.name}_", name))
+
+
+class _Choice:
+    """Some rules, and what they ask for: names, and how far patterns look back at which ops."""
+
+    def __init__(self, rules: tuple[_Rule, ...] = ()) -> None:
+        self.rules = rules
+        patterns = [r.pattern for r in rules if r.pattern is not None]
+        self.inner = frozenset(name for p in patterns for name in p.inner)
+        self.reach = max((len(f.specs) for p in patterns for f in p.forms), default=0)
+        self.named = any(r.select.get("name") or r.select.get("where") for r in rules)
+
+
+class _Seen(threading.local):
+    """What a thread has done in a block: uses by name, and what patterns look back at."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.made = Past()
+        self.target: Tensor | None = None  # what the op that is about to run writes into
+        self.choice: _Choice | None = None  # that of a first run, in the second
+        self.again: Any = None  # the backward pass that runs a part once more
+
+
 class Rules(Listener):
     """Edits for all that runs in a block; they may be added and taken back at any time.
+
+    An op in place is edited as any other: what stands in for it gives the new value of its tensor.
 
     >>> import weft
     >>> rules = weft.graph.rules().replace("tanh", op="relu")
@@ -73,11 +121,25 @@ class Rules(Listener):
     """
 
     def __init__(self) -> None:
-        self._rules: tuple[_Rule, ...] = ()
-        self._counts: Counter[str] = Counter()
-        self._made: dict[int, tuple[Any, ...]] = {}
-        self._inner: frozenset[str] = frozenset()
-        self._named = False
+        self._choice = _Choice()
+        self._seen = _Seen()
+
+    @property
+    def _rules(self) -> tuple[_Rule, ...]:
+        return self._choice.rules
+
+    @property
+    def _now(self) -> _Choice:
+        """The rules that act: those of a first run while it is run again."""
+        return self._seen.choice or self._choice
+
+    @property
+    def _counts(self) -> Counter[str]:
+        return self._seen.counts
+
+    @property
+    def _made(self) -> Past:
+        return self._seen.made
 
     def _with(self, rule: _Rule) -> Rules:
         select = rule.select
@@ -86,14 +148,8 @@ class Rules(Listener):
                 f"rules: {rule.kind} of what? Give op=, module=, name= or where="
                 f"\n  at {errors.here()}"
             )
-        self._rules = (*self._rules, rule)
-        self._settle()
+        self._choice = _Choice((*self._rules, rule))
         return self
-
-    def _settle(self) -> None:
-        patterns = [r.pattern for r in self._rules if r.pattern is not None]
-        self._inner = frozenset(name for p in patterns for name in p.inner)
-        self._named = any(r.select.get("name") or r.select.get("where") for r in self._rules)
 
     def replace(
         self, function: Any, *, op: str | None = None, module: str | None = None,
@@ -140,14 +196,12 @@ class Rules(Listener):
 
     def undo(self) -> Rules:
         """Take back the last rule."""
-        self._rules = self._rules[:-1]
-        self._settle()
+        self._choice = _Choice(self._rules[:-1])
         return self
 
     def clear(self) -> Rules:
         """Take back all rules."""
-        self._rules = ()
-        self._settle()
+        self._choice = _Choice()
         return self
 
     def __len__(self) -> int:
@@ -162,50 +216,81 @@ class Rules(Listener):
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
-        self._counts.clear()
-        self._made.clear()
+        if self not in MODES.now.recorders:
+            self._counts.clear()
+            self._made.clear()
 
     # --- acting ------------------------------------------------------------------------
 
     def went_back(self, work: Any, roots: Any) -> None:
-        self._counts.clear()  # the next step counts its names anew
+        if work.ends_step:
+            self._counts.clear()  # the next step counts its names anew
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        rules = self._rules
-        if not rules or MODES.now.backward is not None:
+        seen = self._seen
+        target, seen.target = seen.target, None
+        if not self._now.rules or MODES.now.backward is not seen.again:
             return None
+        acting, call, args = self._edited(op, args, attrs, target is not None)
+        if not acting:
+            return None
+        others = tuple(r for r in MODES.now.recorders if r is not self)
+        with listening(*others):
+            if target is None:
+                out = given_out(call, op, args)
+            else:
+                out = written(call, op, args, target)
+        for rule in acting if seen.choice is None else ():
+            rule.uses += 1
+        return out
+
+    def repeats(self) -> Callable[[], Any]:
+        return functools.partial(self._again, self._now, Counter(self._counts))
+
+    @contextlib.contextmanager
+    def _again(self, choice: _Choice, counts: Counter[str]) -> Iterator[None]:
+        seen = self._seen
+        held = seen.choice, seen.counts, seen.again
+        seen.choice, seen.counts, seen.again = choice, Counter(counts), MODES.now.backward
+        try:
+            with listening(self, *(r for r in MODES.now.recorders if r is not self)):
+                yield
+        finally:
+            seen.choice, seen.counts, seen.again = held
+
+    def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        self._seen.target = args[0]
+        try:
+            return self.before(op, args, attrs)
+        finally:
+            self._seen.target = None
+
+    def _edited(
+        self, op: Op, args: Any, attrs: dict[str, Any], inplace: bool
+    ) -> tuple[list[_Rule], Callable, Any]:
+        """The rules for an op, and what is to run instead of it, on what."""
         name = self._namer(op)
         call: Callable = lambda *given: apply(op, given, attrs)
-        touched = False
-        for rule in rules:
+        acting = []
+        for rule in self._now.rules:
             if rule.pattern is not None:
                 found = self._match(rule, op, args, attrs)
                 if found is None:
                     continue
                 call, args = rule.function, found  # type: ignore[assignment]
-            elif rule.fits(op, name, args, attrs):
+            elif rule.fits(op, name, args, attrs, inplace):
                 call = self._wrapped(rule, call, op, attrs)
             else:
                 continue
-            rule.uses += 1
-            touched = True
-        if not touched:
-            return None
-        others = tuple(r for r in MODES.now.recorders if r is not self)
-        with listening(*others):
-            out = call(*args)
-        return self._checked(out, op)
+            acting.append(rule)
+        return acting, call, args
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
-        if op.name in self._inner:
-            # Kept while the result lives: the end of a pattern looks back along these.
-            for k, t in enumerate(results):
-                key = id(t._a)
-                held = weakref.ref(t._a, lambda _, key=key: self._made.pop(key, None))
-                self._made[key] = (held, (op, args, attrs, k))
+        if op.name in self._now.inner:
+            self._made.add(op, args, attrs, results, self._now.reach)
 
     def _namer(self, op: Op) -> Callable[[], str]:
-        if not self._named:
+        if not self._now.named:
             return str
         spec = Spec(0, FORWARD, op, (), {}, None, None)
         scope = MODES.now.scope
@@ -219,12 +304,7 @@ class Rules(Listener):
         if op.name not in pattern.roots:
             return None
         start = object()
-
-        def look(value: Any) -> Any:
-            if value is start:
-                return op, args, attrs, 0
-            held = self._made.get(id(value._a)) if isinstance(value, Tensor) else None
-            return held[1] if held is not None and held[0]() is value._a else None
+        look = Look(self._made, start, (op, args, attrs, 0))
 
         def kind(value: Any) -> Any:
             return (value._a.shape, value._a.dtype) if isinstance(value, Tensor) else None
@@ -250,21 +330,15 @@ class Rules(Listener):
 
         def changed(*given: Any) -> Any:
             moved = list(given)
+            if not -len(moved) <= rule.input < len(moved):
+                raise GraphError(
+                    f"rules: insert_before at input {rule.input} of {op.name}, which has "
+                    f"{len(moved)}\n  at {errors.here()}"
+                )
             moved[rule.input] = function(moved[rule.input])
             return call(*moved)
 
         return changed
-
-    @staticmethod
-    def _checked(out: Any, op: Op) -> Any:
-        right = isinstance(out, tuple) if op.multiple else isinstance(out, Tensor)
-        if not right:
-            wanted = f"{len(op.outputs)} tensors" if op.multiple else "a tensor"
-            raise GraphError(
-                f"a rule gave a {type(out).__name__} in the place of {op.name}, whose users need "
-                f"{wanted}\n  at {errors.here()}"
-            )
-        return out
 
 
 def rules() -> Rules:

@@ -27,12 +27,12 @@ class GraphError(ValueError):
     """A graph can't be run or edited as asked; the message says why and where."""
 
 
-def needs(graph: Graph, spec: Spec) -> Iterator[Ref]:
+def needs(graph: Graph, spec: Spec, passes: Any = None) -> Iterator[Ref]:
     """The values that must be there before a node can run again."""
     if spec.op == ACCUMULATE:
         # A gradient is not replayed rule by rule: autograd finds it from the replayed roots.
         yield Ref(spec.attrs["of"])
-        for root, _ in graph._passes[spec.attrs["pass"]].roots:
+        for root, _ in (passes or graph._passes)[spec.attrs["pass"]].roots:
             if root is None:
                 raise GraphError(
                     f"{graph._names()[spec.id]!r} can't be computed again: its forward pass was "
@@ -45,6 +45,14 @@ def needs(graph: Graph, spec: Spec) -> Iterator[Ref]:
             yield Ref(spec.forward)
     else:
         yield from spec.refs()
+
+
+def sources(graph: Graph, spec: Spec) -> Iterator[Ref]:
+    """What a node reads, and for a gradient also what it is computed from."""
+    yield from spec.refs()
+    if spec.op == ACCUMULATE:
+        yield Ref(spec.attrs["of"])
+        yield from (r for r, _ in graph._passes[spec.attrs["pass"]].roots if r is not None)
 
 
 def earlier(graph: Graph, spec: Spec) -> Iterator[Ref]:
@@ -155,9 +163,8 @@ class Execution:
         if tensor is None:
             name = self._name(spec)
             if spec.leaf is None:
-                raise GraphError(
-                    f"the input {name!r} was not given: run({name}=...)\n  at {errors.here()}"
-                )
+                way = f"run({name}=...)" if name.isidentifier() else f"run({{{name!r}: ...}})"
+                raise GraphError(f"the input {name!r} was not given: {way}\n  at {errors.here()}")
             raise GraphError(
                 f"the value of {name!r} is gone: the program has dropped it. Keep it, give "
                 f"run({{{name!r}: ...}}), or use weft.graph.record(), which holds its leaves"
@@ -217,6 +224,7 @@ class Running:
         block had written into the modules' own state, such as running statistics.
         """
         graph: Graph = self  # type: ignore[assignment]
+        graph._check_whole()
         given = {
             graph._id(k): _as_input(graph, graph._id(k), v)
             for k, v in {**(inputs or {}), **named}.items()
@@ -252,14 +260,19 @@ class Running:
         if kept is None and spec.leaf is not None:
             kept = (Execution(graph, {})._leaf(spec),)
         if kept is None:
-            wanted = [Ref(spec.id, k) for k in range(len(spec.kinds()))]
-            again = any(graph._specs[k].op == ACCUMULATE for k in graph._behind([spec.id]))
-            work = Execution(graph, {}, reuse=False)
-            work.kept = {} if again else graph._kept  # whatever happened to the leaves since
-            with listening(), enable_grad() if again else no_grad():
-                kept = tuple(work.run(wanted))
+            kept = tuple(graph._compute(spec.results()))
         found = tuple(t.detach() if isinstance(t, Tensor) else t for t in kept)
         return found if spec.several else found[0]
+
+    def _compute(self, wanted: Iterable[Ref]) -> list[Any]:
+        """Some results, from what was kept and else from the leaves, in one run."""
+        graph: Graph = self  # type: ignore[assignment]
+        wanted = list(wanted)
+        again = any(graph._specs[k].op == ACCUMULATE for k in graph._behind(r.node for r in wanted))
+        work = Execution(graph, {}, reuse=False)
+        work.kept = {} if again else graph._kept  # whatever happened to the leaves since
+        with listening(), enable_grad() if again else no_grad():
+            return work.run(wanted)
 
     def grad(self, node: Any) -> Any:
         """The gradient by a node of what backward began at (or of the sum of the outputs)."""
@@ -270,11 +283,12 @@ class Running:
             held = spec.leaf.tensor.grad
         if held is not None:
             return held
-        roots = [pair for p in graph._passes for pair in p.roots if pair[0] is not None]
+        roots = [(r, g) for p in graph._passes for r, g in p.roots
+                 if r is not None and r.node in graph._specs]  # fmt: skip
         roots = roots or [(r, None) for r in graph._outputs]
         with listening(), enable_grad():
             *tensors, target = Execution(graph, {}, reuse=False).run(
-                [*(r for r, _ in roots), Ref(spec.id)]  # type: ignore[list-item]
+                [*(r for r, _ in roots), Ref(spec.id)]
             )
             live = [
                 (t, seed) for t, (_, seed) in zip(tensors, roots, strict=True) if t.requires_grad

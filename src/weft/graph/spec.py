@@ -171,6 +171,10 @@ class Spec:
             return tuple(zip(self.shape, self.dtype, strict=True))
         return ((self.shape, self.dtype),)
 
+    def results(self) -> Iterator[Ref]:
+        """Every result of the node."""
+        return (Ref(self.id, k) for k in range(len(self.kinds())))
+
     def nbytes(self) -> int:
         """Bytes of the results; a view has no memory of its own."""
         if getattr(self.op, "view", False):
@@ -230,6 +234,11 @@ def show_value(value: Any, longest: int = 60) -> str:
     else:
         text = repr(value)
     return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def is_op_name(name: str) -> bool:
+    """Whether an op, or a call that every weft knows, has this name."""
+    return name in REGISTRY or name in CALLS
 
 
 def op_named(name: str) -> Any:

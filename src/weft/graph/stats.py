@@ -37,7 +37,7 @@ def number(x: float) -> float | None:
 
 
 def describe(array: np.ndarray) -> str:
-    """The summary as words: ``min -1.2, max 3.4, mean 0.1, 2 NaN``."""
+    """The summary as words: ``min -1.2, max 3.4, mean 0.1, 1 zero, 2 NaN``."""
     found = summary(array)
     if found is None:
         return "no values"
@@ -46,6 +46,9 @@ def describe(array: np.ndarray) -> str:
         parts += [f"min {found['min']:.4g}", f"max {found['max']:.4g}"]
         if found["mean"] is not None:
             parts.append(f"mean {found['mean']:.4g}")
+    zeros = int(array.size - np.count_nonzero(array))
+    if zeros:
+        parts.append(f"{zeros} zero{'s' if zeros > 1 else ''}")
     parts += [f"{found[key]} {shown}" for key, shown in (("nan", "NaN"), ("inf", "inf"))
               if found[key]]  # fmt: skip
     return ", ".join(parts)

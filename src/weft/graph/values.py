@@ -166,10 +166,17 @@ class Values:
             place = self._leaf(wrap(array.copy()))
             self.places[id(array)] = place
             place.array, place.root.cell, place.root.count = ref(array), t._vc, t._vc[0]
-        elif place.version != root.version:
+        else:
+            self._update(place)
+        return place
+
+    def _update(self, place: Place) -> Ref:
+        """The value of a place, derived anew if its memory was written to since."""
+        root = place.root
+        if place.version != root.version:
             place.value = self._follow(root, place.chain)
             place.version, place.cut = root.version, None
-        return place
+        return place.value
 
     def _find(self, t: Tensor) -> Place:
         """A place for an array that was not seen before."""

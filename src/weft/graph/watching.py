@@ -35,16 +35,21 @@ class Watch:
         self.steps = 0
         self.changes: list[Step] = []
         self._thread = threading.get_ident()
+        self._entered = 0
         self._last: int | None = None
         self._known: OrderedDict[int, tuple[Graph, int]] = OrderedDict()
 
     def __enter__(self) -> Watch:
         self._thread = threading.get_ident()
-        WATCHERS.append(self)
+        self._entered += 1
+        if self not in WATCHERS:
+            WATCHERS.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.stop()
+        self._entered = max(0, self._entered - 1)
+        if not self._entered:
+            self.stop()
 
     def start(self) -> Watch:
         """Begin to follow, until ``stop``."""
@@ -52,12 +57,13 @@ class Watch:
 
     def stop(self) -> None:
         """Follow no longer; what was found stays."""
+        self._entered = 0
         if self in WATCHERS:
             WATCHERS.remove(self)
 
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins: its nodes still have all that they had."""
-        if threading.get_ident() == self._thread and work.sink:
+        if threading.get_ident() == self._thread and work.ends_step:
             self.look([node for node, _ in roots])
 
     def went_back(self, work: Any, roots: Any) -> None:

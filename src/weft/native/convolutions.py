@@ -1,20 +1,25 @@
-"""The three convolution ops by oneDNN, with the arguments that the ops have."""
+"""The three convolution ops, with the arguments that the ops have: by oneDNN or by loops.
+
+Loops do what oneDNN does not take (float64, or all where there is no library), and come first where
+they were measured to be faster: groups of few channels, and gradients of broad weights.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from weft.native import gemm, onednn
+from weft.native import onednn
 
 Array = np.ndarray
 Ints = tuple[int, ...]
-
-
-# With so few places in the result, and so large a weight, one product is faster than oneDNN.
-PLACES, WEIGHTS = 768, 1 << 19
+FEW = 4  # channels of a group in which loops are faster than oneDNN
+BROAD = 128  # channels from which a weight's gradient is
+WEIGHTS = 1 << 17  # elements of such a weight at least
 
 
 def convolution(
@@ -28,10 +33,17 @@ def convolution(
     extent: Ints | None = None,
 ) -> Array | None:
     """Convolution, of which ``extent`` may leave out the last places."""
-    y: Any = onednn.convolution(x, w, bias, stride, padding, dilation, groups)
-    if y is None or extent is None or y.shape[2:] == extent:
-        return y
-    return np.ascontiguousarray(y[(..., *(slice(n) for n in extent))])
+
+    def by_library() -> Any:
+        y: Any = onednn.convolution(x, w, bias, stride, padding, dilation, groups)
+        if y is None or extent is None or y.shape[2:] == extent:
+            return y
+        return np.ascontiguousarray(y[(..., *(slice(n) for n in extent))])
+
+    def by_loops() -> Any:
+        return _loops().convolution(x, w, bias, stride, padding, dilation, groups, extent)
+
+    return _first(_thin(w.shape, groups) and x.flags.c_contiguous, by_loops, by_library)
 
 
 def transposed(
@@ -45,34 +57,55 @@ def transposed(
     groups: int,
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
-    return onednn.convolution_input_grad(x, w, shape, stride, padding, dilation, groups, bias)
+
+    def by_library() -> Any:
+        return onednn.convolution_input_grad(x, w, shape, stride, padding, dilation, groups, bias)
+
+    def by_loops() -> Any:
+        return _loops().transposed(x, w, bias, tuple(shape), stride, padding, dilation, groups)
+
+    return _first(_thin(w.shape, groups) and x.flags.c_contiguous, by_loops, by_library)
 
 
 def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
-    if _few_places(g, x, shape, groups):
-        return _by_rows(g, x, shape, stride, padding, dilation)
-    return onednn.convolution_weight_grad(g, x, shape, stride, padding, dilation, groups)
+
+    def by_library() -> Any:
+        return onednn.convolution_weight_grad(g, x, shape, stride, padding, dilation, groups)
+
+    def by_loops() -> Any:
+        return _loops().weight_grad(g, x, tuple(shape), stride, padding, dilation, groups)
+
+    return _first(_loops_are_faster(g, x, shape, groups), by_loops, by_library)
 
 
-def _few_places(g: Array, x: Array, shape: Ints, groups: int) -> bool:
-    return (
-        g.ndim == 4
-        and groups == 1
-        and g.dtype is gemm.F32
-        and x.dtype is gemm.F32
-        and 0 < g.size // max(g.shape[1], 1) <= PLACES
-        and prod(shape) >= WEIGHTS
-        and prod(shape[2:]) > 1
-    )
+def _first(loops_first: bool, by_loops: Callable, by_library: Callable) -> Array | None:
+    """The result of whichever takes the case, in the order of their speed."""
+    one, other = (by_loops, by_library) if loops_first else (by_library, by_loops)
+    y = one()
+    return other() if y is None else y
 
 
-def _by_rows(g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
-    """The same as a product with the windows laid out as rows."""
-    from weft.native.loops import windows
+def _loops() -> ModuleType:
+    from weft.native import windowed  # not where oneDNN does it all
 
-    seen = windows.rows(x, shape[2:], stride, padding, dilation, g.shape[2:])
-    left = g.transpose(1, 0, 2, 3).reshape(g.shape[1], -1)
-    return gemm.matmul(left, seen, np.empty((shape[0], seen.shape[1]), gemm.F32)).reshape(shape)
+    return windowed
+
+
+def _thin(shape: Ints, groups: int) -> bool:
+    """Whether groups are of few channels; single planes of images oneDNN does well."""
+    if groups <= 1 or max(shape[1], shape[0] // groups) > FEW:
+        return False
+    return len(shape) != 4 or shape[0] > groups or shape[1] > 1
+
+
+def _loops_are_faster(g: Array, x: Array, shape: Ints, groups: int) -> bool:
+    if not (g.flags.c_contiguous and x.flags.c_contiguous):
+        return False
+    if groups > 1:
+        planes = shape[0] == groups and shape[1] == 1
+        return _thin(shape, groups) or (planes and prod(shape[2:]) > 9)
+    broad = min(shape[:2]) >= BROAD and prod(shape) >= WEIGHTS
+    return prod(shape[2:]) > 1 and (broad or len(shape) == 5)

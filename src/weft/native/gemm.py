@@ -12,7 +12,7 @@ import functools
 import numpy as np
 
 from weft.native import jit, threads
-from weft.native.compiler import Assembly, Ptr, array, f32, i64
+from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, array, f32, i64
 from weft.native.jit import kernel
 
 Array = np.ndarray
@@ -23,22 +23,25 @@ WORTH = 1 << 20  # multiplications from which copying into panels pays
 
 
 @functools.cache
-def block() -> tuple[int, int, int]:
+def block(kind: str = "f32") -> tuple[int, int, int]:
     """The lanes of a vector, and the rows and columns of a block of the result."""
     features = jit.engine().features
-    lanes = 16 if "+avx512f" in features else 8 if "+avx" in features else 4
-    return lanes, 12 if lanes == 16 else 6, 2 * lanes
+    size = 64 if "+avx512f" in features else 32 if "+avx" in features else 16
+    lanes = size // SIZES[kind]
+    return lanes, 12 if size == 64 else 6, 2 * lanes
 
 
-def _micro() -> str:
+def _micro(name: str, kind: str) -> str:
     """LLVM code of ``c = a @ b`` or ``c += a @ b`` for one block and a stretch of panels."""
-    lanes, rows, columns = block()
-    vector, nought = f"<{lanes} x float>", f"<{lanes} x i32> zeroinitializer"
+    lanes, rows, columns = block(kind)
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector, nought = f"<{lanes} x {scalar}>", f"<{lanes} x i32> zeroinitializer"
+    fused = f"@llvm.fmuladd.v{lanes}{kind}"
     given = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %step, i64 %deep, i64 %more"
     cells = [(r, h) for r in range(rows) for h in (0, 1)]
     lines = [
-        f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})",
-        f"define private void @micro({given}) noinline nounwind {{",
+        f"declare {vector} {fused}({vector}, {vector}, {vector})",
+        f"define private void @{name}({given}) noinline nounwind {{",
         "entry:",
         "  br label %loop",
         "loop:",
@@ -50,23 +53,23 @@ def _micro() -> str:
     lines += [
         f"  %ka = mul i64 %k, {rows}",
         f"  %kb = mul i64 %k, {columns}",
-        "  %pb0 = getelementptr float, ptr %b, i64 %kb",
-        f"  %b0 = load {vector}, ptr %pb0, align 4",
-        f"  %pb1 = getelementptr float, ptr %pb0, i64 {lanes}",
-        f"  %b1 = load {vector}, ptr %pb1, align 4",
-        "  %pa0 = getelementptr float, ptr %a, i64 %ka",
+        f"  %pb0 = getelementptr {scalar}, ptr %b, i64 %kb",
+        f"  %b0 = load {vector}, ptr %pb0, align {align}",
+        f"  %pb1 = getelementptr {scalar}, ptr %pb0, i64 {lanes}",
+        f"  %b1 = load {vector}, ptr %pb1, align {align}",
+        f"  %pa0 = getelementptr {scalar}, ptr %a, i64 %ka",
     ]
     for r in range(rows):
         if r:
-            lines.append(f"  %pa{r} = getelementptr float, ptr %pa0, i64 {r}")
+            lines.append(f"  %pa{r} = getelementptr {scalar}, ptr %pa0, i64 {r}")
         lines += [
-            f"  %x{r} = load float, ptr %pa{r}, align 4",
-            f"  %y{r} = insertelement {vector} poison, float %x{r}, i64 0",
+            f"  %x{r} = load {scalar}, ptr %pa{r}, align {align}",
+            f"  %y{r} = insertelement {vector} poison, {scalar} %x{r}, i64 0",
             f"  %a{r} = shufflevector {vector} %y{r}, {vector} poison, {nought}",
         ]
         for h in (0, 1):
             lines.append(
-                f"  %t{r}.{h} = call {vector} @llvm.fmuladd.v{lanes}f32"
+                f"  %t{r}.{h} = call {vector} {fused}"
                 f"({vector} %a{r}, {vector} %b{h}, {vector} %s{r}.{h})"
             )
     lines += [
@@ -84,22 +87,24 @@ def _micro() -> str:
             lines += [
                 f"  {at}.i = mul i64 %step, {r}",
                 f"  {at}.j = add i64 {at}.i, {h * lanes}",
-                f"  {at}.p = getelementptr float, ptr %c, i64 {at}.j",
+                f"  {at}.p = getelementptr {scalar}, ptr %c, i64 {at}.j",
             ]
             value = f"%t{r}.{h}"
             if way == "add":
                 lines += [
-                    f"  {at}.o = load {vector}, ptr {at}.p, align 4",
+                    f"  {at}.o = load {vector}, ptr {at}.p, align {align}",
                     f"  {at}.n = fadd {vector} {at}.o, {value}",
                 ]
                 value = f"{at}.n"
-            lines.append(f"  store {vector} {value}, ptr {at}.p, align 4")
+            lines.append(f"  store {vector} {value}, ptr {at}.p, align {align}")
         lines.append("  ret void")
     lines.append("}")
     return "\n".join(lines)
 
 
-micro = Assembly("micro", ("ptr", "ptr", "ptr", "i64", "i64", "i64"), _micro)
+GIVEN = ("ptr", "ptr", "ptr", "i64", "i64", "i64")
+micro = Assembly("micro", GIVEN, lambda: _micro("micro", "f32"))
+micro64 = Assembly("micro64", GIVEN, lambda: _micro("micro64", "f64"))
 
 
 @kernel
@@ -198,7 +203,7 @@ def _packed(x: Array, width: int) -> Array:
     to = np.empty(panels * width * deep, F32)
     code = pack.get(width=width, along=int(step == 1))
     count = threads.how_many(panels, max(1, 65536 // (width * deep)))
-    code(jit.pointer(x), jit.pointer(to), size, deep, step, down, panels, count)
+    code(x, to, size, deep, step, down, panels, count)
     return to
 
 
@@ -216,7 +221,7 @@ def matmul(a: Array, b: Array, out: Array, add: bool = False) -> Array:
     columns = ceil_div(ceil_div(n, across), width) * width
     across = ceil_div(n, columns)
     tiles.get(height=height, width=width)(
-        *map(jit.pointer, (left, right, out)),
+        *(left, right, out),
         *(m, n, deep, out.strides[0] // 4, rows, columns, down, int(add)),
         down * across,
         min(count, down * across),

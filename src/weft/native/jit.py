@@ -206,6 +206,16 @@ class Kernel:
         text += entry.elementwise("over", *given)
         return _functions(self.name, text, "call", "fresh", "over")
 
+    def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
+        """Run on arrays and numbers; array dtypes say what the type names stand for."""
+        bound: dict[str, str] = {}
+        names = [p for p in self.parameters if p[0] not in consts]
+        for (_, kind), value in zip(names, args, strict=True):
+            if value.__class__ is ndarray and kind[:-1] in ("T", "U"):
+                bound[kind[:-1]] = KINDS[value.dtype]
+        types = tuple(bound[k] for k in ("T", "U") if k in bound)
+        self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
+
     def whole(self, spec: entry.Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``entry.Spec``."""
         key = (spec, types, *consts.items())

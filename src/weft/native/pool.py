@@ -3,10 +3,11 @@
 Fresh memory costs a page fault for every 4 kB, which is more than most kernels do with it. NumPy
 lets a program say where arrays get their memory, so all arrays of a process that uses native
 kernels come from here, whoever makes them. Freed blocks are kept in lists by size (eight sizes for
-each doubling) and given out again; blocks below ``SMALL`` are left to NumPy's own cache.
+each doubling) and given out again, also for somewhat less than they hold; blocks below ``SMALL``
+are left to NumPy's own cache.
 
 What is kept is bounded: a new block is only taken from the system beside kept ones as long as used
-and kept memory together stay within the most that was ever in use at once plus some slack; beyond
+and kept memory together stay within the most that was ever in use at once and half as much; beyond
 that kept blocks of other sizes are given back first.
 """
 
@@ -21,7 +22,8 @@ import sys
 import numpy as np
 
 SMALL = 1 << 15
-SLACK = 64 << 20
+SLACK = 2  # kept memory may be this part of the most in use, beyond what sharing it would need
+REACH = 4  # how many sizes larger a kept block may be than what it is given out for: half as much
 EXTRA = 64  # a block's surplus, by which it can be told from one that NumPy's own allocator made
 
 # The words of the pool's memory, as both sides know them.
@@ -130,13 +132,8 @@ done:
   call void @unlock(ptr %c)
   ret i64 %total
 }}
-define private ptr @take(ptr %c, i64 %wanted) {{
-entry:
-  %class = call i64 @class_of(i64 %wanted)
-  %size = call i64 @size_of(i64 %class)
-  %at = add i64 %class, {CLASSES}
-  %head = call ptr @word(ptr %c, i64 %at)
-  call void @lock(ptr %c)
+; count what is taken, and give the most that ever was
+define private i64 @count(ptr %c, i64 %size) {{
   call void @add(ptr %c, i64 {USED}, i64 %size)
   %usedp = call ptr @word(ptr %c, i64 {USED})
   %used = load i64, ptr %usedp
@@ -145,24 +142,47 @@ entry:
   %higher = icmp sgt i64 %used, %peak0
   %peak = select i1 %higher, i64 %used, i64 %peak0
   store i64 %peak, ptr %peakp
+  ret i64 %peak
+}}
+define private ptr @take(ptr %c, i64 %wanted) {{
+entry:
+  %class = call i64 @class_of(i64 %wanted)
+  %size = call i64 @size_of(i64 %class)
+  call void @lock(ptr %c)
+  br label %look
+look:
+  %further = phi i64 [ 0, %entry ], [ %further1, %next ]
+  %near = add i64 %class, %further
+  %at = add i64 %near, {CLASSES}
+  %head = call ptr @word(ptr %c, i64 %at)
   %block = load ptr, ptr %head
   %none = icmp eq ptr %block, null
-  br i1 %none, label %miss, label %hit
+  br i1 %none, label %next, label %hit
+next:
+  %further1 = add i64 %further, 1
+  %more = icmp sle i64 %further1, {REACH}
+  br i1 %more, label %look, label %miss
 hit:
   %after = load ptr, ptr %block
   store ptr %after, ptr %head
-  %minus = sub i64 0, %size
+  %held = call i64 @size_of(i64 %near)
+  %minus = sub i64 0, %held
   call void @add(ptr %c, i64 {KEPT}, i64 %minus)
   call void @add(ptr %c, i64 {HITS}, i64 1)
+  %most0 = call i64 @count(ptr %c, i64 %held)
   call void @unlock(ptr %c)
   ret ptr %block
 miss:
   call void @add(ptr %c, i64 {MISSES}, i64 1)
+  %peak = call i64 @count(ptr %c, i64 %size)
+  %usedp = call ptr @word(ptr %c, i64 {USED})
+  %used = load i64, ptr %usedp
   %keptp = call ptr @word(ptr %c, i64 {KEPT})
   %kept = load i64, ptr %keptp
   call void @unlock(ptr %c)
   %all = add i64 %used, %kept
-  %most = add i64 %peak, {SLACK}
+  %slack = sdiv i64 %peak, {SLACK}
+  %most = add i64 %peak, %slack
   %over = icmp sgt i64 %all, %most
   br i1 %over, label %shrink, label %fresh
 shrink:
@@ -236,6 +256,15 @@ clear:
 done:
   ret ptr %b
 }}
+; the class of a block itself, which may be larger than what was asked for
+define private i64 @class_held(ptr %block) {{
+  %usable = call i64 @malloc_usable_size(ptr %block)
+  %held = sub i64 %usable, {EXTRA}
+  %beyond = add i64 %held, 1
+  %above = call i64 @class_of(i64 %beyond)
+  %class = sub i64 %above, 1
+  ret i64 %class
+}}
 ; NumPy does not say how large the old block was: the system moves it, at the size of a class
 define private i64 @counted(i64 %size, i64 %class) alwaysinline {{
   %large = icmp sge i64 %size, {SMALL}
@@ -246,9 +275,7 @@ define private i64 @counted(i64 %size, i64 %class) alwaysinline {{
 define ptr @weft_pool_realloc(ptr %c, ptr %old, i64 %size) {{
   %usable = call i64 @malloc_usable_size(ptr %old)
   %held = sub i64 %usable, {EXTRA}
-  %beyond = add i64 %held, 1
-  %above = call i64 @class_of(i64 %beyond)
-  %below = sub i64 %above, 1
+  %below = call i64 @class_held(ptr %old)
   %before = call i64 @counted(i64 %held, i64 %below)
   %class = call i64 @class_of(i64 %size)
   %after = call i64 @counted(i64 %size, i64 %class)
@@ -276,7 +303,7 @@ plain:
   call void %fn(ptr %ctx, ptr %block, i64 %size)
   br label %done
 large:
-  %class = call i64 @class_of(i64 %size)
+  %class = call i64 @class_held(ptr %block)
   %rounded = call i64 @size_of(i64 %class)
   %at = add i64 %class, {CLASSES}
   %head = call ptr @word(ptr %c, i64 %at)
@@ -289,7 +316,11 @@ large:
   %limit = load i64, ptr %limitp
   %then = add i64 %kept, %rounded
   %full = icmp sgt i64 %then, %limit
-  br i1 %full, label %return, label %keep
+  %address = ptrtoint ptr %block to i64
+  %off = and i64 %address, 63
+  %astray = icmp ne i64 %off, 0 ; the system moved it
+  %no = or i1 %full, %astray
+  br i1 %no, label %return, label %keep
 keep:
   store i64 %then, ptr %keptp
   %next = load ptr, ptr %head

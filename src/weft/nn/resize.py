@@ -9,6 +9,7 @@ uneven, so that copies learn different things.
 from __future__ import annotations
 
 import contextlib
+import numbers
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,6 +86,18 @@ def resize(
         )
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     optimizers = [o for o in optimizers if o is not None]
+    for o in optimizers:
+        if not hasattr(o, "param_groups"):
+            raise TypeError(f"resize: {type(o).__name__} is no optimizer\n  at {errors.here()}")
+    if width is not None and not isinstance(width, numbers.Integral):
+        raise TypeError(f"resize: width= is a whole number, not {width!r}\n  at {errors.here()}")
+    if insert is not None and not (
+        isinstance(insert, dict) and all(isinstance(k, numbers.Integral) for k in insert)
+    ):
+        raise TypeError(
+            f"resize: insert= is a dict of layers by their new places, such as "
+            f"{{2: nn.Linear(8, 8)}}\n  at {errors.here()}"
+        )
     if shape is not None:
         return _reshape(target, tuple(int(n) for n in shape), optimizers)
     layer = _module_at(target, path)
@@ -270,6 +283,7 @@ def _owner(model: Module, tensor: Tensor) -> Tensor:
 
 def _width_of(graph: Graph, channels: Channels, layer: Module, path: str | None) -> tuple[Any, int]:
     weights = [p for p in layer._parameters.values() if p is not None]
+    found = []
     for spec in graph._specs.values():
         tensor = None if spec.leaf is None else spec.leaf.tensor
         if tensor is None or not any(tensor is p for p in weights):
@@ -277,10 +291,16 @@ def _width_of(graph: Graph, channels: Channels, layer: Module, path: str | None)
         for dim in range(len(spec.shape)):
             place = (spec.id, 0, dim)
             if channels.roles.get(place) == PRODUCED:
-                return place, spec.shape[dim]
+                found.append((place, spec.shape[dim]))
+    if found:
+        # A weight that two layers share has several; the one that can change is meant.
+        return min(found, key=lambda pair: bool(channels.reasons(pair[0])))
+    name = repr(path or "the module")
+    if getattr(layer, "groups", 1) > 1:
+        raise _refused(f"{name} is a convolution in groups, whose units belong together")
     raise _refused(
-        f"{path or 'the module'!r} is no layer whose results have a width of their own (Linear, "
-        "Conv, Embedding, a normalisation), or the example did not run it"
+        f"{name} is no layer whose results have a width of their own (Linear, Conv, Embedding, a "
+        "normalisation), or the example did not run it"
     )
 
 

@@ -16,15 +16,21 @@ from weft.ops.views import empty_in_layout
 _ALPHA = 1.7580993408473766
 
 
-def _noise(input: Tensor, shape: tuple[int, ...], keep: float) -> Tensor:
-    """Zeros and ones in the order of the input's memory, as PyTorch draws them."""
+def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0) -> Tensor:
+    """Zeros and ones (or what stands for them) in the order of memory, as PyTorch draws them."""
     array = input._a
     if shape == array.shape and not array.flags.c_contiguous and array.base is not None:
         out = empty_in_layout(shape, array.dtype, array.strides)
         order = sorted(range(out.ndim), key=lambda i: -out.strides[i])
-        drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), array.dtype)
+        drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), array.dtype, one)
         return wrap(drawn.transpose(np.argsort(order)))
-    return wrap(generator().bernoulli(keep, shape, array.dtype))
+    return wrap(generator().bernoulli(keep, shape, array.dtype, one))
+
+
+def _raised(keep: float, dtype: np.dtype) -> float:
+    """What a kept element is multiplied with, rounded as a division in its dtype is."""
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+    return (wide.type(1.0) / wide.type(keep)).astype(dtype).item()
 
 
 def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool) -> Tensor:
@@ -36,6 +42,8 @@ def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool
     shape = input._a.shape
     if feature:
         shape = shape[:2] + (1,) * (len(shape) - 2)
+    if not alpha and input.is_floating_point():
+        return input * _noise(input, shape, 1.0 - p, _raised(1.0 - p, input._a.dtype))
     noise = _noise(input, shape, 1.0 - p)
     if not alpha:
         return input * noise.div_(1.0 - p)

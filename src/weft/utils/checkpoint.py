@@ -42,24 +42,23 @@ def _generator() -> Any:
     return getattr(random, "default_generator", None)
 
 
-class _Random:
-    """The state of the random generator at the first run, for the second."""
+class _Around:
+    """What was around the first run, for the second: random numbers, and rules of the graph."""
 
     def __init__(self, keep: bool) -> None:
         self.generator = _generator() if keep else None
         self.state = None if self.generator is None else self.generator.get_state()
+        self.edits = [repeat for r in MODES.now.recorders if (repeat := r.repeats()) is not None]
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        if self.generator is None:
+        with contextlib.ExitStack() as stack:
+            for repeat in reversed(self.edits):
+                stack.enter_context(repeat())
+            if self.generator is not None:
+                stack.callback(self.generator.set_state, self.generator.get_state())
+                self.generator.set_state(self.state)
             yield
-            return
-        now = self.generator.get_state()
-        self.generator.set_state(self.state)
-        try:
-            yield
-        finally:
-            self.generator.set_state(now)
 
 
 def checkpoint(
@@ -120,7 +119,7 @@ def checkpoint(
 class _Reentrant(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve: bool, *args: Any) -> Any:
-        ctx.function, ctx.random = function, _Random(preserve)
+        ctx.function, ctx.around = function, _Around(preserve)
         ctx.constants = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -133,7 +132,7 @@ class _Reentrant(Function):
             args[i] = saved.detach()
             if saved.requires_grad:
                 args[i].requires_grad_()
-        with ctx.random.again(), enable_grad():
+        with ctx.around.again(), enable_grad():
             out = ctx.function(*args)
         outs = out if isinstance(out, tuple) else (out,)
         pairs = [
@@ -168,7 +167,7 @@ class _Record:
         self, function: Callable, args: Any, kwargs: Any, preserve: bool, again: Any, check: bool
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.random, self.again, self.check = _Random(preserve), again, check
+        self.around, self.again, self.check = _Around(preserve), again, check
         self.places: list[_Place] = []
         self.values: dict[int, Tensor] = {}
         self.count = 0
@@ -201,7 +200,7 @@ class _Record:
         hooks = saved_tensors_hooks(keep, lambda index: made[index])
         args = tuple(_apart(a) for a in self.args)
         kwargs = {name: _apart(a) for name, a in self.kwargs.items()}
-        with self.random.again(), set_grad_enabled(True), hooks, self.again:
+        with self.around.again(), set_grad_enabled(True), hooks, self.again:
             self.function(*args, **kwargs)
         if self.check:
             self._compare(made)

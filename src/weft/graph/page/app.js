@@ -125,8 +125,8 @@ app.relayout = ({ anchor = null, fit = false, still = false } = {}) => {
   app.mark();
   byId("empty").hidden = app.scene.faces.length > 0;
   byId("empty").textContent = app.live ? "The first whole step will appear here." : "This graph has no nodes.";
-  if (!old) firstLook();
-  else if (fit) app.fit();
+  if (!old || fit) firstLook();
+  showTip(null);
   app.paint();
 };
 
@@ -235,11 +235,14 @@ app.fit = () => {
 
 /** Everything if that can be read; else the top of it. */
 function firstLook() {
+  app.look.hover = null;
   app.fit();
   if (app.view.k >= 0.25) return;
   const k = Math.max(0.5, Math.min(0.9, (app.painter.width - 2 * MARGIN.side) / app.scene.width));
-  const top = app.scene.faces.reduce((a, b) => (b.y < a.y ? b : a), app.scene.faces[0]);
-  app.view = { k, x: app.painter.width / 2 - (top ? top.x + top.w / 2 : 0) * k, y: MARGIN.top };
+  const first = app.scene.faces.filter((face) => !face.lane);
+  const centres = (first.length ? first : app.scene.faces).map((face) => face.x + face.w / 2);
+  const middle = centres.sort((a, b) => a - b)[centres.length >> 1] ?? 0;
+  app.view = { k, x: app.painter.width / 2 - middle * k, y: MARGIN.top };
 }
 
 app.zoom = (factor, x = app.painter.width / 2, y = app.painter.height / 2) => {
@@ -513,7 +516,7 @@ function showTip(face, x, y) {
   if (!face) return;
   const words = face.node
     ? [face.node.op, shapeText(face.node.shape), face.node.dtype, face.node.source]
-    : [face.group.cls, face.sub, "click to unfold"];
+    : [face.lane === 1 ? face.group.cls : null, face.sub, "click to unfold"];
   const measure = MEASURES[app.colour];
   const value = measure ? measure.of(face) : null;
   if (value !== null) words.push(`${measure.words.toLowerCase()} ${measure.text(value)}`);

@@ -37,10 +37,14 @@ function gradientOf(face) {
   return own ?? number(face.node.partner?.grad_norm);
 }
 
+/** What a folded group stands for in the lane of its face. */
+function nodesOfLane(face) {
+  return nodesBelow(face.group).filter((node) => isBack(node) === (face.lane === 1));
+}
+
 function groupValue(face, name, join) {
   let found = null;
-  for (const node of nodesBelow(face.group)) {
-    if (isBack(node) !== (face.lane === 1)) continue;
+  for (const node of nodesOfLane(face)) {
     const value = number(node[name]);
     if (value !== null) found = found === null ? value : join(found, value);
   }
@@ -70,8 +74,9 @@ function byKind(scene, kinds) {
 function byDtype(scene, theme, kinds) {
   const dtypeOf = (face) => {
     if (face.node) return face.node.dtype;
-    const all = Object.entries(face.group.sums.dtypes).sort((a, b) => b[1] - a[1]);
-    return all[0][0];
+    const counts = {};
+    for (const node of nodesOfLane(face)) counts[node.dtype] = (counts[node.dtype] || 0) + 1;
+    return Object.entries(counts).sort((a, b) => b[1] - a[1])[0][0];
   };
   const names = [...new Set(scene.faces.map(dtypeOf))].sort();
   const fill = (name) => DTYPES[theme][names.indexOf(name) % DTYPES[theme].length];

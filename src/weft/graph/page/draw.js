@@ -134,14 +134,14 @@ class Painter {
   /** Names of open groups keep a readable size when one zooms out, as long as they fit. */
   boxTitle(box, at, view, look, sight) {
     const far = view.k < READABLE;
-    const grow = far ? 0.8 / view.k : Math.min(1.6, Math.max(1, 0.85 / view.k));
+    const grow = far ? 0.8 / view.k : Math.min(1.4, Math.max(1, 0.85 / view.k));
     if (grow * 16 > at.h * 0.5) return;
     const c = this.context;
     const room = (at.w - 30 * grow) / grow;
     if (room < 20) return;
     const x = Math.max(at.x, Math.min(sight[0], at.x + at.w - 160 * grow));
-    const [left, middle] = [x + 11 * grow, at.y + 14 * Math.min(grow, 1.6)];
-    if (!this.claim(left, middle - 8 * grow, 60 * grow, 16 * grow)) return;
+    const [left, middle] = [x + 11 * grow, at.y + (far ? 14 * Math.min(grow, 1.6) : HEADER / 2 + 1)];
+    if (!this.claim(left, middle - 5.5 * grow, 60 * grow, 11 * grow)) return;
     c.fillStyle = look.theme.soft;
     c.font = FONTS.box;
     c.textBaseline = "middle";
@@ -267,7 +267,7 @@ class Painter {
   }
 
   stressed(face, look) {
-    return markOf(face) || look.hits || face.key === look.chosen || face.key === `${look.chosen}:back`;
+    return face.mark || look.hits || face.key === look.chosen || face.key === `${look.chosen}:back`;
   }
 
   cards(at, paint) {
@@ -285,7 +285,7 @@ class Painter {
     const c = this.context;
     const thin = 1 / Math.max(0.5, Math.min(1, view.k));
     const chosen = face.key === look.chosen || face.key === `${look.chosen}:back`;
-    const mark = markOf(face);
+    const { mark } = face;
     c.lineWidth = thin;
     c.strokeStyle = paint.line;
     if (mark) {
@@ -424,12 +424,6 @@ function plus(c, x, y, colour) {
 
 function holds(hits, face) {
   return Boolean(face.group) && hits.groups.has(face.key);
-}
-
-function markOf(face) {
-  if (face.node) return face.node.mark;
-  const marks = Object.keys(face.group.sums.marks);
-  return marks.length ? (marks.length === 1 ? marks[0] : "changed") : null;
 }
 
 /** The small picture of the whole. */

@@ -207,6 +207,7 @@ function compact(group) {
 function total(item) {
   const sums = { nodes: 0, fore: 0, ops: 0, back: 0, updates: 0, bytes: 0, flops: 0 };
   Object.assign(sums, { time: 0, timed: false, grad: null, nan: 0, inf: 0, dtypes: {}, marks: {} });
+  Object.assign(sums, { foreMarks: {}, backMarks: {} });
   if (item.type === "slot") {
     for (const node of nodesOf(item)) count(sums, node);
   } else {
@@ -242,7 +243,10 @@ function count(sums, node) {
   if (node.stats?.nan) sums.nan++;
   if (node.stats?.inf) sums.inf++;
   sums.dtypes[node.dtype] = (sums.dtypes[node.dtype] || 0) + 1;
-  if (node.mark) sums.marks[node.mark] = (sums.marks[node.mark] || 0) + 1;
+  if (!node.mark) return;
+  for (const marks of [sums.marks, isBack(node) ? sums.backMarks : sums.foreMarks]) {
+    marks[node.mark] = (marks[node.mark] || 0) + 1;
+  }
 }
 
 function merge(sums, other) {
@@ -251,7 +255,7 @@ function merge(sums, other) {
   }
   sums.timed ||= other.timed;
   if (other.grad !== null) sums.grad = Math.max(sums.grad ?? 0, other.grad);
-  for (const name of ["dtypes", "marks"]) {
+  for (const name of ["dtypes", "marks", "foreMarks", "backMarks"]) {
     for (const [key, n] of Object.entries(other[name])) sums[name][key] = (sums[name][key] || 0) + n;
   }
 }

@@ -4,9 +4,9 @@ const LANE_GAP = 110;
 const PADDING = 16;
 const NODE_HEIGHT = 30;
 const PILL_HEIGHT = 26;
-const WIDEST = 280;
+const WIDEST = 330;
 const FACE_GAP = 8;
-const TEXT_GAP = 10;
+const TEXT_GAP = 14;
 // How hard an edge pulls its ends into one line.
 const LIGHT = 0.05;
 const HEAVY = 3;
@@ -94,7 +94,8 @@ function sizeUp(item, measure) {
   const { fore, back } = item.looks;
   for (const face of [...fore, ...back]) {
     const text = measure(face.title, face.pill ? "pill" : "title") + measure(face.sub, "small");
-    face.w = Math.max(64, Math.min(WIDEST, text + TEXT_GAP + (face.group ? 48 : 26)));
+    // Whole, so that no rounding makes the words a hair too long for their face.
+    face.w = Math.max(64, Math.min(WIDEST, Math.ceil(text) + TEXT_GAP + (face.group ? 48 : 26)));
     face.h = face.pill || face.kind === "optimizer" ? PILL_HEIGHT : NODE_HEIGHT;
   }
   item.width = Math.max(rowWidth(fore), rowWidth(back));
@@ -120,14 +121,23 @@ function connect(tree, lanes) {
         const [a, b] = back ? [node.slot, source.slot] : [source.slot, node.slot];
         if (!a?.visible || !b?.visible || a.visible === b.visible) continue;
         const key = `${idOf(a.visible)}>${idOf(b.visible)}`;
-        if (!pairs.has(key)) pairs.set(key, { a: a.visible, b: b.visible, fore: 0, back: 0 });
+        if (!pairs.has(key)) pairs.set(key, { a: a.visible, b: b.visible, ...noEdges() });
         const pair = pairs.get(key);
         pair[back ? "back" : "fore"]++;
-        if (node.ghost || source.ghost) pair.ghost = true;
+        if (node.ghost || source.ghost) pair[back ? "backGhosts" : "foreGhosts"]++;
       }
     }
   });
   for (const pair of pairs.values()) cut(pair, idOf(pair.a));
+}
+
+/** How many edges were merged in each lane, and how many of them are gone. */
+function noEdges() {
+  return { fore: 0, back: 0, foreGhosts: 0, backGhosts: 0 };
+}
+
+function isGone(pair) {
+  return pair.foreGhosts + pair.backGhosts === pair.fore + pair.back;
 }
 
 function cut(pair, id) {
@@ -178,12 +188,10 @@ function segment(group, from, to, pair) {
   const key = `${end(from)}>${end(to)}`;
   let found = group.segments.get(key);
   if (!found) {
-    found = { from, to, fore: 0, back: 0, pairs: [] };
+    found = { from, to, ...noEdges(), pairs: [] };
     group.segments.set(key, found);
   }
-  found.fore += pair.fore;
-  found.back += pair.back;
-  found.ghost = (found.ghost ?? true) && Boolean(pair.ghost);
+  for (const name of Object.keys(noEdges())) found[name] += pair[name];
   found.pairs.push(pair);
 }
 
@@ -204,7 +212,7 @@ function arrange(group, plans) {
     to: index.get(to.item),
     fromDx: from.port ? from.port.x - from.item.width / 2 : 0,
     toDx: to.port ? to.port.x - to.item.width / 2 : 0,
-    weight: pairs.every((pair) => pair.ghost || isLight(pair.a)) ? LIGHT : HEAVY,
+    weight: pairs.every((pair) => isGone(pair) || isLight(pair.a)) ? LIGHT : HEAVY,
   }));
   const plan = plans.get(group.path) || layered(vertices, edges);
   plans.set(group.path, plan);
@@ -302,12 +310,23 @@ function put(scene, faces, middle, y, lane) {
   let x = middle - rowWidth(faces) / 2;
   faces.forEach((face, i) => {
     Object.assign(face, { x, y: y - face.h / 2, lane });
+    face.mark = markOf(face);
     scene.faces.push(face);
     const before = faces[i - 1];
     const linked = before && face.node.sources.some((source) => source.node === before.node);
     if (linked) scene.routes.push(drawn([[x - FACE_GAP, y], [x, y]], lane, { count: 1, pairs: [] }));
     x += face.w + FACE_GAP;
   });
+}
+
+/** How a face has changed; a folded group is new or gone only if all that it stands for is. */
+function markOf(face) {
+  if (face.node) return face.node.mark;
+  const { fore, back, updates, foreMarks, backMarks } = face.group.sums;
+  const [marks, all] = face.lane === 1 ? [backMarks, back + updates] : [foreMarks, fore];
+  const [mark] = Object.keys(marks);
+  if (!mark) return null;
+  return marks[mark] === all ? mark : "changed";
 }
 
 function rowWidth(faces) {
@@ -327,7 +346,7 @@ function routeOf(seg, dx, dy, lane) {
     count: lane ? seg.back : seg.fore,
     pairs: seg.pairs,
     turned: seg.turned,
-    ghost: seg.ghost,
+    ghost: lane ? seg.backGhosts === seg.back : seg.foreGhosts === seg.fore,
     light: seg.pairs.every((pair) => isLight(pair.a)),
     arrow: !end.port && end.item.type !== "port",
   });
