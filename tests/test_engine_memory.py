@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import weft as torch
+from weft.autograd import engine
 
 
 def test_gradients_of_two_leaves_never_share_memory() -> None:
@@ -139,3 +140,33 @@ def test_threads_run_forward_and_backward_side_by_side() -> None:
         assert own[k] == [2.0 * k] * 50
     assert shared.grad is not None
     assert shared.grad.tolist() == [40.0 * sum(k * k for k in range(1, 7))] * 50
+
+
+def test_results_of_grad_are_nobody_elses() -> None:
+    x = torch.ones(50, requires_grad=True)
+    given = torch.ones(50)
+    for wanted, y in (([x], x * 1.0 + 0), ([x, x], x * 2.0), ([x], x.view(50))):
+        results = torch.autograd.grad(y, wanted, given)
+        memory = {r.data_ptr() for r in results} | {given.data_ptr(), x.data_ptr()}
+        assert len(memory) == len(results) + 2
+        for r in results:
+            r.add_(1)
+        assert given.sum() == 50
+    y = x + x  # one array for both ways
+    (a,) = torch.autograd.grad(y, [x], given, create_graph=True)
+    (b,) = torch.autograd.grad(y, [x], given)
+    assert a.data_ptr() != b.data_ptr() and (a == 2).all() and (b == 2).all()
+
+
+def test_grad_copies_nothing_that_it_made_itself() -> None:
+    x = torch.ones(1 << 16, requires_grad=True)
+    y = x.relu()
+    g = torch.ones(1 << 16)
+    torch.autograd.grad(y, [x], g, retain_graph=True)
+    made = []
+    original, engine.np.array = engine.np.array, lambda *a, **k: made.append(a) or original(*a, **k)
+    try:
+        torch.autograd.grad(y, [x], g, retain_graph=True)
+    finally:
+        engine.np.array = original
+    assert not made

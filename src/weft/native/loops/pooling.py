@@ -111,6 +111,42 @@ def max_planes(
         max_border(plane, out, to, geo, z0, y0, zf, zl, yf, yl, right, geo[OW], kd, kh, kw, sw, dw)
 
 
+@inline
+def max_square(p: Ptr[T], q: Ptr[T], y: Ptr[T], where: Ptr[i64], first: i64, w: i64, o: i64):
+    best = p[2 * o]
+    place = i32(0)
+    v = p[2 * o + 1]
+    better = v > best or v != v
+    best = v if better else best
+    place = i32(1) if better else place
+    v = q[2 * o]
+    better = v > best or v != v
+    best = v if better else best
+    place = i32(w) if better else place
+    v = q[2 * o + 1]
+    better = v > best or v != v
+    best = v if better else best
+    place = i32(w + 1) if better else place
+    y[o] = best
+    where[o] = i64(place) + (first + 2 * o)
+
+
+@kernel
+def max_squares(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], h: i64, w: i64, oh: i64, ow: i64, step: i64, lo: i64,
+    hi: i64,
+):  # fmt: skip
+    """Windows of two by two, side by side: the usual case, ``step`` at a time."""
+    for u in range(lo, hi):
+        first = u % oh * 2 * w
+        p = x + (u // oh * h * w + first)
+        q = p + w
+        for b in range(0, ow, step):
+            start = min(b, ow - step)  # the last ones may have been done in part
+            for j in range(step):
+                max_square(p, q, y + u * ow, where + u * ow, first, w, start + j)
+
+
 @kernel
 def max_rows(
     x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, kd: i64, kh: i64, kw: i64,
@@ -603,7 +639,7 @@ def even_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i6
 class _Windows:
     """The geometry of one kind of call, worked out once."""
 
-    __slots__ = ("address", "apart", "inside", "numbers", "out", "taps")
+    __slots__ = ("apart", "inside", "numbers", "out", "square", "taps")
 
     def __init__(
         self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
@@ -616,6 +652,13 @@ class _Windows:
         )
         self.apart = all(s >= k for s, k in zip(stride, kernel, strict=True))
         self.taps = prod(kernel)
+        # Windows of two by two, side by side and within the plane.
+        self.square = (
+            kernel == stride == (2, 2)
+            and padding == (0, 0)
+            and dilation == (1, 1)
+            and all(2 * n <= size for n, size in zip(out, spatial, strict=True))
+        )
         extra = 3 - len(spatial)
         ones, zeros = (1,) * extra, (0,) * extra
         left = min(-(-padding[-1] // stride[-1]), out[-1])
@@ -691,7 +734,10 @@ def max_pool(
             max_rows_large.get(kind)(*arrays, c, *shares)
         return y, where
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
-    if small:
+    if f.square and f.out[1] >= 4:
+        step = 8 if f.out[1] >= 8 else 4
+        max_squares.get(kind, step=step)(x, y, where, *shape[2:], *f.out, *shares)
+    elif small:
         _max_planes(kind, kernel, stride[-1], dilation[-1])(*arrays, *shares)
     else:
         max_planes_large.get(kind)(*arrays, *shares)
