@@ -58,6 +58,16 @@ def test_copies_of_parts(rng):
     assert movement.copied(unaligned(x)) is None
 
 
+def test_shapes_for_which_elements_move(rng):
+    x = rng.standard_normal((6, 17, 4, 5)).astype(np.float32)
+    turned = x.transpose(0, 2, 1, 3)
+    same(over_threads(lambda: movement.reshape(turned, (24, 85))), turned.reshape(24, 85))
+    assert movement.reshape(x, (24, 85)) is None  # NumPy does it for nothing
+    part = movement.reshape(x[:, :, :2], (6, 17, 2, 5, 1))
+    assert np.shares_memory(part, x)  # a view where that can be
+    np.testing.assert_array_equal(part[..., 0], x[:, :, :2])
+
+
 @pytest.mark.parametrize("size", [(1, 1), (15, 16), (16, 16), (17, 33), (100, 300)])
 def test_transposes(rng, size):
     x = rng.standard_normal(size).astype(np.float32)
@@ -91,7 +101,8 @@ def test_joins_keep_the_channels_last(rng, dim):
     x = rng.standard_normal((4, 5, 40, 50)).astype(np.float32)
     found = movement.cat(channels_last(x), channels_last(x[::-1]), dim=dim)
     assert np.array_equal(found, np.concatenate([x, x[::-1]], dim)) and movement.is_last(found)
-    assert movement.cat(channels_last(x), x, dim=dim) is None
+    mixed = [channels_last(x), x, x.transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2)]
+    same(over_threads(lambda: movement.cat(*mixed, dim=dim)), np.concatenate([x, x, x], dim))
 
 
 # --- conversions

@@ -18,7 +18,8 @@ from weft.native import onednn
 Array = np.ndarray
 Ints = tuple[int, ...]
 FEW = 4  # channels of a group in which loops are faster than oneDNN
-BROAD = 128  # channels from which a weight's gradient is
+DENSE = 32  # channels from which a weight's gradient is, for windows side by side
+BROAD = 128  # and for others
 WEIGHTS = 1 << 17  # elements of such a weight at least
 
 
@@ -78,7 +79,7 @@ def weight_grad(
     def by_loops() -> Any:
         return _loops().weight_grad(g, x, tuple(shape), stride, padding, dilation, groups)
 
-    return _first(_loops_are_faster(g, x, shape, groups), by_loops, by_library)
+    return _first(_loops_are_faster(g, x, shape, stride, groups), by_loops, by_library)
 
 
 def _first(loops_first: bool, by_loops: Callable, by_library: Callable) -> Array | None:
@@ -101,11 +102,13 @@ def _thin(shape: Ints, groups: int) -> bool:
     return len(shape) != 4 or shape[0] > groups or shape[1] > 1
 
 
-def _loops_are_faster(g: Array, x: Array, shape: Ints, groups: int) -> bool:
+def _loops_are_faster(g: Array, x: Array, shape: Ints, stride: Ints, groups: int) -> bool:
     if not (g.flags.c_contiguous and x.flags.c_contiguous):
         return False
     if groups > 1:
         planes = shape[0] == groups and shape[1] == 1
         return _thin(shape, groups) or (planes and prod(shape[2:]) > 9)
-    broad = min(shape[:2]) >= BROAD and prod(shape) >= WEIGHTS
-    return prod(shape[2:]) > 1 and (broad or len(shape) == 5)
+    channels = min(shape[:2])
+    broad = channels >= BROAD and prod(shape) >= WEIGHTS
+    dense = channels >= DENSE and max(stride) == 1
+    return prod(shape[2:]) > 1 and (broad or dense or len(shape) == 5)

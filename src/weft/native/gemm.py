@@ -19,6 +19,7 @@ Array = np.ndarray
 F32 = np.dtype(np.float32)
 DEEP = 256  # what of the inner dimension is done at a time, so that panels stay in the cache
 ROWS = 72  # of the result, that a thread takes at a time
+TOGETHER = 8  # panels that are copied at a time
 WORTH = 1 << 20  # multiplications from which copying into panels pays
 
 
@@ -120,7 +121,19 @@ def pack(
     lo: i64,
     hi: i64,
 ):
-    for panel in range(lo, hi):
+    start = lo
+    if along:
+        # Several panels at a time, so that whole lines of the cache are read.
+        start = max(lo, min(hi, size // width))
+        for p0 in range(lo, start, TOGETHER):
+            p1 = min(p0 + TOGETHER, start)
+            for k in range(deep):
+                for panel in range(p0, p1):
+                    source = x + (k * down + panel * width)
+                    target = to + (panel * deep + k) * width
+                    for j in range(width):
+                        target[j] = source[j]
+    for panel in range(start, hi):
         first = panel * width
         whole = min(width, size - first)
         source = x + first * step
@@ -132,16 +145,11 @@ def pack(
                 for j in range(whole):
                     target[k * width + j] = source[k * down + j * step]
         else:
-            if along:
-                for k in range(deep):
-                    for j in range(width):
-                        target[k * width + j] = source[k * down + j]
-            else:
-                for k0 in range(0, deep, 16):
-                    k1 = min(k0 + 16, deep)
-                    for j in range(width):
-                        for k in range(k0, k1):
-                            target[k * width + j] = source[k * down + j * step]
+            for k0 in range(0, deep, 16):
+                k1 = min(k0 + 16, deep)
+                for j in range(width):
+                    for k in range(k0, k1):
+                        target[k * width + j] = source[k * down + j * step]
 
 
 @kernel

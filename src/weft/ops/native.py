@@ -114,6 +114,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "gru_layer": (2048, "recurrent:gru", "recurrent:gru_rule"),
     "rnn_layer": (2048, "recurrent:rnn", "recurrent:rnn_rule"),
     # movement
+    "reshape": (65536, "loops.movement:reshape"),
     "clone": (32768, "loops.movement:clone"),
     "cat": (16384, "loops.movement:cat"),
     "stack": (16384, "loops.movement:stack"),
@@ -132,7 +133,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
 EXACT = (
     *("max_pool_with_indices", "adaptive_max_pool", "plane_scatter", "plane_gather", "embedding"),
     *("index_select", "index_copy", "index", "index_put", "gather", "scatter", "take_along"),
-    *("put_along", "clone", "cat", "stack", "to_copy", "where", "masked_fill", "tril", "triu"),
+    *("put_along", "reshape", "clone", "cat", "stack", "to_copy", "where", "masked_fill", "tril", "triu"),
     *("constant_pad_nd", "amax", "amin", "max", "min", "max_dim", "min_dim", "argmax", "argmin"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )

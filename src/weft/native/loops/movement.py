@@ -208,6 +208,17 @@ def clone(x: ndarray, memory_format: Any = None) -> ndarray | None:
     return None if y is None else y.transpose(_inverse(order))
 
 
+def reshape(x: ndarray, shape: Ints) -> ndarray | None:
+    """Another shape of an array whose elements have to be moved for it."""
+    if x.flags.c_contiguous or x.size < SMALL:
+        return None
+    try:
+        return x.reshape(shape, copy=False)
+    except ValueError:  # it can't be a view
+        y = copied(x)
+        return None if y is None else y.reshape(shape)
+
+
 def cat(*parts: ndarray, dim: int) -> ndarray | None:
     """Arrays of one type joined along a dimension."""
     first = parts[0]
@@ -220,10 +231,7 @@ def cat(*parts: ndarray, dim: int) -> ndarray | None:
         same = p.ndim == first.ndim and p.dtype == first.dtype
         if not same or p.shape[:dim] + p.shape[dim + 1 :] != shape[:dim] + shape[dim + 1 :]:
             return None
-    last = [is_last(p) for p in parts]
-    if any(last):  # what all have in common, the result has too
-        if not all(last):
-            return None
+    if all(is_last(p) for p in parts):  # what all have in common, the result has too
         dim = 0 if not dim else first.ndim - 1 if dim == 1 else dim - 1
         return channels_second(_joined([channels_last(p) for p in parts], dim, kind))
     return _joined(parts, dim, kind)
@@ -237,7 +245,9 @@ def _joined(parts: Any, dim: int, kind: str) -> ndarray:
     width, at = out.shape[dim] * inner, pointer(out)
     for p in parts:
         length = p.shape[dim] * inner
-        p = plain(p)
+        if not p.flags.carray:
+            turned = copied(p)
+            p = plain(p) if turned is None else turned
         if outer == 1:
             copy_flat.get(kind)(p, at, *_shares(length, 1))
         else:
