@@ -170,3 +170,46 @@ def test_grad_copies_nothing_that_it_made_itself() -> None:
     finally:
         engine.np.array = original
     assert not made
+
+
+def test_a_gradient_is_written_over_only_if_nobody_else_holds_it() -> None:
+    size = 1 << 16
+    x = torch.randn(size, requires_grad=True)
+    given = torch.randn(size)
+    kept = given.clone()
+    (x.relu() * 1.0).backward(given)
+    x.tanh().backward(given)  # straight from the caller
+    assert torch.equal(given, kept)
+    seen = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g))
+    z = y.relu()
+    z.retain_grad()
+    z.sigmoid().sum().backward(retain_graph=True)
+    first, held = seen[0].clone(), z.grad.clone()
+    z.sigmoid().sum().backward()
+    assert torch.equal(seen[0], first) and torch.equal(z.grad, 2 * held)
+    # Both sides of a sum get one array.
+    a = torch.randn(size, requires_grad=True)
+    b = torch.randn(size, requires_grad=True)
+    (a.relu() + b.tanh() + a.exp()).sum().backward()
+    expected = (a > 0).float() + a.detach().exp()
+    assert torch.allclose(a.grad, expected)
+    assert torch.allclose(b.grad, 1 - b.detach().tanh() ** 2, atol=1e-6)
+
+
+def test_a_step_backward_needs_no_second_array() -> None:
+    size = 1 << 20
+    x = torch.randn(size, requires_grad=True)
+    y = x.relu().tanh().sigmoid()
+    loss = y.sum()
+    loss.backward()
+    x.grad = None
+    before = torch.memory.stats()["used_bytes"]
+    y = x.relu().tanh().sigmoid()
+    loss = y.sum()
+    held = torch.memory.stats()["used_bytes"] - before
+    assert held <= 3.5 * 4 * size
+    loss.backward()
+    torch.memory.empty_cache()
+    assert torch.memory.stats()["used_bytes"] - before <= 2.5 * 4 * size  # y and x.grad

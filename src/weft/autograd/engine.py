@@ -25,6 +25,7 @@ from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Outp
 from weft.core.tensor import LATE, Tensor, wrap
 
 ndarray = np.ndarray
+getrefcount = sys.getrefcount
 by_age = attrgetter("seq")
 # What is told of every backward, of any thread: see ``weft.graph.watch``.
 WATCHERS: list[Any] = []
@@ -34,6 +35,15 @@ _accumulating = threading.Lock()
 ONES = {d: np.ones((), d) for d in (dt.F32, dt.F64)}
 for _one in ONES.values():
     _one.flags.writeable = False
+
+
+def _count_alone() -> int:
+    held = object()
+    return getrefcount(held)
+
+
+# The count of an object that one name of a function holds and nobody else.
+ALONE = _count_alone()
 
 
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
@@ -248,7 +258,12 @@ class _Run:
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
                     direct, way = plan.direct, plan.way
-                    gi = None if way is None else way(g, *saved)
+                    large = g.size >= kernels.LARGE
+                    # A gradient that only this pass holds can be written over.
+                    if large and getrefcount(g) == ALONE and g.base is None and plan.over(g, saved):
+                        gi = g
+                    else:
+                        gi = None if way is None else way(g, *saved)
                     if gi is not None:
                         pass
                     elif plan.large is not None and (
@@ -396,11 +411,11 @@ def add_into(total: np.ndarray, g: np.ndarray) -> None:
         np.add(total, g, out=total)
 
 
-def own(g: Any, holders: int = 5) -> np.ndarray:
+def own(g: Any, holders: int = ALONE + 3) -> np.ndarray:
     """An array that nobody else holds: the gradient itself if it is ours, else a copy."""
     if g.__class__ is ndarray and g.base is None and g.flags.c_contiguous:
         # Held by the caller's frames and by this one; more holders mean that it is shared.
-        if sys.getrefcount(g) <= holders:
+        if getrefcount(g) <= holders:
             return g
     return np.array(g, order="C")
 
@@ -632,7 +647,7 @@ def grad(
         if g is None and materialize_grads:
             g = np.zeros_like(tensor._a)
         if g is not None and not isinstance(g, Tensor):
-            g = wrap(own(g, 3))
+            g = wrap(own(g, ALONE + 1))
         if g is not None:
             found[node] = g
         results.append(g)

@@ -104,6 +104,13 @@ class Plan:
             loop = lambda: kernels.loop_for(op, suffix, rule, kernels.NOTHING)
             self.way = kernels.Chance(self, "way", loop)
 
+    def over(self, g: Any, saved: Any) -> bool:
+        """Write the one gradient that goes out over the one that came in; False if it can't."""
+        rule = self._traced
+        if rule is None or not kernels.ready():
+            return False
+        return kernels.loop_for(self.op, f"_{self.single}", rule, kernels.NOTHING).into(g, *saved)
+
     def _holds_arrays(self) -> bool:
         """Whether all that is saved are values, not shapes."""
         return all(slot in (*self.op.names, *self.op.outputs) for slot in self.slots)
