@@ -289,3 +289,25 @@ def test_scaled_sums_in_place(shape: tuple[int, ...], name: str) -> None:
         getattr(row, name)(weft.tensor(y[:1]), alpha=0.5)
         part = y[:1] * F32(0.5)
         np.testing.assert_array_equal(row.numpy(), x + part if name == "add_" else x - part)
+
+
+def test_a_row_is_repeated_along_an_array() -> None:
+    made = trace.Loop("row_difference", lambda a, b: a - b)
+    x, row = some(4, 5), some(5, seed=1)
+    way = made.row_way((x, row))
+    assert way is not None
+    np.testing.assert_array_equal(way(x, row), x - row)
+    np.testing.assert_array_equal(way(some(2, 3, 5), row), some(2, 3, 5) - row)
+    np.testing.assert_array_equal(way(some(400, 500), some(500)), some(400, 500) - some(500))
+    for a, b in ((row, x), (x, some(4)), (x, x), (x.T, some(4)), (x, row[::-1]), (x, row[None])):
+        assert way(a, b) is None
+    for a, b in ((x, some(4)), (row, row), (x, x), (x, row.astype(np.float64))):
+        assert made.row_way((a, b)) is None
+    kernels.start()
+    a, b = weft.tensor(x, requires_grad=True), weft.tensor(row, requires_grad=True)
+    for _ in range(3 * kernels.TRIES):
+        y = a * b
+    assert REGISTRY["mul"].row.__class__.__name__ == "builtin_function_or_method"
+    np.testing.assert_array_equal(y.detach().numpy(), x * row)
+    y.sum().backward()
+    np.testing.assert_allclose(b.grad.numpy(), x.sum(0), rtol=1e-6)

@@ -10,15 +10,16 @@ import threading
 
 import numpy as np
 import pytest
-import torch
 
 import weft
 import weft.nn.functional as F
 from weft.backends import native
 from weft.core.generator import Generator
+from weft.kernels.random import box_muller_32, multiply_add
 from weft.native import jit
 from weft.native.loops import twister
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
 
@@ -67,6 +68,27 @@ def program(generator: Generator) -> list[np.ndarray]:
         generator.randint((70000,), 0, 1000),
         generator.uniform((3,)),
     ]
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (0.3, 0.0), (1.0, 2.5), (-0.7, 1e-3)])
+def test_normals_have_the_bits_of_the_reference(scale: float, shift: float) -> None:
+    words = np.random.default_rng(0).integers(0, 2**32, 1 << 18, dtype=np.uint32)
+    words[:64], words[64:96] = 0, 2**32 - 1
+    values = (words & np.uint32(0xFFFFFF)).astype(np.float32) * np.float32(2.0**-24)
+    wanted = multiply_add(box_muller_32(values), np.float32(scale), np.float32(shift))
+    got = np.empty(words.size, np.float32)
+    twister.box_muller(words, got, float(np.float32(scale)), float(np.float32(shift)))
+    np.testing.assert_array_equal(got.view(np.int32), wanted.view(np.int32))
+
+
+@pytest.mark.parametrize("n", [16383, 16384, 16399, 100_003])
+def test_large_normals_are_those_of_torch(n: int) -> None:
+    for lib in (torch, weft):
+        lib.manual_seed(3)
+    for mean, std in ((0.0, 1.0), (1.5, 0.3)):
+        theirs, mine = (lib.empty(n).normal_(mean, std).numpy() for lib in (torch, weft))
+        np.testing.assert_array_equal(mine, theirs)
+    assert weft.rand(()).item() == torch.rand(()).item()
 
 
 def test_the_stream_is_the_same_without_native_code() -> None:

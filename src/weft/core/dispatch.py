@@ -102,9 +102,10 @@ class Op:
         # Whether large arrays can go through a loop traced from the reference.
         self.traced = diagonal or lower is not None or reference in UFUNCS
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
-        # Native code for small arrays, and for one with a number: see ``kernels``.
+        # Native code for small arrays, for one with a number or with a row: see ``kernels``.
         self.way: Callable | None = None
         self.scaled: Callable | None = None
+        self.row: Callable | None = None
         self.exact = True  # whether native code gives the same bits as the reference
         self.native: Any = None  # a kernel: its name, and itself from the first call on
         self.native_rules: dict[int, Callable] = {}

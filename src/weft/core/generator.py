@@ -327,6 +327,12 @@ class Generator:
         # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
         # draw, and then drop, the values that stood there.
         dropped = ragged if wide or dtype == _F32 else 0
+        if n >= _MANY and not wide and kernels.ready():
+            scaled = float(np.float32(std)), float(np.float32(mean))
+            _native_normals(self._words(n - ragged), out[: n - ragged], *scaled)
+            if ragged:
+                _native_normals(self._words(16 + dropped)[-16:], out[-16:], *scaled)
+            return out.astype(dtype, copy=False)
         if n <= _FEW and not wide:
             out[: n - ragged] = self._few_units(n - ragged)
             if ragged:
@@ -341,8 +347,8 @@ class Generator:
     def _fill_units(self, out: Array, ragged: int, dropped: int) -> None:
         """Fill with standard normals."""
         wide = out.dtype == _F64
-        draw, box = (self._doubles, box_muller_64) if wide else (self._floats, box_muller_32)
         body = out.size - ragged
+        draw, box = (self._doubles, box_muller_64) if wide else (self._floats, box_muller_32)
         for start in range(0, body, _CHUNK):
             stop = min(start + _CHUNK, body)
             values = draw(stop - start)
@@ -774,6 +780,7 @@ _SQUEEZE = float(np.float32(0.0331))
 
 _native_engine = kernels.resolve("loops.twister:Engine")
 _native_bernoulli = kernels.resolve("loops.twister:bernoulli")
+_native_normals = kernels.resolve("loops.twister:box_muller")
 
 
 def _restore(device: Any, state: Array) -> Generator:

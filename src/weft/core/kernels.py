@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
 ndarray = np.ndarray
-F32, MASK = np.dtype(np.float32), np.dtype(np.bool_)
+# What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
+WAYS = {np.dtype(np.float32), np.dtype(np.bool_), float, int}
 NEVER = 1 << 62
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
@@ -63,7 +64,7 @@ def start() -> bool:
     from weft.native import jit
 
     if jit.why_not() is not None:
-        _enabled[0] = False
+        enable(False)
         return False
     from weft.native.pool import pool
 
@@ -99,40 +100,43 @@ def enough(uses: int) -> bool:
 
 
 class Chance:
-    """Stands for the way of an op or of a rule until that is worth compiling, or is given up."""
+    """Stands for the way of an op or of a rule until that is worth compiling, or is given up.
 
-    __slots__ = ("holder", "loop", "misses", "name", "uses")
+    A way is for one pattern of float32 arrays, masks and numbers; it takes many uses of the same.
+    """
 
-    def __init__(self, holder: Any, name: str, loop: Callable[[], Any]) -> None:
-        self.holder, self.name, self.loop = holder, name, loop
+    __slots__ = ("find", "holder", "misses", "name", "pattern", "uses")
+
+    def __init__(self, holder: Any, name: str, find: Callable[[Any], Any]) -> None:
+        self.holder, self.name, self.find = holder, name, find
         self.uses = self.misses = 0
+        self.pattern: list[Any] = []
 
     def __call__(self, *args: Any) -> None:
-        for a in args:
-            if a.__class__ is ndarray:
-                if a.dtype is not F32 and a.dtype is not MASK:
-                    break
-            elif a.__class__ is not float and a.__class__ is not int:
-                break
-        else:
-            self.uses += 1
-            if self.uses == TRIES:
-                if _begun or enough(TRIES):
-                    setattr(self.holder, self.name, self.loop().way(args) if ready() else None)
-                else:
-                    self.uses = 0
+        pattern = [a.dtype if a.__class__ is ndarray else a.__class__ for a in args]
+        if pattern != self.pattern or not WAYS.issuperset(pattern):
+            self.pattern, self.uses = pattern, 0
+            self.misses += 1
+            if self.misses == TRIES:
+                setattr(self.holder, self.name, None)
             return
-        self.misses += 1
-        if self.misses == TRIES:
-            setattr(self.holder, self.name, None)
+        self.uses += 1
+        if self.uses == TRIES:
+            if _begun or enough(TRIES):
+                setattr(self.holder, self.name, self.find(args) if ready() else None)
+            else:
+                self.uses = 0
 
 
 def open_op(op: Op) -> None:
     """Let small arrays into the native code of an elementwise op, or keep them out again."""
-    op.way = op.scaled = None
+    op.way = op.scaled = op.row = None
     if op.traced and _enabled[0]:
         loop = lambda: loop_for(op, "", op.reference, NOTHING)
-        op.way, op.scaled = Chance(op, "way", loop), Chance(op, "scaled", loop)
+        op.way, op.scaled = (
+            Chance(op, name, lambda args: loop().way(args)) for name in ("way", "scaled")
+        )
+        op.row = Chance(op, "row", lambda args: loop().row_way(args))
 
 
 def open_ways() -> None:
@@ -256,6 +260,8 @@ class _NoLoop:
 
     def way(self, args: Any) -> None:
         return None
+
+    row_way = way
 
 
 _no_loop = _NoLoop()

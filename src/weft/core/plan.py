@@ -102,7 +102,7 @@ class Plan:
         if rule is not None and kernels.enabled():
             op, suffix = self.op, f"_{self.single}"
             loop = lambda: kernels.loop_for(op, suffix, rule, kernels.NOTHING)
-            self.way = kernels.Chance(self, "way", loop)
+            self.way = kernels.Chance(self, "way", lambda args: loop().way(args))
 
     def over(self, g: Any, saved: Any) -> bool:
         """Write the one gradient that goes out over the one that came in; False if it can't."""

@@ -139,6 +139,8 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
             if usual:
                 way = op.way if tensor else op.scaled
                 z = None if way is None else way(x, y)
+                if z is None and tensor and op.row is not None and y.ndim == 1:
+                    z = op.row(x, y)
                 if z is None:
                     try:
                         z = reference(x, y) if x.size < op.limit else op.run(x, y)

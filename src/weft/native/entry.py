@@ -282,17 +282,19 @@ define private ptr @shape(ptr %object) {{
   %shape = load ptr, ptr %at
   ret ptr %shape
 }}
-define private i1 @alike(ptr %left, ptr %right) {{
+; whether two arrays have one rank and, but for the last of them, the same dimensions
+define private i1 @agree(ptr %left, ptr %right, i32 %without) {{
 entry:
   %rank = call i32 @rank(ptr %left)
   %other = call i32 @rank(ptr %right)
   %a = call ptr @shape(ptr %left)
   %b = call ptr @shape(ptr %right)
+  %upto = sub i32 %rank, %without
   %same = icmp eq i32 %rank, %other
   br i1 %same, label %next, label %no
 next:
   %i = phi i32 [ 0, %entry ], [ %i1, %look ]
-  %more = icmp slt i32 %i, %rank
+  %more = icmp slt i32 %i, %upto
   br i1 %more, label %look, label %yes
 look:
   %pa = getelementptr i64, ptr %a, i32 %i
@@ -434,7 +436,7 @@ def elementwise(
         follows = f"check{i + 1}"
         if kind.endswith("*") and i != first:
             checks += [f"  br i1 %ok{i}, label %alike{i}, label %no", f"alike{i}:"]
-            checks.append(f"  %same{i} = call i1 @alike(ptr %o{first}, ptr %o{i})")
+            checks.append(f"  %same{i} = call i1 @agree(ptr %o{first}, ptr %o{i}, i32 0)")
             checks.append(f"  br i1 %same{i}, label %{follows}, label %no")
         else:
             checks.append(f"  br i1 %ok{i}, label %{follows}, label %no")
@@ -511,32 +513,6 @@ look:
   %last = call i64 @side(ptr %first, i32 1, i32 -1)
   %same = icmp eq i64 %n, %last
   ret i1 %same
-no:
-  ret i1 false
-}
-define private i1 @lines(ptr %left, ptr %right) {
-entry:
-  %rank = call i32 @rank(ptr %left)
-  %other = call i32 @rank(ptr %right)
-  %a = call ptr @shape(ptr %left)
-  %b = call ptr @shape(ptr %right)
-  %upto = sub i32 %rank, 1
-  %same = icmp eq i32 %rank, %other
-  br i1 %same, label %next, label %no
-next:
-  %i = phi i32 [ 0, %entry ], [ %i1, %look ]
-  %more = icmp slt i32 %i, %upto
-  br i1 %more, label %look, label %yes
-look:
-  %pa = getelementptr i64, ptr %a, i32 %i
-  %pb = getelementptr i64, ptr %b, i32 %i
-  %na = load i64, ptr %pa
-  %nb = load i64, ptr %pb
-  %i1 = add i32 %i, 1
-  %equal = icmp eq i64 %na, %nb
-  br i1 %equal, label %next, label %no
-yes:
-  ret i1 true
 no:
   ret i1 false
 }
@@ -622,11 +598,16 @@ def _checks(spec: Spec) -> list[str]:
         if not shape or shape == ["any"]:
             lines.append(f"  br i1 %ok{i}, label %{follows}, label %no")
             continue
-        test = {"like": "alike", "row": "row", "lines": "lines"}[shape[0]]
+        both = f"ptr %o{i}, ptr %o0"
+        tests = {
+            "like": f"@agree({both}, i32 0)",
+            "lines": f"@agree({both}, i32 1)",
+            "row": f"@row({both})",
+        }
         lines += [
             f"  br i1 %ok{i}, label %fits{i}, label %no",
             f"fits{i}:",
-            f"  %fit{i} = call i1 @{test}(ptr %o{i}, ptr %o0)",
+            f"  %fit{i} = call i1 {tests[shape[0]]}",
             f"  br i1 %fit{i}, label %{follows}, label %no",
         ]
     return lines

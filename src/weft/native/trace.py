@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import jit, threads
+from weft.native import entry, jit, threads
 from weft.native.compiler import INTRINSICS, Function, KernelError
 
 ndarray = np.ndarray
@@ -348,6 +348,25 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         return found[2] if found else None
 
+    def row_way(self, args: Any) -> Callable | None:
+        """The same for a plain array and a row that is repeated along it."""
+        whole = len(args) == 2 and args[1].ndim == 1 and args[0].shape[-1:] == args[1].shape
+        if not whole or args[0].ndim < 2 or not args[0].dtype == args[1].dtype == np.float32:
+            return None
+        sizes = ("last", "last", "0", "last")  # the length of rows, and the steps between them
+        traced = self.traced("f32", args, ("unit", "unit"), 1)
+        if traced is None:
+            return None
+        made, tape, result = traced
+        spec = entry.Spec(
+            ("f32", "f32 row"),
+            (f"{result.kind} like 0",),
+            ("take 0", "take 1", "give 0", *sizes),
+            *("lead", "last", self.grain),
+            least=0 if tape.exact else self.least,
+        )
+        return made.whole(spec, "f32")
+
     def into(self, x: ndarray, *args: Any) -> bool:
         """Write the result for ``x`` and the rest over ``x``; False if it can't."""
         for over in self.overs:
@@ -442,7 +461,10 @@ class Loop:
         self.made[name] = found
         return found
 
-    def compile(self, kind: str, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
+    def traced(
+        self, kind: str, args: Any, pattern: tuple[str, ...], depth: int
+    ) -> tuple[jit.Kernel, Tape, Traced] | None:
+        """The kernel for arguments of these kinds, with what was noted and what came of it."""
         tape = Tape(kind)
         parameters, stand_ins = [], []
         for k, a in enumerate(args):
@@ -456,10 +478,19 @@ class Loop:
         try:
             result = self.function(*stand_ins)
             if not isinstance(result, Traced) or not tape.lines:
-                return False  # nothing to compute
+                return None  # nothing to compute
             source = write(self.name, parameters, tape, result, depth)
-            made = jit.Kernel(Function(source, scope()))
-            way = None
+            return jit.Kernel(Function(source, scope())), tape, result
+        except UNFIT:
+            return None
+
+    def compile(self, kind: str, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
+        found = self.traced(kind, args, pattern, depth)
+        if found is None:
+            return False
+        made, tape, result = found
+        way = None
+        try:
             if depth or "one" in pattern or "step" in pattern:
                 code = made.get(kind)
             else:
@@ -467,9 +498,13 @@ class Loop:
                 code, way, *over = made.loop(kind, result.kind, self.grain, least)
                 self.ways.append(way)
                 self.overs += over
-        except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
+        except UNFIT:
             return False
         return code, DTYPES[result.kind], way
+
+
+# What a function raises that can't be traced, or does what the language has not.
+UNFIT = (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError)
 
 
 def _kinds(args: Any, pattern: tuple[str, ...]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.native import jit, threads
-from weft.native.compiler import Function, KernelError
+from weft.native.compiler import Function
 from weft.native.layout import FLOATS
-from weft.native.trace import NotTraceableError, Tape, Traced, scope
+from weft.native.trace import UNFIT, Tape, Traced, scope
 
 CHUNK = 8192  # elements that a thread takes at a time
 _made: dict[Any, Any] = {}
@@ -67,7 +67,7 @@ def _compile(rule: Callable, flags: Any, states: int, count: int, kind: str) -> 
         rule(value, gradient, tuple(kept), scratch, coefficients, flags)
         source = _write(rule.__name__, tape, value, kept, count)
         return jit.Kernel(Function(source, scope())).get(kind)
-    except (NotTraceableError, KernelError, TypeError, AttributeError, KeyError, ValueError):
+    except UNFIT:
         return None
 
 

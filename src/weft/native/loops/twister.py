@@ -1,4 +1,4 @@
-"""Words of the Mersenne Twister (MT19937), and zeros and ones made of them."""
+"""Words of the Mersenne Twister (MT19937), and zeros and ones or normals made of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, U, i32, i64, inline
-from weft.native.jit import kernel, pointer
+from weft.native.compiler import Ptr, T, U, bits, f32, fma, from_bits, i32, i64, inline, sqrt
+from weft.native.jit import kernel
 from weft.native.layout import FLOATS
 
 Array = np.ndarray
@@ -71,7 +71,7 @@ class Engine:
         # A copy: two threads that draw at once may get the same words, but never broken ones.
         key, other = self.key.copy(), np.empty(BLOCK, np.uint32)
         to = np.empty(count, np.uint32)
-        twist.get()(pointer(key), pointer(other), pointer(to), count // BLOCK, 1)
+        twist.get()(key, other, to, count // BLOCK, 1)
         self.key = key
         return to
 
@@ -82,4 +82,63 @@ def bernoulli(words: Array, p: float, to: Array, one: float) -> None:
     level = math.ceil(p * 2.0**53)
     count = threads.how_many(to.size, GRAIN)
     code = choose.get(FLOATS[to.dtype], "u32")
-    code(pointer(words), pointer(to), level, one, to.size, count)
+    code(words, to, level, one, to.size, count)
+
+
+# --- normals: the steps of ``weft.kernels.random.box_muller_32``, each rounded once ------
+
+
+@inline
+def log_of(u: f32) -> f32:
+    exponent = (bits(u) - 1060439283) >> 23
+    x = from_bits(bits(u) - (exponent << 23)) - 1.0
+    e = f32(exponent)
+    z = x * x
+    y = fma(x, 7.0376836292e-2, -1.1514610310e-1)
+    y = fma(y, x, 1.1676998740e-1)
+    y = fma(y, x, -1.2420140846e-1)
+    y = fma(y, x, 1.4249322787e-1)
+    y = fma(y, x, -1.6668057665e-1)
+    y = fma(y, x, 2.0000714765e-1)
+    y = fma(y, x, -2.4999993993e-1)
+    y = fma(y, x, 3.3333331174e-1) * x
+    y = fma(y, z, e * -2.12194440e-4)
+    return y - 0.5 * z + x + e * 0.693359375
+
+
+@kernel
+def normals(words: Ptr[T], to: Ptr[f32], scale: f32, shift: f32, lo: i64, hi: i64):
+    # Blocks of sixteen: the first eight give the radius, the last eight the angle.
+    for block in range(lo, hi):
+        given = words + block * 16
+        out = to + block * 16
+        for j in range(8):
+            low = f32(given[j] & 16777215) * 5.9604644775390625e-08
+            radius = sqrt(log_of(1.0 - low) * -2.0)
+            theta = f32(given[j + 8] & 16777215) * 5.9604644775390625e-08 * 6.283185307179586
+            octant = (i32(theta * 1.27323954473516) + i32(1)) & i32(-2)
+            turns = f32(octant)
+            x = theta - turns * 0.78515625 - turns * 2.4187564849853515625e-4
+            x = fma(turns, -3.77489497744594108e-8, x)
+            z = x * x
+            c = fma(z, 2.443315711809948e-5, -1.388731625493765e-3)
+            c = fma(c, z, 4.166664568298827e-2) * z
+            c = fma(c, z, -0.5 * z) + 1.0
+            s = fma(z, -1.9515295891e-4, 8.3321608736e-3)
+            s = fma(s, z, -1.6666654611e-1) * z
+            s = fma(s, x, x)
+            swap = (octant & i32(2)) != 0
+            cosine = s if swap else c
+            sine = c if swap else s
+            cosine = -cosine if ((octant + i32(2)) & i32(4)) != 0 else cosine
+            sine = -sine if (octant & i32(4)) != 0 else sine
+            out[j] = fma(radius * cosine, scale, shift)
+            out[j + 8] = fma(radius * sine, scale, shift)
+
+
+def box_muller(words: Array, to: Array, scale: float = 1.0, shift: float = 0.0) -> None:
+    """Fill with scaled normals of float32 from as many words, whole blocks of sixteen."""
+    blocks = to.size // 16
+    if scale != 1 and not shift:
+        shift = -0.0  # leaves a zero its sign
+    normals.get("u32")(words, to, scale, shift, blocks, threads.how_many(blocks, GRAIN // 16))
