@@ -14,8 +14,8 @@ from weft.core import kernels
 from weft.core.dispatch import REGISTRY
 from weft.native import jit, trace
 from weft.native.compiler import Ptr, T, f64, i64
-from weft.native.entry import Spec
 from weft.native.loops import indexing, normalize, reduce, softmax, sums
+from weft.native.whole import Spec
 
 F32 = np.float32
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import entry, threads
+from weft.native import entry, threads, whole
 from weft.native.compiler import Function, build, read
 
 ndarray = np.ndarray
@@ -198,12 +198,12 @@ class Kernel:
         The latter take plain arrays of one shape, the second from ``least`` elements on.
         """
         text, kinds = build(self.function, {"T": kind}, {}, threads.available())
-        text += entry.HELPERS + entry.SHAPES + entry.call(self.name, kinds)
+        text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
         given = self.name, kinds[:-1], result, grain
-        text += entry.elementwise("fresh", *given, least)
+        text += whole.elementwise("fresh", *given, least)
         if kinds[0] != f"{result}*":
             return _functions(self.name, text, "call", "fresh")
-        text += entry.elementwise("over", *given)
+        text += whole.elementwise("over", *given)
         return _functions(self.name, text, "call", "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
@@ -216,14 +216,14 @@ class Kernel:
         types = tuple(bound[k] for k in ("T", "U") if k in bound)
         self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
 
-    def whole(self, spec: entry.Spec, *types: str, **consts: Any) -> Callable:
-        """A built-in function that is a whole op: see ``entry.Spec``."""
+    def whole(self, spec: whole.Spec, *types: str, **consts: Any) -> Callable:
+        """A built-in function that is a whole op: see ``whole.Spec``."""
         key = (spec, types, *consts.items())
         found = self.compiled.get(key)
         if found is None:
             bound = dict(zip(("T", "U"), types, strict=False))
             text, kinds = build(self.function, bound, consts, threads.available())
-            text += entry.HELPERS + entry.SHAPES + entry.SIZES + entry.whole(self.name, kinds, spec)
+            text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
             found = self.compiled[key] = _functions(self.name, text, "whole")[0]
         return found
 

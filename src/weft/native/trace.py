@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import entry, jit, threads
+from weft.native import jit, threads
 from weft.native.compiler import INTRINSICS, Function, KernelError
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 DTYPES: dict[str, np.dtype] = {
@@ -358,7 +359,7 @@ class Loop:
         if traced is None:
             return None
         made, tape, result = traced
-        spec = entry.Spec(
+        spec = Spec(
             ("f32", "f32 row"),
             (f"{result.kind} like 0",),
             ("take 0", "take 1", "give 0", *sizes),

@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, i64, inline
-from weft.native.entry import Spec
 from weft.native.jit import kernel
 from weft.native.layout import plain
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 T = U = Any  # the types of the arrays in a call

@@ -10,10 +10,10 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, f64, i64, sqrt
-from weft.native.entry import Spec
 from weft.native.jit import kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Function, Ptr, T, U, array, f64, i64, inline, maximum, minimum
-from weft.native.entry import Spec
 from weft.native.jit import Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops import sums
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 

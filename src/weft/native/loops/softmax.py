@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.compiler import Ptr, T, array, f64, i64, inline, maximum
-from weft.native.entry import Spec
 from weft.native.jit import Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.math import exp_flush, log
@@ -26,6 +25,7 @@ from weft.native.loops.reduce import (
     repeats,
     turn,
 )
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 
