@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -225,6 +226,26 @@ class Edit:
         self.modules.update(traced.modules)
         return [moved(r, place) for r in traced.results]
 
+    def check_settings(self, function: Callable, spec: Spec) -> None:
+        """Refuse a function that would take what a node reads for one of its own settings."""
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            return
+        names = getattr(spec.op, "names", ())
+        for k, (x, into) in enumerate(zip(spec.args, parameters, strict=False)):
+            if into.kind not in (into.POSITIONAL_ONLY, into.POSITIONAL_OR_KEYWORD):
+                return
+            optional = into.default is not into.empty and into.name not in names[k : k + 1]
+            if x is None or not optional or (x.__class__ is Ref and into.default is None):
+                continue
+            what = show_kind(*self._kind(x)) if x.__class__ is Ref else show_value(x)
+            raise self.refused(
+                f"{called(function)} would take {what}, which {spec.op_name} reads as its input "
+                f"{k}, for its setting {into.name!r}; say what is meant with a function, such as "
+                f"lambda x, *_: {called(function)}(x)"
+            )
+
     def _kind(self, r: Ref) -> tuple[Any, Any]:
         return self.specs[r.node].kind_of(r.index)
 
@@ -273,7 +294,7 @@ class Edit:
         specs = without_steps({k: self.specs[k] for k in order if k in alive})
         made = Graph()._fill(
             specs,
-            tuple(dict.fromkeys(self.outputs)),
+            tuple(self.outputs),
             passes=passes_within(self.passes, specs),
             updates={k: r for k, r in self.updates.items() if r.node in specs and k in specs},
             modules=self.modules,

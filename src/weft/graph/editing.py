@@ -29,6 +29,7 @@ class Editing:
         spec = _inner(graph, node, "replace")
         function = function_of(function)
         edit = Edit(graph, f"replace {graph._names()[spec.id]} by {called(function)}")
+        edit.check_settings(function, spec)
         results = edit.call(function, list(spec.args), spec)
         if len(results) != len(spec.kinds()):
             raise edit.refused(

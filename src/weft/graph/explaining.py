@@ -116,7 +116,7 @@ def _leaf_of(graph: Graph, tensor: Tensor) -> int | None:
 
 def ends_of(graph: Graph) -> set[int]:
     roots = {r.node for p in graph._passes for r, _ in p.roots if r is not None}
-    return roots or {r.node for r in graph._outputs}
+    return roots or {r.node for r in graph._ends()}
 
 
 def _cut(graph: Graph, start: int) -> tuple[GraphNode, str] | None:
@@ -229,7 +229,7 @@ def _why_bad(tensor: Tensor, loss: Any, verdict: str, head: str) -> Answer:
 def gradients(graph: Graph) -> tuple[dict[int, Any], dict[int, list[Any]]]:
     """All values of a graph, computed again, and the gradients of the loss by them."""
     roots = [pair for p in graph._passes for pair in p.roots if pair[0] is not None]
-    roots = roots or [(r, None) for r in graph._outputs]
+    roots = roots or [(r, None) for r in graph._ends()]
     wanted = [
         Ref(id, k)
         for id in graph._behind([r.node for r, _ in roots])  # type: ignore[union-attr]

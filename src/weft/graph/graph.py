@@ -140,7 +140,7 @@ class Node:
 
     @property
     def grad(self) -> Any:
-        """The gradient of the outputs' sum by this node: as kept, a leaf's own, or computed."""
+        """The gradient of the loss by this node: as kept, a leaf's own, or computed."""
         return self.graph.grad(self)
 
     def __repr__(self) -> str:
@@ -341,6 +341,12 @@ class Graph(Running, Editing, Exporting):
                     seen.add(k)
                     stack.append(k)
         return seen
+
+    def _ends(self) -> list[Ref]:
+        """The outputs that no other output was computed from: the loss, and not the logits."""
+        specs = [self._specs[id] for id in {r.node for r in self._outputs}]
+        behind = self._behind({r.node for spec in specs for r in sources(self, spec)})
+        return [r for r in self._outputs if r.node not in behind]
 
     def slice_to(self, *nodes: Any) -> Graph:
         """The graph of what these nodes were computed from; they are its outputs."""

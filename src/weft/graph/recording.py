@@ -17,8 +17,9 @@ from weft.core.node import AccumulateGrad, GraphNode, Output
 from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
-from weft.graph.spec import BACKWARD, FORWARD, OPTIMIZER, Call, Ref
-from weft.graph.values import Root, Values
+from weft.graph.results import held_outside, new_since, variables
+from weft.graph.spec import BACKWARD, FORWARD, OPTIMIZER, PARAMETER, Call, Ref
+from weft.graph.values import Place, Root, Values
 
 getframe, ref = sys._getframe, weakref.ref
 
@@ -38,15 +39,17 @@ class Recorder(Values, Listener):
         self.calls_made: list[tuple[Any, ...]] = []
         self.given: set[Ref] = set()  # gradients that autograd.grad handed out
         self.watched: dict[int, tuple[Any, float]] = {}
+        self.before_it: dict[int, Any] = {}  # the variables at home when the block began
 
     def __enter__(self) -> Graph:
         super().__enter__()
+        self.before_it = variables(self.home)
         return self.graph
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__()
-        self.home = None
         outputs = self._outputs()
+        self.home = None
         self.graph._fill(
             {spec.id: spec for spec in self.specs},
             outputs,
@@ -57,26 +60,77 @@ class Recorder(Values, Listener):
             updates=self.updates,
             modules=self.modules,
         )
-        self.places, self.nodes, self.watched = {}, {}, {}
+        self.places, self.nodes, self.watched, self.before_it = {}, {}, {}, {}
 
     def _outputs(self) -> tuple[Ref, ...]:
-        """What the block was for: the roots of backward, and results that somebody still holds."""
+        """What the block was for: where backward began, and the ends that the program holds.
+
+        A result is what an op of the block made, or wrote into a tensor that is new since the
+        block began. It is held if the program can still reach it when the block ends: by a
+        variable, in a list, as an attribute. References from weft itself (a view to its whole,
+        autograd's nodes, kept values) do not count. A held result is an end, and an output,
+        if nothing else that is held or that backward began at was computed from it: the loss,
+        not the logits. If all of that gives nothing, the output is what the last op gave.
+        """
         roots = [r for p in self.passes if p.fills for r, _ in p.roots if r is not None]
-        used = {r for s in self.specs if s.kind == FORWARD for r in s.refs()}
-        used.update((*roots, *self.updates.values()))
-        alive = {self._current(p) for p in self.places.values() if p.tensor() is not None}
-        unread = [
-            Ref(s.id, k)
-            for s in self.specs
-            if s.kind == FORWARD
-            for k in range(len(s.kinds()))
-            if Ref(s.id, k) not in used
-        ]
-        ends = [r for r in (*unread, *(r for r in self.given if r not in used)) if r in alive]
+        results = self._results()
+        # A view of a tensor that was written is derived anew, and takes nothing from its whole.
+        later = [r for r in results if r.node not in self.implied]
+        behind = self._behind([*roots, *later])
+        ends = [r for r in results if r not in behind]
         if not ends and not roots:
-            nodes = {r.node for r in used}
-            ends = [r for r in unread if r.node not in nodes and r.node not in self.implied]
+            ends = self._last()
         return tuple(dict.fromkeys((*roots, *ends)))
+
+    def _results(self) -> list[Ref]:
+        """The values of the tensors that the program holds, oldest first."""
+        alive = [node for held, _ in self.nodes.values() if (node := held()) is not None]
+        tensors = [t for place in self.places.values() for t in place.tensors]
+        held = held_outside(tensors, {id(getattr(n, "node", n)): n for n in alive}.values())
+        new = new_since(self.before_it, self.home)
+        found = set()
+        for place in list(self.places.values()):
+            mine = {id(t()) for t in place.tensors} & held
+            leaf = place.root.leaf
+            if leaf is not None and not place.chain and not self._is_result(leaf, mine & new):
+                continue
+            if mine:
+                found.add(self._value_at_end(place))
+        return sorted(r for r in found if self.specs[r.node].kind == FORWARD or r in self.given)
+
+    def _is_result(self, leaf: int, new: set[int]) -> bool:
+        """Whether a tensor that no op made, but ops wrote to, is the program's new variable."""
+        spec = self.specs[leaf]
+        return bool(new) and spec.kind != PARAMETER and "state" not in spec.attrs
+
+    def _value_at_end(self, place: Place) -> Ref:
+        root = place.root
+        if place.version == root.version:
+            return place.value
+        known = len(self.specs)
+        value = self._update(place)
+        self.implied.update(range(known, len(self.specs)))
+        return value
+
+    def _behind(self, roots: list[Ref]) -> set[Ref]:
+        """All values that some others were computed from."""
+        seen: set[Ref] = set()
+        stack = [r for root in roots for r in self.specs[root.node].refs()]
+        while stack:
+            r = stack.pop()
+            if r not in seen:
+                seen.add(r)
+                stack.extend(self.specs[r.node].refs())
+        return seen
+
+    def _last(self) -> list[Ref]:
+        """What the last op gave, of those that nobody read and that wrote to nothing older."""
+        read = {r.node for s in self.specs if s.kind == FORWARD for r in s.refs()}
+        read |= {r.node for r in self.updates.values()} | self.implied
+        ends = (s for s in reversed(self.specs) if s.kind == FORWARD and s.id not in read)
+        last = next(ends, None)
+        # Further results may be such that the program never saw, as a norm's statistics.
+        return [] if last is None else [Ref(last.id)]
 
     # --- what is heard: ops ------------------------------------------------------------
 
@@ -108,7 +162,7 @@ class Recorder(Values, Listener):
             if self.values:
                 place.root.kept.append(value)
         if self.values:
-            self.kept[spec.id] = tuple(results)
+            self.kept[spec.id] = tuple(map(_alias, results))
 
     def calling(self, function: Any, args: tuple[Any, ...]) -> None:
         # Before the call, since it may write to what it is given.
@@ -138,7 +192,7 @@ class Recorder(Values, Listener):
             if t._node is not None:
                 self._meet(t._node, self._place(t))
         if self.values:
-            self.kept[spec.id] = tuple(outs)
+            self.kept[spec.id] = tuple(map(_alias, outs))
 
     # --- what is heard: writes ---------------------------------------------------------
 
@@ -182,7 +236,8 @@ class Recorder(Values, Listener):
                     self._keep_gradient(node, g)
                 start = time.perf_counter()
                 step(node, g)
-                self.watched[id(node)] = (node, time.perf_counter() - start)
+                if self.profile:
+                    self.watched[id(node)] = (node, time.perf_counter() - start)
 
             work.step = seen
 
@@ -304,6 +359,15 @@ class Recorder(Values, Listener):
             place.value, place.version = root.value, root.version
             if p._node is not None:
                 self._meet(p._node, place)
+
+
+def _alias(x: Any) -> Any:
+    """Another tensor on the same array: one that is kept must not seem to be the program's."""
+    if not isinstance(x, Tensor):
+        return x
+    made = wrap(x._a, x._node)
+    made._vc = x._vc
+    return made
 
 
 def _on_copies(apply: Any, which: list[int]) -> Any:

@@ -275,7 +275,10 @@ class Running:
             return work.run(wanted)
 
     def grad(self, node: Any) -> Any:
-        """The gradient by a node of what backward began at (or of the sum of the outputs)."""
+        """The gradient by a node of what backward began at.
+
+        Without a backward pass: of the sum of the outputs that no other was computed from.
+        """
         graph: Graph = self  # type: ignore[assignment]
         spec = graph._specs[graph._id(node)]
         held = graph._grads.get(spec.id)
@@ -285,7 +288,7 @@ class Running:
             return held
         roots = [(r, g) for p in graph._passes for r, g in p.roots
                  if r is not None and r.node in graph._specs]  # fmt: skip
-        roots = roots or [(r, None) for r in graph._outputs]
+        roots = roots or [(r, None) for r in graph._ends()]
         with listening(), enable_grad():
             *tensors, target = Execution(graph, {}, reuse=False).run(
                 [*(r for r, _ in roots), Ref(spec.id)]

@@ -51,14 +51,20 @@ class Root:
 class Place:
     """One array on a piece of memory: the views that lead to it, and its value."""
 
-    __slots__ = ("array", "chain", "cut", "node", "root", "tensor", "value", "version")
+    __slots__ = ("array", "chain", "cut", "node", "root", "tensors", "value", "version")
 
     def __init__(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> None:
         self.array, self.root, self.chain, self.value = ref(t._a), root, chain, value
-        self.tensor = ref(t)  # whoever had the array last
+        self.tensors = [ref(t)]  # who has the array, the last one seen at the end
         self.version = root.version
         self.node: Any = None  # a weak reference to the node that autograd gave the value
         self.cut: Ref | None = None  # the value without its gradient
+
+    def meet(self, t: Tensor) -> None:
+        """Note that a tensor has this array."""
+        if self.tensors[-1]() is not t:
+            others = [r for r in self.tensors if r() is not None and r() is not t]
+            self.tensors = [*others, ref(t)]
 
 
 class Values:
@@ -159,7 +165,7 @@ class Values:
     def _place(self, t: Tensor) -> Place:
         array = t._a
         place = self._held(array) or self._find(t)
-        place.tensor = ref(t)
+        place.meet(t)
         root = place.root
         if root.written_unseen():
             # Not by an op that weft knows: from here on the value is what it is.
@@ -245,12 +251,6 @@ class Values:
         place.value, place.version, place.cut = value, root.version, None
         if root.leaf is not None:
             self.updates[root.leaf] = root.value
-
-    @staticmethod
-    def _current(place: Place) -> Ref:
-        """The value that an array has at the end, where no view has to be derived for it."""
-        root = place.root
-        return root.value if not place.chain and place.version != root.version else place.value
 
 
 def links_of(view: Any) -> tuple[Any, ...]:

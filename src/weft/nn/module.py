@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -39,6 +40,21 @@ _HOOK_DICTS = (
     *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks"),
     "_load_state_dict_post_hooks",
 )
+
+
+class _Places(tuple):
+    """Where a module is registered: weak references to its owners, each with a name.
+
+    A copy of the module, or one from a file, is registered nowhere yet.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        return _Places, ()
+
+    def __deepcopy__(self, memo: Any) -> _Places:
+        return _Places()
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> None:
@@ -182,8 +198,10 @@ class Module(HookMethods, StateMethods, TreeMethods):
         own = self.__dict__
         for kind in ("_parameters", "_buffers", "_modules"):
             if name in own.get(kind, ()):
-                del own[kind][name]
+                gone = own[kind].pop(name)
                 own["_non_persistent_buffers_set"].discard(name)
+                if kind == "_modules" and gone is not None:
+                    gone._settle_name()
                 return
         object.__delattr__(self, name)
 
@@ -251,10 +269,36 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
     def _register_child(self, name: str, module: Module | None) -> None:
         module = registered(_hooks._global_module_registration_hooks, self, name, module)
+        before = self._modules.get(name)
         self._modules[name] = module
         if module is not None:
-            path = f"{self._scope_name}.{name}" if self._is_silent() else name
-            module._name_scope(path)
+            names = [name]
+            if module._scope_name and not module.__dict__.get("_scope_places"):
+                # A copy, whose places are not known: the others in this module count as older.
+                names = [n for n, child in self._modules.items() if child is module]
+            module._settle_name(*((weakref.ref(self), n) for n in names))
+        if before is not None and before is not module:
+            before._settle_name()
+
+    def _settle_name(self, *new: tuple[Any, str]) -> None:
+        """Go by the first of the places at which this module is registered, as PyTorch lists it."""
+        places: list[Any] = []
+        for owner, name in (*self.__dict__.get("_scope_places", ()), *new):
+            held = getattr(owner(), "_modules", {})
+            if any(owner() is other() for other, _ in places):
+                continue
+            if held.get(name) is not self:
+                name = next((n for n, child in held.items() if child is self), "")
+            if name:
+                places.append((owner, name))
+        self.__dict__["_scope_places"] = _Places(places)
+        if places:
+            owner, name = places[0]
+            self._name_scope(owner()._path_of(name))
+
+    def _path_of(self, name: str) -> str:
+        """What a child adds to the path of the module that is running."""
+        return f"{self._scope_name}.{name}" if self._is_silent() else name
 
     def _is_silent(self) -> bool:
         """Whether calls never pass through this module, since it has no forward (ModuleList)."""
@@ -265,7 +309,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
         if self._is_silent():
             for name, child in self._modules.items():
                 if child is not None:
-                    child._name_scope(f"{path}.{name}")
+                    child._settle_name((weakref.ref(self), name))
 
     # --- changing all tensors ---
 

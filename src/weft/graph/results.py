@@ -1,0 +1,91 @@
+"""What a block leaves behind: the tensors that the program can still reach when it has ended."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from types import MethodType
+from typing import Any
+
+from weft.core.node import Output
+from weft.core.tensor import Tensor, wrap
+from weft.graph.frames import locals_of
+
+Weak = weakref.ref  # of a tensor
+_MOST = 100  # longer lists of a program are not looked through
+
+
+def held_outside(tensors: Iterable[Any], nodes: Iterable[Any]) -> set[int]:
+    """Which tensors (given as weak references) somebody else than weft holds, by their id.
+
+    A view holds the tensor whose memory it shows, and autograd's nodes hold some of what they
+    read: a tensor that has no other holder is out of the program's reach.
+    """
+    alive = {id(t()): t for t in tensors if t() is not None}
+    # No name here may hold a tensor: it would be counted.
+    inner = Counter(id(t()._base) for t in alive.values())
+    for node in nodes:
+        inner.update(_held_by(node))
+    return {k for k, t in alive.items() if _holders(t) > inner[k] + _UNHELD}
+
+
+def _holders(tensor: Any) -> int:
+    return sys.getrefcount(tensor())
+
+
+def _count_of_one() -> int:
+    probe = wrap(None)  # type: ignore[arg-type]
+    return _holders(Weak(probe))
+
+
+_UNHELD = _count_of_one() - 1  # what the count says of a tensor that nobody holds
+
+
+def _held_by(node: Any) -> Iterator[int]:
+    """The ids of tensors that a node holds, once for each time that it does."""
+    if isinstance(node, Output):
+        node = node.node
+    stack = [getattr(node, name, ()) for name in ("inputs", "saved", "attrs")]
+    seen = set()
+    while stack:
+        held = stack.pop()
+        if isinstance(held, Tensor):
+            yield id(held)
+        elif _is_inner(held) and id(held) not in seen:
+            seen.add(id(held))
+            stack += gc.get_referents(held)
+
+
+def _is_inner(held: Any) -> bool:
+    """Whether a thing that a node holds is a mere container, or one of weft's own."""
+    kind = type(held)
+    if kind in (tuple, list, dict, MethodType):
+        return True
+    return kind.__module__.startswith(("weft.autograd.function", "weft.utils.checkpoint")) or (
+        kind.__name__ == "Packed"
+    )
+
+
+def variables(frame: Any) -> dict[int, Any]:
+    """Weak references to the tensors that a function's variables hold, by their id."""
+    found = {}
+    for value in locals_of(frame).values():
+        inside: Any = (value,)
+        if value.__class__ in (list, tuple) and len(value) < _MOST:
+            inside = value
+        elif value.__class__ is dict and len(value) < _MOST:
+            inside = value.values()
+        for x in inside:
+            if isinstance(x, Tensor):
+                found[id(x)] = Weak(x)
+    return found
+
+
+def new_since(before: dict[int, Any], frame: Any) -> set[int]:
+    """The ids of tensors that a function's variables hold now, and did not hold before."""
+    return {
+        id for id, t in variables(frame).items() if id not in before or before[id]() is not t()
+    }  # fmt: skip
