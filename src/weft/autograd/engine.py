@@ -55,7 +55,7 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(g, Tensor):
         g = g.sum(dims, keepdim=True) if dims else g
         return g.reshape(shape)
-    if dims and g.size >= kernels.LARGE:
+    if dims and g.size >= kernels.BEGIN:
         total = kernels.sum_to(g, shape)
         if total is not None:
             return total

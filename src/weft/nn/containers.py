@@ -282,6 +282,8 @@ class ModuleDict(Module):
         self.add_module(key, module)
 
     def __delitem__(self, key: str) -> None:
+        if key not in self._modules:
+            raise KeyError(key)
         delattr(self, key)
 
     def __len__(self) -> int:
