@@ -311,3 +311,30 @@ def test_a_row_is_repeated_along_an_array() -> None:
     np.testing.assert_array_equal(y.detach().numpy(), x * row)
     y.sum().backward()
     np.testing.assert_allclose(b.grad.numpy(), x.sum(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [3, 2000, 50_000])
+def test_functions_in_place_are_those_out_of_place(size: int) -> None:
+    """Bit by bit, with the same gradients, on whole tensors and on parts of others."""
+    kernels.start()
+    functions = {
+        "relu": lambda t, inplace: weft.nn.functional.relu(t, inplace=inplace),
+        "leaky": lambda t, inplace: weft.nn.functional.leaky_relu(t, 0.2, inplace=inplace),
+        "tanh": lambda t, inplace: t.tanh_() if inplace else t.tanh(),
+        "asinh": lambda t, inplace: t.asinh_() if inplace else t.asinh(),
+        "square": lambda t, inplace: t.square_() if inplace else t.square(),
+        "neg": lambda t, inplace: t.neg_() if inplace else t.neg(),
+    }
+    for name, function in functions.items():
+        for part in (slice(None), slice(1, None), slice(None, None, 2)):
+            results = []
+            for inplace in (False, True):
+                x = weft.tensor(some(size), requires_grad=True)
+                y = (x * 1)[part]
+                version = y._version
+                z = function(y, inplace)
+                assert (z is y) == inplace and y._version == version + inplace
+                (z * weft.tensor(some(size, seed=2))[part]).sum().backward()
+                results.append((z.detach().numpy().copy(), x.grad.numpy()))
+            for a, b in zip(*results, strict=True):
+                np.testing.assert_array_equal(a, b, err_msg=name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, kernels
 from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
 from weft.core.dual import dual_level_of, keep_tangents, set_tangent, tangents_of, without_tangent
 from weft.core.frames import caller, last_caller
@@ -51,12 +51,17 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
                     dual._x = x._x
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
-    result = guarded(op, arrays, attrs)
-    for recorder in now.recorders:
-        recorder.changing(op, args, attrs)
-    if tracking:
-        args, arrays = _keep_old(op, args, arrays)
-    write(target, result, op.name, args)
+    if len(args) == 1 and now.mode is not SPECIAL and kernels.over(op, target._a, attrs, tracking):
+        bump(target, op.name)
+        if tracking:
+            args = [wrap(target._a, target._node)]
+    else:
+        result = guarded(op, arrays, attrs)
+        for recorder in now.recorders:
+            recorder.changing(op, args, attrs)
+        if tracking:
+            args, arrays = _keep_old(op, args, arrays)
+        write(target, result, op.name, args)
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
     if level is not None:

@@ -214,6 +214,15 @@ def into(op: Op, x: ndarray, *args: Any) -> bool:
     return ready() and loop_for(op, "", op.reference, NOTHING).into(x, *args)
 
 
+def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
+    """The same for an op of one array under attributes; not if backward needs what was there."""
+    if not op.traced or x.size < (OVER if _begun else BEGIN) or not ready():
+        return False
+    if tracking and op.names[0] in op.plan_for(1, 1, 1, False).slots:
+        return False
+    return loop_for(op, "", op.reference, attrs).into(x)
+
+
 def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
     """``x += y * by`` in one pass; False if native code can't."""
     if x.size < OVER or (x.size < BEGIN and not _begun) or not ready():

@@ -195,7 +195,7 @@ class Kernel:
         """For an elementwise loop: the native function, one that makes the result as well, and, if
         that has the type of the first argument, one that writes over it.
 
-        The latter take plain arrays of one shape, the second from ``least`` elements on.
+        The latter take plain arrays of one shape, from ``least`` elements on.
         """
         text, kinds = build(self.function, {"T": kind}, {}, threads.available())
         text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
@@ -203,7 +203,7 @@ class Kernel:
         text += whole.elementwise("fresh", *given, least)
         if kinds[0] != f"{result}*":
             return _functions(self.name, text, "call", "fresh")
-        text += whole.elementwise("over", *given)
+        text += whole.elementwise("over", *given, least)
         return _functions(self.name, text, "call", "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
