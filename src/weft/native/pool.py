@@ -7,7 +7,7 @@ each doubling) and given out again, also for somewhat less than they hold; block
 are left to NumPy's own cache.
 
 What is kept is bounded: a new block is only taken from the system beside kept ones as long as used
-and kept memory together stay within the most that was ever in use at once and half as much; beyond
+and kept memory together stay within the most that was ever in use at once and some more; beyond
 that kept blocks of other sizes are given back first.
 """
 
@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 SMALL = 1 << 15
-SLACK = 2  # kept memory may be this part of the most in use, beyond what sharing it would need
+SLACK = 40  # per cent of the most in use that may be kept beyond it
 REACH = 4  # how many sizes larger a kept block may be than what it is given out for: half as much
 EXTRA = 64  # a block's surplus, by which it can be told from one that NumPy's own allocator made
 
@@ -181,7 +181,8 @@ miss:
   %kept = load i64, ptr %keptp
   call void @unlock(ptr %c)
   %all = add i64 %used, %kept
-  %slack = sdiv i64 %peak, {SLACK}
+  %parts = mul i64 %peak, {SLACK}
+  %slack = sdiv i64 %parts, 100
   %most = add i64 %peak, %slack
   %over = icmp sgt i64 %all, %most
   br i1 %over, label %shrink, label %fresh
