@@ -218,9 +218,11 @@ def test_who_comes_first() -> None:
     assert convolutions._thin(thin, 16) and not convolutions._thin(planes, 64)
     assert convolutions._thin((64, 1, 9), 64) and not convolutions._thin(broad, 1)
     a = np.zeros((1, 1, 1, 1), "f4")
-    assert convolutions._loops_are_faster(a, a, broad, 1)
-    assert convolutions._loops_are_faster(a, a, (64, 1, 5, 5), 64)
-    assert not convolutions._loops_are_faster(a, a, (64, 64, 3, 3), 1)
+    faster = convolutions._loops_are_faster
+    assert faster(a, a, broad, (2, 2), 1) and faster(a, a, (64, 32, 3, 3), (1, 1), 1)
+    assert faster(a, a, (64, 1, 5, 5), (1, 1), 64)
+    assert not faster(a, a, (64, 64, 3, 3), (2, 2), 1)
+    assert not faster(a, a, (64, 3, 3, 3), (1, 1), 1)
 
 
 @pytest.mark.parametrize("groups", [16, 8])
