@@ -158,6 +158,13 @@ def test_results_of_grad_are_nobody_elses() -> None:
     assert a.data_ptr() != b.data_ptr() and (a == 2).all() and (b == 2).all()
 
 
+def test_an_input_asked_for_twice_has_its_history_twice() -> None:
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    for g in torch.autograd.grad((x**3).sum(), [x, x], create_graph=True):
+        (second,) = torch.autograd.grad(g.sum(), x, retain_graph=True)
+        assert second.tolist() == [12.0, 18.0]
+
+
 def test_grad_copies_nothing_that_it_made_itself() -> None:
     x = torch.ones(1 << 16, requires_grad=True)
     y = x.relu()

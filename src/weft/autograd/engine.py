@@ -637,7 +637,7 @@ def grad(
         node = tensor._node
         g = None if node is NOWHERE else work.captured.pop(node, None)
         if g is None and node in found:
-            g = found[node]._a
+            g = found[node] if create_graph else found[node]._a
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"One of the differentiated Tensors appears to not have been used in the graph "
