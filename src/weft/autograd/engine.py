@@ -257,24 +257,23 @@ class _Run:
                 if (
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
-                    direct, way = plan.direct, plan.way
+                    way, gi = plan.way, None
                     large = g.size >= kernels.LARGE
                     # A gradient that only this pass holds can be written over.
                     if large and getrefcount(g) == ALONE and g.base is None and plan.over(g, saved):
                         gi = g
-                    else:
-                        gi = None if way is None else way(g, *saved)
-                    if gi is not None:
-                        pass
-                    elif plan.large is not None and (
-                        g.size >= plan.op.limit
-                        or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
-                    ):
-                        gi = plan.large(g, saved, node.attrs, None)[0]
-                    elif direct is not None:
-                        gi = direct(g, saved[0])
-                    else:
-                        gi = plan.vjp_single(g, saved, node.attrs)
+                    elif way is not None:
+                        gi = way(g, *saved)
+                    if gi is None:
+                        if plan.large is not None and (
+                            g.size >= plan.op.limit
+                            or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
+                        ):
+                            gi = plan.large(g, saved, node.attrs, None)[0]
+                        elif plan.direct is not None:
+                            gi = plan.direct(g, saved[0])
+                        else:
+                            gi = plan.vjp_single(g, saved, node.attrs)
                     if plan.holds and not keep:
                         node.saved = FREED
                     if gi is None:

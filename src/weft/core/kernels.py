@@ -209,14 +209,16 @@ def into(op: Op, x: ndarray, *args: Any) -> bool:
 
     No other array may share its memory.
     """
-    if x.size < OVER or (x.size < BEGIN and not _begun):
-        return False
-    return ready() and loop_for(op, "", op.reference, NOTHING).into(x, *args)
+    return _over_pays(x) and loop_for(op, "", op.reference, NOTHING).into(x, *args)
+
+
+def _over_pays(x: ndarray) -> bool:
+    return x.size >= (OVER if _begun else BEGIN) and ready()
 
 
 def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
     """The same for an op of one array under attributes; not if backward needs what was there."""
-    if not op.traced or x.size < (OVER if _begun else BEGIN) or not ready():
+    if not op.traced or not _over_pays(x):
         return False
     if tracking and op.names[0] in op.plan_for(1, 1, 1, False).slots:
         return False
@@ -225,7 +227,7 @@ def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
 
 def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
     """``x += y * by`` in one pass; False if native code can't."""
-    if x.size < OVER or (x.size < BEGIN and not _begun) or not ready():
+    if not _over_pays(x):
         return False
     if not _scaled:
         from weft.native.trace import Loop

@@ -97,19 +97,17 @@ class Plan:
 
     def open_way(self) -> None:
         """Let small arrays into native code, or keep them out."""
-        rule = self._traced
         self.way = None
-        if rule is not None and kernels.enabled():
-            op, suffix = self.op, f"_{self.single}"
-            loop = lambda: kernels.loop_for(op, suffix, rule, kernels.NOTHING)
-            self.way = kernels.Chance(self, "way", lambda args: loop().way(args))
+        if self._traced is not None and kernels.enabled():
+            self.way = kernels.Chance(self, "way", lambda args: self._loop().way(args))
 
     def over(self, g: Any, saved: Any) -> bool:
         """Write the one gradient that goes out over the one that came in; False if it can't."""
-        rule = self._traced
-        if rule is None or not kernels.ready():
-            return False
-        return kernels.loop_for(self.op, f"_{self.single}", rule, kernels.NOTHING).into(g, *saved)
+        return self._traced is not None and kernels.ready() and self._loop().into(g, *saved)
+
+    def _loop(self) -> Any:
+        assert self._traced is not None
+        return kernels.loop_for(self.op, f"_{self.single}", self._traced, kernels.NOTHING)
 
     def _holds_arrays(self) -> bool:
         """Whether all that is saved are values, not shapes."""

@@ -213,6 +213,45 @@ turn = Assembly("turn", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn", "f32
 turn64 = Assembly("turn64", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn64", "f64"))
 
 
+@inline
+def begin(at: Ptr[i64], ends: Ptr[i64], info: Ptr[i64], row: i64):
+    # A row of phases by its numbers, fastest first: y and z in the phase, phases of x, y and z,
+    # plane; `info` is that of `spread`.
+    ends[0] = info[15]
+    ends[1] = info[10]
+    ends[2] = info[19]
+    ends[3] = info[14]
+    ends[4] = info[9]
+    ends[5] = -1  # planes have no end
+    rest = row
+    for k in range(5):
+        at[k] = rest % ends[k]
+        rest = rest // ends[k]
+    at[5] = rest
+
+
+@inline
+def advance(at: Ptr[i64], ends: Ptr[i64]):
+    k = 0
+    at[0] += 1
+    while at[k] == ends[k]:
+        at[k] = 0
+        k += 1
+        at[k] += 1
+
+
+@inline
+def inside_from(first: i64, by: i64, count: i64) -> i64:
+    start = 0 if first >= 0 else (by - first - 1) // by
+    return min(start, count)
+
+
+@inline
+def inside_to(first: i64, size: i64, by: i64, count: i64) -> i64:
+    stop = 0 if first >= size else (size - first + by - 1) // by
+    return min(stop, count)
+
+
 @kernel
 def spread(
     x: Ptr[T],
@@ -228,25 +267,19 @@ def spread(
     # padding before it, the stride, the number of phases, the size of a phase. `by` and `apart` are
     # the stride and the step along x, where they are known.
     channels = info[0]
-    nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
-    ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
-    nx, fx, px, ux = info[16], info[17], info[19], info[20]
+    nz, fz, sz, pz = info[6], info[7], info[8], info[9]
+    ny, fy, sy, py = info[11], info[12], info[13], info[14]
+    nx, fx, ux = info[16], info[17], info[20]
     sx = by if by else info[18]
     step = apart if apart else info[5]
-    yu = lo % uy
-    rest = lo // uy
-    zu = rest % uz
-    rest = rest // uz
-    xp = rest % px
-    rest = rest // px
-    yp = rest % py
-    rest = rest // py
-    zp = rest % pz
-    plane = rest // pz
+    at = array(i64, 6)
+    ends = array(i64, 6)
+    begin(at, ends, info, lo)
     for row in range(lo, hi):
-        z = zu * sz + phases[zp] - fz
-        y = yu * sy + phases[pz + yp] - fy
-        first = phases[pz + py + xp] - fx
+        plane = at[5]
+        z = at[1] * sz + phases[at[4]] - fz
+        y = at[0] * sy + phases[pz + at[3]] - fy
+        first = phases[pz + py + at[2]] - fx
         target = to + row * ux
         if z >= 0 and z < nz and y >= 0 and y < ny:
             source = x + (
@@ -255,10 +288,8 @@ def spread(
                 + z * info[3]
                 + y * info[4]
             )
-            start = 0 if first >= 0 else (-first + sx - 1) // sx
-            start = min(start, ux)
-            stop = 0 if first >= nx else (nx - first + sx - 1) // sx
-            stop = max(start, min(stop, ux))
+            start = inside_from(first, sx, ux)
+            stop = max(start, inside_to(first, nx, sx, ux))
             for u in range(start):
                 target[u] = 0.0
             for u in range(start, stop):
@@ -268,22 +299,7 @@ def spread(
         else:
             for u in range(ux):
                 target[u] = 0.0
-        yu += 1
-        if yu == uy:
-            yu = 0
-            zu += 1
-            if zu == uz:
-                zu = 0
-                xp += 1
-                if xp == px:
-                    xp = 0
-                    yp += 1
-                    if yp == py:
-                        yp = 0
-                        zp += 1
-                        if zp == pz:
-                            zp = 0
-                            plane += 1
+        advance(at, ends)
 
 
 @kernel
@@ -301,32 +317,24 @@ def spread_last(
     # The same with the channels innermost. `apart` is the step between channels, where it is known;
     # `turned` says that lines of x lie in one piece.
     channels = info[0]
-    nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
-    ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
-    nx, fx, sx, px, ux = info[16], info[17], info[18], info[19], info[20]
+    nz, fz, sz, pz = info[6], info[7], info[8], info[9]
+    ny, fy, sy, py = info[11], info[12], info[13], info[14]
+    nx, fx, sx, ux = info[16], info[17], info[18], info[20]
     cs = apart if apart else info[2]
     xs = info[5]
-    yu = lo % uy
-    rest = lo // uy
-    zu = rest % uz
-    rest = rest // uz
-    xp = rest % px
-    rest = rest // px
-    yp = rest % py
-    rest = rest // py
-    zp = rest % pz
-    plane = rest // pz
+    at = array(i64, 6)
+    ends = array(i64, 6)
+    begin(at, ends, info, lo)
     for row in range(lo, hi):
-        z = zu * sz + phases[zp] - fz
-        y = yu * sy + phases[pz + yp] - fy
-        first = phases[pz + py + xp] - fx
+        plane = at[5]
+        z = at[1] * sz + phases[at[4]] - fz
+        y = at[0] * sy + phases[pz + at[3]] - fy
+        first = phases[pz + py + at[2]] - fx
         target = to + row * ux * channels
         if z >= 0 and z < nz and y >= 0 and y < ny:
             source = x + (plane * info[1] + z * info[3] + y * info[4])
-            start = 0 if first >= 0 else (-first + sx - 1) // sx
-            start = min(start, ux)
-            stop = 0 if first >= nx else (nx - first + sx - 1) // sx
-            stop = max(start, min(stop, ux))
+            start = inside_from(first, sx, ux)
+            stop = max(start, inside_to(first, nx, sx, ux))
             for i in range(start * channels):
                 target[i] = 0.0
             done = start
@@ -361,22 +369,7 @@ def spread_last(
         else:
             for i in range(ux * channels):
                 target[i] = 0.0
-        yu += 1
-        if yu == uy:
-            yu = 0
-            zu += 1
-            if zu == uz:
-                zu = 0
-                xp += 1
-                if xp == px:
-                    xp = 0
-                    yp += 1
-                    if yp == py:
-                        yp = 0
-                        zp += 1
-                        if zp == pz:
-                            zp = 0
-                            plane += 1
+        advance(at, ends)
 
 
 @kernel
