@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.core import kernels as _kernels
+from weft.native import convolutions as _convolutions
 from weft.native import jit as _jit
 from weft.native import onednn as _onednn
 from weft.native import threads as _threads
@@ -25,6 +26,20 @@ def set(kind: str) -> None:
     if kind not in (NATIVE, NUMPY):
         raise ValueError(f"kernels are 'native' or 'numpy', not {kind!r}")
     _kernels.enable(kind == NATIVE)
+
+
+def winograd() -> bool:
+    """Whether convolutions may multiply less: see ``set_winograd``."""
+    return _convolutions.winograd_allowed()
+
+
+def set_winograd(on: bool) -> None:
+    """Let convolutions of many channels multiply less, which they do, or take every product.
+
+    Rounding errors are then of the size that the largest values near a window give, in place of
+    those inside of it; that matters where neighbours differ by many orders of magnitude.
+    """
+    _convolutions.allow_winograd(on)
 
 
 def describe() -> list[tuple[str, bool, str]]:

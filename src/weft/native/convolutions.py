@@ -1,7 +1,9 @@
 """The three convolution ops, with the arguments that the ops have: by oneDNN or by loops.
 
-Loops do what oneDNN does not take (float64, or all where there is no library), and come first where
-they were measured to be faster: groups of few channels, and gradients of broad weights.
+Images with many channels, seen through windows of two or three times the stride, go to
+``winograd``, which multiplies less. Of the others, loops do what oneDNN does not take (float64, or
+all where there is no library), and come first where they were measured to be faster: groups of few
+channels, and gradients of broad weights.
 """
 
 from __future__ import annotations
@@ -21,6 +23,24 @@ FEW = 4  # channels of a group in which loops are faster than oneDNN
 DENSE = 32  # channels from which a weight's gradient is, for windows side by side
 BROAD = 128  # and for others
 WEIGHTS = 1 << 17  # elements of such a weight at least
+# From where on multiplying less pays: channels on both sides for windows of two and of three times
+# the stride, tiles of two by two places, and products of channels and tiles.
+MANY = {2: 64, 3: 32}
+TILES = 32
+TILED = 1 << 20
+
+_allowed = True
+
+
+def winograd_allowed() -> bool:
+    """Whether convolutions may multiply less, with rounding errors of the size of a tile."""
+    return _allowed
+
+
+def allow_winograd(on: bool) -> None:
+    """Let convolutions multiply less, or have every product taken."""
+    global _allowed
+    _allowed = bool(on)
 
 
 def convolution(
@@ -34,6 +54,11 @@ def convolution(
     extent: Ints | None = None,
 ) -> Array | None:
     """Convolution, of which ``extent`` may leave out the last places."""
+    y: Array | None
+    if _tiled(x, w.shape, stride, dilation, groups, extent):
+        y = _winograd().convolution(x, w, bias, stride, padding, extent)
+        if y is not None:
+            return y
 
     def by_library() -> Any:
         y: Any = onednn.convolution(x, w, bias, stride, padding, dilation, groups)
@@ -58,6 +83,10 @@ def transposed(
     groups: int,
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
+    if _tiled(x, w.shape, stride, dilation, groups, x.shape[2:]):
+        y = _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
+        if y is not None:
+            return y
 
     def by_library() -> Any:
         return onednn.convolution_input_grad(x, w, shape, stride, padding, dilation, groups, bias)
@@ -72,6 +101,10 @@ def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
+    if _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous:
+        y = _winograd().weight_grad(g, x, tuple(shape), stride, padding)
+        if y is not None:
+            return y
 
     def by_library() -> Any:
         return onednn.convolution_weight_grad(g, x, shape, stride, padding, dilation, groups)
@@ -93,6 +126,26 @@ def _loops() -> ModuleType:
     from weft.native import windowed  # not where oneDNN does it all
 
     return windowed
+
+
+def _winograd() -> ModuleType:
+    from weft.native import winograd
+
+    return winograd
+
+
+def _tiled(
+    x: Array, w: Ints, stride: Ints, dilation: Ints, groups: int, places: Ints | None
+) -> bool:
+    """Whether a convolution is of a kind that multiplying less makes faster."""
+    if len(w) != 4 or groups != 1 or x.dtype != np.float32 or not _allowed:
+        return False
+    by, least = stride[0], MANY.get(w[2] // stride[0], w[1] + 1)
+    if stride[1] != by or w[2] != w[3] or w[2] % by or max(dilation) > 1 or min(w[:2]) < least:
+        return False
+    high, wide = (n // by for n in x.shape[2:]) if places is None else places
+    tiles = len(x) * ((high + 1) // 2) * ((wide + 1) // 2)
+    return tiles >= TILES and tiles * w[0] * w[1] * by * by >= TILED and x.flags.c_contiguous
 
 
 def _thin(shape: Ints, groups: int) -> bool:

@@ -24,6 +24,7 @@ from weft.native.gemm import ceil_div
 from weft.native.jit import pointer
 from weft.native.layout import FLOATS, plain
 from weft.native.loops import convolve as loops
+from weft.native.source import Source
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -56,7 +57,7 @@ def convolution(
         extent = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
     shape = (x.shape[0], w.shape[0], *extent)
     window = (stride, padding, dilation)
-    if not _takes(x, w, bias) or not _fits(x.shape, w.shape, shape, groups, window):
+    if not takes(x, w, bias) or not fits(x.shape, w.shape, shape, groups, window):
         return None
     shapes = (solid(s) for s in (x.shape, w.shape, shape))
     plan = forward_plan(*shapes, *_window(*window), groups)
@@ -77,7 +78,7 @@ def transposed(
 ) -> Array | None:
     """The transpose of a convolution of that input shape, or None."""
     window = (stride, padding, dilation)
-    if not _takes(g, w, bias) or not _fits(shape, w.shape, g.shape, groups, window):
+    if not takes(g, w, bias) or not fits(shape, w.shape, g.shape, groups, window):
         return None
     if prod(stride) > PHASES:
         return None
@@ -93,7 +94,7 @@ def weight_grad(
 ) -> Array | None:
     """The gradient of the weight of a convolution, or None."""
     window = (stride, padding, dilation)
-    if not _takes(g, x) or not _fits(x.shape, shape, g.shape, groups, window):
+    if not takes(g, x) or not fits(x.shape, shape, g.shape, groups, window):
         return None
     shapes = (solid(s) for s in (x.shape, shape, g.shape))
     plan = weight_plan(*shapes, *_window(*window), groups)
@@ -107,14 +108,14 @@ def weight_grad(
     return to
 
 
-def _takes(a: Array, b: Array, bias: Array | None = None) -> bool:
+def takes(a: Array, b: Array, bias: Array | None = None) -> bool:
     """Whether arrays are of one type that there are loops for."""
     if a.dtype not in FLOATS or b.dtype != a.dtype:
         return False
     return bias is None or (bias.dtype == a.dtype and bias.ndim == 1)
 
 
-def _fits(x: Ints, w: Ints, y: Ints, groups: int, window: tuple[Ints, Ints, Ints]) -> bool:
+def fits(x: Ints, w: Ints, y: Ints, groups: int, window: tuple[Ints, Ints, Ints]) -> bool:
     """Whether sizes go together, and are not zero; the reference explains what is wrong."""
     if not 3 <= len(x) == len(w) == len(y) <= 5 or min(*x, *w, *y) < 1 or groups < 1:
         return False
@@ -136,84 +137,6 @@ def three(sizes: Ints, missing: int) -> Ints:
 def solid(shape: Ints) -> Ints:
     """The shape of an (N, C, ...) array with three dimensions of places."""
     return (*shape[:2], *three(shape[2:], 1))
-
-
-@dataclass
-class Source:
-    """How the source is copied: padding before it, and its phases in each dimension."""
-
-    channels: int
-    size: Ints  # of the array
-    before: Ints
-    stride: Ints
-    phases: tuple[Ints, ...]  # those that a tap meets
-    held: Ints  # places of a phase
-    steps: Ints = field(init=False)  # of a sample, a channel, and in three dimensions
-    tables: dict[Ints, tuple[Array, Array]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        plane = prod(self.held)
-        channel = plane * prod(map(len, self.phases))
-        lines = (self.held[1] * self.held[2], self.held[2], 1)
-        self.steps = (channel * self.channels, channel, *lines)
-
-    def offset(self, position: Ints) -> int:
-        """Where the first place finds what lies at a position of the padded array."""
-        phase = at = 0
-        for i, where in enumerate(position):
-            place, rest = divmod(where, self.stride[i])
-            phase = phase * len(self.phases[i]) + self.phases[i].index(rest)
-            at = at * self.held[i] + place
-        return phase * prod(self.held) + at
-
-    def is_plain(self) -> bool:
-        """Whether a plain array is what the copy would be."""
-        return self.held == self.size and not any(self.before) and set(self.stride) == {1}
-
-    def table(self, x: Array) -> tuple[Array, Array]:
-        """The phases, and the numbers that the copying loops take."""
-        found = self.tables.get(x.strides)
-        if found is None:
-            steps = [s // x.itemsize for s in x.strides]
-            steps[2:2] = [0] * (5 - x.ndim)
-            numbers = [self.channels, *steps]
-            for i in range(3):
-                numbers += [self.size[i], self.before[i], self.stride[i]]
-                numbers += [len(self.phases[i]), self.held[i]]
-            phases = np.array([p for axis in self.phases for p in axis], I64)
-            found = phases, np.array(numbers, I64)
-            if len(self.tables) < PLANS:
-                self.tables[x.strides] = found
-        return found
-
-    def rows(self, samples: int) -> int:
-        """The lines of the copy in one channel of every sample."""
-        return samples * prod(map(len, self.phases)) * self.held[0] * self.held[1]
-
-    def copied(self, x: Array, beyond: int, last: bool = False) -> Array:
-        """The copy, with room beyond its end, and with the channels innermost if wanted."""
-        kind = FLOATS[x.dtype]
-        if not x.flags.aligned or any(s % x.itemsize for s in x.strides):
-            x = plain(x)
-        phases, info = self.table(x)
-        size = x.shape[0] * self.steps[0]
-        to = np.empty(size + beyond, x.dtype)
-        given = (pointer(x), pointer(to), pointer(phases), pointer(info))
-        rows = self.rows(x.shape[0])
-        if last:
-            apart = int(info[2] == 1)
-            turned = int(info[5] == 1 and self.stride[2] == 1 and not apart)
-            code = loops.spread_last.get(kind, apart=apart, turned=turned, double=_double(kind))
-        else:
-            rows *= self.channels
-            code = loops.spread.get(kind, by=_known(self.stride[2]), apart=int(info[5] == 1))
-        code(*given, rows, threads.how_many(rows, max(1, GRAIN * rows // max(size, 1))))
-        return to
-
-
-def _known(stride: int) -> int:
-    """A stride that is worth code of its own, or 0."""
-    return stride if stride <= 2 else 0
 
 
 @dataclass

@@ -1,0 +1,511 @@
+"""The loops of convolutions that multiply less, after Winograd.
+
+An input is cut into *tiles* of n by n that overlap; each gives two by two elements of the result.
+Tiles and windows are transformed so that a convolution becomes n*n products of matrices, one for
+each *point*: 16 multiplications for n = 4 (windows of 3x3) in place of 36, 9 for n = 3 (2x2) in
+place of 16. Transforms are sums and differences of a few elements. With a line ``d`` of a tile, a
+line ``w`` of a window and the result ``y``, the points of n = 3 are::
+
+    (d0 - d1) w0,   d1 (w0 + w1),   (d1 - d2) w1;   y0 = p0 + p1,   y1 = p1 - p2
+
+and those of n = 4::
+
+    (d0 - d2) w0,   (d1 + d2) (w0 + w1 + w2) / 2,   (d2 - d1) (w0 - w1 + w2) / 2,   (d1 - d3) w2;
+    y0 = p0 + p1 + p2,   y1 = p1 - p2 - p3
+
+The gradient of the weight comes from the same products, with each transform turned around.
+
+A column is what a tile is multiplied with in one product: a channel, in one phase of the stride.
+Sizes and steps come in a table of integers, in the order of the names below.
+"""
+
+from __future__ import annotations
+
+from weft.native.compiler import Ptr, array, f32, i64, inline
+from weft.native.gemm import micro
+from weft.native.jit import kernel
+
+# Tiles: their numbers in a sample, all of them; steps in the source and in the result.
+WIDE, HIGH, COUNT = 0, 1, 2
+IN_N, IN_Y, IN_X = 3, 4, 5
+OUT_N, OUT_Y, OUT_X = 6, 7, 8
+SEEN_Y, SEEN_X = 9, 10  # places of the result, which may end inside of a tile
+CHANNELS, CHANNEL, PHASES = 11, 12, 13  # their number and step in the source; phases of the stride
+ROWS, ROW_STEP = 14, 15  # of the result
+# How the work is cut: tasks, pieces of rows or of columns; tiles, rows or columns in a piece.
+TASKS, CUTS, SPAN, PART = 16, 17, 18, 19
+SCRATCH = 20  # elements of working memory for a thread
+SIZE = 21
+
+DEEP = 256  # columns that are multiplied at a time, so that panels stay in the cache
+STRIP = 72  # rows that stay in the cache while panels pass by
+PANELS = 4  # of tiles in a piece at most
+TOGETHER = 128  # tiles that the gradient of a weight takes at a time
+
+
+@inline
+def tile_line(
+    d0: Ptr[f32],
+    d1: Ptr[f32],
+    d2: Ptr[f32],
+    d3: Ptr[f32],
+    to: Ptr[f32],
+    apart: i64,
+    n: i64,
+    lanes: i64,
+):
+    for j in range(lanes):
+        if n == 3:
+            to[j] = d0[j] - d1[j]
+            to[apart + j] = d1[j]
+            to[2 * apart + j] = d1[j] - d2[j]
+        else:
+            to[j] = d0[j] - d2[j]
+            to[apart + j] = d1[j] + d2[j]
+            to[2 * apart + j] = d2[j] - d1[j]
+            to[3 * apart + j] = d1[j] - d3[j]
+
+
+@inline
+def tile(x: Ptr[f32], taps: Ptr[i64], half: Ptr[f32], to: Ptr[f32], step: i64, n: i64, lanes: i64):
+    # Tiles of which each element is a vector at its own place; points are `step` apart.
+    last = n - 1
+    for j in range(n):
+        d0 = x + taps[j]
+        d1 = x + taps[n + j]
+        d2 = x + taps[2 * n + j]
+        d3 = x + taps[last * n + j]
+        tile_line(d0, d1, d2, d3, half + j * lanes, n * lanes, n, lanes)
+    for i in range(n):
+        d = half + i * n * lanes
+        target = to + i * n * step
+        tile_line(d, d + lanes, d + 2 * lanes, d + last * lanes, target, step, n, lanes)
+
+
+@inline
+def window_line(w: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
+    for j in range(lanes):
+        if n == 3:
+            to[j] = w[j]
+            to[apart + j] = w[j] + w[step + j]
+            to[2 * apart + j] = w[step + j]
+        else:
+            outer = 0.5 * (w[j] + w[2 * step + j])
+            middle = 0.5 * w[step + j]
+            to[j] = w[j]
+            to[apart + j] = outer + middle
+            to[2 * apart + j] = outer - middle
+            to[3 * apart + j] = w[2 * step + j]
+
+
+@inline
+def result_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
+    for j in range(lanes):
+        if n == 3:
+            to[j] = p[j] + p[step + j]
+            to[apart + j] = p[step + j] - p[2 * step + j]
+        else:
+            to[j] = p[j] + p[step + j] + p[2 * step + j]
+            to[apart + j] = p[step + j] - p[2 * step + j] - p[3 * step + j]
+
+
+@inline
+def result_grad_line(g: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
+    for j in range(lanes):
+        to[j] = g[j]
+        to[apart + j] = g[j] + g[step + j]
+        if n == 3:
+            to[2 * apart + j] = 0.0 - g[step + j]
+        else:
+            to[2 * apart + j] = g[j] - g[step + j]
+            to[3 * apart + j] = 0.0 - g[step + j]
+
+
+@inline
+def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
+    for j in range(lanes):
+        if n == 3:
+            to[j] = p[j] + p[step + j]
+            to[apart + j] = p[step + j] + p[2 * step + j]
+        else:
+            both = 0.5 * (p[step + j] + p[2 * step + j])
+            to[j] = p[j] + both
+            to[apart + j] = 0.5 * (p[step + j] - p[2 * step + j])
+            to[2 * apart + j] = both + p[3 * step + j]
+
+
+@inline
+def walk(info: Ptr[i64], first: i64, count: i64, ins: Ptr[i64], outs: Ptr[i64], ends: Ptr[i64]):
+    # Where tiles begin in the source and in the result, and whether they end within it.
+    wide, high = info[WIDE], info[HIGH]
+    x = first % wide
+    y = first // wide % high
+    n = first // (wide * high)
+    for i in range(count):
+        ins[i] = n * info[IN_N] + y * info[IN_Y] + x * info[IN_X]
+        outs[i] = n * info[OUT_N] + y * info[OUT_Y] + x * info[OUT_X]
+        ends[i] = 2 * (1 if 2 * y + 1 < info[SEEN_Y] else 0) + (
+            1 if 2 * x + 1 < info[SEEN_X] else 0
+        )
+        x += 1
+        if x == wide:
+            x = 0
+            y += 1
+            if y == high:
+                y = 0
+                n += 1
+
+
+@kernel
+def windows(
+    w: Ptr[f32],
+    to: Ptr[f32],
+    taps: Ptr[i64],
+    rows: i64,
+    channels: i64,
+    phases: i64,
+    row_step: i64,
+    channel_step: i64,
+    phase_to: i64,
+    channel_to: i64,
+    sheet_to: i64,
+    n: i64,
+    height: i64,
+    lanes: i64,
+    lo: i64,
+    hi: i64,
+):
+    # Transformed windows: for each point panels of `height` rows over all columns. The steps that
+    # end in `to` are those of the result.
+    k = n - 1
+    raw = array(f32, n * n * lanes)
+    half = array(f32, n * n * lanes)
+    done = array(f32, n * n * lanes)
+    sheets = (rows + height - 1) // height
+    for i in range(k * k * lanes):
+        raw[i] = 0.0
+    for sheet in range(lo, hi):
+        first = sheet * height
+        seen = min(height, rows - first)
+        if seen < height:
+            for i in range(k * k * lanes):
+                raw[i] = 0.0
+        for c in range(channels):
+            source = w + (first * row_step + c * channel_step)
+            for phase in range(phases):
+                where = taps + phase * k * k
+                if seen == height:
+                    for r in range(height):
+                        for t in range(k * k):
+                            raw[t * lanes + r] = source[r * row_step + where[t]]
+                else:
+                    for r in range(seen):
+                        for t in range(k * k):
+                            raw[t * lanes + r] = source[r * row_step + where[t]]
+                for j in range(k):
+                    window_line(raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes)
+                for i in range(n):
+                    window_line(half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes)
+                place = to + (phase * phase_to + c * channel_to)
+                for point in range(n * n):
+                    target = place + (point * sheets + sheet) * sheet_to
+                    for r in range(height):
+                        target[r] = done[point * lanes + r]
+
+
+@inline
+def gather(
+    x: Ptr[f32],
+    to: Ptr[f32],
+    taps: Ptr[i64],
+    ins: Ptr[i64],
+    count: i64,
+    starts: Ptr[i64],
+    stretches: i64,
+    n: i64,
+    width: i64,
+):
+    # One channel of a panel of tiles: what each tile has at its n*n places. Stretches of
+    # neighbours are copied as whole vectors: what is too much is overwritten by the next one.
+    for t in range(n * n):
+        line = x + taps[t]
+        place = to + t * width
+        if stretches == 0:
+            for j in range(width):
+                place[j] = 0.0
+            for j in range(count):
+                place[j] = line[ins[j]]
+        else:
+            for s in range(stretches):
+                j0 = starts[s]
+                from_ = line + ins[j0]
+                for j in range(width):
+                    place[j0 + j] = from_[j]
+
+
+@kernel
+def products(
+    x: Ptr[f32],
+    w: Ptr[f32],
+    bias: Ptr[f32],
+    y: Ptr[f32],
+    taps: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[f32],
+    bad: Ptr[i64],
+    workers: i64,
+    n: i64,
+    biased: i64,
+    by: i64,
+    height: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
+):
+    # A task does SPAN tiles and PART rows: transforms the tiles, multiplies point by point,
+    # transforms the products. `by` is the step between neighbours of the result; `bad` says where
+    # a result was not finite.
+    ins = array(i64, PANELS * width)
+    outs = array(i64, PANELS * width)
+    ends = array(i64, PANELS * width)
+    starts = array(i64, width)
+    raw = array(f32, (n * n + 1) * width)
+    half = array(f32, n * n * width)
+    four = array(f32, 4 * width)
+    check = array(f32, width)
+    gathered = array(i64, n * n)
+    for t in range(n * n):
+        gathered[t] = t * width
+    rows, tasks, step = info[ROWS], info[TASKS], info[ROW_STEP]
+    cuts, span, part = info[CUTS], info[SPAN], info[PART]
+    channels, phases, channel = info[CHANNELS], info[PHASES], info[CHANNEL]
+    wide, down = info[WIDE], info[OUT_Y] // 2
+    columns = channels * phases
+    sheets = (rows + height - 1) // height
+    for worker in range(lo, hi):
+        seen = scratch + worker * info[SCRATCH]
+        for j in range(width):
+            check[j] = 0.0
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            r0 = (task % cuts) * part
+            r1 = min(rows, r0 + part)
+            first = (task // cuts) * span
+            count = min(span, info[COUNT] - first)
+            panels = (count + width - 1) // width
+            walk(info, first, count, ins, outs, ends)
+            found = seen + n * n * columns * panels * width
+            for p in range(panels):
+                here = ins + p * width
+                some = min(width, count - p * width)
+                stretches = 0
+                j = 0
+                while j < width and some == width:
+                    starts[stretches] = j
+                    stretches += 1
+                    j += wide - (first + p * width + j) % wide
+                for c in range(channels):
+                    for phase in range(phases):
+                        where = taps + phase * n * n
+                        source = x + c * channel
+                        target = seen + (p * n * n * columns + c * phases + phase) * width
+                        if stretches == 1:
+                            tile(source + here[0], where, half, target, columns * width, n, width)
+                        else:
+                            gather(source, raw, where, here, some, starts, stretches, n, width)
+                            tile(raw, gathered, half, target, columns * width, n, width)
+            for point in range(n * n):
+                for k0 in range(0, columns, DEEP):
+                    length = min(DEEP, columns - k0)
+                    adds = 1 if k0 > 0 else 0
+                    for s0 in range(r0, r1, STRIP):
+                        s1 = min(r1, s0 + STRIP)
+                        for p in range(panels):
+                            b = seen + ((p * n * n + point) * columns + k0) * width
+                            c = found + ((point * panels + p) * part - r0) * width
+                            for r in range(s0, s1, height):
+                                a = w + ((point * sheets * columns + k0) * height + r * columns)
+                                micro(a, b, c + r * width, width, length, adds)
+            for r in range(r0, r1):
+                line = y + r * step
+                for p in range(panels):
+                    source = found + (p * part + r - r0) * width
+                    apart = panels * part * width
+                    for j in range(n):
+                        result_line(
+                            source + j * apart, n * apart, half + j * width, n * width, n, width
+                        )
+                    for i in range(2):
+                        result_line(
+                            half + i * n * width, width, four + 2 * i * width, width, n, width
+                        )
+                    if biased:
+                        for j in range(4 * width):
+                            four[j] = four[j] + bias[r]
+                    for i in range(4):
+                        for j in range(width):
+                            check[j] = check[j] + four[i * width + j] * 0.0
+                    some = min(width, count - p * width)
+                    here = outs + p * width
+                    whole = ends + p * width
+                    j = 0
+                    while j < some:
+                        stop = min(some, j + wide - (first + p * width + j) % wide)
+                        clipped = 1 - whole[stop - 1] % 2
+                        place = line + here[j]
+                        row = four + j
+                        for i in range(stop - j - clipped):
+                            place[2 * by * i] = row[i]
+                            place[2 * by * i + by] = row[width + i]
+                        if clipped:
+                            place[2 * by * (stop - j - 1)] = row[stop - j - 1]
+                        if whole[j] > 1:
+                            place = place + down
+                            row = row + 2 * width
+                            for i in range(stop - j - clipped):
+                                place[2 * by * i] = row[i]
+                                place[2 * by * i + by] = row[width + i]
+                            if clipped:
+                                place[2 * by * (stop - j - 1)] = row[stop - j - 1]
+                        j = stop
+        for j in range(width):
+            if check[j] != 0.0:
+                bad[worker] = 1
+
+
+@kernel
+def weight_products(
+    x: Ptr[f32],
+    g: Ptr[f32],
+    to: Ptr[f32],
+    taps: Ptr[i64],
+    grads: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[f32],
+    workers: i64,
+    n: i64,
+    height: i64,
+    lanes: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
+):
+    # Sums over tiles, point by point. Both arrays have their channels innermost; a task does SPAN
+    # tiles and PART panels of columns, of which a phase of the stride has a whole number.
+    ins = array(i64, TOGETHER)
+    outs = array(i64, TOGETHER)
+    ends = array(i64, TOGETHER)
+    half = array(f32, n * n * width)
+    done = array(f32, n * n * width)
+    rows, tasks, cuts = info[ROWS], info[TASKS], info[CUTS]
+    span, part = info[SPAN], info[PART]
+    across = (info[CHANNELS] + width - 1) // width
+    panels = across * info[PHASES]
+    sheets = (rows + height - 1) // height
+    columns = panels * width
+    size = sheets * height * columns
+    for worker in range(lo, hi):
+        left = scratch + worker * info[SCRATCH]
+        right = left + n * n * sheets * height * TOGETHER
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            p0 = (task % cuts) * part
+            p1 = min(panels, p0 + part)
+            first = (task // cuts) * span
+            last = min(info[COUNT], first + span)
+            result = to + (task // cuts) * n * n * size
+            for t0 in range(first, last, TOGETHER):
+                length = min(TOGETHER, last - t0)
+                walk(info, t0, length, ins, outs, ends)
+                for sheet in range(sheets):
+                    for t in range(length):
+                        source = g + (outs[t] + sheet * height)
+                        for j in range(2):
+                            for i in range(2):
+                                line = source + grads[2 * i + j]
+                                for r in range(lanes):
+                                    done[i * lanes + r] = line[r]
+                            result_grad_line(done, lanes, half + j * lanes, 2 * lanes, n, lanes)
+                        for i in range(n):
+                            result_grad_line(
+                                half + 2 * i * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+                            )
+                        for point in range(n * n):
+                            target = left + ((point * sheets + sheet) * length + t) * height
+                            for r in range(height):
+                                target[r] = done[point * lanes + r]
+                for p in range(p0, p1):
+                    where = taps + (p // across) * n * n
+                    source = x + (p % across) * width
+                    target = right + (p - p0) * length * width
+                    for t in range(length):
+                        place = target + t * width
+                        tile(source + ins[t], where, half, place, part * length * width, n, width)
+                adds = 1 if t0 > first else 0
+                for point in range(n * n):
+                    for s0 in range(0, sheets, STRIP // height):
+                        for p in range(p0, p1):
+                            b = right + (point * part + p - p0) * length * width
+                            for sheet in range(s0, min(sheets, s0 + STRIP // height)):
+                                a = left + (point * sheets + sheet) * length * height
+                                c = result + (point * size + sheet * height * columns + p * width)
+                                micro(a, b, c, columns, length, adds)
+
+
+@kernel
+def weight_results(
+    parts: Ptr[f32],
+    to: Ptr[f32],
+    taps: Ptr[i64],
+    bad: Ptr[i64],
+    pieces: i64,
+    channels: i64,
+    phases: i64,
+    size: i64,
+    columns: i64,
+    window: i64,
+    n: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
+):
+    # The sum of the pieces, transformed into windows: element by element of the weight.
+    k = n - 1
+    total = array(f32, n * n * width)
+    half = array(f32, n * n * width)
+    done = array(f32, n * n * width)
+    check = array(f32, width)
+    across = (channels + width - 1) // width
+    for row in range(lo, hi):
+        for c in range(width):
+            check[c] = 0.0
+        for phase in range(phases):
+            where = taps + phase * k * k
+            for p in range(across):
+                source = parts + (row * columns + (phase * across + p) * width)
+                for point in range(n * n):
+                    for c in range(width):
+                        total[point * width + c] = source[point * size + c]
+                for piece in range(1, pieces):
+                    more = source + piece * n * n * size
+                    for point in range(n * n):
+                        for c in range(width):
+                            total[point * width + c] = (
+                                total[point * width + c] + more[point * size + c]
+                            )
+                for j in range(n):
+                    window_grad_line(
+                        total + j * width, n * width, half + j * width, n * width, n, width
+                    )
+                for i in range(k):
+                    window_grad_line(
+                        half + i * n * width, width, done + i * k * width, width, n, width
+                    )
+                for c in range(min(width, channels - p * width)):
+                    target = to + (row * channels + p * width + c) * window
+                    for t in range(k * k):
+                        target[where[t]] = done[t * width + c]
+                for t in range(k * k):
+                    for c in range(width):
+                        check[c] = check[c] + done[t * width + c] * 0.0
+        for c in range(width):
+            if check[c] != 0.0:
+                bad[0] = 1
