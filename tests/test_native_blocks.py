@@ -1,0 +1,82 @@
+"""Products and convolutions in the block sizes of other processors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from weft.native import jit
+
+pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
+
+PROGRAM = """
+import sys
+import numpy as np
+from weft.core import kernels
+from weft.native import gemm
+
+size = int(sys.argv[1])
+rows = 12 if size == 64 else 6
+gemm.block = lambda kind="f32": (
+    size // gemm.SIZES[kind], rows, 2 * size // gemm.SIZES[kind]
+)
+kernels.start()
+from weft.kernels import convolution as reference
+from weft.native import windowed, winograd
+
+rng = np.random.default_rng(0)
+
+
+def made(dtype, *shape):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def close(found, want, dtype):
+    limit = 2e-5 if dtype == "f4" else 1e-12
+    assert np.abs(found - want).max() <= limit * np.abs(want).max(), (dtype, found.shape)
+
+
+for m, k, n in ((130, 300, 70), (64, 257, 96), (200, 64, 33)):
+    a, b = made("f4", m, k), made("f4", k, n)
+    assert gemm.takes(a, b) or a.size * n < gemm.WORTH
+    close(gemm.matmul(a, b, np.empty((m, n), "f4")), a.astype("f8") @ b.astype("f8"), "f4")
+for dtype in ("f4", "f8"):
+    for groups in (1, 4):
+        for by in (1, 2):
+            x, w = made(dtype, 2, 20, 13, 18), made(dtype, 28, 20 // groups, 3, 3)
+            rest = ((by, by), (1, 1), (1, 1), groups)
+            wide = x.astype("f8"), w.astype("f8")
+            want = reference.convolution(*wide, *rest)
+            close(windowed.convolution(x, w, None, *rest), want, dtype)
+            g = made(dtype, *want.shape)
+            want = reference.convolution_input_grad(g.astype("f8"), wide[1], x.shape, *rest)
+            close(windowed.transposed(g, w, None, x.shape, *rest), want, dtype)
+            want = reference.convolution_weight_grad(g.astype("f8"), wide[0], w.shape, *rest)
+            close(windowed.weight_grad(g, x, w.shape, *rest), want, dtype)
+for side, by in ((3, 1), (4, 2)):
+    x, w = made("f4", 3, 37, 15, 22), made("f4", 29, 37, side, side)
+    window = (by, by), (1, 1)
+    wide = x.astype("f8"), w.astype("f8")
+    want = reference.convolution(*wide, *window, (1, 1), 1)
+    close(winograd.convolution(x, w, None, *window, None), want, "f4")
+    g = made("f4", *want.shape)
+    want = reference.convolution_input_grad(g.astype("f8"), wide[1], x.shape, *window, (1, 1), 1)
+    close(winograd.transposed(g, w, None, x.shape, *window), want, "f4")
+    want = reference.convolution_weight_grad(g.astype("f8"), wide[0], w.shape, *window, (1, 1), 1)
+    close(winograd.weight_grad(g, x, w.shape, *window), want, "f4")
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_blocks_of_other_vectors(size: int) -> None:
+    """With vectors of 16 bytes (no AVX) and of 64 (AVX-512)."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(size)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.strip() == "fine", done.stderr
