@@ -24,7 +24,7 @@ from weft.native.gemm import ceil_div
 from weft.native.jit import pointer
 from weft.native.layout import FLOATS, plain
 from weft.native.loops import convolve as loops
-from weft.native.source import Source
+from weft.native.source import GRAIN, Source
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -32,7 +32,6 @@ I64 = np.dtype(np.int64)
 
 FEW = 8  # rows of a group up to which reading the source in place is faster than packing
 FEW_WEIGHTS = 4  # the same for the gradient of the weight
-GRAIN = 1 << 15  # elements to copy that are worth a thread
 WORK = 1 << 17  # products that are worth a thread
 PLACES = 8  # fewer are not worth packing a weight for
 PHASES = 27  # of a transpose, that are done one by one

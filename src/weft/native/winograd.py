@@ -24,6 +24,7 @@ import numpy as np
 from weft.native import gemm, threads
 from weft.native.gemm import ceil_div
 from weft.native.layout import plain
+from weft.native.loops import convolve as table
 from weft.native.loops import winograd as loops
 from weft.native.source import GRAIN, Source
 from weft.native.windowed import fits, takes
@@ -125,7 +126,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> Plan:
     weights = [(i * by + a) * w[3] + j * by + b for a, b in phases for i, j in square(n - 1)]
     plane, window = y[2] * y[3], w[2] * w[3]
     info = _info(source, y[2:], (y[1] * plane, 2 * y[3], 2), y[0])
-    info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = len(phases), w[0], plane
+    info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = len(phases), w[0], plane
     return Plan(
         *(source, n, w[0], w[1] * len(phases), np.array(weights, I64)),
         *(w[1] * window, window, 1, [Part(np.array(taps, I64), info, 0)]),
@@ -136,9 +137,10 @@ def _info(source: Source, places: Ints, outs: Ints, samples: int) -> Array:
     """What both directions say of their tiles."""
     info = np.zeros(loops.SIZE, I64)
     high, wide = (ceil_div(size, 2) for size in places)
-    info[loops.WIDE], info[loops.HIGH], info[loops.COUNT] = wide, high, samples * high * wide
-    info[loops.IN_N], info[loops.IN_Y], info[loops.IN_X] = source.steps[0], *source.steps[3:]
-    info[loops.OUT_N : loops.OUT_X + 1] = outs
+    info[table.WIDE : table.LONG + 1] = wide, high, 1
+    info[table.COUNT] = samples * high * wide
+    info[table.IN_N : table.IN_X + 1] = source.steps[0], 0, *source.steps[3:]
+    info[table.OUT_N : table.OUT_X + 1] = outs[0], 0, *outs[1:]
     info[loops.SEEN_Y], info[loops.SEEN_X] = places
     info[loops.CHANNELS], info[loops.CHANNEL] = source.channels, source.steps[1]
     return info
@@ -180,7 +182,7 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints) -> Plan:
         weights += [(down.tap - i * by) * size + across.tap - j * by for i, j in square(n - 1)]
         places, outs = (down.count, across.count), (x[1] * plane, 2 * by * x[3], 2 * by)
         info = _info(source, places, outs, x[0])
-        info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = 1, w[1], plane
+        info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = 1, w[1], plane
         parts.append(Part(np.array(taps, I64), info, down.first * x[3] + across.first))
     window = size * size
     return Plan(
@@ -204,7 +206,7 @@ def _jobs(plan: Plan) -> list[Job]:
     jobs, count = [], threads.count()
     for part in plan.parts:
         info = part.info.copy()
-        panels = ceil_div(int(info[loops.COUNT]), width)
+        panels = ceil_div(int(info[table.COUNT]), width)
         pieces = ceil_div(panels, loops.PANELS * count) * count
         span = ceil_div(panels, pieces)
         blocks = ceil_div(panels, span)
@@ -212,7 +214,14 @@ def _jobs(plan: Plan) -> list[Job]:
         rows = ceil_div(ceil_div(plan.rows, cuts), height) * height
         cuts = ceil_div(plan.rows, rows)
         scratch = plan.n**2 * (plan.columns + rows) * span * width
-        info[loops.TASKS :] = (blocks * cuts, cuts, span * width, rows, scratch)
+        info[table.TASKS : table.SCRATCH + 1] = (
+            blocks * cuts,
+            blocks,
+            cuts,
+            span * width,
+            rows,
+            scratch,
+        )
         jobs.append(Job(part, info, min(count, blocks * cuts), scratch))
     return jobs
 
@@ -281,7 +290,7 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WeightPlan
     _, height, width = gemm.block()
     forward = forward_plan(x, w, y, by, padding)
     info = forward.parts[0].info.copy()
-    tiles, high, wide = (int(info[i]) for i in (loops.COUNT, loops.HIGH, loops.WIDE))
+    tiles, high, wide = (int(info[i]) for i in (table.COUNT, table.HIGH, table.WIDE))
     grads = Source(
         channels=y[1],
         size=(1, *y[2:]),
@@ -291,9 +300,9 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WeightPlan
         held=(1, high, wide),
     )
     grad_taps = np.array([grads.offset((0, i, j)) for i, j in square(2)], I64)
-    info[loops.IN_Y : loops.IN_X + 1] *= x[1]
-    info[loops.OUT_N] = grads.steps[0]
-    info[loops.OUT_Y], info[loops.OUT_X] = (step * y[1] for step in grads.steps[3:])
+    info[table.IN_Y : table.IN_X + 1] *= x[1]
+    info[table.OUT_N] = grads.steps[0]
+    info[table.OUT_Y], info[table.OUT_X] = (step * y[1] for step in grads.steps[3:])
     panels = ceil_div(x[1], width) * by * by
     part = min(panels, COLUMNS // width)
     cuts = ceil_div(panels, part)
@@ -303,7 +312,7 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WeightPlan
     pieces = ceil_div(tiles, span)
     rows = ceil_div(w[0], height) * height
     scratch = forward.n**2 * (rows + part * width) * loops.TOGETHER
-    info[loops.TASKS :] = (pieces * cuts, cuts, span, part, scratch)
+    info[table.TASKS : table.SCRATCH + 1] = (pieces * cuts, pieces, cuts, span, part, scratch)
     return WeightPlan(
         *(forward, grads, w, forward.parts[0].taps * x[1], grad_taps * y[1]),
         *(info, pieces, panels * width, scratch),
@@ -319,7 +328,7 @@ def _run_weights(plan: WeightPlan, g: Array, x: Array) -> Array | None:
     seen = plan.forward.source.copied(x, 2 * width, last=True)
     grads = plan.grads.copied(g, 2 * width, last=True)
     parts = np.empty(plan.pieces * n * n * size, F32)
-    workers = min(threads.count(), int(info[loops.TASKS]))
+    workers = min(threads.count(), int(info[table.TASKS]))
     scratch = np.empty(workers * plan.scratch, F32)
     loops.weight_products.get(n=n, height=height, lanes=_lanes(), width=width)(
         *(seen, grads, parts, plan.taps, plan.grad_taps, info, scratch),

@@ -16,7 +16,7 @@ and those of n = 4::
 The gradient of the weight comes from the same products, with each transform turned around.
 
 A column is what a tile is multiplied with in one product: a channel, in one phase of the stride.
-Sizes and steps come in a table of integers, in the order of the names below.
+Sizes and steps come in a table of integers, as those of ``loops.convolve`` do.
 """
 
 from __future__ import annotations
@@ -24,18 +24,28 @@ from __future__ import annotations
 from weft.native.compiler import Ptr, array, f32, i64, inline
 from weft.native.gemm import micro
 from weft.native.jit import kernel
+from weft.native.loops import convolve
+from weft.native.loops.convolve import (
+    COUNT,
+    CUTS,
+    HIGH,
+    OUT_Y,
+    PART,
+    ROW_STEP,
+    ROWS,
+    SCRATCH,
+    SPAN,
+    TASKS,
+    WIDE,
+    walk,
+)
 
-# Tiles: their numbers in a sample, all of them; steps in the source and in the result.
-WIDE, HIGH, COUNT = 0, 1, 2
-IN_N, IN_Y, IN_X = 3, 4, 5
-OUT_N, OUT_Y, OUT_X = 6, 7, 8
-SEEN_Y, SEEN_X = 9, 10  # places of the result, which may end inside of a tile
-CHANNELS, CHANNEL, PHASES = 11, 12, 13  # their number and step in the source; phases of the stride
-ROWS, ROW_STEP = 14, 15  # of the result
-# How the work is cut: tasks, pieces of rows or of columns; tiles, rows or columns in a piece.
-TASKS, CUTS, SPAN, PART = 16, 17, 18, 19
-SCRATCH = 20  # elements of working memory for a thread
-SIZE = 21
+# Places are tiles here, CUTS and PART pieces of rows, or of columns for the gradient of a weight.
+# Behind the table of a convolution stand: places of the result, which may end inside of a tile;
+# channels and their step in the source; phases of the stride.
+SEEN_Y, SEEN_X = convolve.SIZE, convolve.SIZE + 1
+CHANNELS, CHANNEL, PHASES = convolve.SIZE + 2, convolve.SIZE + 3, convolve.SIZE + 4
+SIZE = convolve.SIZE + 5
 
 DEEP = 256  # columns that are multiplied at a time, so that panels stay in the cache
 STRIP = 72  # rows that stay in the cache while panels pass by
@@ -132,28 +142,6 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
             to[j] = p[j] + both
             to[apart + j] = 0.5 * (p[step + j] - p[2 * step + j])
             to[2 * apart + j] = both + p[3 * step + j]
-
-
-@inline
-def walk(info: Ptr[i64], first: i64, count: i64, ins: Ptr[i64], outs: Ptr[i64], ends: Ptr[i64]):
-    # Where tiles begin in the source and in the result, and whether they end within it.
-    wide, high = info[WIDE], info[HIGH]
-    x = first % wide
-    y = first // wide % high
-    n = first // (wide * high)
-    for i in range(count):
-        ins[i] = n * info[IN_N] + y * info[IN_Y] + x * info[IN_X]
-        outs[i] = n * info[OUT_N] + y * info[OUT_Y] + x * info[OUT_X]
-        ends[i] = 2 * (1 if 2 * y + 1 < info[SEEN_Y] else 0) + (
-            1 if 2 * x + 1 < info[SEEN_X] else 0
-        )
-        x += 1
-        if x == wide:
-            x = 0
-            y += 1
-            if y == high:
-                y = 0
-                n += 1
 
 
 @kernel
@@ -267,7 +255,6 @@ def products(
     # a result was not finite.
     ins = array(i64, PANELS * width)
     outs = array(i64, PANELS * width)
-    ends = array(i64, PANELS * width)
     starts = array(i64, width)
     raw = array(f32, (n * n + 1) * width)
     half = array(f32, n * n * width)
@@ -292,7 +279,7 @@ def products(
             first = (task // cuts) * span
             count = min(span, info[COUNT] - first)
             panels = (count + width - 1) // width
-            walk(info, first, count, ins, outs, ends)
+            walk(info, first, count, ins, outs)
             found = seen + n * n * columns * panels * width
             for p in range(panels):
                 here = ins + p * width
@@ -346,11 +333,13 @@ def products(
                             check[j] = check[j] + four[i * width + j] * 0.0
                     some = min(width, count - p * width)
                     here = outs + p * width
-                    whole = ends + p * width
                     j = 0
                     while j < some:
-                        stop = min(some, j + wide - (first + p * width + j) % wide)
-                        clipped = 1 - whole[stop - 1] % 2
+                        # Tiles of one line, the last of which may end beyond the result.
+                        number = first + p * width + j
+                        stop = min(some, j + wide - number % wide)
+                        ends = 2 * (number % wide + stop - j)
+                        clipped = 1 if ends > info[SEEN_X] else 0
                         place = line + here[j]
                         row = four + j
                         for i in range(stop - j - clipped):
@@ -358,7 +347,7 @@ def products(
                             place[2 * by * i + by] = row[width + i]
                         if clipped:
                             place[2 * by * (stop - j - 1)] = row[stop - j - 1]
-                        if whole[j] > 1:
+                        if 2 * (number // wide % info[HIGH]) + 1 < info[SEEN_Y]:
                             place = place + down
                             row = row + 2 * width
                             for i in range(stop - j - clipped):
@@ -393,7 +382,6 @@ def weight_products(
     # tiles and PART panels of columns, of which a phase of the stride has a whole number.
     ins = array(i64, TOGETHER)
     outs = array(i64, TOGETHER)
-    ends = array(i64, TOGETHER)
     half = array(f32, n * n * width)
     done = array(f32, n * n * width)
     rows, tasks, cuts = info[ROWS], info[TASKS], info[CUTS]
@@ -414,7 +402,7 @@ def weight_products(
             result = to + (task // cuts) * n * n * size
             for t0 in range(first, last, TOGETHER):
                 length = min(TOGETHER, last - t0)
-                walk(info, t0, length, ins, outs, ends)
+                walk(info, t0, length, ins, outs)
                 for sheet in range(sheets):
                     for t in range(length):
                         source = g + (outs[t] + sheet * height)
