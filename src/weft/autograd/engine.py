@@ -60,7 +60,8 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
         if total is not None:
             return total
     if g.dtype in dt.HALF:
-        return np.add.reduce(g, dims, dtype=dt.F32, keepdims=True).astype(g.dtype).reshape(shape)
+        wide = kernels.cast(g, dt.F32)
+        return np.add.reduce(wide, dims, keepdims=True).astype(g.dtype).reshape(shape)
     return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
 
 
@@ -74,7 +75,7 @@ def cast(g: Any, wanted: np.dtype) -> Any:
         return g.to(dt.of_numpy(wanted))
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
-    return g.astype(wanted, copy=False)
+    return g if g.dtype == wanted else kernels.cast(g, wanted)
 
 
 def edges_of(node: Any) -> Any:

@@ -160,6 +160,11 @@ class Op:
             if self.promote is None or (self.plain and _all_float32(args)):
                 out = kernels.forward(self, args, attrs)
                 return run(*args, **attrs) if out is None else out
+            if self.traced and not self.refuses and self.check is None and _all_half(args):
+                # Widened, computed and rounded once in one pass.
+                out = kernels.forward(self, args, attrs)
+                if out is not None:
+                    return out
             run = self.run
         elif self.promote is None:
             return run(*args, **attrs)
@@ -237,9 +242,15 @@ def _all_float32(args: Any) -> bool:
     return True
 
 
+def _all_half(args: Any) -> bool:
+    """Whether all arrays are of one half type."""
+    kinds = {x.dtype for x in args if x.__class__ is ndarray}
+    return len(kinds) == 1 and kinds <= dt.HALF
+
+
 def _back(out: Any, final: np.dtype) -> Any:
     # Comparisons and indices keep their own type; only the widened values go back.
-    return out.astype(final) if out.dtype == F32 else out
+    return kernels.cast(out, final) if out.dtype == F32 else out
 
 
 def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
@@ -282,7 +293,7 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
             if x.__class__ is not ndarray:
                 args[i] = asarray(x).astype(common)
             elif x.dtype is not common:
-                args[i] = x.astype(common)
+                args[i] = kernels.cast(x, common)
     return args, final
 
 

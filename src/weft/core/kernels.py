@@ -287,3 +287,15 @@ def sum_to(g: ndarray, shape: tuple[int, ...]) -> ndarray | None:
 
 
 _sum_to = resolve("loops.reduce:sum_to")
+
+
+def cast(x: ndarray, dtype: np.dtype) -> ndarray:
+    """An array in another type, by native code if it is large; the bits are NumPy's."""
+    if x.size >= BEGIN and ready():
+        out = _to_copy(x, dtype)
+        if out is not None:
+            return out
+    return x.astype(dtype)
+
+
+_to_copy = resolve("loops.movement:to_copy")

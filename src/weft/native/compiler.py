@@ -48,9 +48,10 @@ STORED = {
     "u32": ("i32", "i64", "zext"),
     "b1": ("i8", "i1", "bool"),
     "f16": ("half", "f32", "fpext"),
+    "bf16": ("i16", "f32", "bfloat"),
 }
 SIZES = {"f32": 4, "f64": 8, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "u16": 2, "u32": 4}
-SIZES["b1"], SIZES["f16"] = 1, 2
+SIZES["b1"], SIZES["f16"], SIZES["bf16"] = 1, 2, 2
 
 COMPARE = {
     ast.Lt: ("olt", "slt"),
@@ -323,12 +324,26 @@ class Body:
             address, kind = self.address(target)
             stored, held, _ = STORED[kind]
             text = self.convert(value, held)
-            if stored != LLVM[held]:
+            if kind == "bf16":
+                text = self.bfloat(text)
+            elif stored != LLVM[held]:
                 how = "zext" if kind == "b1" else "fptrunc" if held in FLOATS else "trunc"
                 text = self.put(f"{how} {LLVM[held]} {text} to {stored}")
             self.say(f"store {stored} {text}, ptr {address}, align {SIZES[kind]}")
         else:
             raise self.fail(target, "can't assign to this")
+
+    def bfloat(self, text: str) -> str:
+        """A float32 as a bfloat16: the nearest, the even one of two; a quiet NaN."""
+        word = self.put(f"bitcast float {text} to i32")
+        high = self.put(f"lshr i32 {word}, 16")
+        odd = self.put(f"and i32 {high}, 1")
+        up = self.put(f"add i32 {self.put(f'add i32 {word}, 32767')}, {odd}")
+        near = self.put(f"lshr i32 {up}, 16")
+        quiet = self.put(f"or i32 {self.put(f'and i32 {high}, 32768')}, 32704")
+        number = self.put(f"fcmp ord float {text}, {text}")
+        chosen = self.put(f"select i1 {number}, i32 {near}, i32 {quiet}")
+        return self.put(f"trunc i32 {chosen} to i16")
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old = self.expression(node.target)
@@ -489,6 +504,9 @@ class Body:
         text = self.put(f"load {stored}, ptr {address}, align {SIZES[kind]}")
         if how == "bool":
             return self.put(f"icmp ne i8 {text}, 0"), "i1"
+        if how == "bfloat":
+            wide = self.put(f"zext i16 {text} to i32")
+            return self.put(f"bitcast i32 {self.put(f'shl i32 {wide}, 16')} to float"), held
         if how:
             text = self.put(f"{how} {stored} {text} to {LLVM[held]}")
         return text, held

@@ -119,6 +119,13 @@ def engine() -> _Engine:
 
 
 @functools.cache
+def reads_half() -> bool:
+    """Whether this processor converts float16 by itself."""
+    features = engine().features
+    return "+f16c" in features or "+fullfp16" in features
+
+
+@functools.cache
 def cache_folder() -> Path:
     """Where machine code is kept: ``WEFT_CACHE``, or the user's cache folder."""
     given = os.environ.get("WEFT_CACHE")

@@ -26,6 +26,7 @@ DTYPES: dict[str, np.dtype] = {
     "b1": np.dtype(np.bool_),
 }
 KINDS = {d: k for k, d in DTYPES.items()}
+HALVES = {"float16": "f16", "bfloat16": "bf16"}  # kept in two bytes, computed in float32
 GRAIN = 16384  # elements that are worth a thread
 SPREADS = 256  # layouts of arguments that one function remembers
 VARIANTS = 64  # loops that one function may have before NumPy takes the rest
@@ -455,15 +456,17 @@ class Loop:
             return False
         found: Any = False
         arrays = [a for a in args if a.__class__ is ndarray and a.dtype != np.bool_]
-        if arrays and all(a.dtype is arrays[0].dtype for a in arrays):
-            kind = KINDS.get(arrays[0].dtype)
-            if kind is not None and jit.why_not() is None:
-                found = self.compile(kind, args, pattern, depth)
+        if arrays and all(a.dtype is arrays[0].dtype for a in arrays) and jit.why_not() is None:
+            dtype = arrays[0].dtype
+            if dtype in KINDS:
+                found = self.compile(KINDS[dtype], args, pattern, depth)
+            elif stored(dtype):
+                found = self.compile_half(dtype, args, pattern, depth)
         self.made[name] = found
         return found
 
     def traced(
-        self, kind: str, args: Any, pattern: tuple[str, ...], depth: int
+        self, kind: str, args: Any, pattern: tuple[str, ...], depth: int, lies: str = "T"
     ) -> tuple[jit.Kernel, Tape, Traced] | None:
         """The kernel for arguments of these kinds, with what was noted and what came of it."""
         tape = Tape(kind)
@@ -471,7 +474,7 @@ class Loop:
         for k, a in enumerate(args):
             if a.__class__ is ndarray:
                 mask = a.dtype == np.bool_
-                parameters.append((f"a{k}", "Ptr[b1]" if mask else "Ptr[T]", pattern[k]))
+                parameters.append((f"a{k}", f"Ptr[{'b1' if mask else lies}]", pattern[k]))
                 stand_ins.append(Traced(tape, f"e{k}", "b1" if mask else kind))
             else:
                 parameters.append((f"e{k}", "T", ""))
@@ -480,7 +483,7 @@ class Loop:
             result = self.function(*stand_ins)
             if not isinstance(result, Traced) or not tape.lines:
                 return None  # nothing to compute
-            source = write(self.name, parameters, tape, result, depth)
+            source = write(self.name, parameters, tape, result, depth, lies)
             return jit.Kernel(Function(source, scope())), tape, result
         except UNFIT:
             return None
@@ -502,6 +505,24 @@ class Loop:
         except UNFIT:
             return False
         return code, DTYPES[result.kind], way
+
+    def compile_half(self, dtype: np.dtype, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
+        """The same for half types, which are widened when read and rounded once when written."""
+        lies = stored(dtype)
+        found = self.traced("f32", args, pattern, depth, lies)
+        if found is None:
+            return False
+        made, _, result = found
+        try:
+            return made.get("f32"), dtype if result.kind == "f32" else DTYPES[result.kind], None
+        except UNFIT:
+            return False
+
+
+def stored(dtype: np.dtype) -> str:
+    """How a half type lies in memory, in the kernel language; nothing where it can't be read."""
+    lies = HALVES.get(dtype.name, "")
+    return "" if lies == "f16" and not jit.reads_half() else lies
 
 
 # What a function raises that can't be traced, or does what the language has not.
@@ -539,11 +560,13 @@ def collapse(extent: list[int], strides: list[Any]) -> tuple[list[int], list[Any
     return sizes, joined
 
 
-def write(name: str, parameters: list[Any], tape: Tape, result: Traced, depth: int) -> str:
+def write(
+    name: str, parameters: list[Any], tape: Tape, result: Traced, depth: int, lies: str
+) -> str:
     """The kernel around the traced lines, for rows of ``depth`` outer dimensions."""
     arrays = [(n, p) for n, _, p in parameters if p]
     head = [f"{n}: {kind}" for n, kind, _ in parameters]
-    head.append(f"out: Ptr[{'b1' if result.kind == 'b1' else 'T'}]")
+    head.append(f"out: Ptr[{'b1' if result.kind == 'b1' else lies}]")
     lines = []
     pad = " " * 4
     steps = [f"{n}_step" for n, p in arrays if p == "step"]

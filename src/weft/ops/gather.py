@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core import kernels
 from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -146,7 +147,7 @@ def _add(out: np.ndarray, places: Any, values: np.ndarray) -> None:
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
-    return x.astype(dt.F32) if x.dtype in dt.HALF else x
+    return kernels.cast(x, dt.F32) if x.dtype in dt.HALF else x
 
 
 def _scatter_add(x: np.ndarray, index: np.ndarray, src: np.ndarray, dim: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
@@ -92,15 +92,16 @@ def type_name(x: Tensor) -> str:
     return TYPE_NAMES[x.dtype.name]
 
 
-def _widened(product: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A product of types that need care: half ones are summed in float32."""
+def _widened(product: Any, op: Op | None, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A product of types that need care: half ones are summed in float32, as the op does."""
     if a.dtype != b.dtype:
         raise RuntimeError(
             "expected m1 and m2 to have the same dtype, but got: "
             f"{c_name(a.dtype)} != {c_name(b.dtype)}; convert one with .to()"
         )
     if a.dtype in dt.HALF:
-        return product(a.astype(F32), b.astype(F32)).astype(a.dtype)
+        wide = kernels.cast(a, F32), kernels.cast(b, F32)
+        return kernels.cast(op.compute(wide, NO_ATTRS) if op else product(*wide), a.dtype)
     if a.dtype.kind == "b":
         raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Bool'; convert with .long()")
     return product(a, b)
@@ -126,7 +127,7 @@ def _mm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     d = a.dtype
     if (d is F32 or d is F64) and b.dtype is d:
         return _mm_kernel(a, b)
-    return _widened(_mm_kernel, a, b)
+    return _widened(_mm_kernel, mm_op, a, b)
 
 
 # Any rank on the left: its leading dimensions are so many rows of one product.
@@ -153,7 +154,7 @@ def _bmm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     d = a.dtype
     if (d is F32 or d is F64) and b.dtype is d:
         return np.matmul(a, b)
-    return _widened(_bmm_kernel, a, b)
+    return _widened(_bmm_kernel, bmm_op, a, b)
 
 
 # Batches of matrices; batch dimensions broadcast.
@@ -181,7 +182,7 @@ def _mv_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 mv_op: Op = linear(
     "mv",
-    lambda a, b: _widened(_mv_kernel, a, b),
+    lambda a, b: _widened(_mv_kernel, None, a, b),
     lambda g, b: column(g) * conjugate(b),
     lambda g, a: mv_op(adjoint(rows(a)), reshape_op(g, shape=(math.prod(g.shape),))),
     names=("a", "b"),
@@ -199,7 +200,7 @@ def _dot_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 dot_op = linear(
     "dot",
-    lambda a, b: _widened(_dot_kernel, a, b),
+    lambda a, b: _widened(_dot_kernel, None, a, b),
     lambda g, b: g * conjugate(b),
     lambda g, a: g * conjugate(a),
     names=("a", "b"),
@@ -223,7 +224,7 @@ def _linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     d = x.dtype
     if (d is F32 or d is F64) and weight.dtype is d:
         return _linear_kernel(x, weight)
-    return _widened(_linear_kernel, x, weight)
+    return _widened(_linear_kernel, linear_op, x, weight)
 
 
 def _linear_with_bias(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:

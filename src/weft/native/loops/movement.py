@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, f32, i32, i64, inline
-from weft.native.jit import engine, kernel, pointer
+from weft.native.compiler import Ptr, i32, i64, inline
+from weft.native.jit import kernel, pointer, reads_half
 from weft.native.layout import (
     FLOATS,
     channels_last,
@@ -25,7 +25,7 @@ from weft.native.layout import (
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]
-T = U = b1 = u16 = Any  # types of arrays, for annotations
+T = U = b1 = Any  # types of arrays, for annotations
 
 BY_SIZE = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}
 # Below so many elements NumPy's own copies are as fast; the rest pays earlier.
@@ -295,23 +295,6 @@ def to_i32(x: Ptr[T], y: Ptr[i32], lo: i64, hi: i64):
         y[i] = i32(v) if v > -2147483649.0 and v < 2147483648.0 else i32(LEAST_32)
 
 
-@kernel
-def to_bf16(x: Ptr[f32], y: Ptr[u16], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        v = x[i]
-        word = bits(v)  # noqa: F821
-        # To the nearest, and to the even one of two.
-        rounded = (word + 32767 + ((word >> 16) & 1)) >> 16
-        quiet = ((word >> 16) & 32768) | 32704
-        y[i] = i64(rounded if v == v else quiet)
-
-
-@kernel
-def from_bf16(x: Ptr[u16], y: Ptr[f32], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        y[i] = from_bits(i32(x[i]) << 16)  # noqa: F821
-
-
 NAMES = {
     "float32": "f32",
     "float64": "f64",
@@ -329,25 +312,16 @@ WHOLE = ("i64", "i32", "i16", "i8", "u8", "b1")
 
 
 @functools.cache
-def _halves() -> bool:
-    """Whether this processor converts float16 by itself."""
-    features = engine().features
-    return "+f16c" in features or "+fullfp16" in features
-
-
-@functools.cache
 def _converter(source: np.dtype, target: np.dtype) -> Any:
     """The loop that converts, or None."""
     a, b = NAMES.get(source.name), NAMES.get(target.name)
     if a is None or b is None or a == b or not (source.isnative and target.isnative):
         return None
     if "bf16" in (a, b):
-        pairs = {("f32", "bf16"): to_bf16, ("bf16", "f32"): from_bf16}
-        found = pairs.get((a, b))
-        return None if found is None else found.get()
+        return convert.get(a, b) if "f32" in (a, b) else None
     if "f16" in (a, b):
         usual = (a, b) in (("f32", "f16"), ("f16", "f32"), ("f16", "f64"))
-        return convert.get(a, b) if usual and _halves() else None
+        return convert.get(a, b) if usual and reads_half() else None
     if b == "b1":
         return to_bool.get(a)
     if b in ("f32", "f64"):
