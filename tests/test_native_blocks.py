@@ -15,14 +15,16 @@ PROGRAM = """
 import sys
 import numpy as np
 from weft.core import kernels
-from weft.native import gemm
+from weft.native import blocks
 
 size = int(sys.argv[1])
 rows = 12 if size == 64 else 6
-gemm.block = lambda kind="f32": (
-    size // gemm.SIZES[kind], rows, 2 * size // gemm.SIZES[kind]
+blocks.block = lambda kind="f32": (
+    size // blocks.SIZES[kind], rows, 2 * size // blocks.SIZES[kind]
 )
 kernels.start()
+from weft.native import gemm
+assert gemm.block is blocks.block
 from weft.kernels import convolution as reference
 from weft.native import windowed, winograd
 
