@@ -415,8 +415,8 @@ def test_native_layers_give_what_numpy_gives(kind: str, monkeypatch: pytest.Monk
         runs.append([output.data, *flat(state), *(p.grad.clone() for p in layer.parameters())])
     for a, b in zip(*runs, strict=True):
         close(a, b, "float32")
-    start = {"RNN": "tanh"}.get(kind, kind.lower())
-    assert used == {"gemm", f"{start}_forward", f"{start}_backward"}
+    start = kind.lower()
+    assert used >= {"gemm", f"{start}_forward_steps", f"{start}_backward_steps"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
@@ -544,11 +544,11 @@ def test_every_function_of_a_step_can_be_replaced(monkeypatch: pytest.MonkeyPatc
     called: set[str] = set()
 
     def spied(name: str, function: Any) -> Any:
-        def spy(*args: np.ndarray) -> None:
+        def spy(*args: Any) -> Any:
             called.add(name)
-            for array in args if name != "gemm" else args[2:]:
-                assert array.flags.c_contiguous  # as compiled cells need it
-            function(*args)
+            if name.endswith(("_forward", "_backward")):
+                assert all(a.flags.c_contiguous for a in args)  # as compiled cells need it
+            return function(*args)
 
         return spy
 

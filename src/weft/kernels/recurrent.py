@@ -5,9 +5,9 @@ which in packed sequences gets smaller from step to step. The input's share of t
 product for all steps; each step adds the product with the state before it and the cell, which works
 in place. The gradients of weights are one product each, after all steps.
 
-``CELLS`` names the functions that do the work of a step; layers take another table with faster
-ones. All arrays are row-major, except that ``gemm`` gets transposed ones too, and that rows of the
-gradients of gates may lie apart.
+``CELLS`` names the functions that do the work of a step, and those that go through all steps;
+layers take another table with faster ones. All arrays are row-major, except that ``gemm`` gets
+transposed ones too, and that rows of the gradients of gates may lie apart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
-Cells = Mapping[str, Callable[..., None]]
+Cells = Mapping[str, Callable[..., Any]]
 
 
 # --- the work of one step --------------------------------------------------------------
@@ -30,8 +30,13 @@ def gemm(a: Array, b: Array, out: Array) -> None:
     np.matmul(a, b, out=out)
 
 
+def copy(source: Array, target: Array) -> None:
+    """Rows of one matrix to another of the same size."""
+    np.copyto(target, source)
+
+
 def _sigmoid(x: Array) -> None:
-    np.negative(x, out=x)
+    np.multiply(x, -1, out=x)  # NumPy's negative, in place, goes wrong on one column of several
     np.exp(x, out=x)
     np.add(x, 1, out=x)
     np.reciprocal(x, out=x)
@@ -165,19 +170,6 @@ def _part(gates: Array, k: int, size: int) -> Array:
     return gates[:, k * size : (k + 1) * size]
 
 
-CELLS: dict[str, Callable[..., None]] = {
-    "gemm": gemm,
-    "lstm_forward": lstm_forward_cell,
-    "lstm_backward": lstm_backward_cell,
-    "gru_forward": gru_forward_cell,
-    "gru_backward": gru_backward_cell,
-    "tanh_forward": tanh_forward_cell,
-    "tanh_backward": tanh_backward_cell,
-    "relu_forward": relu_forward_cell,
-    "relu_backward": relu_backward_cell,
-}
-
-
 # --- the way through the steps ---------------------------------------------------------
 
 
@@ -208,9 +200,20 @@ class Steps:
             return states[first : first + size]
         return np.concatenate([states[first : first + held], start[held:size]])
 
-    def all_before(self, start: Array, states: Array, out: Array | None = None) -> Array:
-        """The states before all steps, in rows as the data."""
-        return np.concatenate([self.before(t, start, states) for t in range(self.count)], out=out)
+    def all_before(
+        self, start: Array, states: Array, out: Array, copy: Callable[..., None]
+    ) -> None:
+        """Write the states before all steps to ``out``, in rows as the data."""
+        size, rows = max(self.sizes), self.starts[-1]
+        if min(self.sizes) < size:
+            for t in range(self.count):
+                out[self.rows(t)] = self.before(t, start, states)
+        elif self.reverse:
+            copy(states[size:], out[: rows - size])
+            copy(start[:size], out[rows - size :])
+        else:
+            copy(start[:size], out[:size])
+            copy(states[: rows - size], out[size:])
 
     def last(self, states: Array) -> Array:
         """Each sequence's state after its last step."""
@@ -223,6 +226,188 @@ class Steps:
                 found[ended:size] = states[self.starts[t] + ended : self.starts[t + 1]]
                 ended = size
         return found
+
+
+def lstm_forward_steps(
+    cells: Cells,
+    steps: Steps,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    c0: Array,
+    w_hh: Array,
+    w_hr: Array | None,
+    y: Array,
+    full: Array,
+    states: Array,
+    tanh_c: Array,
+) -> None:
+    """All steps of an LSTM."""
+    gemm, cell = cells["gemm"], cells["lstm_forward"]
+    gemm(data, w_ih.T, gates)
+    recurrent = np.empty((max(steps.sizes), gates.shape[1]), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: steps.sizes[t]]
+        gemm(steps.before(t, h0, y), w_hh.T, own)
+        before = steps.before(t, c0, states)
+        cell(gates[at], own, bias, before, states[at], full[at], tanh_c[at])
+        if w_hr is not None:
+            gemm(full[at], w_hr.T, y[at])
+
+
+def lstm_backward_steps(
+    table: Cells,
+    steps: Steps,
+    dy: Array,
+    dh: Array,
+    dc: Array,
+    gates: Array,
+    states: Array,
+    tanh_c: Array,
+    c0: Array,
+    w_hh: Array,
+    w_hr: Array | None,
+    dgates: Array,
+    dprojected: Array | None,
+    last: bool,
+) -> Array | None:
+    """All steps back; ``dh`` and ``dc`` become the gradients of the first state, dh if ``last``.
+
+    This and its like return the sums of the gradients of gates over rows, or None for: not known.
+    """
+    gemm, cell, inner = table["gemm"], table["lstm_backward"], np.empty_like(dc)
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = through = dh[:size]
+        np.add(d, dy[at], out=d)
+        if w_hr is not None:
+            through = inner[:size]
+            gemm(d, w_hr, through)
+        if dprojected is not None:
+            dprojected[at] = d
+        before = steps.before(t, c0, states)
+        cell(through, gates[at], before, tanh_c[at], dc[:size], dgates[at])
+        if t != steps.order[0] or last:
+            gemm(dgates[at], w_hh, d)
+    return None
+
+
+def gru_forward_steps(
+    cells: Cells,
+    steps: Steps,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    w_hh: Array,
+    y: Array,
+    inner: Array,
+) -> None:
+    """All steps of a GRU."""
+    gemm, cell = cells["gemm"], cells["gru_forward"]
+    gemm(data, w_ih.T, gates)
+    recurrent = np.empty((max(steps.sizes), gates.shape[1]), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: steps.sizes[t]]
+        before = steps.before(t, h0, y)
+        gemm(before, w_hh.T, own)
+        cell(gates[at], own, bias, before, y[at], inner[at])
+
+
+def gru_backward_steps(
+    table: Cells,
+    steps: Steps,
+    dy: Array,
+    dh: Array,
+    gates: Array,
+    out: Array,
+    inner: Array,
+    h0: Array,
+    w_hh: Array,
+    dgates: Array,
+    drecurrent: Array,
+    last: bool,
+) -> Array | None:
+    """All steps back; the sums have four parts, as the bias of the cell."""
+    gemm, cell, back = table["gemm"], table["gru_backward"], np.empty_like(dh)
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = dh[:size]
+        np.add(d, dy[at], out=d)
+        before = steps.before(t, h0, out)
+        cell(d, gates[at], before, inner[at], dgates[at], drecurrent[at])
+        if t != steps.order[0] or last:
+            gemm(drecurrent[at], w_hh, back[:size])
+            np.add(d, back[:size], out=d)
+    return None
+
+
+def rnn_forward_steps(
+    cells: Cells,
+    steps: Steps,
+    activation: str,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    w_hh: Array,
+    y: Array,
+) -> None:
+    """All steps of a plain network."""
+    gemm, cell = cells["gemm"], cells[f"{activation}_forward"]
+    gemm(data, w_ih.T, gates)
+    recurrent = np.empty((max(steps.sizes), gates.shape[1]), gates.dtype)
+    for t in steps.order:
+        at, own = steps.rows(t), recurrent[: steps.sizes[t]]
+        gemm(steps.before(t, h0, y), w_hh.T, own)
+        cell(gates[at], own, bias, y[at])
+
+
+def rnn_backward_steps(
+    table: Cells,
+    steps: Steps,
+    activation: str,
+    dy: Array,
+    dh: Array,
+    out: Array,
+    w_hh: Array,
+    dgates: Array,
+    last: bool,
+) -> Array | None:
+    """All steps back."""
+    gemm, cell = table["gemm"], table[f"{activation}_backward"]
+    for t in reversed(steps.order):
+        size, at = steps.sizes[t], steps.rows(t)
+        d = dh[:size]
+        np.add(d, dy[at], out=d)
+        cell(d, out[at], dgates[at])
+        if t != steps.order[0] or last:
+            gemm(dgates[at], w_hh, d)
+    return None
+
+
+CELLS: dict[str, Callable[..., Any]] = {
+    "gemm": gemm,
+    "copy": copy,
+    "lstm_forward": lstm_forward_cell,
+    "lstm_backward": lstm_backward_cell,
+    "gru_forward": gru_forward_cell,
+    "gru_backward": gru_backward_cell,
+    "tanh_forward": tanh_forward_cell,
+    "tanh_backward": tanh_backward_cell,
+    "relu_forward": relu_forward_cell,
+    "relu_backward": relu_backward_cell,
+    "lstm_forward_steps": lstm_forward_steps,
+    "lstm_backward_steps": lstm_backward_steps,
+    "gru_forward_steps": gru_forward_steps,
+    "gru_backward_steps": gru_backward_steps,
+    "rnn_forward_steps": rnn_forward_steps,
+    "rnn_backward_steps": rnn_backward_steps,
+}
 
 
 # --- what all layers share -------------------------------------------------------------
@@ -277,7 +462,7 @@ def _gate_gradients(gates: Array) -> Array:
 
 
 def _weight_gradients(
-    gemm: Callable[..., None],
+    table: Cells,
     dgates: Array,
     data: Array,
     start: Array,
@@ -286,28 +471,42 @@ def _weight_gradients(
     needs: Sequence[bool],
 ) -> tuple[Array | None, Array | None]:
     """Gradients of both weights, where they are wanted; both in one product, which is faster."""
+    gemm, copy = table["gemm"], table["copy"]
     if not all(needs):
         dw_ih = _product(gemm, dgates.T, data) if needs[0] else None
-        before = steps.all_before(start, states) if needs[1] else None
-        return dw_ih, None if before is None else _product(gemm, dgates.T, before)
-    features = data.shape[1]
-    joined = np.empty((len(data), features + states.shape[1]), data.dtype)
-    joined[:, :features] = data
-    steps.all_before(start, states, joined[:, features:])
+        return dw_ih, _state_gradient(table, dgates, start, states, steps) if needs[1] else None
+    features, width = data.shape[1], states.shape[1]
+    joined = np.empty((len(data), features + width), data.dtype)
+    copy(data, joined[:, :features])
+    steps.all_before(start, states, joined[:, features:], copy)
     both = _product(gemm, dgates.T, joined)
-    return both[:, :features].copy(), both[:, features:].copy()
+    parts = [np.empty((len(both), size), both.dtype) for size in (features, width)]
+    copy(both[:, :features], parts[0])
+    copy(both[:, features:], parts[1])
+    return parts[0], parts[1]
+
+
+def _state_gradient(
+    table: Cells, dgates: Array, start: Array, states: Array, steps: Steps
+) -> Array:
+    """The gradient of the recurrent weight."""
+    before = np.empty_like(states)
+    steps.all_before(start, states, before, table["copy"])
+    return _product(table["gemm"], dgates.T, before)
 
 
 def _bias_gradients(
-    dgates: Array, needs: Sequence[bool], drecurrent: Array | None = None
+    dgates: Array, needs: Sequence[bool], sums: Array | None, drecurrent: Array | None = None
 ) -> tuple[Array | None, Array | None]:
     """Gradients of both biases, where they are wanted; they differ if ``drecurrent`` is given."""
-    first = dgates.sum(0) if needs[0] else None
-    if not needs[1]:
-        return first, None
-    if drecurrent is not None:
-        return first, drecurrent.sum(0)
-    return first, dgates.sum(0) if first is None else first.copy()
+    if sums is None:
+        second = dgates if drecurrent is None else drecurrent
+        return dgates.sum(0) if needs[0] else None, second.sum(0) if needs[1] else None
+    width = dgates.shape[1]
+    both = [sums[:width].copy() if need else None for need in needs]
+    if both[1] is not None and drecurrent is not None:
+        both[1][width // 3 * 2 :] = sums[width:]
+    return both[0], both[1]
 
 
 # --- LSTM ------------------------------------------------------------------------------
@@ -331,19 +530,12 @@ def lstm(
     h0, c0, w_ih, w_hh, w_hr = _laid_out((h0, c0, w_ih, w_hh, w_hr))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps, count, width = Steps(sizes, reverse), len(data), w_hh.shape[0] // 4
-    gemm, cell = cells["gemm"], cells["lstm_forward"]
-    gates = _product(gemm, data, w_ih.T)
+    gates = np.empty((len(data), len(w_ih)), data.dtype)
     bias = _summed_bias(b_ih, b_hh, gates)
     states, tanh_c, full = (np.empty((count, width), gates.dtype) for _ in range(3))
     y = full if w_hr is None else np.empty((count, w_hr.shape[0]), gates.dtype)
-    recurrent = np.empty((max(sizes), 4 * width), gates.dtype)
-    for t in steps.order:
-        at, own = steps.rows(t), recurrent[: sizes[t]]
-        gemm(steps.before(t, h0, y), w_hh.T, own)
-        before = steps.before(t, c0, states)
-        cell(gates[at], own, bias, before, states[at], full[at], tanh_c[at])
-        if w_hr is not None:
-            gemm(full[at], w_hr.T, y[at])
+    go = cells["lstm_forward_steps"]
+    go(cells, steps, data, w_ih, gates, bias, h0, c0, w_hh, w_hr, y, full, states, tanh_c)
     hidden = full if w_hr is not None else np.empty((0, width), gates.dtype)
     return _like(y, x), steps.last(y), steps.last(states), gates, states, tanh_c, hidden
 
@@ -372,24 +564,13 @@ def lstm_rule(
     out, gates, states, tanh_c, full = _laid_out((_rows(y), gates, cells, tanh_c, full), working)
     dy, dh, dc = _rows(g[0]), g[1].astype(working), g[2].astype(working)
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, cell = table["gemm"], table["lstm_backward"]
-    dgates, inner = _gate_gradients(gates), np.empty(dc.shape, working)
+    gemm, go = table["gemm"], table["lstm_backward_steps"]
+    dgates = _gate_gradients(gates)
     dprojected = np.empty(out.shape, working) if needs[7] else None
-    for t in reversed(steps.order):
-        size, at = steps.sizes[t], steps.rows(t)
-        d = through = dh[:size]
-        np.add(d, dy[at], out=d)
-        if w_hr is not None:
-            through = inner[:size]
-            gemm(d, w_hr, through)
-        if dprojected is not None:
-            dprojected[at] = d
-        before = steps.before(t, c0, states)
-        cell(through, gates[at], before, tanh_c[at], dc[:size], dgates[at])
-        if t != steps.order[0] or needs[1]:
-            gemm(dgates[at], w_hh, d)
-    weights = _weight_gradients(gemm, dgates, data, h0, out, steps, (needs[3], needs[4]))
-    biases = _bias_gradients(dgates, (needs[5], needs[6]))
+    kept = (gates, states, tanh_c, c0, w_hh, w_hr)
+    sums = go(table, steps, dy, dh, dc, *kept, dgates, dprojected, needs[1])
+    weights = _weight_gradients(table, dgates, data, h0, out, steps, (needs[3], needs[4]))
+    biases = _bias_gradients(dgates, (needs[5], needs[6]), sums)
     dw_hr = None if dprojected is None else _product(gemm, dprojected.T, full)
     dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
     starts = (d if need else None for d, need in zip((dh, dc), needs[1:3], strict=True))
@@ -414,8 +595,7 @@ def gru(
     h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps, width = Steps(sizes, reverse), w_hh.shape[1]
-    gemm, cell = cells["gemm"], cells["gru_forward"]
-    gates = _product(gemm, data, w_ih.T)
+    gates = np.empty((len(data), len(w_ih)), data.dtype)
     bias = np.zeros(4 * width, gates.dtype)
     if b_ih is not None:
         bias[: 3 * width] = b_ih
@@ -423,12 +603,7 @@ def gru(
         bias[: 2 * width] += b_hh[: 2 * width]
         bias[3 * width :] = b_hh[2 * width :]
     y, inner = (np.empty((len(data), width), gates.dtype) for _ in range(2))
-    recurrent = np.empty((max(sizes), 3 * width), gates.dtype)
-    for t in steps.order:
-        at, own = steps.rows(t), recurrent[: sizes[t]]
-        before = steps.before(t, h0, y)
-        gemm(before, w_hh.T, own)
-        cell(gates[at], own, bias, before, y[at], inner[at])
+    cells["gru_forward_steps"](cells, steps, data, w_ih, gates, bias, h0, w_hh, y, inner)
     return _like(y, x), steps.last(y), gates, inner
 
 
@@ -452,21 +627,12 @@ def gru_rule(
     out, gates, inner = _laid_out((_rows(y), gates, inner), working)
     dy, dh = _rows(g[0]), g[1].astype(working)
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, cell = table["gemm"], table["gru_backward"]
+    gemm, go = table["gemm"], table["gru_backward_steps"]
     dgates, drecurrent = _gate_gradients(gates), _gate_gradients(gates)
-    back = np.empty(dh.shape, working)
-    for t in reversed(steps.order):
-        size, at = steps.sizes[t], steps.rows(t)
-        d = dh[:size]
-        np.add(d, dy[at], out=d)
-        before = steps.before(t, h0, out)
-        cell(d, gates[at], before, inner[at], dgates[at], drecurrent[at])
-        if t != steps.order[0] or needs[1]:
-            gemm(drecurrent[at], w_hh, back[:size])
-            np.add(d, back[:size], out=d)
+    sums = go(table, steps, dy, dh, gates, out, inner, h0, w_hh, dgates, drecurrent, needs[1])
     dw_ih = _product(gemm, dgates.T, data) if needs[2] else None
-    dw_hh = _product(gemm, drecurrent.T, steps.all_before(h0, out)) if needs[3] else None
-    biases = _bias_gradients(dgates, (needs[4], needs[5]), drecurrent)
+    dw_hh = _state_gradient(table, drecurrent, h0, out, steps) if needs[3] else None
+    biases = _bias_gradients(dgates, (needs[4], needs[5]), sums, drecurrent)
     dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
     return dx, dh if needs[1] else None, dw_ih, dw_hh, *biases
 
@@ -490,15 +656,10 @@ def rnn(
     h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps = Steps(sizes, reverse)
-    gemm, cell = cells["gemm"], cells[f"{activation}_forward"]
-    gates = _product(gemm, data, w_ih.T)
+    gates = np.empty((len(data), len(w_ih)), data.dtype)
     bias = _summed_bias(b_ih, b_hh, gates)
     y = np.empty_like(gates)
-    recurrent = np.empty((max(sizes), w_hh.shape[1]), gates.dtype)
-    for t in steps.order:
-        at, own = steps.rows(t), recurrent[: sizes[t]]
-        gemm(steps.before(t, h0, y), w_hh.T, own)
-        cell(gates[at], own, bias, y[at])
+    cells["rnn_forward_steps"](cells, steps, activation, data, w_ih, gates, bias, h0, w_hh, y)
     return _like(y, x), steps.last(y)
 
 
@@ -520,16 +681,10 @@ def rnn_rule(
     data, h0, w_ih, w_hh, out = _laid_out((_rows(x), h0, w_ih, w_hh, _rows(y)), working)
     dy, dh = _rows(g[0]), g[1].astype(working)
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, cell = table["gemm"], table[f"{activation}_backward"]
+    gemm, go = table["gemm"], table["rnn_backward_steps"]
     dgates = _gate_gradients(out)
-    for t in reversed(steps.order):
-        size, at = steps.sizes[t], steps.rows(t)
-        d = dh[:size]
-        np.add(d, dy[at], out=d)
-        cell(d, out[at], dgates[at])
-        if t != steps.order[0] or needs[1]:
-            gemm(dgates[at], w_hh, d)
-    weights = _weight_gradients(gemm, dgates, data, h0, out, steps, (needs[2], needs[3]))
-    biases = _bias_gradients(dgates, (needs[4], needs[5]))
+    sums = go(table, steps, activation, dy, dh, out, w_hh, dgates, needs[1])
+    weights = _weight_gradients(table, dgates, data, h0, out, steps, (needs[2], needs[3]))
+    biases = _bias_gradients(dgates, (needs[4], needs[5]), sums)
     dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
     return dx, dh if needs[1] else None, *weights, *biases

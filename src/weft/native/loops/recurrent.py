@@ -1,15 +1,173 @@
-"""The cells of recurrent layers.
+"""The cells of recurrent layers, and the way through all steps of a layer.
 
-A thread does some rows, which are samples. What each cell computes is said by the one of the same
-name in ``weft.kernels.recurrent``. Gates that a cell changes come as one pointer for each, so that
-the compiler knows them to lie apart; the rows of gradients of gates are ``apart`` elements apart.
+What each cell computes is said by the one of the same name in ``weft.kernels.recurrent``. Here a
+cell does ``count`` units of one row, which is a sample. The parts of its gates are ``size`` apart,
+those of the recurrent share ``span``. Gates that a cell changes come as one pointer for each, so
+that the compiler knows them to lie apart. A kernel ``..._rows`` does one step.
+
+``forward_steps`` and ``backward_steps`` do all steps in one call. A step is cut into ``row_parts``
+times ``unit_parts`` tasks, and a thread keeps its tasks over all steps. It needs the whole state of
+its rows, so where units are divided, threads wait for each other in every step. The rows of a task
+are whole blocks of the batch, which do not depend on the number of threads; so what is summed over
+a block does not either. What other threads write is given by address: the compiler must not think
+that it knows who changes it.
 """
 
 from __future__ import annotations
 
-from weft.native.compiler import Ptr, T, i64
+from typing import Any
+
+from weft.native.compiler import Assembly, Ptr, T, i64, inline
 from weft.native.jit import kernel
 from weft.native.loops.math import sigmoid, tanh
+from weft.native.loops.rows import rows_by_panel
+
+LSTM, GRU, TANH, RELU = range(4)
+at: Any = None  # a word of the language
+wait = Assembly("GOMP_barrier", (), lambda: "declare void @GOMP_barrier()")
+
+
+# --- cells -----------------------------------------------------------------------------
+
+
+@inline
+def lstm_forward(
+    gate_i: Ptr[T],
+    gate_f: Ptr[T],
+    gate_g: Ptr[T],
+    gate_o: Ptr[T],
+    share: Ptr[T],
+    bias: Ptr[T],
+    before: Ptr[T],
+    c: Ptr[T],
+    h: Ptr[T],
+    tanh_c: Ptr[T],
+    count: i64,
+    size: i64,
+    span: i64,
+):
+    for j in range(count):
+        gi = sigmoid(gate_i[j] + share[j] + bias[j])
+        gf = sigmoid(gate_f[j] + share[j + span] + bias[j + size])
+        gg = tanh(gate_g[j] + share[j + 2 * span] + bias[j + 2 * size])
+        go = sigmoid(gate_o[j] + share[j + 3 * span] + bias[j + 3 * size])
+        cell = gf * before[j] + gi * gg
+        bounded = tanh(cell)
+        gate_i[j] = gi
+        gate_f[j] = gf
+        gate_g[j] = gg
+        gate_o[j] = go
+        c[j] = cell
+        tanh_c[j] = bounded
+        h[j] = go * bounded
+
+
+@inline
+def lstm_backward(
+    dh: Ptr[T],
+    gate: Ptr[T],
+    before: Ptr[T],
+    tanh_c: Ptr[T],
+    dc: Ptr[T],
+    out: Ptr[T],
+    count: i64,
+    size: i64,
+):
+    for j in range(count):
+        gi = gate[j]
+        gf = gate[j + size]
+        gg = gate[j + 2 * size]
+        go = gate[j + 3 * size]
+        bounded = tanh_c[j]
+        d = dh[j]
+        dcell = dc[j] + d * go * (1.0 - bounded * bounded)
+        out[j] = dcell * gg * gi * (1.0 - gi)
+        out[j + size] = dcell * before[j] * gf * (1.0 - gf)
+        out[j + 2 * size] = dcell * gi * (1.0 - gg * gg)
+        out[j + 3 * size] = d * bounded * go * (1.0 - go)
+        dc[j] = dcell * gf
+
+
+@inline
+def gru_forward(
+    gate_r: Ptr[T],
+    gate_z: Ptr[T],
+    gate_n: Ptr[T],
+    share: Ptr[T],
+    bias: Ptr[T],
+    before: Ptr[T],
+    h: Ptr[T],
+    inner: Ptr[T],
+    count: i64,
+    size: i64,
+    span: i64,
+):
+    for j in range(count):
+        own = share[j + 2 * span] + bias[j + 3 * size]
+        reset = sigmoid(gate_r[j] + share[j] + bias[j])
+        update = sigmoid(gate_z[j] + share[j + span] + bias[j + size])
+        candidate = tanh(gate_n[j] + bias[j + 2 * size] + reset * own)
+        gate_r[j] = reset
+        gate_z[j] = update
+        gate_n[j] = candidate
+        inner[j] = own
+        h[j] = candidate + update * (before[j] - candidate)
+
+
+@inline
+def gru_backward(
+    dh: Ptr[T],
+    gate: Ptr[T],
+    before: Ptr[T],
+    inner: Ptr[T],
+    out: Ptr[T],
+    share: Ptr[T],
+    count: i64,
+    size: i64,
+):
+    for j in range(count):
+        reset = gate[j]
+        update = gate[j + size]
+        candidate = gate[j + 2 * size]
+        d = dh[j]
+        dupdate = d * (before[j] - candidate) * update * (1.0 - update)
+        dcandidate = d * (1.0 - update) * (1.0 - candidate * candidate)
+        dreset = dcandidate * inner[j] * reset * (1.0 - reset)
+        out[j] = dreset
+        out[j + size] = dupdate
+        out[j + 2 * size] = dcandidate
+        share[j] = dreset
+        share[j + size] = dupdate
+        share[j + 2 * size] = dcandidate * reset
+        dh[j] = d * update
+
+
+@inline
+def tanh_forward(gate: Ptr[T], share: Ptr[T], bias: Ptr[T], h: Ptr[T], count: i64):
+    for j in range(count):
+        h[j] = tanh(gate[j] + share[j] + bias[j])
+
+
+@inline
+def tanh_backward(dh: Ptr[T], h: Ptr[T], out: Ptr[T], count: i64):
+    for j in range(count):
+        out[j] = dh[j] * (1.0 - h[j] * h[j])
+
+
+@inline
+def relu_forward(gate: Ptr[T], share: Ptr[T], bias: Ptr[T], h: Ptr[T], count: i64):
+    for j in range(count):
+        y = gate[j] + share[j] + bias[j]
+        h[j] = 0.0 if y <= 0.0 else y
+
+
+@inline
+def relu_backward(dh: Ptr[T], h: Ptr[T], out: Ptr[T], count: i64):
+    for j in range(count):
+        out[j] = 0.0 if h[j] <= 0.0 else dh[j]
+
+
+# --- one step --------------------------------------------------------------------------
 
 
 @kernel
@@ -29,26 +187,23 @@ def lstm_forward_rows(
     hi: i64,
 ):
     for r in range(lo, hi):
-        share = recurrent + r * 4 * size
         row = r * 4 * size
         start = r * size
-        for j in range(size):
-            f = j + size
-            g = f + size
-            o = g + size
-            gi = sigmoid(gate_i[row + j] + share[j] + bias[j])
-            gf = sigmoid(gate_f[row + j] + share[f] + bias[f])
-            gg = tanh(gate_g[row + j] + share[g] + bias[g])
-            go = sigmoid(gate_o[row + j] + share[o] + bias[o])
-            cell = gf * before[start + j] + gi * gg
-            bounded = tanh(cell)
-            gate_i[row + j] = gi
-            gate_f[row + j] = gf
-            gate_g[row + j] = gg
-            gate_o[row + j] = go
-            c[start + j] = cell
-            tanh_c[start + j] = bounded
-            h[start + j] = go * bounded
+        lstm_forward(
+            gate_i + row,
+            gate_f + row,
+            gate_g + row,
+            gate_o + row,
+            recurrent + row,
+            bias,
+            before + start,
+            c + start,
+            h + start,
+            tanh_c + start,
+            size,
+            size,
+            size,
+        )
 
 
 @kernel
@@ -65,22 +220,17 @@ def lstm_backward_rows(
     hi: i64,
 ):
     for r in range(lo, hi):
-        gate = gates + r * 4 * size
-        out = dgates + r * apart
         start = r * size
-        for j in range(size):
-            gi = gate[j]
-            gf = gate[j + size]
-            gg = gate[j + 2 * size]
-            go = gate[j + 3 * size]
-            bounded = tanh_c[start + j]
-            d = dh[start + j]
-            dcell = dc[start + j] + d * go * (1.0 - bounded * bounded)
-            out[j] = dcell * gg * gi * (1.0 - gi)
-            out[j + size] = dcell * before[start + j] * gf * (1.0 - gf)
-            out[j + 2 * size] = dcell * gi * (1.0 - gg * gg)
-            out[j + 3 * size] = d * bounded * go * (1.0 - go)
-            dc[start + j] = dcell * gf
+        lstm_backward(
+            dh + start,
+            gates + 4 * start,
+            before + start,
+            tanh_c + start,
+            dc + start,
+            dgates + r * apart,
+            size,
+            size,
+        )
 
 
 @kernel
@@ -98,21 +248,21 @@ def gru_forward_rows(
     hi: i64,
 ):
     for r in range(lo, hi):
-        share = recurrent + r * 3 * size
         row = r * 3 * size
         start = r * size
-        for j in range(size):
-            z = j + size
-            n = z + size
-            own = share[n] + bias[n + size]
-            reset = sigmoid(gate_r[row + j] + share[j] + bias[j])
-            update = sigmoid(gate_z[row + j] + share[z] + bias[z])
-            candidate = tanh(gate_n[row + j] + bias[n] + reset * own)
-            gate_r[row + j] = reset
-            gate_z[row + j] = update
-            gate_n[row + j] = candidate
-            inner[start + j] = own
-            h[start + j] = candidate + update * (before[start + j] - candidate)
+        gru_forward(
+            gate_r + row,
+            gate_z + row,
+            gate_n + row,
+            recurrent + row,
+            bias,
+            before + start,
+            h + start,
+            inner + start,
+            size,
+            size,
+            size,
+        )
 
 
 @kernel
@@ -129,25 +279,17 @@ def gru_backward_rows(
     hi: i64,
 ):
     for r in range(lo, hi):
-        gate = gates + r * 3 * size
-        out = dgates + r * apart
-        share = drecurrent + r * apart
         start = r * size
-        for j in range(size):
-            reset = gate[j]
-            update = gate[j + size]
-            candidate = gate[j + 2 * size]
-            d = dh[start + j]
-            dupdate = d * (before[start + j] - candidate) * update * (1.0 - update)
-            dcandidate = d * (1.0 - update) * (1.0 - candidate * candidate)
-            dreset = dcandidate * inner[start + j] * reset * (1.0 - reset)
-            out[j] = dreset
-            out[j + size] = dupdate
-            out[j + 2 * size] = dcandidate
-            share[j] = dreset
-            share[j + size] = dupdate
-            share[j + 2 * size] = dcandidate * reset
-            dh[start + j] = d * update
+        gru_backward(
+            dh + start,
+            gates + 3 * start,
+            before + start,
+            inner + start,
+            dgates + r * apart,
+            drecurrent + r * apart,
+            size,
+            size,
+        )
 
 
 @kernel
@@ -156,8 +298,7 @@ def tanh_forward_rows(
 ):
     for r in range(lo, hi):
         start = r * size
-        for j in range(size):
-            h[start + j] = tanh(gates[start + j] + recurrent[start + j] + bias[j])
+        tanh_forward(gates + start, recurrent + start, bias, h + start, size)
 
 
 @kernel
@@ -165,11 +306,7 @@ def tanh_backward_rows(
     dh: Ptr[T], h: Ptr[T], dgates: Ptr[T], size: i64, apart: i64, lo: i64, hi: i64
 ):
     for r in range(lo, hi):
-        out = dgates + r * apart
-        start = r * size
-        for j in range(size):
-            y = h[start + j]
-            out[j] = dh[start + j] * (1.0 - y * y)
+        tanh_backward(dh + r * size, h + r * size, dgates + r * apart, size)
 
 
 @kernel
@@ -178,9 +315,7 @@ def relu_forward_rows(
 ):
     for r in range(lo, hi):
         start = r * size
-        for j in range(size):
-            y = gates[start + j] + recurrent[start + j] + bias[j]
-            h[start + j] = 0.0 if y <= 0.0 else y
+        relu_forward(gates + start, recurrent + start, bias, h + start, size)
 
 
 @kernel
@@ -188,7 +323,351 @@ def relu_backward_rows(
     dh: Ptr[T], h: Ptr[T], dgates: Ptr[T], size: i64, apart: i64, lo: i64, hi: i64
 ):
     for r in range(lo, hi):
-        out = dgates + r * apart
-        start = r * size
-        for j in range(size):
-            out[j] = 0.0 if h[start + j] <= 0.0 else dh[start + j]
+        relu_backward(dh + r * size, h + r * size, dgates + r * apart, size)
+
+
+# --- all steps -------------------------------------------------------------------------
+
+
+@inline
+def copy(x: Ptr[T], y: Ptr[T], count: i64):
+    for j in range(count):
+        y[j] = x[j]
+
+
+@kernel
+def copy_rows(x: Ptr[T], y: Ptr[T], count: i64, apart: i64, step: i64, lo: i64, hi: i64):
+    for r in range(lo, hi):
+        copy(x + r * apart, y + r * step, count)
+
+
+@inline
+def add(x: Ptr[T], y: Ptr[T], count: i64):
+    for j in range(count):
+        y[j] = y[j] + x[j]
+
+
+@kernel
+def forward_steps(
+    data: Ptr[T],
+    weight_in: Ptr[T],
+    features: i64,
+    gates: Ptr[T],
+    bias: Ptr[T],
+    weight: Ptr[T],
+    project: Ptr[T],
+    shares: Ptr[T],
+    running: Ptr[T],
+    c: Ptr[T],
+    tanh_c: Ptr[T],
+    inner: Ptr[T],
+    full: i64,
+    y: Ptr[T],
+    now: i64,
+    starts: Ptr[i64],
+    steps: i64,
+    reverse: i64,
+    batch: i64,
+    size: i64,
+    out: i64,
+    apart: i64,
+    blocks: i64,
+    row_parts: i64,
+    unit_parts: i64,
+    room: i64,
+    kind: i64,
+    parts: i64,
+    projects: i64,
+    joint: i64,
+    width: i64,
+    wide: i64,
+    shared: i64,
+    lo: i64,
+    hi: i64,
+):
+    bytes = 8 if wide else 4
+    panels = (size + width - 1) // width
+    out_panels = (out + width - 1) // width
+    whole = at(T, full)
+    for s in range(steps):
+        t = steps - 1 - s if reverse else s
+        begin = starts[t]
+        n = starts[t + 1] - begin
+        old = at(T, now + (s % 2) * batch * apart * bytes)
+        new = at(T, now + (1 - s % 2) * batch * apart * bytes)
+        for task in range(lo, hi):
+            b0 = (task // unit_parts) * blocks // row_parts
+            b1 = (task // unit_parts + 1) * blocks // row_parts
+            u0 = (task % unit_parts) * panels // unit_parts
+            u1 = (task % unit_parts + 1) * panels // unit_parts
+            j0 = u0 * width
+            count = min(u1 * width, size) - j0
+            span = (u1 - u0) * width
+            step = parts * span + width  # not a power of two
+            share = shares + task * room
+            for p in range(u0 * parts, u1 * parts):
+                rows_by_panel(
+                    old,
+                    weight + p * width * out,
+                    share + ((p % parts) * span + (p // parts - u0) * width),
+                    apart,
+                    step,
+                    out,
+                    width,
+                    0,
+                    b0,
+                    b1,
+                    blocks,
+                    batch,
+                    n,
+                    wide,
+                )
+                if joint:
+                    rows_by_panel(
+                        data + begin * features,
+                        weight_in + p * width * features,
+                        share + (room // 2 + (p % parts) * span + (p // parts - u0) * width),
+                        features,
+                        step,
+                        features,
+                        width,
+                        0,
+                        b0,
+                        b1,
+                        blocks,
+                        batch,
+                        n,
+                        wide,
+                    )
+            for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
+                row = (begin + r) * size + j0
+                gate = gates + ((begin + r) * parts * size + j0)
+                own = share + r * step
+                if joint:
+                    for g in range(parts):
+                        copy(share + (room // 2 + r * step + g * span), gate + g * size, count)
+                offset = bias + j0
+                if kind == LSTM:
+                    state = running + (r * size + j0)
+                    lstm_forward(
+                        gate,
+                        gate + size,
+                        gate + 2 * size,
+                        gate + 3 * size,
+                        own,
+                        offset,
+                        state,
+                        c + row,
+                        whole + row,
+                        tanh_c + row,
+                        count,
+                        size,
+                        span,
+                    )
+                    copy(c + row, state, count)
+                elif kind == GRU:
+                    gru_forward(
+                        gate,
+                        gate + size,
+                        gate + 2 * size,
+                        own,
+                        offset,
+                        old + (r * apart + j0),
+                        whole + row,
+                        inner + row,
+                        count,
+                        size,
+                        span,
+                    )
+                elif kind == TANH:
+                    tanh_forward(gate, own, offset, whole + row, count)
+                else:
+                    relu_forward(gate, own, offset, whole + row, count)
+                if projects == 0:
+                    copy(whole + row, new + (r * apart + j0), count)
+        if projects:
+            if shared:
+                if unit_parts > 1:
+                    wait()
+            for task in range(lo, hi):
+                b0 = (task // unit_parts) * blocks // row_parts
+                b1 = (task // unit_parts + 1) * blocks // row_parts
+                u0 = (task % unit_parts) * out_panels // unit_parts
+                u1 = (task % unit_parts + 1) * out_panels // unit_parts
+                for u in range(u0, u1):
+                    rows_by_panel(
+                        whole + begin * size,
+                        project + u * width * size,
+                        new + u * width,
+                        size,
+                        apart,
+                        size,
+                        width,
+                        0,
+                        b0,
+                        b1,
+                        blocks,
+                        batch,
+                        n,
+                        wide,
+                    )
+                j0 = u0 * width
+                count = min(u1 * width, out) - j0
+                for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
+                    copy(new + (r * apart + j0), y + ((begin + r) * out + j0), count)
+        if shared:
+            if unit_parts > 1:
+                wait()
+
+
+@kernel
+def backward_steps(
+    dy: Ptr[T],
+    dh: Ptr[T],
+    dc: Ptr[T],
+    gates: Ptr[T],
+    kept: Ptr[T],
+    start: i64,
+    states: i64,
+    weight: Ptr[T],
+    project: Ptr[T],
+    shares: Ptr[T],
+    dinput: Ptr[T],
+    drecurrent: i64,
+    dprojected: i64,
+    sums: Ptr[T],
+    starts: Ptr[i64],
+    steps: i64,
+    reverse: i64,
+    batch: i64,
+    size: i64,
+    out: i64,
+    step: i64,
+    apart: i64,
+    blocks: i64,
+    row_parts: i64,
+    unit_parts: i64,
+    room: i64,
+    last: i64,
+    kind: i64,
+    parts: i64,
+    projects: i64,
+    width: i64,
+    wide: i64,
+    shared: i64,
+    lo: i64,
+    hi: i64,
+):
+    bytes = 8 if wide else 4
+    panels = (size + width - 1) // width
+    out_panels = (out + width - 1) // width
+    deep = parts * size
+    given = at(T, dprojected)
+    for s0 in range(steps):
+        s = steps - 1 - s0
+        t = s0 if reverse else s
+        begin = starts[t]
+        n = starts[t + 1] - begin
+        # The rows of the step before, and where they lie; other rows come from the first state.
+        earlier = max(min(t + 1 if reverse else t - 1, steps - 1), 0)
+        held_at = starts[earlier]
+        held = starts[earlier + 1] - held_at if s > 0 else 0
+        if projects:
+            for task in range(lo, hi):
+                b0 = (task // unit_parts) * blocks // row_parts
+                b1 = (task // unit_parts + 1) * blocks // row_parts
+                j0 = (task % unit_parts) * out_panels // unit_parts * width
+                count = min((task % unit_parts + 1) * out_panels // unit_parts * width, out) - j0
+                for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
+                    row = (begin + r) * out + j0
+                    add(dy + row, dh + (r * step + j0), count)
+                    copy(dh + (r * step + j0), given + row, count)
+            if shared:
+                if unit_parts > 1:
+                    wait()
+        for task in range(lo, hi):
+            b0 = (task // unit_parts) * blocks // row_parts
+            b1 = (task // unit_parts + 1) * blocks // row_parts
+            u0 = (task % unit_parts) * panels // unit_parts
+            u1 = (task % unit_parts + 1) * panels // unit_parts
+            j0 = u0 * width
+            count = min(u1 * width, size) - j0
+            span = (u1 - u0) * width
+            share = shares + task * room
+            if projects:
+                for u in range(u0, u1):
+                    rows_by_panel(
+                        given + begin * out,
+                        project + u * width * out,
+                        share + (u - u0) * width,
+                        out,
+                        span,
+                        out,
+                        width,
+                        0,
+                        b0,
+                        b1,
+                        blocks,
+                        batch,
+                        n,
+                        wide,
+                    )
+            for b in range(b0, b1):
+                total = sums + (b * (4 if kind == GRU else parts) * size + j0)
+                for r in range(b * batch // blocks, min((b + 1) * batch // blocks, n)):
+                    row = (begin + r) * size + j0
+                    gate = gates + ((begin + r) * deep + j0)
+                    place = (begin + r) * apart + j0
+                    dgate = at(T, drecurrent + place * bytes)
+                    held_row = states + ((held_at + r) * size + j0) * bytes
+                    start_row = start + (r * size + j0) * bytes
+                    before = at(T, held_row if r < held else start_row)
+                    d = dh + (r * step + j0)
+                    if projects:
+                        d = share + r * span
+                    else:
+                        add(dy + row, d, count)
+                    if kind == LSTM:
+                        state = dc + (r * size + j0)
+                        lstm_backward(d, gate, before, kept + row, state, dgate, count, size)
+                    elif kind == GRU:
+                        outer = dinput + place
+                        gru_backward(d, gate, before, kept + row, outer, dgate, count, size)
+                    elif kind == TANH:
+                        tanh_backward(d, kept + row, dgate, count)
+                    else:
+                        relu_backward(d, kept + row, dgate, count)
+                    for g in range(parts):
+                        if kind == GRU:
+                            add(dinput + (place + g * size), total + g * size, count)
+                        else:
+                            add(dgate + g * size, total + g * size, count)
+                    if kind == GRU:
+                        add(dgate + 2 * size, total + 3 * size, count)
+        if s > 0 or last:
+            if shared:
+                if unit_parts > 1:
+                    wait()
+            for task in range(lo, hi):
+                b0 = (task // unit_parts) * blocks // row_parts
+                b1 = (task // unit_parts + 1) * blocks // row_parts
+                u0 = (task % unit_parts) * out_panels // unit_parts
+                u1 = (task % unit_parts + 1) * out_panels // unit_parts
+                left = at(T, drecurrent + begin * apart * bytes)
+                for u in range(u0, u1):
+                    rows_by_panel(
+                        left,
+                        weight + u * width * deep,
+                        dh + u * width,
+                        apart,
+                        step,
+                        deep,
+                        width,
+                        1 if kind == GRU else 0,
+                        b0,
+                        b1,
+                        blocks,
+                        batch,
+                        n,
+                        wide,
+                    )
