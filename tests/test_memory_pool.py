@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.native.pool import SMALL, pool
+from weft.native.pool import MAPPED, SMALL, pool
 
 pytestmark = pytest.mark.skipif(pool() is None, reason="no pool on this platform")
 
@@ -101,6 +101,47 @@ def test_varying_sizes_do_not_pile_up() -> None:
             live.pop(int(rng.integers(len(live))))
     stats = weft.memory.stats()
     assert stats["kept_bytes"] + stats["used_bytes"] <= stats["peak_used_bytes"] + (80 << 20)
+
+
+HEAP = """
+import ctypes, random, numpy as np
+from weft.native.pool import pool
+
+names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+Info = type("Info", (ctypes.Structure,), {"_fields_": [(n, ctypes.c_size_t) for n in names]})
+ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+if ask is None:
+    raise SystemExit  # another C library
+ask.restype = Info
+pool().enter()
+random.seed(0)
+before, kept, live = ask().arena, [], []
+for _ in range(2000):
+    live.append(np.empty(random.randint(140_000, 900_000), np.uint8))
+    kept.append(bytes(4000))
+    if len(live) > 8:
+        del live[random.randrange(8)]
+grown = ask().arena - before
+assert grown < 1.5 * sum(map(len, kept)), grown
+"""
+
+
+def test_blocks_leave_no_gaps_among_small_things_that_stay() -> None:
+    subprocess.run([sys.executable, "-c", HEAP], timeout=60, check=True)
+
+
+@pytest.mark.parametrize("size", [SMALL, MAPPED - 1, MAPPED, 3 * MAPPED])
+def test_arrays_that_change_size_stay_right_among_others(size: int) -> None:
+    before, rng = used(), np.random.default_rng(size)
+    live = [np.full(size, k, np.uint8) for k in range(12)]
+    for _ in range(200):
+        k = int(rng.integers(12))
+        old = live[k].size
+        live[k].resize(int(size * rng.uniform(0.2, 3)), refcheck=False)
+        live[k][old:] = k  # NumPy fills with zeros
+        assert all((x == j).all() for j, x in enumerate(live))
+    del live
+    assert used() == before
 
 
 def test_random_use_keeps_every_value() -> None:

@@ -6,6 +6,10 @@ kernels come from here, whoever makes them. Freed blocks are kept in lists by si
 each doubling) and given out again, also for somewhat less than they hold; blocks below ``SMALL``
 are left to NumPy's own cache.
 
+From ``MAPPED`` bytes on a block is a mapping of its own and not a piece of the heap. Among the many
+small things with longer lives that lie there (Python's objects, oneDNN's programs), blocks of
+ever changing sizes would leave gaps that nothing fits into, so that the heap only grows.
+
 What is kept is bounded: a new block is only taken from the system beside kept ones as long as used
 and kept memory together stay within the most that was ever in use at once and some more; beyond
 that kept blocks of other sizes are given back first.
@@ -24,7 +28,9 @@ import numpy as np
 SMALL = 1 << 15
 SLACK = 40  # per cent of the most in use that may be kept beyond it
 REACH = 4  # how many sizes larger a kept block may be than what it is given out for: half as much
-EXTRA = 64  # a block's surplus, by which it can be told from one that NumPy's own allocator made
+MAPPED, PAGE = 1 << 17, 1 << 12
+HEAD = 64  # bytes before a block: ..., where it begins, what was mapped (or 0), class, mark
+MARK = 0x77EF_7B10_C4ED_5A11  # with the address, the mark of a block that was made here
 
 # The words of the pool's memory, as both sides know them.
 LOCK, KEPT, USED, PEAK, HITS, MISSES, RETURNED, LIMIT = range(8)
@@ -44,10 +50,12 @@ STATISTICS = {
 CODE = f"""
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
-declare ptr @realloc(ptr, i64)
-declare i64 @malloc_usable_size(ptr)
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+declare i32 @madvise(ptr, i64, i32)
 declare i64 @llvm.ctlz.i64(i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define private ptr @word(ptr %c, i64 %i) alwaysinline {{
   %p = getelementptr i64, ptr %c, i64 %i
@@ -117,7 +125,7 @@ look:
 give:
   %after = load ptr, ptr %block
   store ptr %after, ptr %head
-  call void @free(ptr %block)
+  call void @discard(ptr %block)
   %more = add i64 %freed, %size
   br label %blocks
 following:
@@ -190,7 +198,7 @@ shrink:
   %back = call i64 @weft_pool_trim(ptr %c, i64 %size)
   br label %fresh
 fresh:
-  %new = call ptr @system(ptr %c, i64 %size)
+  %new = call ptr @system(ptr %c, i64 %class)
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %undo, label %good
 undo:
@@ -202,25 +210,113 @@ undo:
 good:
   ret ptr %new
 }}
-define private ptr @system(ptr %c, i64 %wanted) {{
+; the words before a block: -1 its mark, -2 its class, -3 what was mapped for it, or 0, -4 where
+; that or its piece of the heap begins. No block begins a page: so the mark of one that does,
+; which another allocator made, is not looked for where no memory may be.
+define private i64 @mark(ptr %block) alwaysinline {{
+  %address = ptrtoint ptr %block to i64
+  %mark = xor i64 %address, {MARK}
+  ret i64 %mark
+}}
+define private i1 @ours(ptr %block) alwaysinline {{
 entry:
-  %size = add i64 %wanted, {EXTRA}
+  %address = ptrtoint ptr %block to i64
+  %off = and i64 %address, {PAGE - 1}
+  %begins = icmp eq i64 %off, 0
+  br i1 %begins, label %other, label %look
+other:
+  ret i1 0
+look:
+  %at = call ptr @word(ptr %block, i64 -1)
+  %found = load i64, ptr %at
+  %mark = call i64 @mark(ptr %block)
+  %ours = icmp eq i64 %found, %mark
+  ret i1 %ours
+}}
+define private i64 @class_held(ptr %block) alwaysinline {{
+  %at = call ptr @word(ptr %block, i64 -2)
+  %class = load i64, ptr %at
+  ret i64 %class
+}}
+define private ptr @made(ptr %base, i64 %class, i64 %mapped) {{
+  %start = ptrtoint ptr %base to i64
+  %next = add i64 %start, {HEAD}
+  %off = and i64 %next, {PAGE - 1}
+  %begins = icmp eq i64 %off, 0
+  %head = select i1 %begins, i64 {2 * HEAD}, i64 {HEAD}
+  %block = getelementptr i8, ptr %base, i64 %head
+  %at1 = call ptr @word(ptr %block, i64 -1)
+  %at2 = call ptr @word(ptr %block, i64 -2)
+  %at3 = call ptr @word(ptr %block, i64 -3)
+  %at4 = call ptr @word(ptr %block, i64 -4)
+  store ptr %base, ptr %at4
+  %mark = call i64 @mark(ptr %block)
+  store i64 %mark, ptr %at1
+  store i64 %class, ptr %at2
+  store i64 %mapped, ptr %at3
+  ret ptr %block
+}}
+define private ptr @ask(i64 %class) {{
+entry:
+  %size = call i64 @size_of(i64 %class)
+  %length = add i64 %size, {PAGE}
+  %large = icmp uge i64 %size, {MAPPED}
+  br i1 %large, label %map, label %heap
+map:
+  %fresh = call ptr @mmap(ptr null, i64 %length, i32 3, i32 34, i32 -1, i64 0)
+  %address = ptrtoint ptr %fresh to i64
+  %refused = icmp eq i64 %address, -1 ; too many mappings, as a rule
+  br i1 %refused, label %heap, label %mapped
+mapped:
+  %block = call ptr @made(ptr %fresh, i64 %class, i64 %length)
+  ret ptr %block
+heap:
   %out = alloca ptr
-  store ptr null, ptr %out
-  %status = call i32 @posix_memalign(ptr %out, i64 64, i64 %size)
+  %padded = add i64 %size, {2 * HEAD}
+  %status = call i32 @posix_memalign(ptr %out, i64 64, i64 %padded)
   %bad = icmp ne i32 %status, 0
+  br i1 %bad, label %fail, label %piece
+piece:
+  %base = load ptr, ptr %out
+  %block2 = call ptr @made(ptr %base, i64 %class, i64 0)
+  ret ptr %block2
+fail:
+  ret ptr null
+}}
+define private ptr @system(ptr %c, i64 %class) {{
+  %first = call ptr @ask(i64 %class)
+  %bad = icmp eq ptr %first, null
   br i1 %bad, label %again, label %done
 again:
   %all = call i64 @weft_pool_trim(ptr %c, i64 9223372036854775807)
-  store ptr null, ptr %out
-  %status2 = call i32 @posix_memalign(ptr %out, i64 64, i64 %size)
-  %bad2 = icmp ne i32 %status2, 0
-  br i1 %bad2, label %fail, label %done
-fail:
-  ret ptr null
+  %second = call ptr @ask(i64 %class)
+  ret ptr %second
 done:
-  %p = load ptr, ptr %out
-  ret ptr %p
+  ret ptr %first
+}}
+; the end of a block; its mark goes with it
+define private void @discard(ptr %block) {{
+entry:
+  %at4 = call ptr @word(ptr %block, i64 -4)
+  %base = load ptr, ptr %at4
+  %at1 = call ptr @word(ptr %block, i64 -1)
+  store i64 0, ptr %at1
+  %at3 = call ptr @word(ptr %block, i64 -3)
+  %length = load i64, ptr %at3
+  %piece = icmp eq i64 %length, 0
+  br i1 %piece, label %heap, label %mapped
+heap:
+  call void @free(ptr %base)
+  ret void
+mapped:
+  %status = call i32 @munmap(ptr %base, i64 %length)
+  %bad = icmp ne i32 %status, 0 ; a hole would be one mapping too many
+  br i1 %bad, label %empty, label %done
+empty:
+  %status2 = call i32 @madvise(ptr %base, i64 %length, i32 4)
+  br label %done
+done:
+  ret void
 }}
 define ptr @weft_pool_malloc(ptr %c, i64 %size) {{
   %small = icmp ult i64 %size, {SMALL}
@@ -257,45 +353,57 @@ clear:
 done:
   ret ptr %b
 }}
-; the class of a block itself, which may be larger than what was asked for
-define private i64 @class_held(ptr %block) {{
-  %usable = call i64 @malloc_usable_size(ptr %block)
-  %held = sub i64 %usable, {EXTRA}
-  %beyond = add i64 %held, 1
-  %above = call i64 @class_of(i64 %beyond)
-  %class = sub i64 %above, 1
-  ret i64 %class
-}}
-; NumPy does not say how large the old block was: the system moves it, at the size of a class
-define private i64 @counted(i64 %size, i64 %class) alwaysinline {{
-  %large = icmp sge i64 %size, {SMALL}
-  %full = call i64 @size_of(i64 %class)
-  %r = select i1 %large, i64 %full, i64 0
-  ret i64 %r
-}}
+; what NumPy's own allocator made stays there, also if it grows
 define ptr @weft_pool_realloc(ptr %c, ptr %old, i64 %size) {{
-  %usable = call i64 @malloc_usable_size(ptr %old)
-  %held = sub i64 %usable, {EXTRA}
-  %below = call i64 @class_held(ptr %old)
-  %before = call i64 @counted(i64 %held, i64 %below)
-  %class = call i64 @class_of(i64 %size)
-  %after = call i64 @counted(i64 %size, i64 %class)
-  %change = sub i64 %after, %before
-  call void @lock(ptr %c)
-  call void @add(ptr %c, i64 {USED}, i64 %change)
-  call void @unlock(ptr %c)
-  %large = icmp ne i64 %after, 0
-  %padded = add i64 %after, {EXTRA}
-  %n = select i1 %large, i64 %padded, i64 %size
-  %r = call ptr @realloc(ptr %old, i64 %n)
+entry:
+  %nothing = icmp eq ptr %old, null
+  br i1 %nothing, label %make, label %look
+make:
+  %first = call ptr @weft_pool_malloc(ptr %c, i64 %size)
+  ret ptr %first
+look:
+  %ours = call i1 @ours(ptr %old)
+  br i1 %ours, label %measure, label %plain
+plain:
+  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
+  %ctx = load ptr, ptr %ctxp
+  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + 3})
+  %fn = load ptr, ptr %fnp
+  %r = call ptr %fn(ptr %ctx, ptr %old, i64 %size)
   ret ptr %r
+measure:
+  %class = call i64 @class_held(ptr %old)
+  %held = call i64 @size_of(i64 %class)
+  %small = icmp ult i64 %size, {SMALL}
+  br i1 %small, label %move, label %compare
+compare:
+  %wanted = call i64 @class_of(i64 %size)
+  %same = icmp eq i64 %wanted, %class
+  br i1 %same, label %keep, label %move
+keep:
+  ret ptr %old
+move:
+  %new = call ptr @weft_pool_malloc(ptr %c, i64 %size)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %fail, label %copy
+fail:
+  ret ptr null
+copy:
+  %less = icmp ult i64 %size, %held
+  %count = select i1 %less, i64 %size, i64 %held
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %old, i64 %count, i1 false)
+  call void @weft_pool_free(ptr %c, ptr %old, i64 %held)
+  ret ptr %new
 }}
 define void @weft_pool_free(ptr %c, ptr %block, i64 %size) {{
   %nothing = icmp eq ptr %block, null
   br i1 %nothing, label %done, label %some
 some:
   %small = icmp ult i64 %size, {SMALL}
-  br i1 %small, label %plain, label %large
+  br i1 %small, label %plain, label %look
+look:
+  %ours = call i1 @ours(ptr %block)
+  br i1 %ours, label %large, label %plain
 plain:
   %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
   %ctx = load ptr, ptr %ctxp
@@ -317,11 +425,7 @@ large:
   %limit = load i64, ptr %limitp
   %then = add i64 %kept, %rounded
   %full = icmp sgt i64 %then, %limit
-  %address = ptrtoint ptr %block to i64
-  %off = and i64 %address, 63
-  %astray = icmp ne i64 %off, 0 ; the system moved it
-  %no = or i1 %full, %astray
-  br i1 %no, label %return, label %keep
+  br i1 %full, label %return, label %keep
 keep:
   store i64 %then, ptr %keptp
   %next = load ptr, ptr %head
@@ -332,7 +436,7 @@ keep:
 return:
   call void @add(ptr %c, i64 {RETURNED}, i64 %rounded)
   call void @unlock(ptr %c)
-  call void @free(ptr %block)
+  call void @discard(ptr %block)
   br label %done
 done:
   ret void
