@@ -289,7 +289,7 @@ class Generator:
         contiguous: bool = True,
     ) -> Array:
         """Draw normals, as torch.randn and Tensor.normal_ do."""
-        dtype = np.dtype(dtype)
+        dtype = dtype if dtype is _F32 else np.dtype(dtype)
         if not std >= 0.0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
         if dtype.kind == "c":
@@ -321,18 +321,20 @@ class Generator:
 
     def _block_normals(self, n: int, dtype: np.dtype[Any], mean: float, std: float) -> Array:
         """Box-Muller in blocks of 16: the first 8 give the radius, the last 8 the angle."""
-        wide = dtype == _F64
+        wide = dtype is not _F32 and dtype == _F64
         out = np.empty(n, _F64 if wide else _F32)
         ragged = n % 16
         # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
         # draw, and then drop, the values that stood there.
         dropped = ragged if wide or dtype == _F32 else 0
-        if n >= _MANY and not wide and kernels.ready():
-            scaled = float(np.float32(std)), float(np.float32(mean))
-            _native_normals(self._words(n - ragged), out[: n - ragged], *scaled)
+        if not wide and (kernels.ready() if n >= _MANY else kernels.at_hand()):
+            scaled = (1.0, 0.0) if std == 1.0 and not mean else (_single(std), _single(mean))
             if ragged:
+                _native_normals(self._words(n - ragged), out[: n - ragged], *scaled)
                 _native_normals(self._words(16 + dropped)[-16:], out[-16:], *scaled)
-            return out.astype(dtype, copy=False)
+            else:
+                _native_normals(self._words(n), out, *scaled)
+            return out if dtype is _F32 else out.astype(dtype, copy=False)
         if n <= _FEW and not wide:
             out[: n - ragged] = self._few_units(n - ragged)
             if ragged:
@@ -794,6 +796,11 @@ def _seeded_engine(seed: int) -> Any:
 
 
 # -------------------------------------------------------------------- shapes and dtypes
+
+
+def _single(value: float) -> float:
+    """A number as float32 has it."""
+    return float(np.float32(value))
 
 
 def _count(shape: Shape) -> int:

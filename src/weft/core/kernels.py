@@ -8,7 +8,8 @@ reference and their derivative rules are traced (``weft.native.trace``). Others 
 Once native code is loaded, elementwise ops and rules that give the same bits as NumPy take small
 arrays too: their ``way`` is a built-in function that checks, allocates and computes in one call,
 in less time than NumPy needs to begin. Where bits can differ, the size alone decides, never what
-ran before.
+ran before. An op whose large arrays get other bits can be offered a second kernel for small ones,
+which gives NumPy's: see ``offer_small``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 ndarray = np.ndarray
 # What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
-WAYS = {np.dtype(np.float32), np.dtype(np.bool_), float, int}
+WAYS = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
 NEVER = 1 << 62
+LEAST = 2  # elements for which a kernel for small arrays pays
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
 TRIES = 50  # small uses of an op for which its loop is compiled
@@ -88,7 +90,7 @@ def ready() -> bool:
 
 def waits(op: Op, args: Any) -> bool:
     """Whether these arrays are too small, and too few so far, to load native code for them."""
-    if _begun or not op.exact or large(args, BEGIN):
+    if _begun or large(args, min(op.exact, BEGIN)):
         return False
     return not enough(1)
 
@@ -99,10 +101,15 @@ def enough(uses: int) -> bool:
     return _asked[0] >= PATIENCE and ready()
 
 
+def at_hand() -> bool:
+    """Whether native code is loaded, or worth loading after one more use of a small op."""
+    return ready() if _begun else enough(1)
+
+
 class Chance:
     """Stands for the way of an op or of a rule until that is worth compiling, or is given up.
 
-    A way is for one pattern of float32 arrays, masks and numbers; it takes many uses of the same.
+    A way is for one pattern of float arrays, masks and numbers; it takes many uses of the same.
     """
 
     __slots__ = ("find", "holder", "misses", "name", "pattern", "uses")
@@ -174,12 +181,39 @@ def offer(op: Op, exact: bool, limit: int, forward: str = "", *backward: str) ->
     or one for the joint rule, have the parameters of the rule. All give None for what they don't
     take.
     """
-    op.limit, op.exact = limit, exact
+    op.limit, op.exact = limit, NEVER if exact else 0
     if forward:
         op.native = forward
     op.native_rules = {i: resolve(path) for i, path in enumerate(backward) if path}
     op.plans.clear()
     op.plan_of_one = None
+
+
+def offer_small(op: Op, forward: str = "", *backward: str) -> None:
+    """Give an op kernels for arrays below its limit too; those give NumPy's bits.
+
+    They have the parameters of the kernels for large arrays, which were offered before.
+    """
+    bound = op.limit
+    op.limit, op.exact = LEAST, bound
+    if forward:
+        op.native = by_size(bound, forward, op.native)
+    op.native_rules |= {
+        i: by_size(bound, path, op.native_rules[i]) for i, path in enumerate(backward) if path
+    }
+
+
+def by_size(bound: int, small: str, large_one: Any) -> Callable:
+    """One of two kernels: the second if an array has so many elements."""
+    few = resolve(small)
+    many = resolve(large_one) if large_one.__class__ is str else large_one
+
+    def call(*args: Any, **attrs: Any) -> Any:
+        g = attrs.get("g")
+        arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
+        return (many if large(arrays, bound) else few)(*args, **attrs)
+
+    return call
 
 
 def large(args: Any, limit: int) -> bool:

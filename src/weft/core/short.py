@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, quiet
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
+from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
@@ -222,6 +223,35 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
 
     binary.__name__ = binary.__qualname__ = op.name
     return binary
+
+
+def fast_over(op: Op) -> Callable:
+    """``op(a, b)`` written over ``a``, for an op that is no matter of gradients."""
+    reference, name = op.reference, op.name
+
+    def over(target: Tensor, other: Tensor, **attrs: Any) -> Tensor:
+        x, y = target._a, other._a
+        if (
+            MODES.now.mode is not SPECIAL
+            and target._node is None
+            and target._base is None
+            and target._vc is not other._vc
+            and x.dtype is F32
+            and y.dtype is F32
+            and x.shape == y.shape
+            and x.flags.c_contiguous
+            and x.flags.writeable
+        ):
+            token = quiet.SET(quiet.SILENT)
+            try:
+                x[...] = reference(x, y, **attrs)
+            finally:
+                quiet.RESET(token)
+            bump(target, name)
+            return target
+        return apply_inplace(op, (target, other), attrs)
+
+    return over
 
 
 # The function that handles ``out=``; the layer above puts it here.

@@ -232,15 +232,16 @@ def elementwise(
 class Spec:
     """A whole op on plain arrays as one call: what it takes and gives, and what its kernel gets.
 
-    ``takes``: of each argument its dtype and, after the first, its shape: ``like`` the first,
-    ``row`` for its last dimension alone, ``lines`` if only the last dimension may differ, ``any``;
-    or ``number``. ``gives``: of each result its dtype and its shape: ``like k`` an argument,
-    ``lead`` or ``rest`` for the first without its last or first dimension, ``kept`` with the last
-    as 1, ``none`` for a single value, ``picked`` for the second with the rest of the first.
-    ``passes``: for each parameter of the kernel ``take k``, ``give k``, a size (``last``, ``lead``,
-    ``first``, ``rest``, ``size``; of the second ``count`` and ``width``), a number, or ``flag``:
-    memory that the kernel fills if the arguments are wrong. ``over`` is the divided size, ``work``
-    what one unit of it is in elements.
+    ``takes``: of each argument its dtype and, after the first, its shape: ``like`` the first (or
+    ``like k`` another before it), ``row`` for its last dimension alone, ``lines`` if only the last
+    dimension may differ, ``kept`` if that is 1, ``picked`` for the second's and the rest of the
+    first's, ``any``; or ``number``. ``gives``: of each result its dtype and its shape: ``like k``
+    an argument, ``lead`` or ``rest`` for the first without its last or first dimension, ``kept``
+    with the last as 1, ``none`` for a single value, ``picked`` as above. ``passes``:
+    for each parameter of the kernel ``take k``, ``give k``, a size (``last``, ``lead``, ``first``,
+    ``rest``, ``size``; of the second ``count`` and ``width``), a number, or ``flag``: memory that
+    the kernel fills if the arguments are wrong. ``over`` is the divided size, ``work`` what one
+    unit of it is in elements.
     """
 
     takes: tuple[str, ...]
@@ -284,6 +285,50 @@ look:
   %last = call i64 @side(ptr %first, i32 1, i32 -1)
   %same = icmp eq i64 %n, %last
   ret i1 %same
+no:
+  ret i1 false
+}
+define private i1 @keeps(ptr %object, ptr %first) {
+  %alike = call i1 @agree(ptr %object, ptr %first, i32 1)
+  br i1 %alike, label %look, label %no
+look:
+  %n = call i64 @side(ptr %object, i32 1, i32 -1)
+  %one = icmp eq i64 %n, 1
+  ret i1 %one
+no:
+  ret i1 false
+}
+; whether one array has the shape of a second and then of a first without its first dimension
+define private i1 @picks(ptr %object, ptr %second, ptr %first) {
+entry:
+  %rank = call i32 @rank(ptr %object)
+  %lead = call i32 @rank(ptr %second)
+  %whole = call i32 @rank(ptr %first)
+  %all = add i32 %lead, %whole
+  %wanted = sub i32 %all, 1
+  %a = call ptr @shape(ptr %object)
+  %b = call ptr @shape(ptr %second)
+  %c = call ptr @shape(ptr %first)
+  %same = icmp eq i32 %rank, %wanted
+  br i1 %same, label %next, label %no
+next:
+  %i = phi i32 [ 0, %entry ], [ %i1, %look ]
+  %more = icmp slt i32 %i, %rank
+  br i1 %more, label %look, label %yes
+look:
+  %ahead = icmp slt i32 %i, %lead
+  %i1 = add i32 %i, 1
+  %behind = sub i32 %i1, %lead
+  %pa = getelementptr i64, ptr %a, i32 %i
+  %pb = getelementptr i64, ptr %b, i32 %i
+  %pc = getelementptr i64, ptr %c, i32 %behind
+  %p = select i1 %ahead, ptr %pb, ptr %pc
+  %na = load i64, ptr %pa
+  %n = load i64, ptr %p
+  %equal = icmp eq i64 %na, %n
+  br i1 %equal, label %next, label %no
+yes:
+  ret i1 true
 no:
   ret i1 false
 }
@@ -371,9 +416,11 @@ def _checks(spec: Spec) -> list[str]:
             continue
         both = f"ptr %o{i}, ptr %o0"
         tests = {
-            "like": f"@agree({both}, i32 0)",
+            "like": f"@agree(ptr %o{i}, ptr %o{shape[-1] if shape[1:] else 0}, i32 0)",
             "lines": f"@agree({both}, i32 1)",
             "row": f"@row({both})",
+            "kept": f"@keeps({both})",
+            "picked": f"@picks(ptr %o{i}, ptr %o1, ptr %o0)",
         }
         lines += [
             f"  br i1 %ok{i}, label %fits{i}, label %no",

@@ -6,6 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -235,7 +236,7 @@ def shape_argument(sizes: tuple[Any, ...]) -> tuple[int, ...]:
         sizes = tuple(sizes[0])
     for size in sizes:
         if size.__class__ is not int:
-            return tuple([int(s) for s in sizes])
+            return tuple([index(s) for s in sizes])
     return sizes
 
 

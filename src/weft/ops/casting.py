@@ -393,8 +393,9 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @api.both
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
-    if (not MODES.now.grad or self._node is None) and not MODES.now.recorders:
-        if self._base is None or not MODES.now.grad:
+    now = MODES.now
+    if (not now.grad or self._node is None) and not now.recorders:
+        if self._base is None or not now.grad:
             self._a.fill(0)
             bump(self, "zero")
             return self

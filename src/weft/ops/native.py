@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.dispatch import REGISTRY
-from weft.core.kernels import offer
+from weft.core.kernels import offer, offer_small
 
 # Elementwise ops with functions that NumPy rounds otherwise: from which size on.
 FUNCTIONS = {
@@ -129,6 +129,24 @@ KERNELS: dict[str, tuple[Any, ...]] = {
 }
 
 
+# The same for arrays below those sizes, with NumPy's bits.
+SMALL: dict[str, tuple[str, ...]] = {
+    "native_layer_norm": (
+        "loops.normalize:layer_norm_small",
+        "loops.normalize:layer_norm_small_back",
+    ),
+    "native_batch_norm": (
+        "loops.batchnorm_small:batch_norm",
+        "loops.batchnorm_small:batch_norm_back",
+    ),
+    "nll_loss": ("loops.losses:nll_loss_small",),
+    "nll_loss_backward": ("loops.losses:nll_loss_small_back",),
+    "index_add": ("loops.indexing:index_add_small",),
+    "index_backward": ("loops.indexing:index_back_small",),
+    "gather_backward": ("loops.indexing:gather_back_small",),
+    "scatter_add": ("loops.indexing:scatter_add_small",),
+}
+
 # Kernels that give the same bits as NumPy, so that they may wait until they are worth loading.
 EXACT = (
     *("max_pool_with_indices", "adaptive_max_pool", "plane_scatter", "plane_gather", "embedding"),
@@ -155,7 +173,9 @@ def register() -> None:
     """Offer the kernels to their ops."""
     for name, kernels in KERNELS.items():
         offer(REGISTRY[name], name in EXACT, *kernels)
+    for name, small in SMALL.items():
+        offer_small(REGISTRY[name], *small)
     for name, limit in FUNCTIONS.items():
-        REGISTRY[name].limit, REGISTRY[name].exact = limit, False
+        REGISTRY[name].limit, REGISTRY[name].exact = limit, 0
     for name in CLUMSY:
         REGISTRY[name].limit = CLUMSY_LIMIT

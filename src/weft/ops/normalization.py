@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
-from weft.core.inplace import apply_inplace
 from weft.core.modes import no_grad
+from weft.core.short import fast_over
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float, refuse
@@ -336,9 +336,11 @@ running_step_op = constant(
 )
 
 
+_step_over = fast_over(running_step_op)
+
+
 def _move(running: Tensor, value: Tensor, momentum: float, scale: float = 1.0) -> None:
-    attrs = {"keep": 1.0 - momentum, "share": momentum * scale}
-    apply_inplace(running_step_op, (running, value), attrs)
+    _step_over(running, value, keep=1.0 - momentum, share=momentum * scale)
 
 
 def _normalize_batch(

@@ -174,29 +174,30 @@ reshape_op: Op = linear(
 )
 
 
-def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
-    """Fill in a -1; refuse shapes that don't hold ``count`` elements."""
-    if prod(shape) == count and (not shape or min(shape) >= 0):
-        return shape
-    known = 1
+def resolve_shape(shape: tuple[Any, ...], count: int, name: str) -> tuple[int, ...]:
+    """A shape from ``f(2, 3)`` or ``f((2, 3))``, with a -1 filled in, for ``count`` elements."""
+    known, unknown = 1, 0
     for size in shape:
-        if size < -1:
+        if size.__class__ is not int:
+            return resolve_shape(api.shape_argument(shape), count, name)
+        if size >= 0:
+            known *= size
+        elif size == -1:
+            unknown += 1
+        else:
             raise RuntimeError(f"{name}: invalid shape dimension {size}\n  at {errors.here()}")
-        known *= size if size != -1 else 1
-    unknown = shape.count(-1)
+    if known == count and not unknown:
+        return shape
     if unknown > 1:
         raise RuntimeError(f"{name}: only one dimension can be inferred\n  at {errors.here()}")
-    if unknown:
-        if known == 0 and count == 0:
-            raise RuntimeError(
-                f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because "
-                f"the unspecified dimension size -1 can be any value and is ambiguous\n"
-                f"  at {errors.here()}"
-            )
-        if known and count % known == 0:
-            return tuple(count // known if s == -1 else s for s in shape)
-    elif known == count:
-        return shape
+    if unknown and known == count == 0:
+        raise RuntimeError(
+            f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because "
+            f"the unspecified dimension size -1 can be any value and is ambiguous\n"
+            f"  at {errors.here()}"
+        )
+    if unknown and known and count % known == 0:
+        return tuple(count // known if s == -1 else s for s in shape)
     raise RuntimeError(
         f"{name}: shape '{list(shape)}' is invalid for input of size {count}\n  at {errors.here()}"
     )
@@ -206,7 +207,7 @@ def resolve_shape(shape: tuple[int, ...], count: int, name: str) -> tuple[int, .
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where the layout allows it."""
     given = sizes if shape is None else (shape,)
-    wanted = resolve_shape(api.shape_argument(given), input._a.size, "reshape")
+    wanted = resolve_shape(given, input._a.size, "reshape")
     return apply_view(reshape_op, input, {"shape": wanted})
 
 
@@ -217,13 +218,13 @@ def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tens
         shape = (size,)
     if dtype is not None:
         return _view_as_dtype(self, dtype)
-    if len(shape) == 1:
+    if len(shape) == 1 and shape[0].__class__ is not int:
         if isinstance(shape[0], dt.dtype):
             return _view_as_dtype(self, shape[0])
         if isinstance(shape[0], str):
             raise TypeError(f"view() takes sizes or a dtype, not a str\n  at {errors.here()}")
     array = self._a
-    wanted = resolve_shape(api.shape_argument(shape), array.size, "view")
+    wanted = resolve_shape(shape, array.size, "view")
     if not array.flags.c_contiguous and not _viewable(array, wanted):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "

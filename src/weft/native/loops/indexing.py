@@ -3,7 +3,8 @@
 An array is seen as (outer, n, inner) around the dimension that is indexed. Indices are checked
 where they are used: what lies outside is read as the first row, and the call gives None, so that
 the reference says what is wrong. Sums are taken in the order of the indices whatever the number of
-threads, since a thread has its own columns (or rows) of the result.
+threads, since a thread has its own columns (or rows) of the result. The references take the sums of
+repeated rows first; for small arrays there are kernels that do the same, with the same bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, i64, inline
+from weft.native.compiler import Ptr, array, i64, inline
 from weft.native.jit import kernel
 from weft.native.layout import plain
 from weft.native.whole import Spec
@@ -33,6 +34,9 @@ SMALL_ROWS = 65536
 SMALL_SUM = 64
 # Elements that are worth a thread.
 GRAIN = 16384
+# Indices up to which it doesn't pay to sort them, and repeats of a row that NumPy sums in turn.
+FEW = 64
+IN_TURN = 8
 # Columns that a thread takes at least: a line of the cache.
 LINE = 16
 
@@ -137,6 +141,41 @@ def place_rows(
                     added(out + v * inner, source + j * inner, scale, inner)
                 else:
                     replaced(out + v * inner, source + j * inner, inner)
+    if wrong:
+        bad[0] = 1
+
+
+@kernel
+def add_few(
+    x: Ptr[T], index: Ptr[i64], source: Ptr[T], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
+    inner: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    rows = array(i64, FEW)
+    for i in range(n * inner):
+        out[i] = x[i]
+    wrong = i64(count > FEW)
+    for j in range(0 if wrong else count):
+        v = row_of(index[j], n, 1)
+        wrong = wrong | i64(v < 0 or v >= n)
+        rows[j] = v
+    for j in range(0 if wrong else count):
+        v = rows[j]
+        earlier = 0
+        later = 0
+        for k in range(0 if inner == 1 else count):
+            if rows[k] == v:
+                earlier += i64(k < j)
+                later += i64(k > j)
+        wrong = wrong | i64(later >= IN_TURN)
+        for i in range(0 if earlier else inner):
+            total = source[j * inner + i]
+            if later:
+                rest = T(-0.0)  # as NumPy begins: the sign of zeros stays
+                for k in range(j + 1, count):
+                    if rows[k] == v:
+                        rest = rest + source[k * inner + i]
+                total = total + rest
+            out[v * inner + i] = out[v * inner + i] + total
     if wrong:
         bad[0] = 1
 
@@ -399,6 +438,25 @@ def _line_picked() -> Any:
     return pick_lines.whole(spec, "f32", "i64", wrap=False)
 
 
+@functools.cache
+def _few_added() -> Any:
+    """A small float32 array with rows added by an index of any shape, as one call."""
+    passes = ("take 0", "take 1", "take 2", "give 0", "flag", "first", "count", "rest")
+    spec = Spec(
+        ("f32", "i64 any", "f32 picked"), ("f32 like 0",), passes, "1", "size", most=SMALL_ROWS
+    )
+    return add_few.whole(spec, "f32")
+
+
+@functools.cache
+def _line_added() -> Any:
+    """A float32 array with elements added along its last dimension, as one call."""
+    passes = ("take 0", "take 2", "take 1", "give 0", "flag", "last", "width")
+    spec = Spec(("f32", "i64 lines", "f32 like 1"), ("f32 like 0",), passes, "lead", "last")
+    flags = {"wrap": False, "add": True, "based": True, "single": False}
+    return put_lines.whole(spec, "f32", "i64", **flags)
+
+
 def embedding(weight: ndarray, indices: ndarray, padding_idx: int, by_freq: bool) -> ndarray | None:
     """The rows of a table that the indices name."""
     out = _rows_taken()(weight, indices)
@@ -446,6 +504,13 @@ def index_add(x: ndarray, source: ndarray, index: ndarray, dim: int, alpha: Any)
     if x.dtype.kind == "i" and not isinstance(alpha, int):
         return None
     return _placed(x, source, index, dim, x.shape, True, scale=alpha)
+
+
+def index_add_small(
+    x: ndarray, source: ndarray, index: ndarray, dim: int, alpha: Any
+) -> ndarray | None:
+    """The same for small arrays, along the first dimension."""
+    return None if dim or alpha != 1 else _few_added()(x, index, source)
 
 
 def index_copy(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndarray | None:
@@ -502,6 +567,13 @@ def index_back(
 ) -> ndarray | None:
     """The transpose of ``index``."""
     return _index_placed(None, g, indices, tuple(shape), where, True)
+
+
+def index_back_small(
+    g: ndarray, *indices: ndarray, shape: tuple[int, ...], where: tuple[int, ...]
+) -> ndarray | None:
+    """The same for small arrays, along the first dimension."""
+    return _few_added()(np.zeros(shape, g.dtype), indices[0], g) if where == (0,) else None
 
 
 def index_put(
@@ -601,6 +673,14 @@ def gather_back(g: ndarray, index: ndarray, shape: tuple[int, ...], dim: int) ->
     return _put(None, g, index, dim, tuple(shape), True)
 
 
+def gather_back_small(
+    g: ndarray, index: ndarray, shape: tuple[int, ...], dim: int
+) -> ndarray | None:
+    """The same for small arrays, along the last dimension."""
+    last = dim == len(shape) - 1
+    return _line_added()(np.zeros(shape, g.dtype), index, g) if last else None
+
+
 def scatter(x: ndarray, src: Any, index: ndarray, dim: int) -> ndarray | None:
     """A copy with values (or one value) put along a dimension by index."""
     if not isinstance(src, ndarray):
@@ -611,6 +691,11 @@ def scatter(x: ndarray, src: Any, index: ndarray, dim: int) -> ndarray | None:
 def scatter_add(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray | None:
     """A copy with values added along a dimension by index."""
     return _put(x, src, index, dim, x.shape, True)
+
+
+def scatter_add_small(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray | None:
+    """The same for small arrays, along the last dimension."""
+    return _line_added()(x, index, src) if dim == x.ndim - 1 else None
 
 
 def take_along(x: ndarray, index: ndarray, dim: int, unique: bool) -> ndarray | None:

@@ -1,6 +1,7 @@
 """Losses: of class numbers, and of the differences of pairs.
 
-Sums are taken in blocks of fixed size and joined in float64.
+Sums are taken in blocks of fixed size and joined in float64; for few classes of few rows, as the
+references take them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, U, f64, i64, inline
+from weft.native.compiler import Ptr, T, U, array, f64, i64, inline
 from weft.native.jit import KINDS, Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import made
+from weft.native.loops.sums import LEAF, leaf
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 
@@ -255,6 +258,109 @@ def nll_loss_back(
         threads.how_many(plan.rows, plan.grain),
     )
     return out
+
+
+@kernel
+def _nll_few(
+    x: Ptr[T],
+    target: Ptr[i64],
+    y: Ptr[T],
+    bad: Ptr[i64],
+    rows: i64,
+    count: i64,
+    classes: i64,
+    by: T,
+    lo: i64,
+    hi: i64,
+) -> None:
+    picked = array(T, LEAF)
+    wrong = i64(rows != count)
+    for row in range(0 if wrong else rows):
+        place = target[row]
+        outside = place < 0 or place >= classes
+        wrong = wrong | i64(outside)
+        picked[row] = -x[row * classes + (0 if outside else place)]
+    y[0] = (leaf(picked, rows) + 0.0) / by
+    if wrong:
+        bad[0] = 1
+
+
+@kernel
+def _nll_few_back(
+    zeros: Ptr[T],
+    target: Ptr[i64],
+    g: Ptr[T],
+    out: Ptr[T],
+    bad: Ptr[i64],
+    rows: i64,
+    count: i64,
+    classes: i64,
+    by: T,
+    lo: i64,
+    hi: i64,
+) -> None:
+    share = -g[0] / by
+    wrong = i64(rows != count)
+    for i in range(rows * classes):
+        out[i] = zeros[i]
+    for row in range(0 if wrong else rows):
+        place = target[row]
+        if place >= 0 and place < classes:
+            out[row * classes + place] = share
+        else:
+            wrong = 1
+    if wrong:
+        bad[0] = 1
+
+
+@functools.cache
+def _few_classes(mean: bool) -> tuple[Any, Any]:
+    """The mean or sum of a small matrix's losses and its gradient, as one call each."""
+    sizes = ("flag", "lead", "count", "last", "count" if mean else "1")
+    forward = Spec(
+        ("f32", "i64 any"),
+        ("f32 none",),
+        ("take 0", "take 1", "give 0", *sizes),
+        *("1", "size"),
+        most=LEAF,
+    )
+    backward = Spec(
+        ("f32", "i64 any", "f32 any"),
+        ("f32 like 0",),
+        ("take 0", "take 1", "take 2", "give 0", *sizes),
+        *("1", "size"),
+        most=LEAF,
+    )
+    return _nll_few.whole(forward, "f32"), _nll_few_back.whole(backward, "f32")
+
+
+def _counts_all(shape: tuple[int, ...], weight: Any, reduction: str, ignore_index: int) -> bool:
+    """Whether each row of a matrix counts alike, if its target is one of the classes."""
+    few = len(shape) == 2 and weight is None and reduction != "none"
+    return few and not 0 <= ignore_index < shape[1]
+
+
+def nll_loss_small(
+    x: ndarray, target: ndarray, weight: Any, reduction: str, ignore_index: int
+) -> ndarray | None:
+    """The same for a small matrix without weights, with the bits of the reference."""
+    if not _counts_all(x.shape, weight, reduction, ignore_index):
+        return None
+    return _few_classes(reduction == "mean")[0](x, target)
+
+
+def nll_loss_small_back(
+    x: ndarray,
+    target: ndarray,
+    weight: Any,
+    shape: tuple[int, ...],
+    reduction: str,
+    ignore_index: int,
+) -> ndarray | None:
+    """Its gradient."""
+    if x.ndim or not _counts_all(shape, weight, reduction, ignore_index):
+        return None
+    return _few_classes(reduction == "mean")[1](np.zeros(shape, x.dtype), target, x)
 
 
 # --- differences of pairs ----------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""Layer norm and RMS norm over the last dimensions, and their gradients."""
+"""Layer norm and RMS norm over the last dimensions, and their gradients.
+
+Sums are taken in float64. For small arrays layer norm has kernels that do step by step what the
+reference does, with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, f64, i64, sqrt
+from weft.native.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.jit import kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
+from weft.native.loops.sums import LEAF, leaf
 from weft.native.whole import Spec
 
 ndarray = np.ndarray
@@ -248,6 +253,126 @@ def _total(parts: ndarray | None) -> ndarray | None:
     out = np.empty(parts.shape[1:], parts.dtype)
     step(SUM, FLOATS[parts.dtype], (1, len(parts), out.size))(parts, parts, out)
     return out
+
+
+# --- small arrays ------------------------------------------------------------------------
+
+
+@kernel
+def _layer_norm_few(
+    x: Ptr[T],
+    weight: Ptr[T],
+    bias: Ptr[T],
+    y: Ptr[T],
+    mean: Ptr[T],
+    rstd: Ptr[T],
+    n: i64,
+    eps: T,
+    weighted: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    squares = array(T, LEAF)
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        m = (leaf(p, n) + 0.0) / T(n)
+        for i in range(n):
+            q[i] = p[i] - m
+            squares[i] = q[i] * q[i]
+        r = 1.0 / sqrt((leaf(squares, n) + 0.0) / T(n) + eps)
+        for i in range(n):
+            v = q[i] * r
+            if weighted:
+                v = v * weight[i] + bias[i]
+            q[i] = v
+        mean[row] = m
+        rstd[row] = r
+
+
+@kernel
+def _layer_norm_few_back(
+    g: Ptr[T],
+    x: Ptr[T],
+    mean: Ptr[T],
+    rstd: Ptr[T],
+    g_mean: Ptr[T],
+    g_rstd: Ptr[T],
+    weight: Ptr[T],
+    gx: Ptr[T],
+    gw: Ptr[T],
+    n: i64,
+    weighted: i64,
+    lo: i64,
+    hi: i64,
+) -> None:
+    inner = array(T, LEAF)
+    normal = array(T, LEAF)
+    products = array(T, LEAF)
+    for row in range(lo, hi):
+        p = x + row * n
+        q = g + row * n
+        r = rstd[row]
+        for i in range(n):
+            normal[i] = (p[i] - mean[row]) * r
+            inner[i] = q[i] * weight[i] if weighted else q[i]
+            products[i] = inner[i] * normal[i]
+            gw[row * n + i] = q[i] * normal[i]
+        shift = (g_mean[row] - r * (leaf(inner, n) + 0.0)) / T(n)
+        along = (r * (leaf(products, n) + 0.0) + g_rstd[row] * r * r) / T(n)
+        for i in range(n):
+            gx[row * n + i] = inner[i] * r + shift - normal[i] * along
+
+
+@functools.cache
+def _few_rows(weighted: bool) -> tuple[Any, Any]:
+    """Both passes over the last dimension, with weight and bias or without, as one call each."""
+    last, rows = ("take 1", "take 2") if weighted else ("take 0", "take 0"), ("lead", "last")
+    forward = Spec(
+        ("f32", *("f32 row",) * (2 * weighted), "number"),
+        ("f32 like 0", "f32 kept", "f32 kept"),
+        ("take 0", *last, "give 0", "give 1", "give 2", "last", f"take {1 + 2 * weighted}"),
+        *rows,
+        most=LEAF,
+        returns=(0, 1, 2),
+    )
+    backward = Spec(
+        ("f32", "f32 like", *("f32 kept",) * 4, *("f32 row",) * weighted),
+        ("f32 like 0", "f32 like 0"),
+        (*(f"take {k}" for k in range(6)), f"take {6 * weighted}", "give 0", "give 1", "last"),
+        *rows,
+        most=LEAF,
+        returns=(0, 1),
+    )
+    made = _layer_norm_few.whole(forward, "f32", weighted=weighted)
+    return made, _layer_norm_few_back.whole(backward, "f32", weighted=weighted)
+
+
+def layer_norm_small(
+    x: ndarray, weight: Any, bias: Any, rank: int, eps: float
+) -> tuple[ndarray, ...] | None:
+    """Layer norm of a small array, with the bits of the reference."""
+    if rank != 1 or (weight is None) != (bias is None):
+        return None
+    run = _few_rows(weight is not None)[0]
+    return run(x, eps) if weight is None else run(x, weight, bias, eps)
+
+
+def layer_norm_small_back(
+    g: Any, x: ndarray, weight: Any, mean: ndarray, rstd: ndarray, needs: Any, rank: int
+) -> tuple[Any, ...] | None:
+    """Its gradients; those of weight and bias for each row."""
+    if rank != 1:
+        return None
+    few = () if weight is None else (weight,)
+    found = _few_rows(weight is not None)[1](g[0], x, mean, rstd, *g[1:], *few)
+    if found is None:
+        return None
+    gx, gw = found
+    return gx if needs[0] else None, gw if needs[1] else None, g[0] if needs[2] else None
+
+
+# --- the ops -----------------------------------------------------------------------------
 
 
 def layer_norm(

@@ -21,7 +21,7 @@ LEAF = 128
 
 
 @inline
-def _leaf(x: Ptr[T], n: i64) -> T:
+def leaf(x: Ptr[T], n: i64) -> T:
     total = T(0.0)
     if n < 8:
         for i in range(n):
@@ -60,7 +60,7 @@ def _pairwise(x: Ptr[T], n: i64) -> T:
             found[done - 1] = found[done - 1] + found[done]
         else:
             if size <= LEAF:
-                found[done] = _leaf(x + start, size)
+                found[done] = leaf(x + start, size)
                 done += 1
             else:
                 half = size // 2
@@ -78,7 +78,7 @@ def _pairwise(x: Ptr[T], n: i64) -> T:
 def sum_rows(x: Ptr[T], y: Ptr[T], n: i64, by: T, lo: i64, hi: i64) -> None:
     for row in range(lo, hi):
         p = x + row * n
-        total = _leaf(p, n) if n <= LEAF else _pairwise(p, n)
+        total = leaf(p, n) if n <= LEAF else _pairwise(p, n)
         y[row] = (total + 0.0) / by
 
 
