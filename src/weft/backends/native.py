@@ -55,7 +55,8 @@ def describe() -> list[tuple[str, bool, str]]:
     if _onednn.available():
         found.append(("oneDNN", True, f"version {_onednn.version()}"))
     else:
-        cost = "convolutions and matrix products run on NumPy"
+        other = "NumPy" if compiler else "compiled loops"
+        cost = f"convolutions and matrix products run on {other}, some of them slower"
         found.append(("oneDNN", False, f"{_onednn.why_not()} Without it {cost}."))
     if _threads.available():
         found.append(("threads", True, f"{_threads.count()} of OpenMP"))
