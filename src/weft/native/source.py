@@ -16,7 +16,7 @@ Ints = tuple[int, ...]
 I64 = np.dtype(np.int64)
 GRAIN = 1 << 15  # elements to copy that are worth a thread
 TABLES = 16  # of different strides, that are kept
-SMALL = 9  # places in a line, up to which elements are copied one by one
+SMALL = 26  # places in a line, up to which elements are copied one by one
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Source:
                 shape[i], shape[3 + i] = where.shape
                 inside = inside & ((where >= 0) & (where < self.size[i])).reshape(shape)
                 at = at + (where * key[i]).reshape(shape)
-            found = np.where(inside, at, -1).ravel()
+            found = np.where(inside, at, -1).ravel().astype(np.int32)
             if len(self.tables) < TABLES:
                 self.tables[key] = found
         return found

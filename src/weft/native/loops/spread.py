@@ -12,7 +12,7 @@ lies in the array.
 
 from __future__ import annotations
 
-from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, i64
+from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, i32, i64
 from weft.native.jit import kernel
 
 LINE = 16  # elements of a line of the cache
@@ -99,7 +99,7 @@ def spread(
 def spread_small(
     x: Ptr[T],
     to: Ptr[T],
-    places: Ptr[i64],
+    places: Ptr[i32],
     size: i64,
     channels: i64,
     sample: i64,
