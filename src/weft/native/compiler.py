@@ -157,8 +157,15 @@ class Unit:
         self.declared: dict[str, str] = {}
         self.made: dict[Any, tuple[str, str]] = {}
 
-    def declare(self, line: str) -> None:
-        self.declared[line] = line
+    def declare(self, text: str) -> None:
+        """Take declarations and functions in; what several functions declare stands once."""
+        lines = text.split("\n")
+        for line in lines:
+            if line.startswith("declare "):
+                self.declared[line] = line
+        rest = "\n".join(line for line in lines if not line.startswith("declare "))
+        if rest:
+            self.declared[rest] = rest
 
     def inline(self, function: Function, kinds: tuple[str, ...]) -> tuple[str, str]:
         """The name and result type of an inlined function for given argument types."""

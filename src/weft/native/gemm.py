@@ -13,11 +13,9 @@ import functools
 import numpy as np
 
 from weft.native import threads
-from weft.native.blocks import block, by_columns, by_rows, micro, micro64, take, turn, turn_rows
+from weft.native.blocks import block, by_columns, by_rows, take, turn, turn_rows
 from weft.native.compiler import Ptr, array, f32, i64, inline
 from weft.native.jit import kernel
-
-__all__ = ["DEEP", "block", "ceil_div", "matmul", "micro", "micro64", "stacked", "takes"]
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
@@ -345,7 +343,7 @@ def stacked(a: Array, b: Array, out: Array) -> Array:
     # Matrices are cut if there are not enough of them for all threads.
     pieces = max(ceil_div(8 * threads.count(), count), ceil_div(n, 2 * NARROW))
     wide = max(1, min(pieces, ceil_div(n, width), m * n * deep // LEAST))
-    where = _places(a.shape, a.strides, stack), _places(b.shape, b.strides, stack)
+    where = places(a.shape, a.strides, stack), places(b.shape, b.strides, stack)
     apart = other.strides[1] // 4, other.strides[0] // 4
     sizes, cut, right = (m, n, deep), (count, 1, wide), _way(other, width)
     _run((a, b, out, out), where, sizes, (*steps, *apart), 0, 0, cut, left, right)
@@ -368,7 +366,7 @@ def _one(x: Array) -> Array:
 
 
 @functools.lru_cache(512)
-def _places(shape: tuple[int, ...], strides: tuple[int, ...], stack: tuple[int, ...]) -> Array:
+def places(shape: tuple[int, ...], strides: tuple[int, ...], stack: tuple[int, ...]) -> Array:
     """Where the matrices of a stack begin, in elements from the first one."""
     places = np.zeros(stack, np.int64)
     behind = len(stack) - len(shape) + 2

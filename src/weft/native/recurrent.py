@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.kernels import recurrent as layers
 from weft.native import onednn, threads
-from weft.native.gemm import block, ceil_div
+from weft.native.blocks import block
+from weft.native.gemm import ceil_div
 from weft.native.jit import KINDS, Kernel, pointer
 from weft.native.loops import recurrent as loops
 from weft.native.loops.recurrent import GRU, LSTM, RELU, TANH

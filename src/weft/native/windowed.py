@@ -19,6 +19,7 @@ from math import prod
 import numpy as np
 
 from weft.native import gemm, threads
+from weft.native.blocks import block
 from weft.native.compiler import SIZES
 from weft.native.gemm import ceil_div
 from weft.native.jit import pointer
@@ -165,7 +166,7 @@ class Plan:
     def __post_init__(self) -> None:
         self.few = self.rows <= FEW
         self.in_place = not self.few and self.source.is_plain()
-        self.beyond = loops.VECTORS * gemm.block("f32")[0]  # what is read behind the copy's end
+        self.beyond = loops.VECTORS * block("f32")[0]  # what is read behind the copy's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +316,7 @@ def _filled(shape: Ints, bias: Array, biased: bool) -> Array:
 
 def _job(plan: Plan, one: Sum, samples: int, groups: int, kind: str, biased: bool) -> Job:
     """All that can be known of a sum before its arrays."""
-    height = 1 if plan.few else gemm.block(kind)[1]
+    height = 1 if plan.few else block(kind)[1]
     deep, sheets = one.weights.size, groups * ceil_div(plan.rows, height)
     info = _table(plan, one, samples, groups)
     code, numbers, scratch = (_few_job if plan.few else _dense_job)(info, samples, biased, kind)
@@ -370,7 +371,7 @@ def merged(sizes: Ints, ins: Ints, outs: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _dense_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callable, Ints, int]:
-    _, height, width = gemm.block(kind)
+    _, height, width = block(kind)
     rows, deep, groups = (int(info[i]) for i in (loops.ROWS, loops.TAPS, loops.GROUPS))
     places = int(info[loops.COUNT])
     count = max(1, threads.how_many(places * rows * groups, max(1, WORK // deep)))
@@ -395,15 +396,15 @@ def _double(kind: str) -> int:
 
 
 def _few_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callable, Ints, int]:
-    block = loops.VECTORS * gemm.block(kind)[0]
+    strip = loops.VECTORS * block(kind)[0]
     wide, high, long = (int(n) for n in info[loops.WIDE : loops.LONG + 1])
     length = (long - 1) * int(info[loops.IN_Z]) + (high - 1) * int(info[loops.IN_Y]) + wide
-    span = block * 16
+    span = strip * 16
     blocks = ceil_div(length, span)
     tasks = blocks * int(info[loops.GROUPS]) * samples
     work = min(length, span) * int(info[loops.TAPS]) * int(info[loops.ROWS])
     info[loops.BLOCKS], info[loops.SPAN] = blocks, span
-    code = loops.few.get(kind, biased=int(biased), block=block, double=_double(kind))
+    code = loops.few.get(kind, biased=int(biased), block=strip, double=_double(kind))
     return code, (tasks, threads.how_many(tasks, max(1, WORK // work))), 0
 
 
@@ -479,13 +480,13 @@ def _few_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
 def _few_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
     kind = FLOATS[g.dtype]
     seen = plain(x) if plan.source.is_plain() else plan.source.copied(x, 0)
-    loops.few_weights.get(kind, lanes=gemm.block(kind)[0], double=_double(kind))(
+    loops.few_weights.get(kind, lanes=block(kind)[0], double=_double(kind))(
         *map(pointer, (seen, g, to, job.offsets, job.info)), len(g), job.tasks, job.workers
     )
 
 
 def _dense_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
-    width = gemm.block(kind)[2]
+    width = block(kind)[2]
     info, steps, channels = plan.table(), plan.source.steps, plan.source.channels
     info[loops.IN_N] = steps[0]
     info[loops.IN_Z : loops.IN_X + 1] = [s * channels for s in steps[2:]]
@@ -509,7 +510,7 @@ def _dense_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
 
 def _dense_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
     kind = FLOATS[g.dtype]
-    _, height, width = gemm.block(kind)
+    _, height, width = block(kind)
     seen = plan.source.copied(x, width, last=True)
     left = _packed_grad(plan, job, g, height)
     scratch = np.empty(job.scratch, g.dtype)

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.native import gemm, threads
+from weft.native import threads
+from weft.native.blocks import block
 from weft.native.gemm import ceil_div
 from weft.native.layout import plain
 from weft.native.loops import convolve as table
@@ -202,7 +203,7 @@ def _phases(size: int, window: int, by: int, padding: int) -> list[Phase]:
 
 def _jobs(plan: Plan) -> list[Job]:
     """The parts, cut so that their tasks can be shared out evenly."""
-    _, height, width = gemm.block()
+    _, height, width = block()
     jobs, count = [], threads.count()
     for part in plan.parts:
         info = part.info.copy()
@@ -228,7 +229,7 @@ def _jobs(plan: Plan) -> list[Job]:
 
 def _run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints) -> Array | None:
     """Work a plan out into a new array; None where it isn't finite."""
-    _, height, width = gemm.block()
+    _, height, width = block()
     jobs = plan.jobs.get(threads.count())
     if jobs is None:
         jobs = plan.jobs[threads.count()] = _jobs(plan)
@@ -249,7 +250,7 @@ def _run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints) -> Arr
 
 def _windows(plan: Plan, w: Array) -> Array:
     """The transformed windows of every part, in panels."""
-    _, height, _ = gemm.block()
+    _, height, _ = block()
     sheets, parts = ceil_div(plan.rows, height), len(plan.parts)
     phases = plan.weights.size // (plan.n - 1) ** 2
     packed = np.empty((parts, plan.n**2 * sheets * height * plan.columns), F32)
@@ -265,7 +266,7 @@ def _windows(plan: Plan, w: Array) -> Array:
 
 def _lanes() -> int:
     """Whole vectors that hold a panel's rows."""
-    lanes, height, _ = gemm.block()
+    lanes, height, _ = block()
     return ceil_div(height, lanes) * lanes
 
 
@@ -287,7 +288,7 @@ class WeightPlan:
 @functools.lru_cache(PLANS)
 def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WeightPlan:
     """The plan of a weight's gradient: tiles of both arrays, with the channels innermost."""
-    _, height, width = gemm.block()
+    _, height, width = block()
     forward = forward_plan(x, w, y, by, padding)
     info = forward.parts[0].info.copy()
     tiles, high, wide = (int(info[i]) for i in (table.COUNT, table.HIGH, table.WIDE))
@@ -321,7 +322,7 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WeightPlan
 
 def _run_weights(plan: WeightPlan, g: Array, x: Array) -> Array | None:
     """Work a plan out into a new weight; None where it isn't finite."""
-    _, height, width = gemm.block()
+    _, height, width = block()
     n, info = plan.forward.n, plan.info
     (rows, channels), window = plan.shape[:2], plan.shape[2] * plan.shape[3]
     size = ceil_div(rows, height) * height * plan.columns

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.dispatch import apply
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arguments import refuse
 from weft.ops.arithmetic import where_op
+from weft.ops.build import Make, Sample, general
 from weft.ops.dropout import dropout
-from weft.ops.softmax import scaled_softmax_op, softmax_op
+from weft.ops.matmul import bmm_op, transposed
+from weft.ops.softmax import scaled_softmax_back_op, scaled_softmax_op, softmax_op
 
 _LOWEST = float("-inf")
 
@@ -67,6 +70,61 @@ def _weights(scores: Tensor) -> Tensor:
     return where_op(empty, 0.0, weights)
 
 
+def _weighted(query: Any, key: Any, scale: float, causal: bool) -> Any:
+    return scaled_softmax_op(bmm_op(query, transposed(key)), scale=scale, causal=causal)
+
+
+def _attention(
+    query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, causal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    weights = _weighted(query, key, scale, causal)
+    return bmm_op(weights, value), weights
+
+
+def _attention_rule(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    weights: Any,
+    needs: Any,
+    scale: float,
+    causal: bool,
+) -> Any:
+    gy = g[0]
+    if isinstance(query, Tensor):
+        weights = _weighted(query, key, scale, causal)  # with a history
+    scores = None
+    if needs[0] or needs[1]:
+        inner = bmm_op(gy, transposed(value))
+        scores = scaled_softmax_back_op(inner, weights, scale=scale, causal=causal)
+    return (
+        bmm_op(scores, key) if needs[0] else None,
+        bmm_op(transposed(scores), query) if needs[1] else None,
+        bmm_op(transposed(weights), gy) if needs[2] else None,
+    )
+
+
+def _attention_samples(m: Make) -> list[Sample]:
+    return [
+        Sample(tuple(m.real(*shape) for shape in shapes), {"scale": 0.5, "causal": causal})
+        for shapes in (((3, 2), (4, 2), (4, 3)), ((2, 4, 2), (2, 3, 2), (2, 3, 2)))
+        for causal in (False, True)
+    ]
+
+
+# Without mask and dropout; the weights are kept for backward.
+attention_op = general(
+    "scaled_dot_product_attention",
+    _attention,
+    joint=_attention_rule,
+    names=("query", "key", "value"),
+    outputs=("y", "weights"),
+    constant_outputs=(1,),
+    samples=_attention_samples,
+)
+
+
 @api.under("nn.functional")
 def scaled_dot_product_attention(
     query: Tensor,
@@ -94,9 +152,12 @@ def scaled_dot_product_attention(
     final = query.dtype
     if query._a.dtype in dt.HALF:
         query, key, value = (x.to(dt.float32) for x in (query, key, value))
+    if attn_mask is None and dropout_p <= 0.0:
+        attrs = {"scale": float(scale), "causal": is_causal}
+        y = apply(attention_op, (query, key, value), attrs, shown=1)[0]
+        return y if y.dtype is final else y.to(final)
     if attn_mask is None:
-        scores = query @ key.transpose(-2, -1)
-        weights = scaled_softmax_op(scores, scale=float(scale), causal=is_causal)
+        weights = _weighted(query, key, float(scale), is_causal)
     else:
         weights = _weights(_scores(query * scale, key, attn_mask))
     if dropout_p > 0.0:

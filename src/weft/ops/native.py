@@ -55,6 +55,10 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "log_softmax": (64, "loops.softmax:log_softmax"),
     "softmax_backward_data": (64, "loops.softmax:softmax_back"),
     "log_softmax_backward_data": (64, "loops.softmax:log_softmax_back"),
+    "scaled_dot_product_attention": (
+        *(4096, "attention:attention"),
+        "attention:attention_back",
+    ),
     "scaled_softmax": (64, "loops.softmax:scaled_softmax"),
     "scaled_softmax_backward": (64, "loops.softmax:scaled_softmax_back"),
     "logsumexp": (4096, "loops.softmax:logsumexp"),

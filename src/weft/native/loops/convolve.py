@@ -12,8 +12,9 @@ Sizes and steps come in a table of integers, in the order of the names below.
 
 from __future__ import annotations
 
+from weft.native.blocks import block, micro, micro64
 from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
-from weft.native.gemm import DEEP, block, micro, micro64
+from weft.native.gemm import DEEP
 from weft.native.jit import kernel
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the

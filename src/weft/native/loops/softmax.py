@@ -41,7 +41,7 @@ ROWS = 128
 
 
 @inline(reassociate=True)
-def _exponentials(x: Ptr[T], y: Ptr[T], top: T, n: i64) -> f64:
+def exponentials(x: Ptr[T], y: Ptr[T], top: T, n: i64) -> f64:
     """Fill y with exp(x - top) and give the sum."""
     total = f64(0.0)
     for b in range(0, n, BLOCK):
@@ -74,7 +74,7 @@ def _softmax_rows(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
     for row in range(lo, hi):
         p = x + row * n
         q = y + row * n
-        scale = T(1.0 / _exponentials(p, q, max_of(p, n), n))
+        scale = T(1.0 / exponentials(p, q, max_of(p, n), n))
         for i in range(n):
             q[i] = q[i] * scale
 
@@ -160,7 +160,7 @@ def _scaled_rows(
         count = min(n, row % height + 1) if causal else n
         for i in range(count):
             q[i] = p[i] * scale
-        total = T(1.0 / _exponentials(q, q, max_of(q, count), count))
+        total = T(1.0 / exponentials(q, q, max_of(q, count), count))
         for i in range(count):
             q[i] = q[i] * total
         for i in range(count, n):

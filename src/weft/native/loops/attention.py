@@ -1,0 +1,260 @@
+"""The loops of attention: for each pair of matrices all steps in the cache, one after the other.
+
+A task is one matrix of queries with its keys and values. Blocks of rows are multiplied by the keys,
+become weights, and are multiplied by the values; backward the same way around. Where queries see
+only what comes before them, what lies beyond is left out of the products.
+
+Sizes and steps come in a table of integers, in the order of the names below.
+"""
+
+from __future__ import annotations
+
+from weft.native.blocks import by_columns
+from weft.native.compiler import Ptr, f32, f64, i64, inline
+from weft.native.jit import kernel
+from weft.native.loops.reduce import BLOCK, max_of
+from weft.native.loops.rows import rows32
+from weft.native.loops.softmax import exponentials
+
+# Queries, keys; elements of a query and of a value; steps between rows of the four arrays; keys
+# and elements in whole panels; working memory of a task.
+QUERIES, KEYS, DEEP, WIDE = 0, 1, 2, 3
+STEP_Q, STEP_K, STEP_V, STEP_Y = 4, 5, 6, 7
+PADDED, ROOM = 8, 9
+SIZE = 10
+
+STRETCH = 256  # products that are summed at a time
+
+
+@inline
+def panels(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
+    """The columns of a matrix, so many together, row after row; what is missing is zero."""
+    for c0 in range(0, columns, width):
+        some = min(width, columns - c0)
+        target = to + c0 * rows
+        for r in range(rows):
+            for c in range(some):
+                target[r * width + c] = x[r * step + c0 + c]
+            for c in range(some, width):
+                target[r * width + c] = 0.0
+
+
+@inline
+def turned_panels(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
+    """The same of the transpose: its columns are the rows of x."""
+    for r0 in range(0, rows, width):
+        some = min(width, rows - r0)
+        target = to + r0 * columns
+        for r in range(some):
+            for c in range(columns):
+                target[c * width + r] = x[(r0 + r) * step + c]
+        for r in range(some, width):
+            for c in range(columns):
+                target[c * width + r] = 0.0
+
+
+@inline
+def product(
+    a: Ptr[f32],
+    b: Ptr[f32],
+    c: Ptr[f32],
+    apart: i64,
+    step: i64,
+    deep: i64,
+    full: i64,
+    columns: i64,
+    rows: i64,
+    width: i64,
+):
+    """A few rows, as they lie, times the first columns of a matrix in panels of ``full`` rows."""
+    for c0 in range(0, columns, width):
+        for k0 in range(0, deep, STRETCH):
+            part = min(STRETCH, deep - k0)
+            more = 1 if k0 > 0 else 0
+            right = b + (c0 * full + k0 * width)
+            rows32(a + k0, right, c + c0, apart, step, part, more, rows)
+
+
+@inline
+def by_transpose(
+    a: Ptr[f32],
+    b: Ptr[f32],
+    to: Ptr[f32],
+    spare: Ptr[f32],
+    apart: i64,
+    step: i64,
+    rows: i64,
+    columns: i64,
+    deep: i64,
+    causal: i64,
+    height: i64,
+    width: i64,
+):
+    """The transpose of a matrix of ``deep`` rows times one in panels, row block by row block."""
+    for r0 in range(0, rows, height):
+        some = min(height, rows - r0)
+        first = min(r0, deep) if causal else 0
+        for c0 in range(0, columns, width):
+            if first == deep:
+                for i in range(height * width):
+                    spare[i] = 0.0
+            for k0 in range(first, deep, STRETCH):
+                part = min(STRETCH, deep - k0)
+                more = 1 if k0 > first else 0
+                left = a + (k0 * apart + r0)
+                right = b + (c0 * deep + k0 * width)
+                by_columns(left, apart, right, spare, width, spare, width, part, more)
+            wanted = min(width, columns - c0)
+            for r in range(some):
+                for c in range(wanted):
+                    to[(r0 + r) * step + c0 + c] = spare[r * width + c]
+
+
+@kernel
+def forward(
+    q: Ptr[f32],
+    k: Ptr[f32],
+    v: Ptr[f32],
+    y: Ptr[f32],
+    weights: Ptr[f32],
+    at_q: Ptr[i64],
+    at_k: Ptr[i64],
+    at_v: Ptr[i64],
+    at_y: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[f32],
+    scale: f32,
+    tasks: i64,
+    workers: i64,
+    causal: i64,
+    height: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
+):
+    queries, keys, deep, wide = info[QUERIES], info[KEYS], info[DEEP], info[WIDE]
+    padded = info[PADDED]
+    across = (wide + width - 1) // width * width
+    for worker in range(lo, hi):
+        seen = scratch + worker * info[ROOM]
+        values = seen + padded * deep
+        scores = values + across * keys
+        sums = scores + height * padded
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            turned_panels(k + at_k[task], seen, keys, deep, info[STEP_K], width)
+            panels(v + at_v[task], values, keys, wide, info[STEP_V], width)
+            shares = weights + task * queries * keys
+            for r0 in range(0, queries, height):
+                some = min(height, queries - r0)
+                limit = min(keys, r0 + some) if causal else keys
+                rows = q + (at_q[task] + r0 * info[STEP_Q])
+                product(rows, seen, scores, info[STEP_Q], padded, deep, deep, limit, some, width)
+                for r in range(some):
+                    row = scores + r * padded
+                    share = shares + (r0 + r) * keys
+                    count = min(keys, r0 + r + 1) if causal else keys
+                    for i in range(count):
+                        row[i] = row[i] * scale
+                    part = f32(1.0 / exponentials(row, row, max_of(row, count), count))
+                    for i in range(count):
+                        row[i] = row[i] * part
+                        share[i] = row[i]
+                    for i in range(count, limit):
+                        row[i] = 0.0
+                    for i in range(count, keys):
+                        share[i] = 0.0
+                product(scores, values, sums, padded, across, limit, keys, wide, some, width)
+                for r in range(some):
+                    to = y + (at_y[task] + (r0 + r) * info[STEP_Y])
+                    for c in range(wide):
+                        to[c] = sums[r * across + c]
+
+
+@kernel(reassociate=True)
+def backward(
+    g: Ptr[f32],
+    q: Ptr[f32],
+    k: Ptr[f32],
+    v: Ptr[f32],
+    weights: Ptr[f32],
+    gq: Ptr[f32],
+    gk: Ptr[f32],
+    gv: Ptr[f32],
+    at_g: Ptr[i64],
+    at_q: Ptr[i64],
+    at_k: Ptr[i64],
+    at_v: Ptr[i64],
+    to_q: Ptr[i64],
+    to_k: Ptr[i64],
+    to_v: Ptr[i64],
+    steps: Ptr[i64],
+    info: Ptr[i64],
+    scratch: Ptr[f32],
+    scale: f32,
+    tasks: i64,
+    workers: i64,
+    causal: i64,
+    height: i64,
+    tall: i64,
+    width: i64,
+    lo: i64,
+    hi: i64,
+):
+    # `info` is that of forward, with g in the place of y; `steps` are those of rows of gq, gk, gv.
+    queries, keys, deep, wide = info[QUERIES], info[KEYS], info[DEEP], info[WIDE]
+    padded, step_g = info[PADDED], info[STEP_Y]
+    across = (wide + width - 1) // width * width
+    down = (deep + width - 1) // width * width
+    for worker in range(lo, hi):
+        values = scratch + worker * info[ROOM]
+        seen = values + padded * wide
+        asked = seen + down * keys
+        given = asked + down * queries
+        scores = given + across * queries
+        shares = scores + (queries * padded + tall)
+        sums = shares + (queries * padded + tall)
+        spare = sums + height * down
+        for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
+            turned_panels(v + at_v[task], values, keys, wide, info[STEP_V], width)
+            panels(k + at_k[task], seen, keys, deep, info[STEP_K], width)
+            panels(q + at_q[task], asked, queries, deep, info[STEP_Q], width)
+            panels(g + at_g[task], given, queries, wide, step_g, width)
+            for r0 in range(0, queries, height):
+                some = min(height, queries - r0)
+                limit = min(keys, r0 + some) if causal else keys
+                rows = g + (at_g[task] + r0 * step_g)
+                block = scores + r0 * padded
+                product(rows, values, block, step_g, padded, wide, wide, limit, some, width)
+                for r in range(some):
+                    row = block + r * padded
+                    copy = shares + (r0 + r) * padded
+                    share = weights + (task * queries + r0 + r) * keys
+                    count = min(keys, r0 + r + 1) if causal else keys
+                    total = f64(0.0)
+                    for b in range(0, count, BLOCK):
+                        one = row + b
+                        other = share + b
+                        part = f32(0.0)
+                        for i in range(min(BLOCK, count - b)):
+                            part += one[i] * other[i]
+                        total += f64(part)
+                    along = f32(total)
+                    for i in range(count):
+                        row[i] = share[i] * (row[i] - along) * scale
+                        copy[i] = share[i]
+                    for i in range(count, padded):
+                        row[i] = 0.0
+                        copy[i] = 0.0
+                product(block, seen, sums, padded, down, limit, keys, deep, some, width)
+                for r in range(some):
+                    to = gq + (to_q[task] + (r0 + r) * steps[0])
+                    for c in range(deep):
+                        to[c] = sums[r * down + c]
+            by_transpose(
+                scores, asked, gk + to_k[task], spare, padded, steps[1],
+                keys, deep, queries, causal, tall, width,
+            )  # fmt: skip
+            by_transpose(
+                shares, given, gv + to_v[task], spare, padded, steps[2],
+                keys, wide, queries, causal, tall, width,
+            )  # fmt: skip
