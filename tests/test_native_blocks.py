@@ -1,4 +1,4 @@
-"""Products and convolutions in the block sizes of other processors."""
+"""Products, convolutions and attention in the block sizes of other processors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ kernels.start()
 from weft.native import gemm
 assert gemm.block is blocks.block
 from weft.kernels import convolution as reference
-from weft.native import windowed, winograd
+from weft.native import attention, windowed, winograd
 
 rng = np.random.default_rng(0)
 
@@ -68,6 +68,22 @@ for side, by in ((3, 1), (4, 2)):
     close(winograd.transposed(g, w, None, x.shape, *window), want, "f4")
     want = reference.convolution_weight_grad(g.astype("f8"), wide[0], w.shape, *window, (1, 1), 1)
     close(winograd.weight_grad(g, x, w.shape, *window), want, "f4")
+for queries, keys, causal in ((37, 51, False), (51, 37, True)):
+    q, k, v = (made("f4", 2, 9, n, d) for n, d in ((queries, 19), (keys, 19), (keys, 23)))
+    y, w = attention.attention(q, k, v, 0.3, causal)
+    scores = np.matmul(q.astype("f8"), k.swapaxes(2, 3)) * 0.3
+    if causal:
+        scores[:, :, ~np.tri(queries, keys, dtype=bool)] = -np.inf
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    e /= e.sum(-1, keepdims=True)
+    close(y, e @ v, "f4")
+    g = made("f4", *y.shape)
+    gw = g @ v.swapaxes(2, 3).astype("f8")
+    gs = e * (gw - (gw * e).sum(-1, keepdims=True)) * 0.3
+    found = attention.attention_back((g, None), q, k, v, w, (True,) * 3, 0.3, causal)
+    wanted = gs @ k, gs.swapaxes(2, 3) @ q, e.swapaxes(2, 3) @ g
+    for a, b in zip(found, wanted):
+        close(a, b, "f4")
 print("fine")
 """
 
