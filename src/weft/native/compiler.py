@@ -106,7 +106,8 @@ class Ptr:
 # Names for annotations and calls in kernels; the compiler reads them as text.
 i64 = i32 = f32 = f64 = T = U = Any
 sqrt: Any = None
-floor = ceil = trunc = rint = fma = maximum = minimum = copysign = bits = from_bits = array = sqrt
+floor = ceil = trunc = rint = fma = maximum = minimum = copysign = sqrt
+bits = from_bits = array = at = sqrt
 
 
 def constant(value: float, kind: str) -> str:

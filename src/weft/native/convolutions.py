@@ -54,11 +54,9 @@ def convolution(
     extent: Ints | None = None,
 ) -> Array | None:
     """Convolution, of which ``extent`` may leave out the last places."""
-    y: Array | None
-    if _tiled(x, w.shape, stride, dilation, groups, extent):
-        y = _winograd().convolution(x, w, bias, stride, padding, extent)
-        if y is not None:
-            return y
+
+    def tiled() -> Any:
+        return _winograd().convolution(x, w, bias, stride, padding, extent)
 
     def by_library() -> Any:
         y: Any = onednn.convolution(x, w, bias, stride, padding, dilation, groups)
@@ -69,7 +67,9 @@ def convolution(
     def by_loops() -> Any:
         return _loops().convolution(x, w, bias, stride, padding, dilation, groups, extent)
 
-    return _first(_thin(w.shape, groups) and x.flags.c_contiguous, by_loops, by_library)
+    loops_first = _thin(w.shape, groups) and x.flags.c_contiguous
+    less = _tiled(x, w.shape, stride, dilation, groups, extent)
+    return _first(tiled if less else None, by_loops, by_library, loops_first)
 
 
 def transposed(
@@ -83,10 +83,9 @@ def transposed(
     groups: int,
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
-    if _tiled(x, w.shape, stride, dilation, groups, x.shape[2:]):
-        y = _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
-        if y is not None:
-            return y
+
+    def tiled() -> Any:
+        return _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
 
     def by_library() -> Any:
         return onednn.convolution_input_grad(x, w, shape, stride, padding, dilation, groups, bias)
@@ -94,17 +93,18 @@ def transposed(
     def by_loops() -> Any:
         return _loops().transposed(x, w, bias, tuple(shape), stride, padding, dilation, groups)
 
-    return _first(_thin(w.shape, groups) and x.flags.c_contiguous, by_loops, by_library)
+    loops_first = _thin(w.shape, groups) and x.flags.c_contiguous
+    less = _tiled(x, w.shape, stride, dilation, groups, x.shape[2:])
+    return _first(tiled if less else None, by_loops, by_library, loops_first)
 
 
 def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
-    if _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous:
-        y = _winograd().weight_grad(g, x, tuple(shape), stride, padding)
-        if y is not None:
-            return y
+
+    def tiled() -> Any:
+        return _winograd().weight_grad(g, x, tuple(shape), stride, padding)
 
     def by_library() -> Any:
         return onednn.convolution_weight_grad(g, x, shape, stride, padding, dilation, groups)
@@ -112,14 +112,21 @@ def weight_grad(
     def by_loops() -> Any:
         return _loops().weight_grad(g, x, tuple(shape), stride, padding, dilation, groups)
 
-    return _first(_loops_are_faster(g, x, shape, stride, groups), by_loops, by_library)
+    loops_first = _loops_are_faster(g, x, shape, stride, groups)
+    less = _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous
+    return _first(tiled if less else None, by_loops, by_library, loops_first)
 
 
-def _first(loops_first: bool, by_loops: Callable, by_library: Callable) -> Array | None:
+def _first(
+    tiled: Callable | None, by_loops: Callable, by_library: Callable, loops_first: bool
+) -> Array | None:
     """The result of whichever takes the case, in the order of their speed."""
-    one, other = (by_loops, by_library) if loops_first else (by_library, by_loops)
-    y = one()
-    return other() if y is None else y
+    others = (by_loops, by_library) if loops_first else (by_library, by_loops)
+    for way in others if tiled is None else (tiled, *others):
+        y = way()
+        if y is not None:
+            return y
+    return None
 
 
 def _loops() -> ModuleType:

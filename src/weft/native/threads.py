@@ -47,7 +47,7 @@ def symbols() -> dict[str, int]:
     """What compiled code calls in the library, by address."""
     if library() is None:
         return {}
-    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    names = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
     return {n: ctypes.cast(getattr(library(), n), ctypes.c_void_p).value or 0 for n in names}
 
 

@@ -10,11 +10,12 @@ Sizes and steps come in a table of integers, in the order of the names below.
 from __future__ import annotations
 
 from weft.native.blocks import by_columns
-from weft.native.compiler import Ptr, f32, f64, i64, inline
+from weft.native.compiler import Ptr, f32, i64, inline
+from weft.native.gemm import ALONG, TURNED, panels
 from weft.native.jit import kernel
-from weft.native.loops.reduce import BLOCK, max_of
+from weft.native.loops.reduce import max_of
 from weft.native.loops.rows import rows32
-from weft.native.loops.softmax import exponentials
+from weft.native.loops.softmax import dot_of, exponentials
 
 # Queries, keys; elements of a query and of a value; steps between rows of the four arrays; keys
 # and elements in whole panels; working memory of a task.
@@ -27,30 +28,17 @@ STRETCH = 256  # products that are summed at a time
 
 
 @inline
-def panels(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
-    """The columns of a matrix, so many together, row after row; what is missing is zero."""
-    for c0 in range(0, columns, width):
-        some = min(width, columns - c0)
-        target = to + c0 * rows
-        for r in range(rows):
-            for c in range(some):
-                target[r * width + c] = x[r * step + c0 + c]
-            for c in range(some, width):
-                target[r * width + c] = 0.0
+def columns_of(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
+    """A matrix in panels of its columns."""
+    count = (columns + width - 1) // width
+    panels(x, to, columns, rows, 1, step, width // 2, width, ALONG, 0, count)
 
 
 @inline
-def turned_panels(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
-    """The same of the transpose: its columns are the rows of x."""
-    for r0 in range(0, rows, width):
-        some = min(width, rows - r0)
-        target = to + r0 * columns
-        for r in range(some):
-            for c in range(columns):
-                target[c * width + r] = x[(r0 + r) * step + c]
-        for r in range(some, width):
-            for c in range(columns):
-                target[c * width + r] = 0.0
+def rows_of(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
+    """The transpose of a matrix in panels of its columns: the rows of x."""
+    count = (rows + width - 1) // width
+    panels(x, to, rows, columns, step, 1, width // 2, width, TURNED, 0, count)
 
 
 @inline
@@ -141,8 +129,8 @@ def forward(
         scores = values + across * keys
         sums = scores + height * padded
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
-            turned_panels(k + at_k[task], seen, keys, deep, info[STEP_K], width)
-            panels(v + at_v[task], values, keys, wide, info[STEP_V], width)
+            rows_of(k + at_k[task], seen, keys, deep, info[STEP_K], width)
+            columns_of(v + at_v[task], values, keys, wide, info[STEP_V], width)
             shares = weights + task * queries * keys
             for r0 in range(0, queries, height):
                 some = min(height, queries - r0)
@@ -170,7 +158,7 @@ def forward(
                         to[c] = sums[r * across + c]
 
 
-@kernel(reassociate=True)
+@kernel
 def backward(
     g: Ptr[f32],
     q: Ptr[f32],
@@ -215,10 +203,10 @@ def backward(
         sums = shares + (queries * padded + tall)
         spare = sums + height * down
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
-            turned_panels(v + at_v[task], values, keys, wide, info[STEP_V], width)
-            panels(k + at_k[task], seen, keys, deep, info[STEP_K], width)
-            panels(q + at_q[task], asked, queries, deep, info[STEP_Q], width)
-            panels(g + at_g[task], given, queries, wide, step_g, width)
+            rows_of(v + at_v[task], values, keys, wide, info[STEP_V], width)
+            columns_of(k + at_k[task], seen, keys, deep, info[STEP_K], width)
+            columns_of(q + at_q[task], asked, queries, deep, info[STEP_Q], width)
+            columns_of(g + at_g[task], given, queries, wide, step_g, width)
             for r0 in range(0, queries, height):
                 some = min(height, queries - r0)
                 limit = min(keys, r0 + some) if causal else keys
@@ -230,15 +218,7 @@ def backward(
                     copy = shares + (r0 + r) * padded
                     share = weights + (task * queries + r0 + r) * keys
                     count = min(keys, r0 + r + 1) if causal else keys
-                    total = f64(0.0)
-                    for b in range(0, count, BLOCK):
-                        one = row + b
-                        other = share + b
-                        part = f32(0.0)
-                        for i in range(min(BLOCK, count - b)):
-                            part += one[i] * other[i]
-                        total += f64(part)
-                    along = f32(total)
+                    along = f32(dot_of(row, share, count))
                     for i in range(count):
                         row[i] = share[i] * (row[i] - along) * scale
                         copy[i] = share[i]

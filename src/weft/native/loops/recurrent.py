@@ -15,15 +15,12 @@ that it knows who changes it.
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.native.compiler import Assembly, Ptr, T, i64, inline
+from weft.native.compiler import Assembly, Ptr, T, at, i64, inline
 from weft.native.jit import kernel
 from weft.native.loops.math import sigmoid, tanh
 from weft.native.loops.rows import rows_by_panel
 
 LSTM, GRU, TANH, RELU = range(4)
-at: Any = None  # a word of the language
 wait = Assembly("GOMP_barrier", (), lambda: "declare void @GOMP_barrier()")
 
 

@@ -57,6 +57,20 @@ def exponentials(x: Ptr[T], y: Ptr[T], top: T, n: i64) -> f64:
 
 
 @inline(reassociate=True)
+def dot_of(x: Ptr[T], y: Ptr[T], n: i64) -> f64:
+    """The sum of products."""
+    total = f64(0.0)
+    for b in range(0, n, BLOCK):
+        p = x + b
+        q = y + b
+        part = T(0.0)
+        for i in range(min(BLOCK, n - b)):
+            part += p[i] * q[i]
+        total += f64(part)
+    return total
+
+
+@inline(reassociate=True)
 def sum_of_exponentials(x: Ptr[T], top: T, n: i64) -> f64:
     """The sum of exp(x - top), where top is the largest x."""
     total = f64(0.0)
@@ -176,15 +190,7 @@ def _scaled_rows_back(
         q = y + row * n
         o = out + row * n
         count = min(n, row % height + 1) if causal else n
-        total = f64(0.0)
-        for b in range(0, count, BLOCK):
-            p0 = p + b
-            q0 = q + b
-            part = T(0.0)
-            for i in range(min(BLOCK, count - b)):
-                part += p0[i] * q0[i]
-            total += f64(part)
-        along = T(total)
+        along = T(dot_of(p, q, count))
         for i in range(count):
             o[i] = q[i] * (p[i] - along) * scale
         for i in range(count, n):
