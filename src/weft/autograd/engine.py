@@ -20,6 +20,7 @@ from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
 from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
 from weft.core.dual import JVP_ENGINE
+from weft.core.inplace import is_dense
 from weft.core.modes import MODES
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output, output_of
 from weft.core.tensor import LATE, Tensor, wrap
@@ -100,6 +101,7 @@ class _Run:
         self.targets = targets
         self.useful: set[GraphNode] | None = None
         self.through: set[GraphNode] = set()  # useful nodes that lead on to another
+        self.roots: set[GraphNode] = set()
         self.captured: dict[GraphNode, Any] = {}
         self.grads: dict[GraphNode, Any] = {}
         self.owned: set[GraphNode] = set()
@@ -108,6 +110,7 @@ class _Run:
         self.seen = False  # whether a recorder looks at every step
         self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running
+        self.passing: Any = None  # the gradient handed to ``step``, which alone may hold it
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
         """All nodes behind the roots that matter, newest first."""
@@ -134,6 +137,7 @@ class _Run:
                     push(edge)
                     keep(edge)
         order.sort(key=by_age, reverse=True)
+        self.roots = set(roots)
         return order if self.targets is None else self._towards_targets(order)
 
     def _towards_targets(self, order: list[Any]) -> list[Any]:
@@ -143,10 +147,11 @@ class _Run:
                 useful.add(node)
                 self.through.add(node)
         self.useful = useful
-        order = [n for n in order if n in useful]
+        roots = self.roots
+        order = [n for n in order if n in useful or n in roots]
         self.pending.clear()
         for node in order:
-            for edge in edges_of(node):
+            for edge in edges_of(node) if node in useful else ():
                 if edge.__class__ is AccumulateGrad:
                     self.pending[edge] = self.pending.get(edge, 0) + 1
         return order
@@ -181,20 +186,20 @@ class _Run:
         if self.sink and (self.targets is None or leaf in self.targets):
             if leaf.extras is not None and leaf.extras.before:
                 g = self.call_hooks(leaf.extras.before, (g,))[0]
-            self.accumulate(leaf, g)
+            alone = getrefcount(g) == ALONE
+            self.accumulate(leaf, g, alone)
 
-    def accumulate(self, leaf: AccumulateGrad, g: Any) -> None:
+    def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
+        """Add a gradient to its leaf's ``.grad``; one that nobody else holds may become it."""
         tensor = leaf.ref()
-        if tensor is None:
-            return
+        if tensor is None or tensor._node is None:
+            return  # it is gone, or wants no gradient any more
         with _accumulating:
             held = tensor.grad
             if isinstance(g, Tensor):
                 tensor.grad = g.clone() if held is None else held + g
             elif held is None:
-                tensor.grad = wrap(own(g))
-            elif held._node is not None:
-                tensor.grad = held + wrap(np.asarray(g))
+                tensor.grad = wrap(own(g, alone, tensor._a))
             else:
                 add_into(held._a, g)
                 held._vc[0] += 1
@@ -204,7 +209,7 @@ class _Run:
 
     def call_hooks(self, hooks: dict[int, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run hooks on a node's incoming gradients; they see tensors."""
-        given = tuple(as_tensor(g) for g in grads)
+        given = tuple(as_tensor(changeable(g)) for g in grads)
         for hook in tuple(hooks.values()):
             replaced = hook(given)
             if replaced is not None:
@@ -242,7 +247,7 @@ class _Run:
         for node, g in roots:
             self.add(node, g)
         grads, keep = self.grads, self.keep
-        pop, put = grads.pop, grads.setdefault
+        pop = grads.pop
         plain = not (self.create or self.watch or self.seen) and self.targets is None
         self.ahead = iter(order)
         for node in self.ahead:
@@ -286,8 +291,10 @@ class _Run:
                             gi = unbroadcast(gi, edge.shape)
                         if gi.dtype is not edge.dtype:
                             gi = cast(gi, edge.dtype)
-                        if put(edge, gi) is not gi:
+                        if edge in grads:
                             self.add(edge, gi)
+                        else:
+                            grads[edge] = gi
                         continue
                     g = saved = None
                     self.deliver(edge, gi)
@@ -295,14 +302,21 @@ class _Run:
                     self.settle(edge)
                     continue
             g = self.notice(node, g)
-            if g is None or (self.targets is not None and node not in self.through):
+            if self.useful is not None and node not in self.useful:
+                pass  # a root that leads to none of the inputs: only its hooks have a say
+            elif g is None or not self.leads_on(node):
                 self.pass_over(node)
             elif node.__class__ is Output:
                 self.gather(node, g)
             else:
-                self.step(node, g)
+                self.passing, g = g, None
+                self.step(node)
         for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
             self.arrive(leaf)
+
+    def leads_on(self, node: Any) -> bool:
+        """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
+        return self.targets is None or node in self.through or (self.sink and node in self.targets)
 
     def pass_over(self, node: Any) -> None:
         """A node that no gradient reached; its leaves need not wait for it."""
@@ -335,8 +349,9 @@ class _Run:
         if not left:
             self.arrive(leaf)
 
-    def step(self, node: Node, g: Any) -> None:
+    def step(self, node: Node) -> None:
         """Move a gradient through one node: the general case."""
+        g, self.passing = self.passing, None
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
         if saved is FREED:
             raise used_up(node)
@@ -347,6 +362,7 @@ class _Run:
             if total:
                 raise overwritten(node)
         if g.__class__ is list:
+            self.tell_missing(node, g)
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
@@ -390,6 +406,13 @@ class _Run:
                 gi = None  # nothing here may hold the gradient that a leaf takes over
                 self.settle(edge)
 
+    def tell_missing(self, node: Node, grads: list[Any]) -> None:
+        """Hooks of outputs that no gradient reached get None, and may give one."""
+        for k, held in node.outs.items():
+            output = held() if grads[k] is None else None
+            if output is not None and output.extras is not None and output.extras.pre:
+                grads[k] = self.call_hooks(output.extras.pre, (None,))[0]
+
     def post_hooks(self, node: Node, g: Any, results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
@@ -411,13 +434,27 @@ def add_into(total: np.ndarray, g: np.ndarray) -> None:
         np.add(total, g, out=total)
 
 
-def own(g: Any, holders: int = ALONE + 3) -> np.ndarray:
-    """An array that nobody else holds: the gradient itself if it is ours, else a copy."""
-    if g.__class__ is ndarray and g.base is None and g.flags.c_contiguous:
-        # Held by the caller's frames and by this one; more holders mean that it is shared.
-        if getrefcount(g) <= holders:
+def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
+    """A gradient as memory of its own, laid out as its leaf: itself if nobody else holds it.
+
+    ``alone`` is the caller's word that one name of one function is the only holder of ``g``.
+    """
+    rows = like.flags.c_contiguous or not is_dense(like)
+    if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
+        if g.flags.c_contiguous if rows else g.strides == like.strides:
             return g
-    return np.array(g, order="C")
+    if rows:
+        return np.array(g, order="C")
+    owned = np.empty_like(like)
+    np.copyto(owned, g)
+    return owned
+
+
+def changeable(g: Any) -> Any:
+    """A gradient that a hook may write to: the constant that a loss starts with is copied."""
+    if g.__class__ is ndarray and not g.ndim and not g.flags.writeable:
+        return g.copy()
+    return g
 
 
 def as_tensor(g: Any) -> Any:
@@ -501,7 +538,7 @@ def used_up(node: Node) -> RuntimeError:
 def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected Tensor as root {k} of backward, got {type(tensor).__name__}")
-    if not tensor.requires_grad:
+    if not tensor.requires_grad or tensor._node is NOWHERE:
         raise RuntimeError(
             f"element {k} of tensors does not require grad and does not have a grad_fn: none of "
             "the tensors it was computed from has requires_grad=True, or it was computed inside "
@@ -594,12 +631,10 @@ def backward(
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    work = run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
     for tensor in wanted or ():
-        node = tensor._node
-        if not isinstance(node, AccumulateGrad) and node in work.captured:
-            g = as_tensor(work.captured[node])
-            tensor.grad = g if tensor.grad is None else tensor.grad + g
+        if tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
+            tensor.retain_grad()
+    run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
 
 
 def grad(
@@ -646,8 +681,11 @@ def grad(
             )
         if g is None and materialize_grads:
             g = np.zeros_like(tensor._a)
+            if create_graph:
+                g = wrap(g).requires_grad_()
         if g is not None and not isinstance(g, Tensor):
-            g = wrap(own(g, ALONE + 1))
+            alone = getrefcount(g) == ALONE
+            g = wrap(own(g, alone, tensor._a))
         if g is not None:
             found[node] = g
         results.append(g)

@@ -441,7 +441,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             earlier: Any = x._view
             t._view = (op, (), attrs, 0, earlier, mode is PLAIN and earlier[5])
         if mode is not PLAIN:
-            if edge is not None:
+            if t._base._node is not None:
                 t._node = NOWHERE
             return t
     else:

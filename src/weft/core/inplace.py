@@ -13,9 +13,9 @@ from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
 from weft.core.dual import dual_level_of, keep_tangents, set_tangent, tangents_of, without_tangent
 from weft.core.frames import caller, last_caller
 from weft.core.modes import MODES, SPECIAL
-from weft.core.node import AccumulateGrad, GraphNode
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
-from weft.core.viewing import give_retained, has_several, take_retained
+from weft.core.viewing import give_retained, has_several, root_of, take_retained, unhooked_node
 
 asarray, getframe = np.asarray, sys._getframe
 
@@ -54,7 +54,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     if len(args) == 1 and now.mode is not SPECIAL and kernels.over(op, target._a, attrs, tracking):
         bump(target, op.name)
         if tracking:
-            args = [wrap(target._a, target._node)]
+            args = [wrap(target._a, unhooked_node(target))]
     else:
         result = guarded(op, arrays, attrs)
         for recorder in now.recorders:
@@ -123,8 +123,8 @@ def bump(target: Tensor, name: str) -> None:
 def check_writable(target: Tensor, tracking: bool, name: str) -> None:
     """PyTorch's rules on which tensors may be changed in place while recording."""
     view = target._view
-    if view is not None and target._base is not None:
-        base = target._base
+    base = root_of(target)
+    if view is not None and base is not None:
         if base._node is not None or tracking:
             if not view[5]:
                 raise RuntimeError(
@@ -133,7 +133,9 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
                     "error-prone, it is forbidden. Move both the view and the in-place op "
                     f"inside no_grad, or both outside\n  at {errors.here()}"
                 )
-            if isinstance(base._node, AccumulateGrad):
+            if isinstance(base._node, AccumulateGrad) or (
+                base._node is None and target._node is not None
+            ):
                 raise RuntimeError(
                     f"{name}_: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation. Wrap it in torch.no_grad() if it should not be "
@@ -146,9 +148,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
                     "returns multiple views. Such functions do not allow the output views to be "
                     f"modified inplace. Use the out-of-place form\n  at {errors.here()}"
                 )
-    if isinstance(target._node, AccumulateGrad) and (
-        target._base is None or not isinstance(target._base._node, AccumulateGrad)
-    ):
+    if isinstance(target._node, AccumulateGrad) and target._node is not NOWHERE:
         raise RuntimeError(
             f"{name}_: a leaf Variable that requires grad is being used in an in-place "
             "operation. Wrap it in torch.no_grad() if it should not be recorded, or use the "
@@ -172,7 +172,7 @@ def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
 
     Another input on the same memory gets no copy; saving it is an error that backward reports.
     """
-    target, edge = args[0], args[0]._node
+    target, edge = args[0], unhooked_node(args[0])
     needs = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor) and x._node is not None)
     tensors = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor))
     plan = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c")
@@ -232,7 +232,7 @@ def _record_inplace(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], targe
 def set_history(target: Tensor, node: GraphNode) -> None:
     """Make ``node`` the maker of a tensor that was changed in place, and of its base."""
     retained = take_retained(target)
-    base = target._base
+    base = root_of(target)
     if base is None or target._view is None:
         target._node = node
     else:

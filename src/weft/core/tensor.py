@@ -298,7 +298,9 @@ class Tensor(metaclass=_TensorMeta):
                         f"require gradients, not {self.dtype}; convert it with .float() first\n"
                         f"  at {errors.here()}"
                     )
-                self._node = AccumulateGrad(self)
+                # A leaf that was frozen for a while has its hooks still.
+                leaf = self._x.pop("leaf", None) if self._x else None
+                self._node = AccumulateGrad(self) if leaf is None else leaf
         elif node is not None:
             if not isinstance(node, AccumulateGrad):
                 raise RuntimeError(
@@ -306,6 +308,8 @@ class Tensor(metaclass=_TensorMeta):
                     "use a computed variable in a subgraph that doesn't require differentiation "
                     f"use var_no_grad = var.detach().\n  at {errors.here()}"
                 )
+            if node.extras is not None or node.post_accumulate is not None:
+                self._x = {**(self._x or {}), "leaf": node}
             self._node = None
         return self
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core import errors
 from weft.core.modes import MODES
-from weft.core.node import NOWHERE, AccumulateGrad
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import LATE, Tensor, shares, wrap
 
 if TYPE_CHECKING:
@@ -36,9 +36,17 @@ def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) 
     result._base = source if base is None else base
     result._stamp = cell[0]
     result._view = (op, args[1:], attrs, k, source._view, visible)
-    if not enabled and source._node is not None:
+    if not enabled and result._base._node is not None:
         # PyTorch's rule: a view made in no_grad needs a gradient, but nobody receives it.
         result._node = NOWHERE
+
+
+def root_of(x: Tensor) -> Tensor | None:
+    """The base of a view. One that was given another shape in place is a view by now itself."""
+    base = x._base
+    while base is not None and base._base is not None:
+        base = x._base = base._base
+    return base
 
 
 def follow(x: Any, chain: tuple[Any, ...]) -> Any:
@@ -66,7 +74,7 @@ def has_several(chain: Any) -> bool:
 
 def refresh_view(x: Tensor) -> None:
     """Give a view the node it would have if it were made now from its changed base."""
-    base, chain = x._base, x._view
+    base, chain = root_of(x), x._view
     if base is None or chain is None or base._node is None:
         x._stamp = x._vc[0]
         return
@@ -86,17 +94,42 @@ def refresh_view(x: Tensor) -> None:
             "function that returns multiple views. Such functions do not allow the output views "
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
         )
+    retained = take_retained(x)
+    x._node = replayed_node(x)
+    x._stamp = x._vc[0]
+    give_retained(x, retained)
+
+
+def replayed_node(x: Tensor) -> GraphNode | None:
+    """The node that a view would have if it were made now from its base."""
     enabled, MODES.now.grad = MODES.now.grad, True
     recorders, MODES.now.recorders = MODES.now.recorders, ()
     MODES.now.update()
     try:
-        retained = take_retained(x)
-        x._node = follow(wrap(base._a, base._node), chain)._node
-        x._stamp = x._vc[0]
-        give_retained(x, retained)
+        base: Any = root_of(x)
+        return follow(wrap(base._a, base._node), x._view)._node  # type: ignore[arg-type]
     finally:
         MODES.now.grad, MODES.now.recorders = enabled, recorders
         MODES.now.update()
+
+
+def unhooked_node(x: Tensor) -> GraphNode | None:
+    """The node of a tensor about to be changed in place, free of hooks where it is a view.
+
+    PyTorch sends the gradient of the old value straight to the base, so hooks and kept gradients
+    of the view, or of views between it and the base, see nothing of it.
+    """
+    node, base = x._node, root_of(x)
+    if base is None or x._view is None or base._node is None:
+        return node
+    step: Any = node
+    while step.__class__ is not AccumulateGrad and step is not base._node:
+        if step.extras is not None:
+            return replayed_node(x)
+        step = step.inputs[0]
+        if not isinstance(step, GraphNode):
+            break
+    return node
 
 
 def take_retained(target: Tensor) -> bool:

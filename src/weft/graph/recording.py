@@ -231,11 +231,11 @@ class Recorder(Values, Listener):
         if (self.profile or self.values) and not work.create:
             work.seen, step = True, work.step
 
-            def seen(node: Any, g: Any) -> None:
+            def seen(node: Any) -> None:
                 if self.values:
-                    self._keep_gradient(node, g)
+                    self._keep_gradient(node, work.passing)
                 start = time.perf_counter()
-                step(node, g)
+                step(node)
                 if self.profile:
                     self.watched[id(node)] = (node, time.perf_counter() - start)
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op, edge_of
+from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.inplace import apply_inplace, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
 from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, wrap
+from weft.core.viewing import unhooked_node
 
 # What ``import weft as torch`` offers beside classes and submodules.
 FUNCTIONS: dict[str, Callable] = {}
@@ -164,19 +165,19 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         check_writable(self, tracking, name)
         if tracking:
             # The function may save its input, which the write below destroys.
-            source = wrap(self._a.copy(), self._node)
+            source = wrap(self._a.copy(), unhooked_node(self))
     check_overlap(self, name)
     result = function(source, *args, **kwargs)
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
             write(self, result._a, name)  # raises, with the reason
         result = result.to(self.dtype)
+    if result._node is None and MODES.now.grad and self._node is not None:
+        # The new value depends on nothing that needs a gradient: the old one gets zeros.
+        return apply_inplace(REGISTRY["copy"], (self, result), {})
     write(self, result._a, name)
     if result._node is not None:
         set_history(self, result._node)
-    elif MODES.now.grad and self._node is not None:
-        # The new value depends on nothing that needs a gradient.
-        self._node = None
     return self
 
 

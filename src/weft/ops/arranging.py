@@ -520,8 +520,7 @@ def tensor_split(
         if cuts <= 0:
             raise fail(RuntimeError, f"number of sections must be larger than 0, got {cuts}")
         short, longer = divmod(size, int(cuts))
-        sizes = [short + (k < longer) for k in range(int(cuts))]
-        return v.split_op(input, sizes=tuple(sizes), dim=d)
+        cuts = [k * short + min(k, longer) for k in range(1, int(cuts))]
     at = [0, *(slice(int(c)).indices(size)[1] for c in cuts)]
     ends = [*at[1:], size]
     lead = (FULL,) * d

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
+from weft.core.inplace import check_writable
+from weft.core.modes import MODES
 from weft.core.tensor import Tensor, strided, wrap
-from weft.core.viewing import follow
+from weft.core.viewing import follow, give_retained, take_retained
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
 
@@ -975,20 +978,27 @@ copy_slices_op: Op = linear(
 # --- in place: another shape for the same tensor ---------------------------------------
 
 
+# The count of a version cell that a tensor, one view of it and the one who asks hold.
+CELL_OF_TWO = 3
+
+
 def in_place_view(name: str, function: Any) -> None:
     """Offer ``Tensor.<name>``, which gives the tensor itself the geometry of its view."""
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         seen = function(self, *args, **kwargs)
-        if not isinstance(self._node, type(None)) and self.is_leaf:
-            raise RuntimeError(
-                f"{name}: a leaf Variable that requires grad is being used in an in-place "
-                f"operation.\n  at {errors.here()}"
-            )
+        if MODES.now.grad:
+            check_writable(self, seen._node is not None, name[:-1])
+        retained = take_retained(self)
+        if self._base is None and getrefcount(self._vc) > CELL_OF_TWO:
+            # Views of this tensor were made from its old geometry, which lives on as their base.
+            self._base = wrap(self._a, self._node)
+            self._base._vc = self._vc
         self._a, self._node = seen._a, seen._node
         self._vc[0] += 1
         if self._base is not None:
             self._view, self._stamp = seen._view, self._vc[0]
+        give_retained(self, retained)
         return self
 
     change.__name__ = name

@@ -79,10 +79,10 @@ class Recorder(Listener):
             return  # its ops are heard one by one
         work.seen, step = True, work.step
 
-        def timed(node: Any, g: Any) -> None:
+        def timed(node: Any) -> None:
             event = self.begin(node.named().name())
             try:
-                step(node, g)
+                step(node)
             finally:
                 self.end(event)
 

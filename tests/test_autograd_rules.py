@@ -1,0 +1,189 @@
+"""Small programs about views, leaves, hooks and ``inputs=``, run in torch and in weft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import weft
+
+oracle = pytest.importorskip("torch")
+PROGRAMS: list[Callable[[Any], Any]] = []
+
+
+def program(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    PROGRAMS.append(function)
+    return function
+
+
+@program
+def a_view_made_before_its_base_was_transposed(torch: Any) -> Any:
+    x = torch.arange(4.0).reshape(2, 2).requires_grad_()
+    b = x * 1
+    w = b[0]
+    b.t_()
+    (w * torch.tensor([1.0, 2.0])).sum().backward()
+    return x.grad.tolist()
+
+
+@program
+def such_a_view_changed_in_place(torch: Any) -> Any:
+    x = torch.arange(4.0).reshape(2, 2).requires_grad_()
+    b = x * 1
+    w = b[0]
+    b.t_()
+    w.mul_(torch.tensor([5.0, 2.0]))
+    (b * torch.tensor([[1.0, 10.0], [100.0, 1000.0]])).sum().backward()
+    return x.grad.tolist(), b.tolist(), w.tolist()
+
+
+@program
+def a_view_reshaped_and_changed_in_place(torch: Any) -> Any:
+    x = torch.arange(4.0).reshape(2, 2).requires_grad_()
+    c = x * 1
+    v = c.t()
+    v.unsqueeze_(0)
+    v.mul_(2)
+    c.sum().backward()
+    return x.grad.tolist(), list(v.shape)
+
+
+@program
+def a_part_of_a_leaf_that_is_a_view(torch: Any) -> Any:
+    x = torch.arange(6.0).reshape(2, 3).mT.requires_grad_()
+    x[0].neg_()
+
+
+@program
+def a_view_without_recording_of_a_leaf_that_is_a_view(torch: Any) -> Any:
+    x = torch.arange(6.0).reshape(2, 3).mT.requires_grad_()
+    with torch.no_grad():
+        v = x[..., :1]
+    return v.requires_grad
+
+
+@program
+def backward_from_a_view_made_without_recording(torch: Any) -> Any:
+    x = torch.ones(2, 3).requires_grad_()
+    with torch.no_grad():
+        v = x[None]
+    v.backward(torch.ones(1, 2, 3))
+
+
+@program
+def backward_from_a_part_of_a_view_made_without_recording(torch: Any) -> Any:
+    x = torch.ones(1, 3).requires_grad_()
+    v = x.squeeze()
+    with torch.no_grad():
+        w = v[:1]
+    w.backward(torch.ones(1))
+
+
+@program
+def an_intermediate_among_the_inputs_of_backward(torch: Any) -> Any:
+    x = torch.ones(4).requires_grad_()
+    y = x + x
+    z = y.sum()
+    z.backward(inputs=[y])
+    first = y.retains_grad, y.grad.tolist(), x.grad
+    (y * 2).sum().backward()
+    return first, y.grad.tolist(), x.grad.tolist()
+
+
+@program
+def its_node_runs_and_frees_what_it_saved(torch: Any) -> Any:
+    x = torch.ones(4).requires_grad_()
+    y = x * x
+    z, other = y.sum(), y * 2
+    z.backward(inputs=[y])
+    other.sum().backward()
+
+
+@program
+def a_grad_with_history_after_a_plain_backward(torch: Any) -> Any:
+    x = torch.ones(4).requires_grad_()
+    (x**3).sum().backward(create_graph=True)
+    x.sum().backward()
+    return x.grad.requires_grad, x.grad.tolist()
+
+
+@program
+def zeros_for_an_unused_input_of_a_differentiable_grad(torch: Any) -> Any:
+    x, y = torch.ones(4).requires_grad_(), torch.ones(2).requires_grad_()
+    found = torch.autograd.grad(x.sum(), [x, y], create_graph=True, materialize_grads=True)
+    return [(g.requires_grad, g.tolist()) for g in found]
+
+
+@program
+def parts_of_tensor_split_changed_in_place(torch: Any) -> Any:
+    x = torch.ones(5).requires_grad_()
+    b = x * 1
+    parts = b.tensor_split(2)
+    parts[0].neg_()
+    b.sum().backward()
+    return x.grad.tolist(), [p.tolist() for p in parts]
+
+
+@program
+def a_hook_on_a_root_that_leads_to_no_input(torch: Any) -> Any:
+    log: list[Any] = []
+    x, y = torch.ones(4).requires_grad_(), torch.ones(2).requires_grad_()
+    z = x * 2
+    z.register_hook(lambda g: log.append(g.tolist()))
+    z.backward(torch.ones(4), inputs=[y])
+    return log, x.grad, y.grad
+
+
+@program
+def a_hook_on_a_result_that_got_no_gradient(torch: Any) -> Any:
+    log: list[Any] = []
+    x = torch.ones(4).requires_grad_()
+    p, q = x.split(2)
+    q.register_hook(log.append)
+    p.sum().backward()
+    return log, x.grad.tolist()
+
+
+@program
+def a_new_shape_for_a_view_of_a_leaf(torch: Any) -> Any:
+    torch.ones(2, 3).requires_grad_()[0].unsqueeze_(0)
+
+
+@program
+def a_new_shape_for_one_of_several_views(torch: Any) -> Any:
+    (torch.ones(2, 2).requires_grad_() * 1).unbind(0)[0].unsqueeze_(0)
+
+
+@program
+def a_leaf_frozen_after_its_use(torch: Any) -> Any:
+    x, y = torch.ones(3).requires_grad_(), torch.ones(3).requires_grad_()
+    z = (x * y).sum()
+    x.requires_grad_(False)
+    z.backward()
+    return x.grad, y.grad.tolist()
+
+
+@program
+def a_leaf_frozen_for_a_while_keeps_its_hooks(torch: Any) -> Any:
+    log: list[Any] = []
+    x = torch.ones(3).requires_grad_()
+    x.register_hook(lambda g: log.append(g.tolist()))
+    x.register_post_accumulate_grad_hook(lambda t: log.append(t.grad.tolist()))
+    x.requires_grad_(False)
+    x.requires_grad_()
+    (x * 2).sum().backward()
+    return log
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_both_systems_agree(function: Callable[[Any], Any]) -> None:
+    outcomes = []
+    for torch in (oracle, weft):
+        try:
+            outcomes.append(function(torch))
+        except Exception as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]
