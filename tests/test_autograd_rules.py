@@ -177,6 +177,35 @@ def a_leaf_frozen_for_a_while_keeps_its_hooks(torch: Any) -> Any:
     return log
 
 
+@program
+def a_hook_on_an_input_on_the_way_to_another(torch: Any) -> Any:
+    x = torch.arange(3.0).requires_grad_()
+    v = x * 1
+    v.register_hook(lambda g: g * 2)
+    both = torch.autograd.grad((v + v).sum(), [x, v], retain_graph=True)
+    alone = torch.autograd.grad((v + v).sum(), [v])
+    return [g.tolist() for g in (*both, *alone)]
+
+
+@program
+def zeros_for_an_input_asked_for_twice(torch: Any) -> Any:
+    x, y = torch.ones(3).requires_grad_(), torch.ones(2).requires_grad_()
+    a, b = torch.autograd.grad(
+        x.sum(), [y, y], materialize_grads=True, create_graph=True, allow_unused=True
+    )
+    return a is b, a.tolist(), b.requires_grad
+
+
+@program
+def a_backward_that_fails_keeps_nothing(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    v = x * 1
+    try:
+        torch.ones(3).sum().backward(inputs=[v])
+    except RuntimeError:
+        return v.retains_grad
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_both_systems_agree(function: Callable[[Any], Any]) -> None:

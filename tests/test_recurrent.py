@@ -182,15 +182,9 @@ def test_corners_agree_with_torch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_input_without_features_leaves_the_state(kind: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # there is nothing to draw for an empty weight
-        layer = getattr(weft.nn, kind)(0, 3)
-    output, _ = layer(weft.zeros(4, 2, 0))
-    output.sum().backward()
-    assert output.shape == (4, 2, 3)
-    assert layer.weight_ih_l0.grad.shape == layer.weight_ih_l0.shape
-    assert layer.weight_hh_l0.grad.abs().sum().item() > 0
+def test_an_input_without_features_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="input_size must be greater than zero"):
+        getattr(weft.nn, kind)(0, 3)
 
 
 @needs_torch

@@ -222,6 +222,11 @@ class _Run:
         """Hooks, kept gradients and captures, in PyTorch's order."""
         self.at = node
         extras = node.extras
+        asked = self.targets is not None and node in self.targets
+        if asked and node in self.through:
+            # As in PyTorch: hooks change what leads on, but not what is given back of it.
+            self.captured[node] = g
+            asked = False
         if extras is not None:
             if extras.pre:
                 g = self.hooked(extras.pre, g)
@@ -230,7 +235,7 @@ class _Run:
                 if tensor is not None:
                     kept = g.clone() if isinstance(g, Tensor) else wrap(np.array(g))
                     tensor.grad = kept if tensor.grad is None else tensor.grad + kept
-        if self.targets is not None and node in self.targets:
+        if asked:
             self.captured[node] = g
         if extras is not None and extras.before and (self.targets is None or node in self.through):
             g = self.hooked(extras.before, g)
@@ -586,14 +591,17 @@ def run(
     tensors, gradients = _sequence(tensors), _sequence(gradients)
     if len(gradients) != len(tensors):
         gradients = gradients + (None,) * (len(tensors) - len(gradients))
-    targets = None
-    if inputs is not None:
-        targets = {t._node for t in inputs if t._node is not None}
     seeded = []
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         node, g = _root(tensor, gradient, k)
         seeded.append((node, g if create else g._a))
     del gradients, gradient, g
+    targets = None
+    if inputs is not None:
+        targets = {t._node for t in inputs if t.requires_grad}
+    for tensor in inputs or ():
+        if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
+            tensor.retain_grad()
     work = _Run(create if keep is None else keep, create, targets, sink)
     now = MODES.now
     enabled, now.grad = now.grad, create
@@ -631,9 +639,6 @@ def backward(
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    for tensor in wanted or ():
-        if tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
-            tensor.retain_grad()
     run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
 
 
@@ -681,8 +686,8 @@ def grad(
             )
         if g is None and materialize_grads:
             g = np.zeros_like(tensor._a)
-            if create_graph:
-                g = wrap(g).requires_grad_()
+            results.append(wrap(g).requires_grad_(create_graph))
+            continue
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))

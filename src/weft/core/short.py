@@ -110,6 +110,15 @@ def fast_unary(op: Op) -> Callable:
 OPERANDS = (Tensor, int, float, complex, np.generic, ndarray)
 
 
+# The functions of which PyTorch takes a number as the first of two operands.
+NUMBER_FIRST = frozenset(
+    (
+        *("add", "sub", "mul", "div", "pow", "bitwise_and", "bitwise_or", "bitwise_xor"),
+        *("bitwise_left_shift", "bitwise_right_shift"),
+    )
+)
+
+
 def fast_binary(op: Op, operator: bool = False) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
     reference, differentiable = op.reference, op.differentiable
@@ -217,6 +226,8 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                 return t
         if operator and not isinstance(other, OPERANDS):
             return NotImplemented
+        if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
+            return not_a_tensor(op, input)
         if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
             return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
         return apply(op, (input, other), NO_ATTRS)

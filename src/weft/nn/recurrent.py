@@ -38,6 +38,14 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if not isinstance(size, int):
+                raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+            if size <= 0:
+                raise ValueError(f"{name} must be greater than zero")
         _check_sizes(mode, hidden_size, num_layers, dropout, proj_size)
         self.mode = mode
         self.input_size = input_size
@@ -196,7 +204,7 @@ class RNNBase(Module):
 
 
 def _check_sizes(
-    mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int
+    mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int
 ) -> None:
     number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
     if not number or not 0 <= dropout <= 1:
@@ -211,10 +219,6 @@ def _check_sizes(
             f"num_layers={num_layers}",
             stacklevel=4,
         )
-    if not isinstance(hidden_size, int):
-        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-    if hidden_size <= 0:
-        raise ValueError("hidden_size must be greater than zero")
     if num_layers <= 0:
         raise ValueError("num_layers must be greater than zero")
     if proj_size < 0:

@@ -73,6 +73,7 @@ def mul(input: Any, other: Any) -> Tensor:
 @api.both
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``."""
+    api.need_tensors("rsub", input=input)
     scaled = input if alpha == 1 else _scaled(input, alpha, other)
     return apply(sub_op, (other, scaled), {})
 
@@ -117,6 +118,12 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
 
 def _operands(a: Any, b: Any) -> tuple[Any, Any]:
     return (a, b) if isinstance(a, Tensor) or isinstance(b, Tensor) else (as_operand(a, b), b)
+
+
+def _need_one(function: str, input: Any, other: Any) -> None:
+    """Refuse two numbers where one of them may be one."""
+    if not isinstance(other, Tensor):
+        api.need_tensors(function, input=input)
 
 
 def _integer_guard(function: Any) -> Any:
@@ -204,12 +211,14 @@ fmod_op = elementwise(
 @api.both(out=True)
 def remainder(input: Any, other: Any) -> Tensor:
     """The remainder with the sign of the divisor, as Python's ``%``."""
+    _need_one("remainder", input, other)
     return remainder_op(*_operands(input, other))
 
 
 @api.both(out=True)
 def fmod(input: Any, other: Any) -> Tensor:
     """The remainder with the sign of the dividend, as C's ``fmod``."""
+    api.need_tensors("fmod", input=input)
     return fmod_op(*_operands(input, other))
 
 
@@ -289,6 +298,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
             )
     if isinstance(input, Tensor):
         return _fast_pow(input, exponent)
+    _need_one("pow", input, exponent)
     return apply(pow_op, (input, exponent), {})
 
 
@@ -530,6 +540,7 @@ def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV") -> Any:
     op = constant(name, ufunc, names=("a", "b")[:count], promote="same", refuses=refuses)
 
     def function(*inputs: Any) -> Tensor:
+        _need_one(name, inputs[0], inputs[-1])
         return op(*inputs)
 
     function.__name__ = name

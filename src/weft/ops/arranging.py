@@ -542,6 +542,10 @@ def _splitter(name: str, rank: int, dim: Any) -> Any:
                 f"torch.{name} requires a tensor with at least {rank} dimension, but got a "
                 f"tensor with {input._a.ndim} dimensions!",
             )
+        if isinstance(cuts, str):
+            raise fail(
+                TypeError, f"torch.{name} cuts at an int or a sequence of ints, not {cuts!r}"
+            )
         d = dim(input._a.ndim)
         if isinstance(cuts, int) and (cuts <= 0 or input._a.shape[d] % cuts):
             raise fail(

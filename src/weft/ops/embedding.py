@@ -146,10 +146,10 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """The rows of ``weight`` that ``input`` names."""
-    place = _padding(padding_idx, weight._a.shape[0], AssertionError)
-    _check_indices(input, "embedding")
     if weight._a.ndim != 2:
         refuse(f"'weight' must be 2-D, but got one of size {list(weight._a.shape)}")
+    place = _padding(padding_idx, weight._a.shape[0], AssertionError)
+    _check_indices(input, "embedding")
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     attrs = {"padding_idx": place, "by_freq": scale_grad_by_freq}

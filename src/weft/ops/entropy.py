@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import errors
 from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
@@ -518,6 +519,17 @@ def linear_cross_entropy(
     options: Any = None,
 ) -> Tensor:
     """Cross entropy of the scores that a linear layer makes of the input."""
+    if input._a.ndim not in (1, 2):
+        raise RuntimeError(
+            "linear_cross_entropy: expected input with dimensionality 1 or 2, got "
+            f"{input._a.ndim}\n  at {errors.here()}"
+        )
+    if input._a.ndim == 1 and linear_weight._a.ndim > 2:
+        raise RuntimeError(
+            "linear_cross_entropy: K-dimensional loss defined by linear_weight shape "
+            f"{linear_weight._a.shape} requires batched input (N, {linear_weight._a.shape[-1]}), "
+            f"got {input._a.shape}\n  at {errors.here()}"
+        )
     # A weight of (C, d1, ..., features) makes scores for a K-dimensional loss.
     table = linear_weight.reshape(-1, linear_weight._a.shape[-1])
     shift = None if linear_bias is None else linear_bias.reshape(-1)

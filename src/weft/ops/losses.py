@@ -364,6 +364,19 @@ def multi_margin_loss(
     labels = target.reshape(-1)
     if len(rows._a) != labels._a.size:
         refuse(f"inconsistent target size, expected {len(rows._a)} but got {list(target._a.shape)}")
+    if not rows._a.shape[1]:
+        refuse(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input._a.shape)}"
+        )
+    if weight is not None and weight._a.ndim != 1:
+        refuse(f"weight must be one-dimensional, not {list(weight._a.shape)}", ValueError)
+    if weight is not None and weight._a.size != rows._a.shape[1]:
+        refuse(
+            f"inconsistent weight size, expected {rows._a.shape[1]} but got {list(weight._a.shape)}"
+        )
+    if labels._a.dtype != np.int64:
+        refuse(f"multi_margin_loss: expected scalar type Long but found {labels.dtype}")
     right = -nll_loss_op(rows, labels, None, reduction="none", ignore_index=-100)
     lack = _above(margin - right.unsqueeze(1) + rows)
     loss = lack if p == 1 else lack * lack
@@ -512,7 +525,9 @@ def gaussian_nll_loss(
     if given._a.shape != shape:
         if shape[:-1] == given._a.shape:
             given = given.unsqueeze(-1)
-        elif not (shape[:-1] == given._a.shape[:-1] and given._a.shape[-1:] == (1,)):
+        elif len(shape) != given._a.ndim or [
+            one for n, one in zip(shape, given._a.shape, strict=True) if n != one
+        ] != [1]:
             refuse("var is of incorrect size", ValueError)
     reduction_of(reduction)
     variance = given.clone()

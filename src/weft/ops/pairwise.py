@@ -42,6 +42,11 @@ def number_as_tensor(value: Any, other: Any) -> Any:
 
 def pair(a: Any, b: Any) -> tuple[Any, Any]:
     """Two operands of which one may be a number, as tensors."""
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        raise TypeError(
+            f"one of the operands must be Tensor, not {type(a).__name__} and {type(b).__name__}\n"
+            f"  at {errors.here()}"
+        )
     return number_as_tensor(a, b), number_as_tensor(b, a)
 
 
@@ -141,12 +146,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 @api.both(out=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Values below ``min`` raised to it."""
+    api.need_tensors("clamp_min", input=input)
     return clamp_op(input, min, None)
 
 
 @api.both(out=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Values above ``max`` lowered to it."""
+    api.need_tensors("clamp_max", input=input)
     return clamp_op(input, None, max)
 
 
@@ -304,6 +311,8 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
 @api.both(out=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent`` in double precision."""
+    if not isinstance(exponent, Tensor):
+        api.need_tensors("float_power", input=input)
     operands = (input, exponent)
     many = any(
         isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex()) for v in operands
@@ -486,6 +495,7 @@ def from_parts(real: Tensor, imag: Tensor) -> Tensor:
 @api.top(out=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their lengths and angles."""
+    api.need_tensors("polar", abs=abs, angle=angle)
     return complex_op(abs * cos_op(angle), abs * sin_op(angle))
 
 

@@ -486,7 +486,7 @@ def _fractional(
     if samples is None:
         drawn = generator().uniform((*planes, count), input._a.dtype)
     else:
-        drawn = samples._a
+        drawn = samples._a if batched else samples._a[:1]
     pair = fractional_max_pool_op(x, kernel=kernel, size=size, samples=drawn)
     return _unbatched(batched, *pair)
 

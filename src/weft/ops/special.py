@@ -175,6 +175,7 @@ igamma_op = elementwise(
     _lazy("gammainc"),
     _no_derivative("igamma: input"),
     _gamma_density,
+    numbers=False,
     samples=_numbers_first(0.7, 2.5),
 )
 igammac_op = elementwise(
@@ -182,6 +183,7 @@ igammac_op = elementwise(
     _lazy("gammaincc"),
     _no_derivative("igammac: input"),
     lambda t, a, b: -_gamma_density(t, a, b),
+    numbers=False,
     samples=_numbers_first(0.7, 2.5),
 )
 

@@ -274,6 +274,14 @@ def _weights(weights: Any, count: int, name: str) -> None:
             f"cov(): expected {name} to have one value for each of the {count} observations, but "
             f"got shape {list(weights._a.shape)}\n  at {errors.here()}"
         )
+    wanted, kinds = ("integral", "iu") if name == "fweights" else ("floating point", "fV")
+    if weights._a.dtype.kind not in kinds:
+        raise RuntimeError(
+            f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} "
+            f"dtype\n  at {errors.here()}"
+        )
+    if (weights._a < 0).any():
+        raise RuntimeError(f"cov(): {name} cannot be negative\n  at {errors.here()}")
 
 
 @api.both

@@ -181,9 +181,10 @@ class LBFGS(Optimizer):
             direction = self._direction(state, grad, group["history_size"])
             before = state["prev_loss"] = loss
             t = lr
+            state["t"] = group["lr"]
             if state["n_iter"] == 1:
-                t *= min(1.0, 1.0 / grad.abs().sum().item())
-            state["t"] = t
+                share = min(1.0, 1.0 / grad.abs().sum().item())
+                t, state["t"] = t * share, state["t"] * share
             slope = grad.dot(direction).item()
             if slope > -tolerance:
                 break
@@ -191,7 +192,8 @@ class LBFGS(Optimizer):
             start = Point(0.0, loss, grad, slope)
             room = group["max_eval"] - evaluations
             t, loss, grad, used = self._advance(closure, start, t, direction, room, last)
-            state["t"] = t
+            if group["line_search_fn"] is not None:
+                state["t"] = t
             evaluations += used
             state["func_evals"] += used
             if last or evaluations >= group["max_eval"]:
