@@ -85,7 +85,7 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
 
 def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
     """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
-    if not isinstance(found, tuple) or len(found) != length or found[0] != "storage":
+    if not (isinstance(found, tuple) and len(found) == length and _is_text(found[0], "storage")):
         raise damaged(f"it refers to something outside that is no storage: {rebuild.shown(found)}")
     kind, key, location, count = found[1:5]
     if not isinstance(key, str) or not isinstance(location, str):
@@ -133,7 +133,10 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | Non
             memory = memory_of(key, size)
             if order.decode() != sys.byteorder:
                 _swap(memory, dtype)
-            held[key] = (place(UntypedStorage._over(memory), location), dtype)
+            _only_bools(memory, dtype)
+            storage = place(UntypedStorage._over(memory), location)
+            storage._pending = rebuild.Pending(storage._bytes())
+            held[key] = (storage, dtype)
         storage, first = held[key]
         if first is not dtype or storage.size() < size:
             raise damaged(f"storage {key} has two types or sizes")
@@ -158,7 +161,7 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
 
     def persistent_load(found: Any) -> Any:
         nonlocal left
-        if isinstance(found, tuple) and found[:1] == ("module",) and len(found) > 1:
+        if isinstance(found, tuple) and len(found) > 1 and _is_text(found[0], "module"):
             return found[1]  # the class of a pickled module, with its source behind it
         dtype, key, location, size = _parse_id(found, 6)
         if key not in held:
@@ -166,12 +169,16 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
             if left < 0:
                 raise damaged(f"storage {key} has {size} bytes, more than the file")
             memory = np.empty(size, np.uint8)
-            held[key] = (place(UntypedStorage._over(memory), location), memory, dtype)
+            storage = place(UntypedStorage._over(memory), location)
+            storage._pending = rebuild.Pending(storage._bytes())
+            held[key] = (storage, memory, dtype)
         storage, _, first = held[key]
         if first is not dtype:
             raise damaged(f"storage {key} has two types")
         if found[5] is None:
             return _typed(storage, dtype)
+        if not isinstance(found[5], (tuple, list)) or len(found[5]) != 3:
+            raise damaged(f"a view of a storage is {rebuild.shown(found[5])}")
         view_key, offset, count = found[5]
         start, length = rebuild.integers((offset, count), "view of a storage")
         width = 1 if dtype is None else dtype.itemsize
@@ -201,7 +208,13 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
         raise damaged("its list of storages is not that of its tensors")
     for key in keys:
         at = _fill(data, at, key, *held[key][1:])
+    for storage, _, _ in held.values():
+        storage._pending.fill()
     return found
+
+
+def _is_text(value: Any, text: str) -> bool:
+    return type(value) is str and value == text
 
 
 def _nothing_outside(found: Any) -> Any:
@@ -218,7 +231,14 @@ def _fill(data: bytes, at: int, key: str, memory: np.ndarray, dtype: dt.dtype | 
     if count * (1 if dtype is None else dtype.itemsize) != memory.size or end > len(data):
         raise damaged(f"storage {key} is cut off")
     memory[...] = np.frombuffer(data, np.uint8, memory.size, at)
+    _only_bools(memory, dtype)
     return end
+
+
+def _only_bools(memory: np.ndarray, dtype: dt.dtype | None) -> None:
+    """Make true bools of all bytes: code that takes them for 0 or 1 would count wrongly."""
+    if dtype is dt.bool_ and memory.max(initial=0) > 1:
+        np.minimum(memory, 1, out=memory)
 
 
 # ------------------------------------------------------------------ who runs the pickles
