@@ -6,6 +6,7 @@ import ctypes
 import io
 import pickle
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pickle_code import (
     PARAMETER,
     PARAMETER_WITH_STATE,
     TENSOR_V2,
+    TENSOR_V3,
     TYPED,
     Raw,
     build,
@@ -24,6 +26,7 @@ from pickle_code import (
     file_of,
     limited_memory,
     name,
+    old_file_of,
     push,
     storage,
     tensor,
@@ -254,3 +257,194 @@ def test_the_class_of_a_tensor_is_made_by_tensor_builders_only(allowed: Any) -> 
     assert type(got) is weft.Tensor and got.tolist() == [1.0, 2.0]
     got = value_of(call(TYPED, name(*TENSOR_V2), of(Sub), (*inner[:4], True, None), {"note": 1}))
     assert type(got) is Sub and got.requires_grad and got.is_leaf and got.note == 1
+
+
+# ------------------------------------------------------------------ what it may cost
+
+
+def equal_hashes(count: int) -> list[tuple[int, int]]:
+    """Pairs of ints whose hashes are all the same."""
+    one, two, five = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    full = 1 << 64
+
+    def turned(value: int) -> int:
+        return ((value << 31) | (value >> 33)) % full * one % full
+
+    goal, back, found, k = 12345678901234567890, pow(two, -1, full), [], 0
+    while len(found) < count:
+        k += 1
+        lane = (goal - turned((five + k * two) % full)) * back % full
+        signed = lane - full if lane >> 63 else lane
+        if abs(signed) < (1 << 61) - 1 and signed != -1:
+            found.append((k, signed))
+    return found
+
+
+PAIRS = equal_hashes(3000)
+COMPLEX = [(-1000003.0 * k, float(k)) for k in range(1, 3001)]
+
+
+def test_the_keys_really_share_a_hash() -> None:
+    assert len({hash(pair) for pair in PAIRS}) == 1
+    assert len({hash(complex(*pair)) for pair in COMPLEX}) == 1
+
+
+def as_complex(pair: tuple[float, float]) -> Raw:
+    return call(("builtins", "complex"), *pair)
+
+
+KEYS = {
+    "tuples": [Raw(push(pair)) for pair in PAIRS],
+    "nested tuples": [Raw(push((pair, 1))) for pair in PAIRS],
+    "complex numbers": [as_complex(pair) for pair in COMPLEX],
+    "tuples of complex numbers": [Raw(push((as_complex(pair),))) for pair in COMPLEX],
+    "frozen sets": [Raw(b"(" + push(pair) + b"\x91") for pair in PAIRS],
+    "sizes": [call(("torch", "Size"), pair) for pair in PAIRS],
+    "large ints": [Raw(push((2**61 - 1) * k * 2**20)) for k in range(1, 3001)],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_that_share_a_hash(kind: str) -> None:
+    keys = KEYS[kind]
+    items = b"".join(keys)
+    pairs = b"".join(key + b"N" for key in keys)
+    single = b"".join(key + b"Ns" for key in keys)
+    tables = {
+        "dict": Raw(b"}(" + pairs + b"u"),
+        "dict, one by one": Raw(b"}" + single),
+        "ordered dict": Raw(call(ORDERED) + b"(" + pairs + b"u"),
+        "set": Raw(b"\x8f(" + items + b"\x90"),
+        "frozen set": Raw(b"(" + items + b"\x91"),
+        "set of a list": call(("builtins", "set"), Raw(b"](" + items + b"e")),
+        "counter": call(("collections", "Counter"), Raw(b"](" + items + b"e")),
+        "ordered dict of a list": call(
+            ORDERED, Raw(b"](" + b"".join(key + b"N\x86" for key in keys) + b"e")
+        ),
+    }
+    for table in tables.values():
+        refused(table, "more work")
+
+
+def test_many_honest_keys() -> None:
+    keys = {(k, str(k)): k for k in range(9000)} | {k + 0.5: k for k in range(9000)}
+    keys |= {complex(k, k): k for k in range(1000)} | {2**70 + k: k for k in range(5000)}
+    file = io.BytesIO()
+    weft.save([keys, set(keys), Counter(keys)], file)
+    assert load(file.getvalue()) == [keys, set(keys), Counter(keys)]
+
+
+def test_one_large_key_many_times() -> None:
+    large = push(1 << 4_000_000) + b"q\x000"
+    refused(Raw(large + b"}(" + b"h\x00N" * 60000 + b"u"), "more work")
+    refused(Raw(large + b"}(" + b"h\x00\x85N" * 60000 + b"u"), "more work")
+    text = push("x" * 4_000_000) + b"q\x000" + push("x" * 4_000_000) + b"q\x010"
+    refused(Raw(text + b"}(" + b"h\x00\x85Nh\x01\x85N" * 60000 + b"u"), "more work")
+
+
+def test_one_large_state_many_times() -> None:
+    state = push({f"a{k}": None for k in range(5000)}) + b"q\x000"
+    inner = push((storage(), 0, (2,), (1,), False, call(ORDERED))) + b"q\x010"
+    typed = name(*TYPED) + b"(" + name(*TENSOR_V2) + name("torch", "Tensor") + b"h\x01h\x00tR0"
+    refused(Raw(state + inner + typed * 1000 + b"N"), "more work")
+    with_state = name(*PARAMETER_WITH_STATE) + b"(" + tensor() + b"\x88Nh\x00tR0"
+    refused(Raw(state + with_state * 1000 + b"N"), "more work")
+    refused(Raw(state + (call(ORDERED) + b"h\x00b0") * 1000 + b"N"), "more work")
+    with serialization.safe_globals([Plain]):
+        refused(Raw(state + (new(Plain) + b"h\x00b0") * 1000 + b"N"), "more work")
+        refused(Raw(state + (new(Plain) + b"h\x00N\x86b0") * 1000 + b"N"), "more work")
+
+
+@pytest.mark.parametrize("mark", ["neg", "conj"])
+@pytest.mark.parametrize("layout", [((1 << 31,), (0,)), ((1 << 16, 1 << 15), (0, 0))])
+def test_marked_tensors_are_no_larger_than_their_storage(mark: str, layout: Any) -> None:
+    shape, stride = layout
+    for data in (
+        file_of(tensor(shape, stride, metadata={mark: True}), s0=FLOATS),
+        old_file_of(
+            tensor(shape, stride, on=storage(2, "0", "FloatStorage", None), metadata={mark: True}),
+            s0=(2, FLOATS),
+        ),
+    ):
+        assert len(data) < 1000
+        with limited_memory():
+            got = load(data)
+        assert got.shape == shape and got.stride() == stride
+        assert got[(0,) * len(shape)].item() == (-1.0 if mark == "neg" else 1.0)
+
+
+def test_many_marked_tensors_of_one_storage_share_one_copy() -> None:
+    large = np.ones(1 << 20, np.float32).tobytes()
+    on = push(storage(1 << 20)) + b"q\x000"
+    head = on + name(*TENSOR_V2) + b"q\x010" + push({"neg": True}) + b"q\x020"
+    one = b"h\x01(h\x00K\x00" + push((1 << 20,)) + push((1,)) + b"\x89Nh\x02tR"
+    with limited_memory():
+        got = load(file_of(Raw(head + b"](" + one * 1000 + b"e"), s0=large))
+    got[0][0] = 7
+    assert len(got) == 1000 and got[999][:2].tolist() == [7.0, -1.0]
+
+
+def test_marks_in_both_formats() -> None:
+    content = np.array([1 + 2j, 3 - 4j], np.complex64)
+    for conj in (False, True):
+        for neg in (False, True):
+            want = content.conj() if conj else content
+            want = -want if neg else want
+            marks = {"conj": conj, "neg": neg}
+            plain = {"on": storage(2, "0", "ComplexFloatStorage"), "metadata": marks}
+            got = load(file_of(tensor(**plain), s0=content.tobytes()))
+            assert got.tolist() == want.tolist()
+            plain["on"] = storage(2, "0", "ComplexFloatStorage", None)
+            got = load(old_file_of(tensor(**plain), s0=(2, content.tobytes())))
+            assert got.tolist() == want.tolist()
+    for marks in ({"neg": 1}, {"conj": "x"}, {"neg": tensor()}):
+        refused(tensor(metadata=marks), "marks")
+    bools = storage(2, "0", "BoolStorage")
+    with pytest.raises(RuntimeError, match="bools"):
+        load(file_of(tensor(on=bools, metadata={"neg": True}), s0=b"\0\1"))
+    part = storage(2, "0", "FloatStorage", ("v", 1, 1))
+    with pytest.raises(RuntimeError, match="part of a storage"):
+        load(old_file_of(tensor((1,), on=part, metadata={"neg": True}), s0=(2, FLOATS)))
+    assert load(old_file_of(tensor((1,), on=part), s0=(2, FLOATS))).tolist() == [2.0]
+
+
+def test_bytes_of_bools() -> None:
+    content, want = bytes([0, 1, 2, 255]), [False, True, True, True]
+    on = storage(4, "0", "BoolStorage")
+    got = load(file_of(tensor((4,), on=on), s0=content))
+    assert got.tolist() == want and got.view(weft.uint8).tolist() == [0, 1, 1, 1]
+    on = storage(4, "0", "BoolStorage", None)
+    got = load(old_file_of(tensor((4,), on=on), s0=(4, content)))
+    assert got.view(weft.uint8).tolist() == [0, 1, 1, 1]
+    header = b'{"a":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}'
+    file = io.BytesIO(len(header).to_bytes(8, "little") + header + content)
+    assert serialization.load_safetensors(file)["a"].view(weft.uint8).tolist() == [0, 1, 1, 1]
+    for kind in ("UntypedStorage", "ByteStorage"):
+        v3 = call(
+            TENSOR_V3, storage(4, "0", kind), 0, (4,), (1,), False, None, name("torch", "bool")
+        )
+        with pytest.raises(RuntimeError, match="bools"):
+            load(file_of(v3, s0=content))
+
+
+def test_places_in_memory() -> None:
+    # A view of bytes may begin anywhere; an array of doubles may not.
+    on = storage(17, "0", "UntypedStorage", ("v", 1, 16))
+    v3 = call(TENSOR_V3, on, 0, (1,), (1,), False, None, name("torch", "float64"))
+    with pytest.raises(RuntimeError, match="odd place"):
+        load(old_file_of(v3, s0=(17, bytes(17))))
+    # The stride of a single element means nothing, however large it is.
+    assert value_of(tensor((1, 2), ((1 << 62) - 1, 1))).tolist() == [[1.0, 2.0]]
+    for shape in ((0, 1 << 61), (1 << 61, 0, 1 << 61)):
+        refused(tensor(shape, (1,) * len(shape)), "too large")
+    assert value_of(tensor((0, 5), (1, 1))).shape == (0, 5)
+
+
+def test_requires_grad_of_tensors_and_parameters() -> None:
+    assert value_of(tensor(requires_grad=True)).requires_grad
+    assert not value_of(tensor(requires_grad=None)).requires_grad
+    assert value_of(call(PARAMETER, tensor(), 1, None)).requires_grad
+    assert not value_of(call(PARAMETER, tensor(), False, None)).requires_grad
+    for wrong in (tensor(), "yes", [1], 1.5):
+        refused(tensor(requires_grad=wrong), "requires_grad")
+        refused(call(PARAMETER, tensor(), wrong, None), "requires_grad")

@@ -13,6 +13,7 @@ import struct
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from weft.core import device as dev
@@ -22,6 +23,7 @@ from weft.io import rebuild
 
 _DEEPEST = 1000
 _FREE_WORK, _WORK_PER_BYTE, _WORK_PER_COPY = 1_000_000, 8, 8
+_WORK_PER_ATTRIBUTE = 64
 _LONGEST_NAME = 300
 # Names that give a file the run of the machine, however they came to be allowed.
 _NEVER = frozenset(
@@ -419,7 +421,7 @@ class Machine:
         self.stack.append(self.persistent_load(self._pop()))
 
     def _user_allowed(self, thing: Any) -> bool:
-        return any(thing is known for known in _allowed.values())
+        return any(thing is known or _same_method(thing, known) for known in _allowed.values())
 
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
@@ -461,7 +463,7 @@ class Machine:
         A tensor whose state has ``__array_interface__`` would be memory at any address to NumPy.
         """
         for name, value in rebuild.attributes(state):
-            self._spend(1)
+            self._spend(_WORK_PER_ATTRIBUTE)
             rebuild.check_name(kind, name)
             known = rebuild.is_data(value) or self._user_allowed(value)
             if not known and not self._user_allowed(type(value)):
@@ -505,8 +507,10 @@ class Machine:
         target = self.stack[-1]
         kind = type(target)
         self._nest(target, (state,))
-        self._spend(len(state) if isinstance(state, (dict, tuple)) else 1)
         if self._user_allowed(kind):
+            parts = state if isinstance(state, tuple) else (state,)
+            count = sum(len(part) for part in parts if isinstance(part, dict))
+            self._spend(_WORK_PER_ATTRIBUTE * count)
             _set_state(target, rebuild.allowed_state(kind, state))
         elif isinstance(target, Tensor) or kind is OrderedDict:
             self._check_state(kind, state)
@@ -516,6 +520,12 @@ class Machine:
                 f"Weights only load failed: the file sets the state of {kind!r}, which is not "
                 "allowed"
             )
+
+
+def _same_method(thing: Any, known: Any) -> bool:
+    # A method is bound anew each time that it is looked up.
+    kind = type(thing)
+    return kind in (MethodType, BuiltinMethodType) and type(known) is kind and thing == known
 
 
 def _set_state(target: Any, state: Any) -> None:
