@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core.storage import TypedStorage, UntypedStorage
+from weft.core.storage import TypedStorage, UntypedStorage, swap_bytes
 from weft.io import rebuild
 from weft.io.archive import Reader, Source, damaged, only_bools
 from weft.io.unpickle import Machine
@@ -131,9 +131,9 @@ def _typed(storage: UntypedStorage, dtype: dt.dtype | None) -> Any:
 def _swap(memory: np.ndarray, dtype: dt.dtype | None) -> None:
     if dtype is None:
         raise RuntimeError("bytes of unknown type from a machine of another byte order")
-    width = dtype.itemsize // (2 if dtype.is_complex else 1)
-    if width > 1:
-        memory.view(f"u{width}").byteswap(inplace=True)
+    if memory.size % dtype.itemsize:
+        raise damaged(f"a storage of {memory.size} bytes can't hold elements of {dtype}")
+    swap_bytes(memory, dtype)
 
 
 # ------------------------------------------------------------------ zip archives
