@@ -448,7 +448,7 @@ class Machine:
             function, kind, inner = arguments[:3]
             plain = any(kind is c for c in rebuild.CLASSES.values()) or self._user_allowed(kind)
             known = any(function is f for f in rebuild.TENSOR_FUNCTIONS.values())
-            if not plain or not known or not isinstance(kind, type):
+            if not plain or not known or not isinstance(kind, type) or type(inner) is not tuple:
                 raise pickle.UnpicklingError(
                     f"Weights only load failed: the file makes a {rebuild.shown(kind)} by "
                     f"{rebuild.shown(function)}, which is not allowed"
