@@ -363,6 +363,12 @@ COSTS: dict[str, tuple[bytes, int]] = {
         b"}q\x00}q\x01" + (b"h\x00" + push(PAIR) + b"Ns0h\x01" + push(PAIR) + b"Ns0") * 2
         + b"0.", 12 + 6,
     ),
+    "text between pairs": (b"}(" + push(PAIR) + b"N" + push("a") + b"N" + push(PAIR) + b"Nu.", 9),
+    "a number between pairs": (b"}(" + push(PAIR) + b"NK\x05N" + push(PAIR) + b"Nu.", 10),
+    "two new tables": (
+        (b"(" + push(PAIR) + b"\x910") * 2 + push(call(("builtins", "set"), [PAIR])) + b".",
+        3 + 3 + 1 + 8 + 3,
+    ),
     "a set": (b"\x8f(" + push(PAIR) * 2 + b"\x90.", 6 + 3),
     "a set in two steps": (b"\x8f" + (b"(" + push(PAIR) + b"\x90") * 2 + b".", 6 + 3),
     "a frozen set": (b"(" + push(PAIR) * 2 + b"\x91.", 6 + 3),

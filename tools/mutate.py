@@ -311,6 +311,8 @@ def run_all(
             mutant, fate = done.result()
             fates[mutant.number] = fate
             report(mutant, fate)
+            if len(fates) % 20 == 0:
+                print(f"{len(fates)} of {len(mutants)}", file=sys.stderr, flush=True)
     return fates
 
 

@@ -87,7 +87,7 @@ _LATIN = ("latin1", "latin-1")
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     # Python 2's pickles spell bytes like this. Another codec could be a whole decompressor.
-    if type(text) is not str or type(encoding) is not str or encoding not in _LATIN:
+    if type(text) is not str or encoding not in _LATIN:
         raise TypeError(f"_codecs.encode is for bytes as latin1, not for {rebuild.shown(encoding)}")
     return text.encode("latin-1")
 
@@ -280,8 +280,16 @@ class Machine:
         self._nest(container, items)
         self.stack.append(container)
 
-    def _check_key(self, key: Any, seen: dict[int, int] | None) -> dict[int, int] | None:
-        """Pay for putting a key into a table; ``seen`` counts the hashes in that table.
+    def _check_keys(self, keys: Iterable[Any], table: Any = None) -> None:
+        """Pay for putting keys into a table that is there, or into a new one."""
+        place = id(table)
+        if table is None:
+            self.hashes.pop(place, None)
+        for key in keys:
+            self._check_key(key, place)
+
+    def _check_key(self, key: Any, place: int) -> None:
+        """Pay for putting a key into the table at a place.
 
         Hashing walks through tuples without remembering, and a key is compared with all those
         before it that have its hash, which for anything but text can be arranged.
@@ -289,10 +297,10 @@ class Machine:
         kind = type(key)
         if kind is str or kind is bytes:
             self._spend(len(key) >> 8)  # equal keys are compared to their ends
-            return seen
+            return
         if kind in _SMALL and not (kind is int and key.bit_length() > 64):
             self._spend(1)
-            return seen
+            return
         weight, waiting = 0, [key]
         while waiting:
             part = waiting.pop()
@@ -305,20 +313,11 @@ class Machine:
                 cost += len(part) >> 8
             self._spend(cost)
             weight += cost
-        seen = {} if seen is None else seen
+        counts = self.hashes.setdefault(place, {})
         code = hash(key)
-        before = seen.get(code, 0)
+        before = counts.get(code, 0)
         self._spend(before * weight)
-        seen[code] = before + 1
-        return seen
-
-    def _check_keys(self, keys: Iterable[Any], table: Any = None) -> None:
-        """Pay for putting keys into a table that is there, or into a new one."""
-        seen = self.hashes.get(id(table)) if table is not None else None
-        for key in keys:
-            seen = self._check_key(key, seen)
-        if table is not None and seen is not None:
-            self.hashes[id(table)] = seen
+        counts[code] = before + 1
 
     # --- constants ---
 
