@@ -160,6 +160,7 @@ def test_values(what: str) -> None:
     code, want = VALUES[what]
     made, end = Machine(b"##" + code + b"rest", from_outside, 2).run()
     assert same(made, want) and end == 2 + len(code)
+    assert same(run(b"K\x07" + code[:-1] + b"\x86."), (7, want))  # with something below it
 
 
 LONG = "a" * 301
@@ -429,6 +430,10 @@ class Plain:
         made.made_with = given
         return made
 
+    @classmethod
+    def eight(cls) -> int:
+        return 8
+
 
 class Slots:
     __slots__ = ("a", "b")
@@ -483,6 +488,22 @@ def test_allowed_classes_and_functions(allowed: Any) -> None:
     assert type(made) is Names and made == {1: 2}
     made = run(mine(Rows) + b")RK\x01a.")
     assert type(made) is Rows and made == [1]
+
+
+def test_states_of_what_is_not_the_first_on_the_stack(allowed: Any) -> None:
+    for target in (TENSOR, call(ORDERED), Raw(mine(Plain) + b")\x81")):
+        seven, got = run(b"K\x07" + build(target, {"note": 5}) + b"\x86.")
+        assert seven == 7 and got.note == 5
+
+
+def test_a_state_inside_a_state(allowed: Any) -> None:
+    inner = (TENSOR, True, None, {"__array_interface__": {}})
+    parameter = name("torch.nn.parameter", "Parameter")
+    with pytest.raises(RuntimeError, match="__array_interface__"):
+        run(push(call(TYPED, name(*PARAMETER_WITH_STATE), parameter, inner, None)) + b".")
+    inner = (*inner[:3], {"a": 1})
+    made = run(push(call(TYPED, name(*PARAMETER_WITH_STATE), parameter, inner, None)) + b".")
+    assert made.a == 1
 
 
 def test_faults_of_allowed_classes(allowed: Any) -> None:
@@ -543,6 +564,8 @@ def test_allowing_is_by_identity(allowed: Any) -> None:
             with pytest.raises(pickle.UnpicklingError, match="which is not allowed"):
                 Machine(b"NQ)R.", lambda found, other=other: other).run()
         assert Machine(b"NQ)R.", lambda found: method.__self__.read).run()[0] == b"abc"
+    with serialization.safe_globals([(Plain.eight, "my.eight")]):
+        assert Machine(b"NQ)R.", lambda found: Plain.eight).run()[0] == 8
 
 
 def test_allowing_faults_and_endings() -> None:

@@ -85,6 +85,7 @@ def swap_bytes(memory: np.ndarray, dtype: dt.dtype) -> None:
         rows[...] = rows[:, ::-1].copy()
 
 
+_set = object.__setattr__
 # Storages by the array that owns their memory, so that a tensor gives the same one each time.
 _LIVE: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
 
@@ -119,14 +120,23 @@ class UntypedStorage:
         made._hold(memory)
         return made
 
+    @classmethod
+    def _unknown(cls, memory: np.ndarray) -> Any:
+        """A storage that tensors on its memory will not find, for those who make thousands."""
+        made = object.__new__(cls)
+        _set(made, "_memory", memory)
+        _set(made, "_tensor", None)
+        return made
+
     def _hold(self, memory: np.ndarray) -> None:
-        self._memory, self._tensor = memory, None
+        _set(self, "_memory", memory)
+        _set(self, "_tensor", None)
         owner = storage_array(memory)
         if memory.nbytes == owner.nbytes:
             _LIVE[id(owner)] = self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        _set(self, name, value)
         if name not in UntypedStorage.__slots__ and self._tensor is not None:
             tensor = self._tensor()
             if tensor is not None:

@@ -166,8 +166,8 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: Mapping |
             if order.decode() != sys.byteorder:
                 _swap(memory, dtype)
             only_bools(memory, dtype)
-            storage = place(UntypedStorage._over(memory), location)
-            storage._pending = rebuild.Pending(storage._bytes())
+            storage = place(UntypedStorage._unknown(memory), location)
+            storage._pending = None
             held[key] = (storage, dtype)
         storage, first = held[key]
         if first is not dtype or storage.size() < size:
@@ -202,10 +202,10 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
             if left < 0:
                 raise damaged(f"storage {key} has {size} bytes, more than the file")
             # The bytes come after the pickle, into what map_location makes of the storage.
-            storage = place(UntypedStorage._over(np.empty(size, np.uint8)), location)
+            storage = place(UntypedStorage._unknown(np.empty(size, np.uint8)), location)
             if storage.size() != size:
                 raise RuntimeError(f"map_location made {storage.size()} bytes of {size}")
-            storage._pending = rebuild.Pending(storage._bytes())
+            storage._pending = None
             held[key] = (storage, dtype)
         storage, first = held[key]
         if first is not dtype:
@@ -244,7 +244,8 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
     for key in keys:
         storage, dtype = held[key]
         at = _fill(data, at, key, storage._bytes(), dtype)
-        storage._pending.fill()
+        if storage._pending is not None:
+            storage._pending.fill()
     source.file.seek(source.base + at)  # other things may follow
     return found
 

@@ -104,10 +104,12 @@ def _changed(storage: Any, kind: dt.dtype, metadata: Any) -> np.ndarray | None:
         return None
     if kind is dt.bool_:
         raise RuntimeError("a tensor of bools in the file is marked as conjugated or negated")
-    pending = getattr(storage.untyped(), "_pending", None)
-    if pending is None:
+    untyped = storage.untyped()
+    if not hasattr(untyped, "_pending"):
         raise RuntimeError("a conjugated or negated tensor in the file lies on part of a storage")
-    return pending.copy(kind, *marks)
+    if untyped._pending is None:
+        untyped._pending = Pending(untyped._bytes())
+    return untyped._pending.copy(kind, *marks)
 
 
 def tensor_on(

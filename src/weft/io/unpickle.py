@@ -282,22 +282,23 @@ class Machine:
 
     def _check_keys(self, keys: Iterable[Any], table: Any = None) -> None:
         """Pay for putting keys into a table that is there, or into a new one."""
-        place = id(table)
+        place, letters = id(table), 0
         if table is None:
             self.hashes.pop(place, None)
         for key in keys:
-            self._check_key(key, place)
+            if type(key) is str or type(key) is bytes:
+                letters += len(key) >> 8  # equal keys are compared to their ends
+            else:
+                self._check_key(key, place)
+        self._spend(letters)
 
     def _check_key(self, key: Any, place: int) -> None:
-        """Pay for putting a key into the table at a place.
+        """Pay for putting a key that is no text into the table at a place.
 
         Hashing walks through tuples without remembering, and a key is compared with all those
         before it that have its hash, which for anything but text can be arranged.
         """
         kind = type(key)
-        if kind is str or kind is bytes:
-            self._spend(len(key) >> 8)  # equal keys are compared to their ends
-            return
         if kind in _SMALL and not (kind is int and key.bit_length() > 64):
             self._spend(1)
             return
