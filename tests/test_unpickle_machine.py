@@ -309,6 +309,16 @@ def test_the_deepest_nesting(how: str) -> None:
         run(nested(1001, how))
 
 
+@pytest.mark.parametrize("value", [1, 1.5, "x", True, b"x", None], ids=repr)
+def test_plain_values_add_no_depth(value: Any) -> None:
+    run(b"]" * 1001 + push(value) + b"a" + b"a" * 1000 + b".")
+    run(push(value) + b"\x85" + b"\x85" * 1000 + b".")
+
+
+def test_complex_numbers_add_no_depth() -> None:
+    run(b"]" * 1001 + call(("builtins", "complex"), 1.5, 2.5) + b"a" + b"a" * 1000 + b".")
+
+
 def test_the_deepest_nesting_of_states() -> None:
     run(nested(998, "states"))
     with pytest.raises(pickle.UnpicklingError, match="nested more than 1000 levels"):
@@ -347,6 +357,9 @@ COSTS: dict[str, tuple[bytes, int]] = {
     "long text as a key": (push({"a" * 1000: 1}) + b".", 3),
     "bytes as a key": (push({b"a" * 512: 1}) + b".", 2),
     "small keys": (push({1: 1, 2.5: 1, None: 1}) + b".", 3),
+    "small keys twice": (
+        b"}(" + b"".join((push(k) + b"N") * 2 for k in (1, 2.5, None, False)) + b"u.", 8,
+    ),
     "bools as keys": (push({True: 1, False: 1}) + b".", 2),
     "an int of 64 bits": (push({LARGE - 1: 1}) + b".", 1),
     "an int of 65 bits": (push({LARGE: 1}) + b".", 2),
@@ -478,7 +491,7 @@ def test_allowed_classes_and_functions(allowed: Any) -> None:
     assert made.made_with == (4,) and not hasattr(made, "given")
     made = run(mine(Plain) + b")\x81" + push({"x": 1, "y": [2]}) + b"b.")
     assert (made.x, made.y) == (1, [2])
-    for state in (None, {}, (None, None), ({}, {})):
+    for state in (None, {}, (), (None, None), ({}, {})):
         assert run(mine(Plain) + b")\x81" + push(state) + b"b.").__dict__ == {"made_with": ()}
     made = run(mine(Slots) + b")\x81" + push((None, {"a": 1, "b": 2})) + b"b.")
     assert (made.a, made.b) == (1, 2)
@@ -515,6 +528,7 @@ def test_faults_of_allowed_classes(allowed: Any) -> None:
         mine(Plain) + b")\x81" + push({"__dict__": 1}) + b"b.": "__dict__",
         mine(Plain) + b")\x81" + push({1: 2}) + b"b.": "TypeError",
         mine(Plain) + b")\x81" + push(3) + b"b.": "AttributeError",
+        mine(Plain) + b")\x81" + push(({}, {}, {})) + b"b.": "AttributeError",
         mine(twice) + b")\x81.": "not a class",
         mine(twice) + b"}b.": "sets the state of <class 'function'>",
     }.items():
