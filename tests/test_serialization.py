@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import mmap
 import os
 import pickle
 import resource
@@ -11,9 +13,11 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import zipfile
+import zoneinfo
 from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
@@ -988,3 +992,204 @@ def test_old_files_made_to_hurt() -> None:
         with limited_memory(), pytest.raises(CLEAR):
             load_bytes(b"".join(parts))
             raise AssertionError(name)
+
+
+# ------------------------------------------------------------------ files and positions
+
+
+def test_what_was_saved_can_be_read_by_name_at_once(tmp_path: Path) -> None:
+    for zipped in (True, False):
+        with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+            weft.save(weft.arange(3), file, _use_new_zipfile_serialization=zipped)
+            assert weft.load(file.name).tolist() == [0, 1, 2]
+    with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+        serialization.save_safetensors({"a": weft.arange(3)}, file)
+        assert serialization.load_safetensors(file.name)["a"].tolist() == [0, 1, 2]
+
+    class Unbuffered:
+        def __init__(self) -> None:
+            self.data = b""
+
+        def write(self, data: Any) -> None:
+            self.data += bytes(data)
+
+    stream = Unbuffered()
+    weft.save(weft.arange(3), stream)
+    assert load_bytes(stream.data).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("safely", [True, False])
+def test_several_objects_in_one_old_file(safely: bool) -> None:
+    file = io.BytesIO()
+    pickle.dump(41, file)
+    for n in (3, 1000):
+        weft.save(weft.arange(n), file, _use_new_zipfile_serialization=False)
+        pickle.dump(n, file)
+    file.seek(0)
+    assert pickle.load(file) == 41
+    for n in (3, 1000):
+        assert weft.load(file, weights_only=safely).tolist() == list(range(n))
+        assert pickle.load(file) == n
+
+
+def test_a_mapped_storage_in_an_old_file_is_filled() -> None:
+    data = save_bytes(weft.arange(3.0), _use_new_zipfile_serialization=False)
+    got = load_bytes(data, map_location=lambda storage, location: storage.clone())
+    assert got.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(RuntimeError, match="map_location"):
+        load_bytes(data, map_location=lambda storage, location: weft.UntypedStorage(3))
+
+
+def test_safetensors_by_load(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    serialization.save_safetensors({"a": weft.arange(3)}, path)
+    for place in (None, "cpu", weft.device("cpu")):
+        for name in (path, str(path)):
+            assert weft.load(name, map_location=place)["a"].tolist() == [0, 1, 2]
+    for wrong in ({"cpu": "cpu"}, lambda storage, location: storage):
+        with pytest.raises(RuntimeError, match="map_location is not supported"):
+            weft.load(path, map_location=wrong)
+
+
+@pytest.mark.parametrize("shape", [[0, 2**70], [2**70, 0], [0, 2**62, 2**62], [0, 2**63 - 1, 8]])
+def test_empty_safetensors_of_impossible_shapes(shape: list[int]) -> None:
+    header = f'{{"x":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}'.encode()
+    with pytest.raises(serialization.SafetensorError, match="too large"):
+        serialization.load_safetensors(io.BytesIO(safe_file(header)))
+
+
+def test_changes_of_a_mapped_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt"
+    weft.save({"a": weft.ones(3)}, path)
+    assert serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    weft.load(path, mmap=True)["a"][0] = 5.0
+    assert weft.load(path)["a"].tolist() == [1.0] * 3
+    with serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        weft.load(path, mmap=True)["a"][0] = 5.0
+        assert weft.load(path, mmap=True)["a"].tolist() == [5.0, 1.0, 1.0]
+    assert serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    serialization.set_default_mmap_options(mmap.MAP_SHARED)
+    assert serialization.get_default_mmap_options() == mmap.MAP_SHARED
+    serialization.set_default_mmap_options(mmap.MAP_PRIVATE)
+    with pytest.raises(ValueError, match="MAP_PRIVATE"):
+        serialization.set_default_mmap_options(77)
+    path.write_bytes(b"")
+    with pytest.raises(EOFError):
+        weft.load(path, mmap=True)
+
+
+def test_a_mapped_file_of_many_tensors_needs_one_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt"
+    weft.save([weft.full((4,), float(k)) for k in range(600)], path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        got = weft.load(path, mmap=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [t[3].item() for t in got] == list(range(600))
+    assert got[7].untyped_storage().nbytes() == 16
+
+
+def test_a_mapped_file_with_records_at_odd_places(tmp_path: Path) -> None:
+    for padding in range(9):
+        records = records_of(save_bytes([weft.arange(3.0), weft.arange(4)]))
+        path = tmp_path / "m.pt"
+        path.write_bytes(archive_of({"x" * (padding + 1): b"", **records}))
+        a, b = weft.load(path, mmap=True)
+        assert a.tolist() == [0.0, 1.0, 2.0] and b.tolist() == [0, 1, 2, 3]
+        for tensor in (a, b):
+            assert tensor.data_ptr() % tensor.itemsize == 0
+
+
+@pytest.mark.parametrize("record", ["version", ".format_version", ".storage_alignment"])
+def test_damage_to_records_that_hold_no_data(record: str) -> None:
+    data = bytearray(FILES["ours"])
+    content = records_of(FILES["ours"])[record]
+    at = data.index(content, data.index(f"archive/{record}".encode()))
+    at = data.index(b"Z" + content, at - 1) + 1 if data[at - 1 : at] != b"Z" else at
+    data[at] ^= 0xFF
+    with pytest.raises(RuntimeError, match="your checkpoint file is corrupted"):
+        load_bytes(bytes(data))
+
+
+def test_versions_of_the_format() -> None:
+    records = records_of(FILES["ours"])
+    for version in (b"1", b"10", b"3\n"):
+        check_equal(load_bytes(archive_of({**records, "version": version})), LOADED["ours"])
+    for version in (b"", b"0", b"11", b"three", b"\xff"):
+        with pytest.raises(RuntimeError, match="version"):
+            load_bytes(archive_of({**records, "version": version}))
+
+
+def test_the_environment_decides_about_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = save_bytes(Owned(3))
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    for asked in (None, False, True):
+        with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+            load_bytes(data, weights_only=asked)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "yes")
+    with pytest.raises(RuntimeError, match="both were set"):
+        load_bytes(data)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        load_bytes(data, weights_only=True)
+    with pytest.warns(UserWarning, match="forcing weights_only=False"):
+        assert load_bytes(data).value == 3
+
+
+def test_bound_methods_can_be_allowed() -> None:
+    zone = zoneinfo.ZoneInfo("UTC")
+    data = save_bytes(zone)
+    method = zoneinfo.ZoneInfo._unpickle
+    with serialization.safe_globals([getattr, zoneinfo.ZoneInfo, method]):
+        assert load_bytes(data) is zone
+    with serialization.safe_globals([getattr, zoneinfo.ZoneInfo, zoneinfo.ZoneInfo.from_file]):
+        with pytest.raises(pickle.UnpicklingError, match="_unpickle, which is not allowed"):
+            load_bytes(data)
+
+
+def test_records_by_pytorchs_own_names() -> None:
+    file = io.BytesIO(FILES["theirs"])
+    with serialization._open_zipfile_reader(file) as records:
+        assert records.has_record("byteorder") and not records.has_record("nothing")
+        assert records.get_record("byteorder").decode() == sys.byteorder
+        assert "data.pkl" in records.get_all_records()
+        at = records.get_record_offset("data/0")
+        assert FILES["theirs"][at : at + 4] == records.get_record("data/0")[:4]
+    with serialization._open_file_like(file, "rb") as same:
+        assert same is file
+
+
+NET = """
+import weft
+
+class Net(weft.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size = {size}
+"""
+
+
+def test_old_files_hold_the_source_of_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(size: int) -> Any:
+        path = tmp_path / f"network{size}.py"
+        path.write_text(NET.format(size=size))
+        spec = importlib.util.spec_from_file_location("network_of_the_test", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "network_of_the_test", module)
+        spec.loader.exec_module(module)
+        return module.Net
+
+    net = made(1)
+    data = save_bytes([net(), net()], _use_new_zipfile_serialization=False)
+    assert data.count(b"super().__init__()") == 1
+    assert isinstance(load_bytes(data, weights_only=False)[1], net)
+    changed = made(2)
+    with pytest.warns(serialization.SourceChangeWarning, match=r"Net' has changed"):
+        assert isinstance(load_bytes(data, weights_only=False)[0], changed)
+    linear = save_bytes(weft.nn.Linear(2, 3), _use_new_zipfile_serialization=False)
+    assert load_bytes(linear, weights_only=False).weight.shape == (3, 2)

@@ -246,7 +246,7 @@ REASONS = {
         SymFloat SymInt thread_safe_generator DeviceObjType StreamObjType SymBoolType SymIntType
         profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 reproducibility_notes
         sparse_support_notes tf32_notes GRID_SAMPLE_INTERPOLATION_MODES GRID_SAMPLE_PADDING_MODES
-        assert_int_or_pair boolean_dispatch Storage
+        assert_int_or_pair boolean_dispatch
         prepare_multiprocessing_environment DeserializationStorageContext
         SerializationStorageContext PyTorchFileReader PyTorchFileWriter
         """,

@@ -11,14 +11,23 @@
 from __future__ import annotations
 
 import contextlib
+import mmap as mmap_module
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from weft.core import device as dev
 from weft.io import archive, atomic, loading, pickling
-from weft.io.safetensors import load_safetensors, safetensors_metadata, save_safetensors
+from weft.io.loading import SourceChangeWarning
+from weft.io.safetensors import (
+    SafetensorError,
+    load_safetensors,
+    safetensors_metadata,
+    save_safetensors,
+)
 from weft.io.unpickle import (
     add_safe_globals,
     clear_safe_globals,
@@ -27,14 +36,54 @@ from weft.io.unpickle import (
 )
 
 __all__ = [
-    "add_safe_globals", "clear_safe_globals", "get_crc32_options", "get_safe_globals", "load",
+    "SafetensorError", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals",
+    "get_crc32_options", "get_default_mmap_options", "get_safe_globals", "load",
     "load_safetensors", "safe_globals", "safetensors_metadata", "save", "save_safetensors",
-    "set_crc32_options",
+    "set_crc32_options", "set_default_mmap_options",
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2
 _FORMAT_VERSION, _ARCHIVE_VERSION = b"1", b"3\n"
+_TRUE = ("1", "y", "yes", "true")
+_PRIVATE, _SHARED = (
+    getattr(mmap_module, "MAP_PRIVATE", None),
+    getattr(mmap_module, "MAP_SHARED", None),
+)
 _with_crc = True
+_mmap_flags = _PRIVATE
+
+
+class set_default_mmap_options:
+    """Say how ``load`` with ``mmap=True`` maps a file, from now on or within a ``with`` block.
+
+    With ``mmap.MAP_PRIVATE``, the default, changes stay in memory; with ``mmap.MAP_SHARED`` they
+    go to the file.
+    """
+
+    def __init__(self, flags: int) -> None:
+        global _mmap_flags
+        if _SHARED is None:
+            raise RuntimeError(
+                "Changing the default mmap options is currently not supported for Windows"
+            )
+        if flags not in (_PRIVATE, _SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE "
+                f"or mmap.MAP_SHARED, but got {flags}"
+            )
+        self.before, _mmap_flags = _mmap_flags, flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        global _mmap_flags
+        _mmap_flags = self.before
+
+
+def get_default_mmap_options() -> int | None:
+    """How ``load`` with ``mmap=True`` maps a file."""
+    return _mmap_flags
 
 
 def get_crc32_options() -> bool:
@@ -78,6 +127,7 @@ def save(
             write(file, name or "archive")
     elif hasattr(f, "write"):
         write(f, "archive")
+        atomic.flush(f)
     else:
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, "
@@ -131,8 +181,14 @@ def load(
     Only data is loaded: tensors, containers, numbers, text. No code from the file runs unless
     you ask for it with ``weights_only=False``, which is for files that you trust.
     """
-    if weights_only is None:
-        weights_only = pickle_module is None
+    if isinstance(f, (str, os.PathLike)) and os.fsdecode(f).endswith(".safetensors"):
+        if map_location is not None and not isinstance(map_location, (str, dev.device)):
+            raise RuntimeError(
+                "Loading safetensors file with a dict or callable map_location is not supported. "
+                "Use a device string or torch.device instead."
+            )
+        return load_safetensors(f, "cpu" if map_location is None else map_location)
+    weights_only = _weights_only(weights_only, pickle_module)
     if weights_only:
         if pickle_module is not None:
             raise RuntimeError(
@@ -144,8 +200,73 @@ def load(
     with _opened(f) as file:
         if mmap and file is f:
             raise ValueError("f must be a file path in order to use the mmap argument")
-        mapped = os.fspath(f) if mmap else None  # type: ignore[arg-type]
+        mapped = None
+        if mmap and os.fstat(file.fileno()).st_size:
+            mapped = loading.Mapping(file, f, shared=_mmap_flags == _SHARED)
         return loading.read(archive.Source(file), map_location, run, mapped)
+
+
+def _weights_only(asked: bool | None, pickle_module: Any) -> bool:
+    """Whether only data is loaded: as asked, or else by the environment, or else yes."""
+    safe, unsafe = (
+        os.environ.get(f"TORCH_FORCE_{name}WEIGHTS_ONLY_LOAD", "0").lower() in _TRUE
+        for name in ("", "NO_")
+    )
+    if safe and unsafe:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` "
+            "should be set, but both were set."
+        )
+    if safe:
+        return True
+    if asked is None and unsafe:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the "
+            "`weights_only` argument was not explicitly passed to `torch.load`, forcing "
+            "weights_only=False.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return False
+    return pickle_module is None if asked is None else bool(asked)
+
+
+@contextlib.contextmanager
+def _open_file_like(name_or_buffer: Any, mode: str) -> Iterator[Any]:
+    if isinstance(name_or_buffer, (str, os.PathLike)):
+        with open(name_or_buffer, mode) as file:
+            yield file
+        return
+    if "w" not in mode and "r" not in mode:
+        raise RuntimeError(f"Expected 'r' or 'w' in mode but got {mode}")
+    yield name_or_buffer
+    if "w" in mode:
+        atomic.flush(name_or_buffer)
+
+
+class _Records:
+    """The records of an archive, as PyTorch's own reader shows them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.reader = archive.Reader(archive.Source(file))
+
+    def has_record(self, name: str) -> bool:
+        return name in self.reader
+
+    def get_record(self, name: str) -> bytes:
+        return self.reader.read(name)
+
+    def get_all_records(self) -> list[str]:
+        return list(self.reader.entries)
+
+    def get_record_offset(self, name: str) -> int:
+        return self.reader.find(name)[0]
+
+
+@contextlib.contextmanager
+def _open_zipfile_reader(name_or_buffer: Any) -> Iterator[_Records]:
+    with _open_file_like(name_or_buffer, "rb") as file:
+        yield _Records(file)
 
 
 @contextlib.contextmanager

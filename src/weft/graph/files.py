@@ -331,9 +331,11 @@ class _Reader:
             )
             made.append(Pass(roots, _field(p, "fills", bool)))
         places = {id: k for k, id in enumerate(self.specs)}
+        begins = [
+            max((places[r.node] for r, _ in p.roots if r is not None), default=-1) for p in made
+        ]
         for spec in self.specs.values():
-            roots = made[spec.attrs["pass"]].roots if spec.op == ACCUMULATE else ()
-            if any(r is not None and places[r.node] >= places[spec.id] for r, _ in roots):
+            if spec.op == ACCUMULATE and begins[spec.attrs["pass"]] >= places[spec.id]:
                 raise ValueError(f"{self.names[spec.id]!r} comes before what it is the gradient of")
         return tuple(made)
 

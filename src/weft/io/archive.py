@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from weft.core import dtype as dt
+
 ALIGNMENT = 64
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
@@ -21,6 +23,7 @@ _LOCATOR64 = struct.Struct("<4sLQL")
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _ZIP64_VERSION = 45
+_SMALL = 4096
 _DOS_DATE = 0x21  # the first day that the format can name
 
 
@@ -122,9 +125,19 @@ class Source:
         return memory
 
 
+def only_bools(memory: np.ndarray, dtype: dt.dtype | None) -> None:
+    """Make true bools of all bytes: code that takes them for 0 or 1 would count wrongly."""
+    if dtype is dt.bool_ and memory.max(initial=0) > 1:
+        np.minimum(memory, 1, out=memory)
+
+
 def damaged(why: str) -> RuntimeError:
     """The error for a file that can't be what it claims to be."""
-    return RuntimeError(f"this file is damaged or not a PyTorch file: {why}")
+    return RuntimeError(
+        f"this file is damaged or not a PyTorch file: {why}. There is a high likelihood that your "
+        "checkpoint file is corrupted: it was not saved to its end, not transferred whole, or "
+        "changed afterwards"
+    )
 
 
 class Entry(NamedTuple):
@@ -146,6 +159,13 @@ class Reader:
         self.entries = self._parse(source.read(start, length), count, start)
         # PyTorch can be told to leave out checksums; it writes zeros then.
         self.with_crc = any(e.crc for e in self.entries.values())
+        for name in self.entries:
+            if name.startswith("data/"):
+                self.find(name)
+            elif name != "data.pkl":
+                self.read(
+                    name
+                )  # small ones that say what the file is; nobody else would check them
 
     def _find_directory(self) -> tuple[int, int, int]:
         source = self.source

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _BUFFER = 1 << 20
 
@@ -54,6 +54,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 os.unlink(temporary)
         raise
     _sync_folder(folder)
+
+
+def flush(file: Any) -> None:
+    """Let those who read a file by its name see what was written to this file object."""
+    own = getattr(file, "flush", None)
+    if own is not None:
+        own()
 
 
 _O_BINARY = getattr(os, "O_BINARY", 0)

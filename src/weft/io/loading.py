@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
+import mmap
+import os
 import pickle
 import struct
 import sys
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core.storage import TypedStorage, UntypedStorage
+from weft.core.storage import TypedStorage, UntypedStorage, swap_bytes
 from weft.io import rebuild
-from weft.io.archive import Reader, Source, damaged
+from weft.io.archive import Reader, Source, damaged, only_bools
 from weft.io.unpickle import Machine
 
 MAGIC, PROTOCOL_VERSION = 0x1950A86A20F9469CFC6C, 1001
 _MAGIC_START = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
+_VERSIONS = frozenset(str(n).encode() for n in range(1, 11))
+_ALIGNED = 16  # the widest element; a mapping of records at other places would be slow or worse
 Run = Callable[[bytes, Callable[[Any], Any], int], tuple[Any, int]]
 
 
@@ -28,7 +34,30 @@ class EmptyFileError(RuntimeError, EOFError):
     """There is nothing in the file."""
 
 
-def read(source: Source, map_location: Any, run: Run, mapped: str | None = None) -> Any:
+class SourceChangeWarning(Warning):
+    """The class of a module is not the one that it was saved with."""
+
+
+class Mapping:
+    """A file in memory without having been read; changes go to it only if ``shared``."""
+
+    def __init__(self, file: BinaryIO, path: Any, shared: bool) -> None:
+        if not shared:
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            return
+        with open(path, "r+b") as again:
+            if not os.path.samestat(os.fstat(again.fileno()), os.fstat(file.fileno())):
+                raise RuntimeError(f"{path} was replaced while it was loaded")
+            self.map = mmap.mmap(again.fileno(), 0, access=mmap.ACCESS_WRITE)
+
+    def array(self, start: int, size: int) -> np.ndarray:
+        """These bytes of the file."""
+        if start + size > len(self.map):
+            raise damaged("it became shorter while it was read")
+        return np.frombuffer(self.map, np.uint8, size, start)
+
+
+def read(source: Source, map_location: Any, run: Run, mapped: Mapping | None = None) -> Any:
     """The object in a file; ``run`` is what executes pickles."""
     if not source.size:
         raise EmptyFileError("the file is empty (Ran out of input)")
@@ -85,7 +114,7 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
 
 def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
     """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
-    if not isinstance(found, tuple) or len(found) != length or found[0] != "storage":
+    if not (isinstance(found, tuple) and len(found) == length and _is_text(found[0], "storage")):
         raise damaged(f"it refers to something outside that is no storage: {rebuild.shown(found)}")
     kind, key, location, count = found[1:5]
     if not isinstance(key, str) or not isinstance(location, str):
@@ -102,15 +131,18 @@ def _typed(storage: UntypedStorage, dtype: dt.dtype | None) -> Any:
 def _swap(memory: np.ndarray, dtype: dt.dtype | None) -> None:
     if dtype is None:
         raise RuntimeError("bytes of unknown type from a machine of another byte order")
-    width = dtype.itemsize // (2 if dtype.is_complex else 1)
-    if width > 1:
-        memory.view(f"u{width}").byteswap(inplace=True)
+    if memory.size % dtype.itemsize:
+        raise damaged(f"a storage of {memory.size} bytes can't hold elements of {dtype}")
+    swap_bytes(memory, dtype)
 
 
 # ------------------------------------------------------------------ zip archives
 
 
-def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | None) -> Any:
+def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: Mapping | None) -> Any:
+    version = reader.read("version") if "version" in reader else b"3"
+    if version.strip() not in _VERSIONS:
+        raise damaged(f"its version is {version!r:.50}")
     if "constants.pkl" in reader:
         raise RuntimeError("this is a TorchScript archive (torch.jit.save), which weft can't run")
     order = reader.read("byteorder") if "byteorder" in reader else b"little"
@@ -123,8 +155,8 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | Non
         start, entry = reader.find(f"data/{key}")
         if entry.size != size:
             raise damaged(f"storage {key} has {entry.size} bytes instead of {size}")
-        if mapped is not None and size:
-            return np.asarray(np.memmap(mapped, np.uint8, "c", start, (size,)))
+        if mapped is not None and size and start % _ALIGNED == 0:
+            return mapped.array(start, size)
         return reader.array(f"data/{key}")
 
     def persistent_load(found: Any) -> Any:
@@ -133,7 +165,10 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | Non
             memory = memory_of(key, size)
             if order.decode() != sys.byteorder:
                 _swap(memory, dtype)
-            held[key] = (place(UntypedStorage._over(memory), location), dtype)
+            only_bools(memory, dtype)
+            storage = place(UntypedStorage._unknown(memory), location)
+            storage._pending = None
+            held[key] = (storage, dtype)
         storage, first = held[key]
         if first is not dtype or storage.size() < size:
             raise damaged(f"storage {key} has two types or sizes")
@@ -152,26 +187,33 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: str | Non
 def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
     data = source.read(0, source.size)
     place = placer(map_location)
-    held: dict[str, tuple[UntypedStorage, np.ndarray, dt.dtype | None]] = {}
+    held: dict[str, tuple[UntypedStorage, dt.dtype | None]] = {}
     views: dict[str, UntypedStorage] = {}
     left = len(data)
 
     def persistent_load(found: Any) -> Any:
         nonlocal left
-        if isinstance(found, tuple) and found[:1] == ("module",) and len(found) > 1:
-            return found[1]  # the class of a pickled module, with its source behind it
+        if isinstance(found, tuple) and len(found) > 1 and _is_text(found[0], "module"):
+            _compare_source(*found[1:])
+            return found[1]
         dtype, key, location, size = _parse_id(found, 6)
         if key not in held:
             left -= size
             if left < 0:
                 raise damaged(f"storage {key} has {size} bytes, more than the file")
-            memory = np.empty(size, np.uint8)
-            held[key] = (place(UntypedStorage._over(memory), location), memory, dtype)
-        storage, _, first = held[key]
+            # The bytes come after the pickle, into what map_location makes of the storage.
+            storage = place(UntypedStorage._unknown(np.empty(size, np.uint8)), location)
+            if storage.size() != size:
+                raise RuntimeError(f"map_location made {storage.size()} bytes of {size}")
+            storage._pending = None
+            held[key] = (storage, dtype)
+        storage, first = held[key]
         if first is not dtype:
             raise damaged(f"storage {key} has two types")
         if found[5] is None:
             return _typed(storage, dtype)
+        if not isinstance(found[5], (tuple, list)) or len(found[5]) != 3:
+            raise damaged(f"a view of a storage is {rebuild.shown(found[5])}")
         view_key, offset, count = found[5]
         start, length = rebuild.integers((offset, count), "view of a storage")
         width = 1 if dtype is None else dtype.itemsize
@@ -200,8 +242,35 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
     if not texts or set(keys) != set(held) or len(keys) != len(held):
         raise damaged("its list of storages is not that of its tensors")
     for key in keys:
-        at = _fill(data, at, key, *held[key][1:])
+        storage, dtype = held[key]
+        at = _fill(data, at, key, storage._bytes(), dtype)
+        if storage._pending is not None:
+            storage._pending.fill()
+    source.file.seek(source.base + at)  # other things may follow
     return found
+
+
+def _compare_source(kind: Any, file: Any = None, source: Any = None, *more: Any) -> None:
+    """Warn if the class of a module has been changed since it was saved."""
+    if not isinstance(kind, type) or type(source) is not str or not source:
+        return
+    if kind.__module__.partition(".")[0] == "weft":
+        return  # a file of PyTorch's has the source of another class of that name
+    try:
+        now = inspect.getsource(kind)
+    except (OSError, TypeError):
+        return
+    if now != source:
+        warnings.warn(
+            f"source code of class '{kind.__module__}.{kind.__qualname__}' has changed since the "
+            "file was saved; loading takes the class as it is now",
+            SourceChangeWarning,
+            stacklevel=2,
+        )
+
+
+def _is_text(value: Any, text: str) -> bool:
+    return type(value) is str and value == text
 
 
 def _nothing_outside(found: Any) -> Any:
@@ -218,6 +287,7 @@ def _fill(data: bytes, at: int, key: str, memory: np.ndarray, dtype: dt.dtype | 
     if count * (1 if dtype is None else dtype.itemsize) != memory.size or end > len(data):
         raise damaged(f"storage {key} is cut off")
     memory[...] = np.frombuffer(data, np.uint8, memory.size, at)
+    only_bools(memory, dtype)
     return end
 
 

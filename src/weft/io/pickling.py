@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 from collections import OrderedDict
@@ -129,9 +130,12 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
     def __init__(self, file: Any, protocol: int, memories: Memories, legacy: bool = False) -> None:
         super().__init__(file, protocol)
         self.memories, self.legacy = memories, legacy
+        self.with_source: set[type] = set()
 
     def persistent_id(self, obj: Any) -> Any:
         """Storages are not part of the pickle; it holds their numbers."""
+        if self.legacy and isinstance(obj, type):
+            return self._module_id(obj)
         if isinstance(obj, _Stored):
             number, name, size = obj.number, obj.type_name, obj.size
         elif isinstance(obj, UntypedStorage):
@@ -146,6 +150,18 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
             size *= dt.BY_NAME[name].itemsize
         found = ("storage", kind, str(number), "cpu", size)
         return (*found, None) if self.legacy else found
+
+    def _module_id(self, kind: type) -> Any:
+        """In the older format the class of a module is there with its source, once."""
+        from weft.nn.module import Module
+
+        if kind in self.with_source or not issubclass(kind, Module):
+            return None
+        self.with_source.add(kind)
+        try:
+            return "module", kind, inspect.getsourcefile(kind), inspect.getsource(kind)
+        except (OSError, TypeError):
+            return "module", kind, None, None  # made where there is no file
 
     def reducer_override(self, obj: Any) -> Any:
         """How weft's own objects look in PyTorch's files."""

@@ -14,7 +14,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.tensor import Tensor, wrap
 from weft.io import atomic
-from weft.io.archive import Source
+from weft.io.archive import Source, only_bools
 
 _LARGEST_HEADER = 100_000_000
 _NAMES = {
@@ -58,6 +58,7 @@ def save_safetensors(
             _write(file, text, arrays)
     else:
         _write(f, text, arrays)
+        atomic.flush(f)
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> list[tuple[str, np.ndarray]]:
@@ -100,8 +101,18 @@ def load_safetensors(
     found = {}
     for name, (kind, shape, begin, end) in _checked(header, source.size - start).items():
         memory = source.array(start + begin, end - begin)
-        found[name] = wrap(np.ndarray(shape, kind.np, memory))
+        only_bools(memory, kind)
+        found[name] = wrap(_shaped(memory, shape, kind, name))
     return found
+
+
+def _shaped(memory: np.ndarray, shape: list[int], kind: dt.dtype, name: str) -> np.ndarray:
+    try:
+        return np.ndarray(shape, kind.np, memory)
+    except (ValueError, OverflowError):  # no elements, but one of the lengths is too large
+        raise SafetensorError(
+            f"{name!r:.80} has shape {shape!r:.80}, which is too large for a tensor"
+        ) from None
 
 
 def safetensors_metadata(f: str | os.PathLike[str] | BinaryIO) -> dict[str, str]:
@@ -152,7 +163,9 @@ def _checked(header: dict[str, Any], size: int) -> dict[str, tuple[dt.dtype, lis
         begin, end = place
         dtype = _TYPES[kind]
         if begin > end or math.prod(shape) * dtype.itemsize != end - begin:
-            raise SafetensorError(f"{name!r} of shape {shape} has {end - begin} bytes")
+            raise SafetensorError(
+                f"{name!r:.80} of shape {shape!r:.80} has {end - begin!r:.80} bytes"
+            )
         found[name] = (dtype, shape, begin, end)
     at = 0
     for begin, end in sorted((begin, end) for _, _, begin, end in found.values()):

@@ -13,6 +13,7 @@ import struct
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from weft.core import device as dev
@@ -22,7 +23,8 @@ from weft.io import rebuild
 
 _DEEPEST = 1000
 _FREE_WORK, _WORK_PER_BYTE, _WORK_PER_COPY = 1_000_000, 8, 8
-_WORK_PER_LARGE_KEY = 256
+_WORK_PER_ATTRIBUTE = 64
+_LONGEST_NAME = 300
 # Names that give a file the run of the machine, however they came to be allowed.
 _NEVER = frozenset(
     {"os", "posix", "nt", "sys", "subprocess", "pty", "importlib", "runpy", "ctypes"}
@@ -80,9 +82,12 @@ class safe_globals(contextlib.AbstractContextManager):
 # ------------------------------------------------------------------ what is always allowed
 
 
+_LATIN = ("latin1", "latin-1")
+
+
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     # Python 2's pickles spell bytes like this. Another codec could be a whole decompressor.
-    if encoding not in ("latin1", "latin-1") or type(text) is not str:
+    if type(text) is not str or encoding not in _LATIN:
         raise TypeError(f"_codecs.encode is for bytes as latin1, not for {rebuild.shown(encoding)}")
     return text.encode("latin-1")
 
@@ -93,13 +98,23 @@ def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
 
 
 def _complex(real: Any = 0.0, imag: Any = 0.0) -> complex:
-    return complex(float(real), float(imag))
+    if not {type(real), type(imag)} <= {int, float}:
+        raise TypeError("a complex number in the file is not made of numbers")
+    return complex(real, imag)
 
 
 def _device(kind: Any, index: Any = None) -> dev.device:
-    if type(kind) is not str or type(index) not in (int, type(None)):
+    if type(kind) is not str or len(kind) > _LONGEST_NAME:
         raise TypeError("a device in the file has no name")
+    if index is not None and (type(index) is not int or not -1 <= index < 1 << 15):
+        raise TypeError(f"a device in the file has number {rebuild.shown(index)}")
     return dev.device(kind) if index is None else dev.device(kind, index)
+
+
+def _size(sizes: Any = ()) -> Size:
+    if not all(type(length) is int for length in sizes):
+        raise TypeError("a torch.Size in the file holds something that is no int")
+    return Size(sizes)
 
 
 _BUILTINS: dict[str, Any] = {
@@ -114,6 +129,7 @@ _KNOWN = {**rebuild.NAMES, **_BUILTINS}
 _BUILDERS: dict[int, Callable] = {
     **{id(f): f for f in rebuild.FUNCTIONS.values()},
     id(dev.device): _device,
+    id(Size): _size,
     id(rebuild.CLASSES["torch.nn.parameter.Parameter"]): rebuild.rebuild_parameter,
     id(set): set,
     id(bytearray): _bytearray,
@@ -121,13 +137,16 @@ _BUILDERS: dict[int, Callable] = {
     id(Counter): Counter,
     id(_encode): _encode,
 }
-_METHODS = frozenset(dir(OrderedDict))
-_COPIERS = (set, _bytearray, Counter, _encode, Size, OrderedDict)
+_COPIERS = (set, _bytearray, Counter, _encode, _size, OrderedDict)
+# Which argument of these is a dict of attributes.
+_STATE_AT = {rebuild.rebuild_from_type_v2: 3, rebuild.rebuild_parameter_with_state: 3}
 _PYTHON2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
 def refused(name: str) -> pickle.UnpicklingError:
     """The error for a name that is not allowed."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}..."
     short = name.rpartition(".")[2]
     if name.startswith("torch") and short in rebuild.UNSUPPORTED:
         return pickle.UnpicklingError(
@@ -170,6 +189,7 @@ class Machine:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.depth: dict[int, int] = {}
+        self.hashes: dict[int, dict[int, int]] = {}
         self.work = _FREE_WORK + _WORK_PER_BYTE * (len(data) - at)
 
     def run(self) -> tuple[Any, int]:
@@ -250,27 +270,55 @@ class Machine:
                 deepest = max(deepest, depth.get(id(item), 0) + 1)
         if deepest > _DEEPEST:
             raise pickle.UnpicklingError(f"the pickle is nested more than {_DEEPEST} levels deep")
-        depth[id(container)] = deepest
+        if deepest:
+            depth[id(container)] = deepest
 
     def _fresh(self, container: Any, items: Iterable[Any] = ()) -> None:
-        self.depth.pop(id(container), None)  # an object that is gone may have had this id
+        # An object that is gone may have had this id.
+        self.depth.pop(id(container), None)
+        self.hashes.pop(id(container), None)
         self._nest(container, items)
         self.stack.append(container)
 
-    def _check_key(self, key: Any) -> None:
-        """Hashing walks through tuples without remembering, and some ints share a hash."""
+    def _check_keys(self, keys: Iterable[Any], table: Any = None) -> None:
+        """Pay for putting keys into a table that is there, or into a new one."""
+        place, letters = id(table), 0
+        if table is None:
+            self.hashes.pop(place, None)
+        for key in keys:
+            if type(key) is str or type(key) is bytes:
+                letters += len(key) >> 8  # equal keys are compared to their ends
+            else:
+                self._check_key(key, place)
+        self._spend(letters)
+
+    def _check_key(self, key: Any, place: int) -> None:
+        """Pay for putting a key that is no text into the table at a place.
+
+        Hashing walks through tuples without remembering, and a key is compared with all those
+        before it that have its hash, which for anything but text can be arranged.
+        """
         kind = type(key)
-        if kind is str or kind is bytes:
-            self._spend(len(key) >> 8)  # equal keys are compared to their ends
-            return
-        waiting = [key]
-        while waiting:
+        if kind in _SMALL and not (kind is int and key.bit_length() > 64):
             self._spend(1)
+            return
+        weight, waiting = 0, [key]
+        while waiting:
             part = waiting.pop()
-            if isinstance(part, tuple):
+            cost = 1
+            if isinstance(part, (tuple, frozenset)):
                 waiting.extend(part)
-            elif type(part) is int and part.bit_length() > 64:
-                self._spend(_WORK_PER_LARGE_KEY)
+            elif type(part) is int:
+                cost += part.bit_length() >> 6
+            elif type(part) in (str, bytes):
+                cost += len(part) >> 8
+            self._spend(cost)
+            weight += cost
+        counts = self.hashes.setdefault(place, {})
+        code = hash(key)
+        before = counts.get(code, 0)
+        self._spend(before * weight)
+        counts[code] = before + 1
 
     # --- constants ---
 
@@ -326,8 +374,8 @@ class Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise pickle.UnpicklingError(f"the pickle sets items of a {type(target).__name__}")
         self._nest(target, items)
+        self._check_keys(items[::2], target)
         for key, value in zip(items[::2], items[1::2], strict=True):
-            self._check_key(key)
             target[key] = value
 
     def _add_items(self) -> None:
@@ -335,15 +383,13 @@ class Machine:
         target = self.stack[-1]
         if type(target) is not set:
             raise pickle.UnpicklingError(f"the pickle adds to a {type(target).__name__}")
-        for item in items:
-            self._check_key(item)
+        self._check_keys(items, target)
         self._nest(target, items)
         target.update(items)
 
     def _frozen_set(self) -> None:
         items = self._pop_mark()
-        for item in items:
-            self._check_key(item)
+        self._check_keys(items)
         self._fresh(frozenset(items), items)
 
     # --- the memo ---
@@ -375,7 +421,7 @@ class Machine:
         self.stack.append(self.persistent_load(self._pop()))
 
     def _user_allowed(self, thing: Any) -> bool:
-        return any(thing is known for known in _allowed.values())
+        return any(thing is known or _same_method(thing, known) for known in _allowed.values())
 
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
@@ -389,21 +435,42 @@ class Machine:
                     "is not allowed"
                 )
             builder = function
-        elif builder is rebuild.rebuild_from_type_v2:
-            self._check_typed(arguments)
+        elif builder in _STATE_AT:
+            self._check_stateful(builder, arguments)
         elif builder in _COPIERS:
             self._check_copy(builder, arguments)
         made = builder(*arguments)
         self._fresh(made, arguments)
 
-    def _check_typed(self, arguments: tuple[Any, ...]) -> None:
-        function, kind = arguments[:2]
-        plain = any(kind is c for c in rebuild.CLASSES.values()) or self._user_allowed(kind)
-        if _BUILDERS.get(id(function)) is not function or not plain:
-            raise pickle.UnpicklingError(
-                f"Weights only load failed: the file makes a {rebuild.shown(kind)} by "
-                f"{rebuild.shown(function)}, which is not allowed"
-            )
+    def _check_stateful(self, builder: Any, arguments: tuple[Any, ...]) -> None:
+        kind: Any = rebuild.CLASSES["torch.nn.parameter.Parameter"]
+        if builder is rebuild.rebuild_from_type_v2:
+            function, kind, inner = arguments[:3]
+            plain = any(kind is c for c in rebuild.CLASSES.values()) or self._user_allowed(kind)
+            known = any(function is f for f in rebuild.TENSOR_FUNCTIONS.values())
+            if not plain or not known or not isinstance(kind, type) or type(inner) is not tuple:
+                raise pickle.UnpicklingError(
+                    f"Weights only load failed: the file makes a {rebuild.shown(kind)} by "
+                    f"{rebuild.shown(function)}, which is not allowed"
+                )
+            if function in _STATE_AT:
+                self._check_stateful(function, inner)
+        self._check_state(kind, arguments[_STATE_AT[builder]])
+
+    def _check_state(self, kind: type, state: Any) -> None:
+        """Attributes have plain names and hold data: nothing else would look them up or call them.
+
+        A tensor whose state has ``__array_interface__`` would be memory at any address to NumPy.
+        """
+        for name, value in rebuild.attributes(state):
+            self._spend(_WORK_PER_ATTRIBUTE)
+            rebuild.check_name(kind, name)
+            known = rebuild.is_data(value) or self._user_allowed(value)
+            if not known and not self._user_allowed(type(value)):
+                raise pickle.UnpicklingError(
+                    f"Weights only load failed: the file sets attribute {rebuild.shown(name)} of a "
+                    f"{kind.__name__} to {rebuild.shown(value)}, which is not data"
+                )
 
     def _check_copy(self, builder: Any, arguments: tuple[Any, ...]) -> None:
         if not arguments:
@@ -415,13 +482,12 @@ class Machine:
         if builder in (set, Counter, OrderedDict):
             self._spend(len(source) * _WORK_PER_COPY)
         if builder in (set, Counter):
-            for item in source:
-                self._check_key(item)
+            self._check_keys(source)
         elif builder is OrderedDict:
-            for pair in source.items() if type(source) is dict else source:
-                if type(pair) not in (list, tuple) or len(pair) != 2:
-                    raise pickle.UnpicklingError("the pickle has a dict of things not in pairs")
-                self._check_key(pair[0])
+            pairs = source.items() if type(source) is dict else source
+            if not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
+                raise pickle.UnpicklingError("the pickle has a dict of things not in pairs")
+            self._check_keys(pair[0] for pair in pairs)
 
     def _new_object(self) -> None:
         arguments, kind = self._pop(), self._pop()
@@ -441,13 +507,14 @@ class Machine:
         target = self.stack[-1]
         kind = type(target)
         self._nest(target, (state,))
-        self._spend(len(state) if isinstance(state, (dict, tuple)) else 1)
         if self._user_allowed(kind):
-            _set_state(target, state)
-        elif isinstance(target, Tensor):
-            rebuild.with_state(target, state)
-        elif kind is OrderedDict and type(state) is dict and _attributes(state):
-            target.__dict__.update(state)
+            parts = state if isinstance(state, tuple) else (state,)
+            count = sum(len(part) for part in parts if isinstance(part, dict))
+            self._spend(_WORK_PER_ATTRIBUTE * count)
+            _set_state(target, rebuild.allowed_state(kind, state))
+        elif isinstance(target, Tensor) or kind is OrderedDict:
+            self._check_state(kind, state)
+            target.__dict__.update(rebuild.attributes(state))
         else:
             raise pickle.UnpicklingError(
                 f"Weights only load failed: the file sets the state of {kind!r}, which is not "
@@ -455,14 +522,18 @@ class Machine:
             )
 
 
-def _attributes(state: dict[Any, Any]) -> bool:
-    return all(type(name) is str and name not in _METHODS for name in state)
+def _same_method(thing: Any, known: Any) -> bool:
+    # A method is bound anew each time that it is looked up.
+    kind = type(thing)
+    return kind in (MethodType, BuiltinMethodType) and type(known) is kind and thing == known
 
 
 def _set_state(target: Any, state: Any) -> None:
-    own = getattr(target, "__setstate__", None)
+    """Set the state of an object whose class the user has allowed, as Python's pickle would."""
+    kind = type(target)
+    own = getattr(kind, "__setstate__", None)
     if own is not None:
-        own(state)
+        own(target, state)
         return
     slots = None
     if isinstance(state, tuple) and len(state) == 2:
@@ -470,10 +541,16 @@ def _set_state(target: Any, state: Any) -> None:
     for name, value in (state or {}).items():
         target.__dict__[sys.intern(name)] = value
     for name, value in (slots or {}).items():
+        if not rebuild.is_slot(kind, name):
+            raise pickle.UnpicklingError(
+                f"Weights only load failed: {rebuild.shown(name)} is not a slot of {kind!r}"
+            )
         setattr(target, name, value)
 
 
 _FLAT = frozenset({int, float, str, bool, bytes, type(None), complex})
+# Of these at most some dozens share a hash.
+_SMALL = frozenset({int, float, bool, type(None)})
 
 _Step = Callable[[Machine], Any]
 

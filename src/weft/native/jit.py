@@ -135,17 +135,25 @@ def cache_folder() -> Path:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if os.name == "posix" and folder.stat().st_uid != os.getuid():
-            raise PermissionError(folder)  # code is loaded from there: it has to be ours
+        if not _is_ours(folder.stat()):
+            raise PermissionError(folder)  # code is loaded from there
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="weft-"))
     return folder
 
 
+def _is_ours(stat: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user, and nobody else can write to it."""
+    return os.name != "posix" or (stat.st_uid == os.getuid() and not stat.st_mode & 0o022)
+
+
 def _kept(path: Path) -> bytes | None:
-    """The code in a file, if it is whole."""
+    """The code in a file, if it is ours and whole."""
     try:
-        found = path.read_bytes()
+        with path.open("rb") as file:
+            if not _is_ours(os.fstat(file.fileno())):
+                return None
+            found = file.read()
     except OSError:
         return None
     digest, code = found[:32], found[32:]

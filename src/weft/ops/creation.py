@@ -13,7 +13,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, quiet
-from weft.core.storage import TypedStorage, UntypedStorage
+from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.ops import api
 from weft.ops.casting import TYPE_NAMES, in_format, number_for
@@ -225,7 +225,10 @@ def tensor(
             UserWarning,
             stacklevel=2,
         )
-    made = wrap(array_of(data, dtype))
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        made = tensor_over(data, None if dtype is None else dt.of_numpy(dt.as_numpy(dtype)))
+    else:
+        made = wrap(array_of(data, dtype))
     if device is not None:
         dev.present(device)
     return made.requires_grad_() if requires_grad else made
@@ -241,6 +244,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
         shared = from_numpy(data)
         return shared if dtype is None else shared.to(dtype)
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        return tensor_over(data, None if dtype is None else dt.of_numpy(dt.as_numpy(dtype)))
     return wrap(array_of(data, dtype))
 
 
@@ -647,7 +652,7 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return data.detach()
     if isinstance(data, (TypedStorage, UntypedStorage)):
-        return wrap(data._bytes().view(d.np))
+        return tensor_over(data, d)
     if isinstance(data, np.integer):
         return wrap(build(np.empty, (int(data),), d.np))
     if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):

@@ -18,12 +18,13 @@ from weft.core.storage import (
     memory_of,
     untyped_of,
 )
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, storage_array
 from weft.ops import api
 from weft.ops.casting import in_format
 from weft.ops.creation import sizes
 
 api.FUNCTIONS.update(LEGACY)
+api.FUNCTIONS["Storage"] = LEGACY["FloatStorage"]
 api.FUNCTIONS.update({"TypedStorage": TypedStorage, "UntypedStorage": UntypedStorage})
 
 
@@ -68,9 +69,24 @@ def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int)
             f"and itemsize {d.itemsize} requiring a storage size of {(last + 1) * d.itemsize} are "
             f"out of bounds for storage of size {memory.size}\n  at {errors.here()}"
         )
-    begin = memory[offset * d.itemsize :]
-    one = begin[: begin.size // d.itemsize * d.itemsize].view(d)
-    return np.lib.stride_tricks.as_strided(one, shape, tuple(s * d.itemsize for s in stride))
+    steps = tuple(s * d.itemsize for s in stride)
+    return np.ndarray(shape, d, memory, offset * d.itemsize, steps)
+
+
+def _check_geometry(shape: Any, stride: Any, offset: int) -> None:
+    """Before anything is changed: no lengths, steps or places below zero."""
+    if len(shape) != len(stride):
+        fault = f"unequal size length ({len(shape)}) and stride length ({len(stride)})"
+    elif offset < 0:
+        fault = f"Tensor: invalid storage offset {offset}"
+    elif min(shape, default=0) < 0 or min(stride, default=0) < 0:
+        fault = (
+            f"Storage size calculation overflowed with sizes={list(shape)} and "
+            f"strides={list(stride)}: none of them may be negative"
+        )
+    else:
+        return
+    raise RuntimeError(f"set_: {fault}\n  at {errors.here()}")
 
 
 @api.method
@@ -80,6 +96,12 @@ def set_(
     """Take over another tensor's or storage's memory."""
     if source is None:
         self._a = np.empty(0, self._a.dtype)
+    elif getattr(source, "dtype", self.dtype) is not self.dtype:
+        raise RuntimeError(
+            f"Could not set {'tensor' if isinstance(source, Tensor) else 'storage'} of type "
+            f"{source.dtype!r} to a tensor of type {self.dtype!r}: expected a Storage of type "
+            f"{self.dtype!r} or an UntypedStorage\n  at {errors.here()}"
+        )
     elif isinstance(source, Tensor) and size is None:
         self._a, self._vc = source._a, source._vc
     else:
@@ -89,6 +111,7 @@ def set_(
             (size,), "set_"
         )  # fmt: skip
         steps = _steps(shape) if stride is None else tuple(stride)
+        _check_geometry(shape, steps, storage_offset)
         last = sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
         needed = 0 if 0 in shape else (storage_offset + last + 1) * d.itemsize
         if needed > memory.size and not isinstance(source, Tensor):
@@ -103,8 +126,9 @@ def set_(
 @api.method
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both lie on the same memory with the same geometry."""
-    same = self._a.shape == tensor._a.shape and self._a.strides == tensor._a.strides
-    return same and self.data_ptr() == tensor.data_ptr()
+    a, b = self._a, tensor._a
+    same = a.shape == b.shape and self.stride() == tensor.stride()
+    return same and self.data_ptr() == tensor.data_ptr() and storage_array(a) is storage_array(b)
 
 
 @api.method

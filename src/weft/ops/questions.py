@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.storage import map_file
 from weft.core.tensor import Layout, Tensor, wrap
 from weft.ops import api
 from weft.ops.casting import contiguous_format, convert
@@ -162,11 +163,7 @@ def from_file(
 ) -> Tensor:
     """A tensor on a file's memory; changes reach the file only if it is shared."""
     d = number_type(dtype)
-    if shared:
-        with open(filename, "ab") as file:
-            file.truncate(max(file.tell(), size * d.itemsize))
-    array = np.memmap(filename, d, "r+" if shared else "c", shape=(size,))
-    return wrap(np.asarray(array))
+    return wrap(map_file(filename, bool(shared), size * d.itemsize).view(d))
 
 
 # --- questions about this build, and numbers that PyTorch may trace ---------------------
