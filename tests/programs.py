@@ -144,7 +144,7 @@ class Slow(BaseException):
 # --- running ---------------------------------------------------------------------------
 
 # PyTorch's choice between these two depends on where in its layers it gave up.
-FAMILY = {"NotImplementedError": "RuntimeError"}
+FAMILY = {"NotImplementedError": "RuntimeError", "_LinAlgError": "LinAlgError"}
 NARROW = ("torch.bfloat16", "torch.float16")
 
 
@@ -183,6 +183,9 @@ class Session:
         self.log: list[Any] = []
         self.scope: dict[str, Any] = {**names_for(lib), "log": self.log}
         self.names: dict[str, int] = {}  # tensor -> its version when it was made
+        if noise:
+            fit = self.scope["fit"]
+            self.scope["fit"] = lambda *args: self.shaken(fit(*args))
         lib.default_generator.manual_seed(7)
 
     def do(self, step: Step) -> Look:
@@ -234,13 +237,20 @@ class Session:
     def shake(self, t: Any) -> None:
         """Change a value by about as much as rounding could have."""
         if t.is_floating_point() or t.is_complex():
-            self.noise += 1
-            size = 4 * self.lib.finfo(t.dtype).eps
-            kick = np.random.default_rng(self.noise).uniform(-size, size, tuple(t.shape))
             try:
-                t.data.mul_(1 + self.lib.from_numpy(np.asarray(kick)).to(t.dtype))
+                t.data.mul_(self.factor(t))
             except RuntimeError:
                 return  # elements that share memory
+
+    def shaken(self, t: Any) -> Any:
+        """The same for a value in the middle of an expression."""
+        return t * self.factor(t) if t.is_floating_point() or t.is_complex() else t
+
+    def factor(self, t: Any) -> Any:
+        self.noise += 1
+        size = 4 * self.lib.finfo(t.dtype).eps
+        kick = np.random.default_rng(self.noise).uniform(-size, size, tuple(t.shape))
+        return 1 + self.lib.from_numpy(np.asarray(kick)).to(t.dtype)
 
     def kept(self) -> Iterator[tuple[str, Any]]:
         """Everything that the program can still reach, with a name for it."""
@@ -330,6 +340,9 @@ def unlike_plain(a: Any, e: Any) -> str | None:
 
 def compare(found: Look, expected: Look) -> tuple[str, str] | None:
     """The kind of difference and a text, or None."""
+    if found.error and expected.error and found.error != expected.error:
+        said = found.message.split("\n")[0]
+        return "class", f"weft raised {found.error}, torch {expected.error} ({said[:200]})"
     if found.error != expected.error:
         said = (found.message if found.error else expected.message).split("\n")[0]
         return "error", f"weft raised {found.error}, torch {expected.error} ({said[:200]})"
