@@ -8,6 +8,7 @@ that is reached along several paths.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -39,25 +40,16 @@ MODEST = 1e4  # values beyond this are seldom used again
 # out unless asked for; a test fails when one no longer is a difference.
 LEAF = "v0 = rand(1, (2, 3)).requires_grad_()"
 OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
-    "view leaf": (
-        "a leaf that is a view: its own views can be changed in place, or keep its gradient",
-        ("v0 = rand(1, (3, 2)).mT.requires_grad_()", "v1 = v0[0]", "v1.neg_()"),
-    ),
-    "hidden leaf view": (
-        "backward from a view of a leaf taken under no_grad is not refused",
-        (LEAF, "with torch.no_grad(): v1 = v0[None]", "v1.backward(rand(2, (1, 2, 3)))"),
-    ),
-    "turned view": (
-        "unsqueeze_ and the like on a view are not refused where other in-place ops are",
-        (LEAF, "v1 = v0[0]", "v1.unsqueeze_(0)"),
-    ),
-    "frozen leaf": (
-        "a leaf that no longer requires a gradient still gets one",
-        (LEAF, "v1 = v0 * 2", "v0.requires_grad_(False)", "v1.sum().backward()"),
-    ),
     "lerp": (
         "lerp saves something, so a second backward is refused",
         (LEAF, "v1 = v0.lerp(v0, 0.25)", "v1.sum().backward()", "v1.sum().backward()"),
+    ),
+    "captured": (
+        "grad gives what hooks made of a gradient where torch gives what came before them",
+        (
+            *(LEAF, "v1 = v0 * 1", "v1.register_hook(lambda g: g * 2)"),
+            "v2, v3 = grad(v1.sum(), [v0, v1])",
+        ),
     ),
     "reentrant": (
         "autograd.grad through a reentrant checkpoint is not refused",
@@ -74,29 +66,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
         "mT of a scalar is a view, not the scalar itself",
         ("v0 = rand(1, ()).requires_grad_()", "v1 = v0.mT"),
     ),
-    "inputs": (
-        "backward(inputs=...) does not retain the gradients of values that are no leaves",
-        (LEAF, "v1 = v0 * v0", "v1.sum().backward(inputs=[v1])"),
-    ),
-    "root hook": (
-        "hooks of a root that does not lead to inputs= are not called",
-        (
-            *(LEAF, "v1 = rand(2, (3,)).requires_grad_()", "v2 = v0 * 2"),
-            "v2.register_hook(lambda g: log.append(('h0', g)))",
-            "v2.backward(rand(3, (2, 3)), inputs=[v1])",
-        ),
-    ),
-    "grad with graph": (
-        "a .grad with a graph loses it when a plain backward adds to it",
-        (LEAF, "(v0 ** 3).sum().backward(create_graph=True)", "v0.sum().backward()"),
-    ),
-    "materialize": (
-        "zeros for unused inputs do not require a gradient under create_graph",
-        (
-            *(LEAF, "v1 = rand(2, (3,)).requires_grad_()"),
-            "v2, v3 = grad(v0.sum(), [v0, v1], create_graph=True, materialize_grads=True)",
-        ),
-    ),
     "alpha": (
         "add with alpha saves something, so a second backward is refused",
         (
@@ -104,16 +73,13 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
             "v1.sum().backward()",
         ),
     ),
-    "tensor_split": (
-        "the parts of tensor_split cannot be changed in place",
-        (LEAF, "v1 = v0 * 1", "v2, v3 = v1.tensor_split(2)", "v2.neg_()"),
-    ),
 }
 
 # How statements that show some of them are spelt.
 OPEN_TEXTS = {
-    **{"alpha": "alpha=2", "tensor_split": "tensor_split", "frozen leaf": "requires_grad_(False)"},
-    **{"lerp": "lerp", "sum_to_size": "sum_to_size"},
+    "alpha": "alpha=2",
+    "lerp": "lerp",
+    "sum_to_size": "sum_to_size",
 }
 # torch says IndexError for too few dimensions here, for no reason but its layers.
 DIMS = {"unfold": 4, "avg_pool": 3, "max_pool": 3, "batch_norm": 2, "group_norm": 2, "conv": 3}
@@ -177,7 +143,7 @@ UNARY = (
     *("square().add(1).sqrt()", "square().add(1).log()", "square().add(0.5).rsqrt()", "frac()"),
     *("repeat(2)", "repeat(2, 1)", "repeat_interleave(2, 0)", "tile(2)", "cummax(0)[0]"),
     *("median()", "argmax()", "nonzero()", "floor()", "round()", "sign()", "to(torch.float32)"),
-    *("to(torch.float64)", "half()", "bfloat16()", "real", "imag", "conj()", "abs().sum()"),
+    *("to(torch.float64)", "half()", "bfloat16()", "real", "imag", "abs().sum()"),
     *("masked_select({x} > 0)", "gather(0, ({x} * 0).real.long())", "diag()", "sgn()", "angle()"),
     *("unfold(0, 2, 1).sum()", "renorm(2, 0, 1.0)", "index_add(0, torch.tensor([0]), {x}[:1])"),
     *("index_select(0, torch.tensor([0, 0, 0]))", "var(0)", "std(-1)", "diff()", "logcumsumexp(0)"),
@@ -272,7 +238,7 @@ HOOKS = (
 LEAF_HOOKS = (
     "{x}.register_post_accumulate_grad_hook(lambda p: log.append(('{t}', p.grad.clone())))",
     "{x}.register_post_accumulate_grad_hook(lambda p: log.append(('{t}', p.grad)))",
-    "{x}.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(0.5) and None)",
+    "{x}.register_post_accumulate_grad_hook(lambda p: [p.grad.mul_(0.5)].clear())",
     "{x}.register_post_accumulate_grad_hook(lambda p: setattr(p, 'grad', None))",
 )
 NODE_HOOKS = (
@@ -348,6 +314,8 @@ THEMES: dict[str, tuple[int, dict[str, int]]] = {
         8,
         {**COMMON, "gradient": 8, "create": 16, "backward": 5, "hook": 4, "pool": 8, "retain": 2},
     ),
+    # For finite differences: nothing but functions of the leaves.
+    "smooth": (0, {**COMMON, "share": 30, "several": 3}),
     "training": (
         6,
         {
@@ -377,11 +345,16 @@ class Writer:
         self.looks: list[Look] = []
         self.good: list[str] = []  # names of float tensors worth using
         self.count = self.tags = 0
-        self.over = self.pooled = self.reentrant = False
+        self.over = False  # whether what follows would be undefined
+        # What the program has so far, where that limits what may come next.
+        self.pooled = self.reentrant = self.veiled = self.saves_more = False
+        self.hooked = self.several_hooked = False
         self.frozen: set[int] = set()
         names = list(THEMES)
         self.theme = theme or self.rng.choices(names, [THEMES[n][0] for n in names])[0]
         self.dtype = self.rng.choices(list(DTYPES), list(DTYPES.values()))[0]
+        if self.theme == "smooth":
+            self.dtype = "float64"
         self.size = self.rng.choice(THRESHOLDS) if self.rng.random() < 0.06 else 0
 
     # --- emitting ----------------------------------------------------------------------
@@ -390,15 +363,21 @@ class Writer:
         """Run a statement on torch and write it down, unless torch simply has no such thing."""
         if any(text in code and not self.allows(name) for name, text in OPEN_TEXTS.items()):
             return False
+        if self.veiled and "detach_" in code:  # a view taken without recording is detached too
+            return False
         step = Step(code, new, effect)
         look = self.session.do(step)
         self.reentrant |= "use_reentrant=True" in code
+        self.saves_more |= bool(SAVES_MORE.search(code))
         if look.error:
-            missing = "not implemented" in look.message or "not supported" in look.message
+            missing = any(text in look.message for text in MISSING)
             if missing and effect:
                 self.over = True  # what a half-done backward leaves behind is nobody's promise
                 return False
             if missing or (not effect and self.rng.random() < 0.7):
+                return False
+            if OVERWRITTEN in look.message and (self.pooled or self.saves_more):
+                self.over = True
                 return False
         for name, seen in look.values.items():
             if seen == "forbidden":
@@ -521,11 +500,11 @@ class Writer:
     def leaf(self, grad: bool | None = None) -> str:
         rng = self.rng
         shape, dtype = self.shape(), self.dtype
-        if rng.random() < 0.03:
+        if rng.random() < 0.03 and self.theme != "smooth":
             dtype = rng.choice(list(DTYPES))
         low = rng.choice(("", "", ", 0.5, 1.5"))
         text = f"rand({rng.randrange(10**6)}, {{}}, torch.{dtype}{low})"
-        layout = rng.random() if self.allows("view leaf") else 1.0
+        layout = rng.random()
         if layout < 0.06 and len(shape) >= 2:
             text = text.format((*shape[:-2], shape[-1], shape[-2])) + ".mT"
         elif layout < 0.12 and shape:
@@ -579,6 +558,8 @@ class Writer:
         big = self.get(x).numel() > 2048
         if any(name in text and self.get(x).dim() < n for name, n in DIMS.items()):
             return
+        if "dropout" in text and not self.get(x).is_contiguous():
+            return  # random numbers go by the order in memory, which is not compared
         if big and ("@" in text or "conv" in text or "attention" in text):
             return
         text = text.format(x=x, n=self.number(), s=self.rng.randrange(99))
@@ -601,10 +582,10 @@ class Writer:
         self.define(f"{x}{self.rng.choice(SEVERAL).format(rest=rest)}")
 
     def hidden(self) -> None:
-        plain = self.allows("hidden leaf view")
-        x = self.pick(lambda t: plain or not (t.is_leaf or t._is_view()))
+        x = self.pick()
         if x is None:
             return
+        self.veiled = True
         self.define(f"{x}{self.rng.choice(VIEWS).format(x=x)}", "with torch.no_grad(): ")
 
     def quiet(self) -> None:
@@ -637,6 +618,8 @@ class Writer:
             return
         prefix = "with torch.no_grad(): " if self.rng.random() < 0.08 else ""
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
+        if 0 in self.get(x).stride() and "masked_fill_" in text:
+            return  # torch only warns where elements share memory
         self.emit(f"{prefix}{x}.{text}", (), True)
 
     def turned(self) -> None:
@@ -644,8 +627,8 @@ class Writer:
         if x is None or self.writable(x) is None:
             return
         t = self.get(x)
-        if t._is_view() and not self.allows("turned view"):
-            return
+        if t.retains_grad:
+            return  # torch keeps a retained gradient in the shape that the value had before
         self.emit(f"{x}.{self.rng.choice(TURNED)}", (), True)
 
     def other(self, x: str) -> str | None:
@@ -683,10 +666,12 @@ class Writer:
         self.emit(text.format(x=x, y=y, n=self.number()), (), True)
 
     def hook(self, choices: tuple[str, ...] = HOOKS) -> None:
-        # torch calls a hook on one of several results with None when only others got a gradient.
+        # torch calls a hook on one of several results with None when only others got a gradient,
+        # and none on a view that was taken without recording.
         x = self.pick(lambda t: t.requires_grad and alone(t))
-        if x is None:
+        if x is None or self.veiled:
             return
+        self.hooked = True
         text = self.rng.choice(choices).format(x=x, t=self.tag())
         keep = self.rng.random() < 0.3
         self.emit(f"r{self.tags - 1} = {text}" if keep else text)
@@ -722,6 +707,7 @@ class Writer:
             and self.get(a).requires_grad
             and self.get(b).requires_grad
         ):
+            self.several_hooked = True
             when = self.rng.choice(("'all'", "'any'"))
             self.emit(
                 f"torch.autograd.graph.register_multi_grad_hook([{a}, {b}], "
@@ -747,21 +733,18 @@ class Writer:
         if rng.random() < 0.5 or (self.pooled and not last):
             options.append("retain_graph=True")
         if rng.random() < 0.12 and (not self.reentrant or self.allows("reentrant")):
-            inputs = self.leaves()
-            if self.allows("inputs"):
-                inputs = [n for n in self.good if self.get(n).requires_grad]
+            inputs = [n for n in self.good if self.get(n).requires_grad]
             chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
             if chosen:
                 options.append(f"inputs=[{', '.join(chosen)}]")
-        if rng.random() < 0.04 and self.allows("grad with graph"):
+        if rng.random() < 0.04:
             options.append("create_graph=True")
         form = rng.random()
         if (
             t.is_leaf
         ):  # torch does not count a leaf that is its own root for register_multi_grad_hook
             form = max(form, 0.25)
-        bare = self.allows("root hook") or not any("inputs" in option for option in options)
-        if form < 0.25 and bare and t.numel() < 5000:
+        if form < 0.25 and t.numel() < 5000:
             seed = rng.randrange(10**6)
             weights = f"rand({seed}, {tuple(t.shape)}, {t.dtype})"
             self.emit(f"{x}.backward({', '.join([weights, *options])})", (), True)
@@ -779,10 +762,12 @@ class Writer:
         if not inputs:
             return
         chosen = rng.choices(inputs, k=rng.choice((1, 1, 2, 3)))
+        if self.hooked and not self.allows("captured"):
+            chosen = chosen[:1]
         options = [f"[{', '.join(chosen)}]"]
         if rng.random() < 0.8:
             options.append("allow_unused=True")
-        if rng.random() < 0.1 and (not create or self.allows("materialize")):
+        if rng.random() < 0.1:
             options.append("materialize_grads=True")
         if create:
             options.append("create_graph=True")
@@ -836,6 +821,17 @@ class Writer:
             self.emit(call[0] + call[1], (), True)
 
 
+# torch's rules for these save more than the gradient needs, and so forbid more changes.
+OVERWRITTEN = "modified by an inplace operation"
+SAVES_MORE = re.compile(r"aminmax|gather|masked_select|median|topk|sort")
+# What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
+MISSING = (
+    "not implemented",
+    "not supported",
+    "does not support",
+    "ZeroTensors",
+    "not differentiable",
+)
 SIMPLE = {
     *("AddBackward0", "SubBackward0", "MulBackward0", "CloneBackward0", "SinBackward0"),
     *("ExpBackward0", "TanhBackward0", "SumBackward0", "TBackward0", "ViewBackward0"),
@@ -879,7 +875,9 @@ def program(
             break
         method = METHODS.get(kind) or getattr(Writer, kind)
         method(writer)
-    if not writer.over:
+    if writer.theme == "smooth":
+        writer.define(f"({writer.some()} * 1.5).sum()")
+    elif not writer.over:
         writer.backward(last=True)
     if writer.session.names:
         writer.emit("pass", (), True)

@@ -145,7 +145,7 @@ class Slow(BaseException):
 
 # PyTorch's choice between these two depends on where in its layers it gave up.
 FAMILY = {"NotImplementedError": "RuntimeError", "_LinAlgError": "LinAlgError"}
-NARROW = ("torch.bfloat16", "torch.float16")
+TIES = 3000  # noise from here on separates equal values too
 
 
 @functools.cache
@@ -179,7 +179,7 @@ class Session:
     """A program's names and log in one library."""
 
     def __init__(self, lib: Any, noise: int = 0) -> None:
-        self.lib, self.noise = lib, noise
+        self.lib, self.noise, self.ties = lib, noise, noise >= TIES
         self.log: list[Any] = []
         self.scope: dict[str, Any] = {**names_for(lib), "log": self.log}
         self.names: dict[str, int] = {}  # tensor -> its version when it was made
@@ -239,6 +239,8 @@ class Session:
         if t.is_floating_point() or t.is_complex():
             try:
                 t.data.mul_(self.factor(t))
+                if self.ties:  # equal values, zeros above all, are no longer equal
+                    t.data.add_((self.factor(t) - 1) * t.detach().abs().max().clamp(1e-3))
             except RuntimeError:
                 return  # elements that share memory
 
@@ -380,7 +382,7 @@ def shared(mine: Session, theirs: Session) -> str | None:
     spans = []
     for name, t in mine.kept():
         a = t.detach()._a
-        if a.size:
+        if a.size and a.flags.writeable:
             low, high = np.lib.array_utils.byte_bounds(a)
             spans.append((low, high, name))
     spans.sort()
@@ -442,8 +444,8 @@ def run(steps: list[Step], noise: int = 0) -> tuple[list[Look], Session]:
 
 def shaky(steps: list[Step], expected: list[Look], until: int) -> bool:
     """Whether torch itself gives something else when every value is off by a rounding error."""
-    for noise in (1000, 2000, 3000):
-        looks, _ = run(steps[: until + 1], noise)
+    for noise in (*range(0, TIES, 1000), *range(TIES, 3 * TIES, 1000)):
+        looks, _ = run(steps[: until + 1], noise + 1)
         if any(compare(a, e) for a, e in zip(looks, expected, strict=False)):
             return True
     return False
@@ -459,6 +461,62 @@ def difference(
     if found and found.kind != "memory" and shaky(steps, expected, found.step):
         return None
     return found
+
+
+# --- finite differences ----------------------------------------------------------------
+
+# Functions that hide a dependence from the gradient, or lose the digits that differences need.
+ROUGH = re.compile(r"detach|\.data|float32|half|bfloat16|checkpoint|manual_seed|renorm")
+
+
+def slope_error(seed: int) -> str | None:
+    """How the gradient of a program's last value differs from its finite differences in weft.
+
+    None where it does not, and where the value has a kink or is too steep to tell.
+    """
+    from program_steps import program
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        steps, looks, _ = program(seed, "smooth")
+        steps = [s for s, look in zip(steps, looks, strict=True) if look.error is None and s.new]
+        if any(ROUGH.search(s.code) for s in steps):
+            return None
+        value, leaves = evaluated(steps, 0.0)
+        if not value.requires_grad:
+            return None
+        grads = weft.autograd.grad(value, list(leaves), allow_unused=True)
+        along = sum(
+            float((g * d).sum())
+            for g, d in zip(grads, leaves.values(), strict=True)
+            if g is not None
+        )
+        slopes = []
+        for h in (1e-5, 1e-6):
+            ahead, behind = (float(evaluated(steps, sign * h)[0]) for sign in (1, -1))
+            slopes.append((ahead - behind) / (2 * h))
+    scale = max(abs(along), abs(float(value)), 1.0)
+    if not abs(slopes[0] - slopes[1]) <= 1e-5 * scale:
+        return None
+    if abs(slopes[1] - along) <= 1e-4 * scale:
+        return None
+    return f"seed {seed}: gradient {along}, difference {slopes[1]}\n{script(steps, looks)}"
+
+
+def evaluated(steps: list[Step], h: float) -> tuple[Any, dict[Any, Any]]:
+    """A program's last value in weft with its leaves moved, and the direction of each leaf."""
+    session = Session(weft)
+    leaves: dict[Any, Any] = {}
+    rng = np.random.default_rng(5)
+    for step in steps:
+        exec(compiled(step.code), session.scope)
+        for name in step.new:
+            t = session.scope[name]
+            if isinstance(t, weft.Tensor) and t.is_leaf and t.requires_grad and t not in leaves:
+                direction = weft.from_numpy(np.asarray(rng.uniform(-1, 1, tuple(t.shape))))
+                leaves[t] = direction
+                t.data.add_(h * direction)
+    return session.scope[steps[-1].new[-1]], leaves
 
 
 # --- cutting down ----------------------------------------------------------------------
@@ -513,14 +571,16 @@ class Report:
     key: str
 
 
-def check(seed: int, theme: str | None = None, cut: bool = True) -> Report | None:
+def check(
+    seed: int, theme: str | None = None, cut: bool = True, show_open: bool = False
+) -> Report | None:
     """Run a seed's program; a report with the smallest failing one if it shows a difference."""
     from program_steps import program
 
     with warnings.catch_warnings(), time_limit(60):
         warnings.simplefilter("ignore")
         try:
-            steps, expected, theirs = program(seed, theme)
+            steps, expected, theirs = program(seed, theme, show_open)
             found = difference(steps, expected, theirs)
             if found is None:
                 return None
@@ -571,27 +631,25 @@ def time_limit(seconds: float) -> Iterator[None]:
 # --- command line ----------------------------------------------------------------------
 
 
-def work(first: int, last: int, theme: str | None, cut: bool) -> None:
+def work(first: int, last: int, theme: str | None, cut: bool, show_open: bool) -> None:
     """Run seeds and print a line of JSON for each: what a worker process does."""
     for seed in range(first, last):
         print(json.dumps({"begin": seed}), flush=True)
-        found = check(seed, theme, cut)
+        found = check(seed, theme, cut, show_open)
         if found:
             print(json.dumps(vars(found)), flush=True)
 
 
-def worker(first: int, last: int, theme: str | None, cut: bool) -> subprocess.Popen:
+def worker(first: int, last: int, options: list[str]) -> subprocess.Popen:
     """A process that runs a range of seeds: a crash there is a finding like any other."""
-    command = [sys.executable, "-m", "programs", "--work", str(first), str(last)]
-    command += ["--theme", theme] if theme else []
-    command += [] if cut else ["--whole"]
+    command = [sys.executable, "-m", "programs", "--work", str(first), str(last), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def results(first: int, last: int, theme: str | None, cut: bool) -> Iterator[dict[str, Any]]:
+def results(first: int, last: int, options: list[str]) -> Iterator[dict[str, Any]]:
     """What the seeds of a range showed, with a crash as a report of its own."""
     while first < last:
-        process = worker(first, last, theme, cut)
+        process = worker(first, last, options)
         assert process.stdout is not None
         at = first
         for line in process.stdout:
@@ -614,6 +672,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--show", type=int, metavar="SEED", help="print the program of a seed")
     parser.add_argument("--all", action="store_true", help="print every failing program")
     parser.add_argument("--whole", action="store_true", help="do not cut failing programs down")
+    parser.add_argument("--open", action="store_true", help="show known differences too")
     parser.add_argument("--work", nargs=2, type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -633,20 +692,22 @@ def main() -> int:
     args = arguments()
     torch.set_num_threads(1)
     if args.work:
-        work(*args.work, args.theme, not args.whole)
+        work(*args.work, args.theme, not args.whole, args.open)
         return 0
     if args.show is not None:
         show(args.show, args.theme)
         return 0
     seed = args.seed if args.seed is not None else int(time.time()) % 10**6 * 10**6
     share = -(-args.count // args.jobs)
+    options = ["--theme", args.theme] if args.theme else []
+    options += [f"--{name}" for name in ("whole", "open") if getattr(args, name)]
     start, kinds = time.perf_counter(), Counter[str]()
     from concurrent.futures import ThreadPoolExecutor
 
     def collect(k: int) -> None:
         first = seed + k * share
         last = min(first + share, seed + args.count)
-        for entry in results(first, last, args.theme, not args.whole):
+        for entry in results(first, last, options):
             if "begin" in entry:
                 continue
             kinds[entry["key"]] += 1
