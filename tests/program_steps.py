@@ -51,6 +51,53 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
             "v2, v3 = grad(v1.sum(), [v0, v1])",
         ),
     ),
+    "kept by a node": (
+        "what a hook of a node keeps is overwritten by a later backward",
+        (
+            *(LEAF, "v1 = v0.reshape(-1)"),
+            "v1.grad_fn.register_hook(lambda gi, go: log.append(('h0', go)))",
+            "(v1 * v1).sum().backward()",
+            "(v1 * 2).sum().backward()",
+        ),
+    ),
+    "expanded leaf": (
+        "optimizers write to memory that elements share",
+        (
+            "v0 = rand(1, (1, 2)).expand(2, 2).requires_grad_()",
+            *("(v0 * v0).sum().backward()", "torch.optim.SGD([v0], lr=0.1).step()"),
+        ),
+    ),
+    "out with gradient": (
+        "out= with an argument that requires a gradient is not always refused",
+        (
+            *("v0 = rand(1, ()).requires_grad_()", "v1 = v0 * v0", "v2 = rand(2, (3,))"),
+            "torch.add(v1, 3, out=v2)",
+        ),
+    ),
+    "materialized twice": (
+        "an unused input that is asked for twice gets one tensor of zeros, not two",
+        (
+            *(LEAF, "v1 = rand(2, (3,)).requires_grad_()"),
+            "v2, v3 = grad(v0.sum(), [v1, v1], create_graph=True, materialize_grads=True)",
+            "v2.sum().backward()",
+        ),
+    ),
+    "inputs of a constant": (
+        "backward(inputs=...) that is refused retains gradients all the same",
+        (LEAF, "v1 = v0 * 2", "v2 = rand(2, (3,))", "v2.sum().backward(inputs=[v1])"),
+    ),
+    "changed before recomputing": (
+        "an input of a checkpoint that was changed is not noticed under create_graph",
+        (
+            *(LEAF, "v1 = checkpoint(lambda a: a * a.sin(), v0, use_reentrant=False)"),
+            "with torch.no_grad(): v0.clamp_min_(0)",
+            "v1.sin().sum().backward(create_graph=True)",
+        ),
+    ),
+    "view of a function": (
+        "a view made by a custom function can be used after its base was changed",
+        (LEAF, "v1 = v0 * 1", "v2 = Alias.apply(v1)", "v1.mul_(2)", "v3 = v2 * 1"),
+    ),
     "reentrant": (
         "autograd.grad through a reentrant checkpoint is not refused",
         (
@@ -61,10 +108,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "sum_to_size": (
         "sum_to_size to the same shape gives a view, not the tensor itself",
         (LEAF, "v1 = v0.sum_to_size(v0.shape)"),
-    ),
-    "0-dim mT": (
-        "mT of a scalar is a view, not the scalar itself",
-        ("v0 = rand(1, ()).requires_grad_()", "v1 = v0.mT"),
     ),
     "alpha": (
         "add with alpha saves something, so a second backward is refused",
@@ -79,6 +122,8 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
 OPEN_TEXTS = {
     "alpha": "alpha=2",
     "lerp": "lerp",
+    "out with gradient": "out=",
+    "view of a function": "Alias",
     "sum_to_size": "sum_to_size",
 }
 # torch says IndexError for too few dimensions here, for no reason but its layers.
@@ -90,7 +135,12 @@ KEEPERS = (
     *("{x}.clone()", "{x}.clone()", "{x}.expand_as({x})", "{x}.view_as({x})", "{x}.contiguous()"),
     *("{x}.to({x}.dtype)", "{x}[...]", "{x}.positive()", "{x}.reshape({x}.shape)"),
     *("{x}.unsqueeze(0).squeeze(0)", "{x}.unsqueeze(-1)[..., 0]", "{x}.broadcast_to({x}.shape)"),
-    *("{x}.flatten().view({x}.shape)", "F.dropout({x}, 0.5, False)", "Same.apply({x})"),
+    *(
+        "{x}.flatten().view({x}.shape)",
+        "F.dropout({x}, 0.5, False)",
+        "Same.apply({x})",
+        "Alias.apply({x})",
+    ),
     *("torch.nn.Identity()({x})", "{x}.type_as({x})", "{x}.nan_to_num()", "torch.add({x}, 1)"),
     *("{x}.clone().add_(1)", "torch.stack([{x}])[0]", "torch.stack([{x}, {x}])[1]"),
     *("torch.stack([{x}, {x}]).sum(0)", "torch.atleast_1d({x}).view({x}.shape)"),
@@ -141,7 +191,7 @@ UNARY = (
     *("max(-1)[0]", "min(0)[0]", "sort(-1)[0]", "logsumexp(-1)", "cumprod(0)", "clamp(-0.5, 0.5)"),
     *("flip(0)", "roll(1)", "tril()", "triu()", "expm1()", "atan()", "asinh()", "trace()"),
     *("square().add(1).sqrt()", "square().add(1).log()", "square().add(0.5).rsqrt()", "frac()"),
-    *("repeat(2)", "repeat(2, 1)", "repeat_interleave(2, 0)", "tile(2)", "cummax(0)[0]"),
+    *("repeat(2)", "repeat(2, 1)", "tile(2)", "cummax(0)[0]"),
     *("median()", "argmax()", "nonzero()", "floor()", "round()", "sign()", "to(torch.float32)"),
     *("to(torch.float64)", "half()", "bfloat16()", "real", "imag", "abs().sum()"),
     *("masked_select({x} > 0)", "gather(0, ({x} * 0).real.long())", "diag()", "sgn()", "angle()"),
@@ -348,7 +398,7 @@ class Writer:
         self.over = False  # whether what follows would be undefined
         # What the program has so far, where that limits what may come next.
         self.pooled = self.reentrant = self.veiled = self.saves_more = False
-        self.hooked = self.several_hooked = False
+        self.hooked = self.several_hooked = self.recomputes = False
         self.frozen: set[int] = set()
         names = list(THEMES)
         self.theme = theme or self.rng.choices(names, [THEMES[n][0] for n in names])[0]
@@ -368,6 +418,7 @@ class Writer:
         step = Step(code, new, effect)
         look = self.session.do(step)
         self.reentrant |= "use_reentrant=True" in code
+        self.recomputes |= "checkpoint(" in code
         self.saves_more |= bool(SAVES_MORE.search(code))
         if look.error:
             missing = any(text in look.message for text in MISSING)
@@ -425,6 +476,10 @@ class Writer:
     def name(self) -> str:
         self.count += 1
         return f"v{self.count - 1}"
+
+    def twice(self) -> bool:
+        """Whether gradients may be differentiated again."""
+        return not self.recomputes or self.allows("changed before recomputing")
 
     def tag(self) -> str:
         self.tags += 1
@@ -509,7 +564,7 @@ class Writer:
             text = text.format((*shape[:-2], shape[-1], shape[-2])) + ".mT"
         elif layout < 0.12 and shape:
             text = text.format((2 * shape[0], *shape[1:])) + "[::2]"
-        elif layout < 0.15 and shape:
+        elif layout < 0.15 and shape and self.theme != "smooth":
             text = text.format((1, *shape[1:])) + f".expand({', '.join(map(str, shape))})"
         elif layout < 0.2 and len(shape) == 4:
             text = text.format(shape) + ".contiguous(memory_format=torch.channels_last)"
@@ -571,8 +626,6 @@ class Writer:
     def view(self) -> None:
         x = self.some()
         text = self.rng.choice(VIEWS).format(x=x)
-        if text == ".mT" and not self.get(x).dim() and not self.allows("0-dim mT"):
-            return
         self.define(f"{x}{text}")
 
     def several(self) -> None:
@@ -582,11 +635,11 @@ class Writer:
         self.define(f"{x}{self.rng.choice(SEVERAL).format(rest=rest)}")
 
     def hidden(self) -> None:
-        x = self.pick()
-        if x is None:
+        x, text = self.pick(), self.rng.choice(VIEWS)
+        if x is None or "contiguous" in text or not self.get(x).dim():
             return
         self.veiled = True
-        self.define(f"{x}{self.rng.choice(VIEWS).format(x=x)}", "with torch.no_grad(): ")
+        self.define(f"{x}{text.format(x=x)}", "with torch.no_grad(): ")
 
     def quiet(self) -> None:
         """A change that is not recorded, such as a step of training."""
@@ -696,7 +749,8 @@ class Writer:
         simple = lambda t: t.grad_fn is not None and t.grad_fn.name() in SIMPLE
         x = self.pick(simple)
         if x:
-            self.emit(self.rng.choice(NODE_HOOKS).format(x=x, t=self.tag()))
+            if self.allows("kept by a node") or not self.get(x)._is_view():
+                self.emit(self.rng.choice(NODE_HOOKS).format(x=x, t=self.tag()))
 
     def multi_hook(self) -> None:
         a, b = self.some(), self.some()
@@ -734,15 +788,15 @@ class Writer:
             options.append("retain_graph=True")
         if rng.random() < 0.12 and (not self.reentrant or self.allows("reentrant")):
             inputs = [n for n in self.good if self.get(n).requires_grad]
+            if (not t.requires_grad or t.is_complex()) and not self.allows("inputs of a constant"):
+                inputs = self.leaves()
             chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
             if chosen:
                 options.append(f"inputs=[{', '.join(chosen)}]")
-        if rng.random() < 0.04:
+        if rng.random() < 0.04 and self.twice():
             options.append("create_graph=True")
         form = rng.random()
-        if (
-            t.is_leaf
-        ):  # torch does not count a leaf that is its own root for register_multi_grad_hook
+        if self.several_hooked:  # torch counts a root that has such a hook otherwise
             form = max(form, 0.25)
         if form < 0.25 and t.numel() < 5000:
             seed = rng.randrange(10**6)
@@ -762,6 +816,8 @@ class Writer:
         if not inputs:
             return
         chosen = rng.choices(inputs, k=rng.choice((1, 1, 2, 3)))
+        if create and not self.allows("materialized twice"):
+            chosen = list(dict.fromkeys(chosen))
         if self.hooked and not self.allows("captured"):
             chosen = chosen[:1]
         options = [f"[{', '.join(chosen)}]"]
@@ -769,7 +825,7 @@ class Writer:
             options.append("allow_unused=True")
         if rng.random() < 0.1:
             options.append("materialize_grads=True")
-        if create:
+        if create and self.twice():
             options.append("create_graph=True")
         elif rng.random() < 0.5 or self.pooled:
             options.append("retain_graph=True")
@@ -785,6 +841,8 @@ class Writer:
         if not holders:
             return
         x, y = self.rng.choice(holders), self.rng.choice(holders)
+        if any(0 in self.get(n).stride() for n in (x, y)) and not self.allows("expanded leaf"):
+            return
         self.emit(self.rng.choice(GRADS).format(x=x, y=y), (), True)
 
     def drop(self) -> None:
