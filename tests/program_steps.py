@@ -1,0 +1,942 @@
+"""The statements of random programs: what ``programs`` runs.
+
+Statements are written while torch runs the program, so each can be chosen to fit the shapes and
+dtypes that there are. Values are used again and again: most bugs of a gradient engine need a value
+that is reached along several paths.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import program_pool
+from opdb import torch
+from programs import Look, Session, Step
+
+SHAPES = (
+    *((2, 3), (3,), (3, 2), (4,), (2, 2, 3), (), (1, 3), (3, 3), (2, 1), (4, 4), (1,)),
+    *((2, 2), (2, 2), (2, 3, 4, 2), (1, 2, 4, 4)),
+)
+EMPTY = ((0,), (2, 0), (0, 3))
+# Around the sizes at which another implementation takes over.
+THRESHOLDS = (64, 1024, 4096, 8192, 16384, 32768)
+DTYPES = {
+    "float64": 55,
+    "float32": 27,
+    "bfloat16": 3,
+    "float16": 3,
+    "complex128": 5,
+    "complex64": 2,
+}
+NUMBERS = ("0.5", "-1.25", "2.0", "2", "-0.5", "1.5", "1", "3")
+MODEST = 1e4  # values beyond this are seldom used again
+
+# Differences that are known and not mended: why, and a program that shows each. Programs leave them
+# out unless asked for; a test fails when one no longer is a difference.
+LEAF = "v0 = rand(1, (2, 3)).requires_grad_()"
+OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lerp": (
+        "lerp saves something, so a second backward is refused",
+        (LEAF, "v1 = v0.lerp(v0, 0.25)", "v1.sum().backward()", "v1.sum().backward()"),
+    ),
+    "captured": (
+        "grad gives what hooks made of a gradient where torch gives what came before them",
+        (
+            *(LEAF, "v1 = v0 * 1", "v1.register_hook(lambda g: g * 2)"),
+            "v2, v3 = grad(v1.sum(), [v0, v1])",
+        ),
+    ),
+    "kept by a node": (
+        "what a hook of a node keeps is overwritten by a later backward",
+        (
+            *(LEAF, "v1 = v0.reshape(-1)"),
+            "v1.grad_fn.register_hook(lambda gi, go: log.append(('h0', go)))",
+            "(v1 * v1).sum().backward()",
+            "(v1 * 2).sum().backward()",
+        ),
+    ),
+    "expanded leaf": (
+        "optimizers write to memory that elements share",
+        (
+            "v0 = rand(1, (1, 2)).expand(2, 2).requires_grad_()",
+            *("(v0 * v0).sum().backward()", "torch.optim.SGD([v0], lr=0.1).step()"),
+        ),
+    ),
+    "out with gradient": (
+        "out= with an argument that requires a gradient is not always refused",
+        (
+            *("v0 = rand(1, ()).requires_grad_()", "v1 = v0 * v0", "v2 = rand(2, (3,))"),
+            "torch.add(v1, 3, out=v2)",
+        ),
+    ),
+    "materialized twice": (
+        "an unused input that is asked for twice gets one tensor of zeros, not two",
+        (
+            *(LEAF, "v1 = rand(2, (3,)).requires_grad_()"),
+            "v2, v3 = grad(v0.sum(), [v1, v1], create_graph=True, materialize_grads=True)",
+            "v2.sum().backward()",
+        ),
+    ),
+    "inputs of a constant": (
+        "backward(inputs=...) that is refused retains gradients all the same",
+        (LEAF, "v1 = v0 * 2", "v2 = rand(2, (3,))", "v2.sum().backward(inputs=[v1])"),
+    ),
+    "changed before recomputing": (
+        "an input of a checkpoint that was changed is not noticed under create_graph",
+        (
+            *(LEAF, "v1 = checkpoint(lambda a: a * a.sin(), v0, use_reentrant=False)"),
+            "with torch.no_grad(): v0.clamp_min_(0)",
+            "v1.sin().sum().backward(create_graph=True)",
+        ),
+    ),
+    "view of a function": (
+        "a view made by a custom function can be used after its base was changed",
+        (LEAF, "v1 = v0 * 1", "v2 = Alias.apply(v1)", "v1.mul_(2)", "v3 = v2 * 1"),
+    ),
+    "reentrant": (
+        "autograd.grad through a reentrant checkpoint is not refused",
+        (
+            *(LEAF, "v1 = checkpoint(lambda a: a * 2, v0, use_reentrant=True)"),
+            "v2 = grad(v1.sum(), [v0])",
+        ),
+    ),
+    "sum_to_size": (
+        "sum_to_size to the same shape gives a view, not the tensor itself",
+        (LEAF, "v1 = v0.sum_to_size(v0.shape)"),
+    ),
+    "alpha": (
+        "add with alpha saves something, so a second backward is refused",
+        (
+            *(LEAF, "v1 = torch.add(v0, v0, alpha=2)", "v1.sum().backward()"),
+            "v1.sum().backward()",
+        ),
+    ),
+}
+
+# How statements that show some of them are spelt.
+OPEN_TEXTS = {
+    "alpha": "alpha=2",
+    "lerp": "lerp",
+    "out with gradient": "out=",
+    "view of a function": "Alias",
+    "sum_to_size": "sum_to_size",
+}
+# torch says IndexError for too few dimensions here, for no reason but its layers.
+DIMS = {"unfold": 4, "avg_pool": 3, "max_pool": 3, "batch_norm": 2, "group_norm": 2, "conv": 3}
+
+# Same shape and dtype; the gradient passes through as it is, or nearly so.
+KEEPERS = (
+    *("({x} + 1)", "({x} + 1)", "(1 + {x})", "({x} - 1)", "({x} - 0.5)", "{x}.add(2)"),
+    *("{x}.clone()", "{x}.clone()", "{x}.expand_as({x})", "{x}.view_as({x})", "{x}.contiguous()"),
+    *("{x}.to({x}.dtype)", "{x}[...]", "{x}.positive()", "{x}.reshape({x}.shape)"),
+    *("{x}.unsqueeze(0).squeeze(0)", "{x}.unsqueeze(-1)[..., 0]", "{x}.broadcast_to({x}.shape)"),
+    *(
+        "{x}.flatten().view({x}.shape)",
+        "F.dropout({x}, 0.5, False)",
+        "Same.apply({x})",
+        "Alias.apply({x})",
+    ),
+    *("torch.nn.Identity()({x})", "{x}.type_as({x})", "{x}.nan_to_num()", "torch.add({x}, 1)"),
+    *("{x}.clone().add_(1)", "torch.stack([{x}])[0]", "torch.stack([{x}, {x}])[1]"),
+    *("torch.stack([{x}, {x}]).sum(0)", "torch.atleast_1d({x}).view({x}.shape)"),
+    *("torch.where({x} == 7, 0.0, {x})", "{x}.masked_fill({x} == 7, 0)", "{x}.detach()"),
+    *("({x} * 1)", "({x} / 1)", "({x} * 2)", "(-{x})", "(3 - {x})", "{x}.mul(0.5)"),
+    *("checkpoint(lambda a: a + 1, {x}, use_reentrant=False)", "Pair.apply({x})[0]"),
+    *("{x}.view({x}.shape)", "{x}.sum_to_size({x}.shape)"),
+)
+KEEPERS_1D = (
+    *("torch.cat([{x}])", "torch.cat([{x}, {x}])[:{n}]", "torch.cat({x}.split(1))"),
+    *("torch.stack({x}.unbind(0))", "{x}.narrow(0, 0, {n})", "{x}[:{n}]", "{x}.flip(0).flip(0)"),
+    *("{x}.split({n})[0]", "torch.split({x}, {n})[0]", "{x}.movedim(0, -1).movedim(-1, 0)"),
+    *("{x}.transpose(0, -1).transpose(0, -1)", "{x}.roll(1, 0).roll(-1, 0)"),
+    *("{x}.index_select(0, torch.arange({n}))", "{x}[torch.arange({n})]", "{x}.chunk(1)[0]"),
+    *("torch.cat([{x}[:1], {x}[1:]])", "{x}.swapaxes(0, -1).contiguous().swapaxes(0, -1)"),
+)
+# Two of the same shape and dtype.
+PAIRS = (
+    *("{a} + {b}",) * 8,
+    *("{a} - {b}", "{a} * {b}", "{a} * {b}", "torch.add({a}, {b}, alpha=2)"),
+    *("torch.stack([{a}, {b}])", "sum([{a}, {b}, {a}])", "{a}.clone().add_({b})"),
+    *("torch.where({a} == {b}, {a}, {b})", "{a}.lerp({b}, 0.25)", "torch.addcmul({a}, {a}, {b})"),
+    *("{a} / ({b} * {b} + 1)", "{a}.add({b}).add({a})", "torch.sub({a}, {b})"),
+    *("({a} * {b}).sum()", "F.mse_loss({a}, {b})", "torch.dot({a}.flatten(), {b}.flatten())"),
+    *("torch.cat([{a}.flatten(), {b}.flatten()])", "{a}.mul({b}).mean()", "{a} + {b} + {a}"),
+    *("torch.maximum({a}, {b})", "torch.minimum({a}, {b})", "{a}.addcdiv({b}, {a} * {a} + 1)"),
+    *("checkpoint(lambda a, b: a * b.sin(), {a}, {b}, use_reentrant=False)",),
+    *("checkpoint(lambda a, b: a + b, {a}, {b}, use_reentrant=True)",),
+    *("torch.atan2({a}, {b})", "torch.hypot({a}, {b})", "{a}.clone().copy_({b})"),
+    *("torch.einsum('...,...->...', {a}, {b})", "torch.outer({a}.flatten(), {b}.flatten())"),
+    *("{a}.flatten() @ {b}.flatten()", "F.smooth_l1_loss({a}, {b})", "F.l1_loss({a}, {b})"),
+)
+PAIRS_1D = (
+    *("torch.cat([{a}, {b}])", "torch.cat([{a}, {b}], -1)", "torch.hstack([{a}, {b}])"),
+    *("torch.cat([{a}, {b}, {a}])", "{a} @ {b}.mT", "torch.matmul({a}, {b}.mT)", "{a} @ {b}.T"),
+    *(
+        "F.cosine_similarity({a}, {b}, -1)",
+        "F.pairwise_distance({a}, {b})",
+        "torch.cdist({a}, {b})",
+    ),
+    *("F.linear({a}, {b})", "torch.einsum('...i,...i->...', {a}, {b})"),
+)
+UNARY = (
+    *("sin()", "cos()", "exp()", "tanh()", "sigmoid()", "relu()", "abs()", "neg()", "square()"),
+    *("softmax(-1)", "log_softmax(-1)", "cumsum(0)", "erf()", "reciprocal()", "pow(2)", "pow(3)"),
+    *("sum()", "sum(0)", "sum(-1, keepdim=True)", "mean()", "mean(0)", "mean(-1, keepdim=True)"),
+    *("amax(-1)", "amin(0)", "max()", "min()", "var()", "std()", "norm()", "prod()", "clone()"),
+    *("max(-1)[0]", "min(0)[0]", "sort(-1)[0]", "logsumexp(-1)", "cumprod(0)", "clamp(-0.5, 0.5)"),
+    *("flip(0)", "roll(1)", "tril()", "triu()", "expm1()", "atan()", "asinh()", "trace()"),
+    *("square().add(1).sqrt()", "square().add(1).log()", "square().add(0.5).rsqrt()", "frac()"),
+    *("repeat(2)", "repeat(2, 1)", "tile(2)", "cummax(0)[0]"),
+    *("median()", "argmax()", "nonzero()", "floor()", "round()", "sign()", "to(torch.float32)"),
+    *("to(torch.float64)", "half()", "bfloat16()", "real", "imag", "abs().sum()"),
+    *("masked_select({x} > 0)", "gather(0, ({x} * 0).real.long())", "diag()", "sgn()", "angle()"),
+    *("unfold(0, 2, 1).sum()", "renorm(2, 0, 1.0)", "index_add(0, torch.tensor([0]), {x}[:1])"),
+    *("index_select(0, torch.tensor([0, 0, 0]))", "var(0)", "std(-1)", "diff()", "logcumsumexp(0)"),
+)
+FUNCTIONS = (
+    *("F.gelu({x})", "F.silu({x})", "F.softplus({x})", "F.elu({x})", "F.leaky_relu({x}, 0.1)"),
+    *("F.layer_norm({x}, {x}.shape[-1:])", "F.normalize({x}, dim=-1)", "F.pad({x}, (1, 1))"),
+    *("F.hardtanh({x})", "F.mish({x})", "F.logsigmoid({x})", "F.glu({x}, 0)", "F.selu({x})"),
+    *("Cube.apply({x})", "Pair.apply({x})", "Twice.apply({x} * 1)", "{x} @ {x}.mT", "{x}[{x} > 0]"),
+    *(
+        "{x} * {n}",
+        "{n} - {x}",
+        "{x} / {n}",
+        "{x} ** 2",
+        "{n} * {x}",
+        "{x} + {n}",
+        "1 / ({x} ** 2 + 1)",
+    ),
+    *("torch.logsumexp({x}, 0)", "torch.where({x} > 0, {x}, {n} * {x})", "{x}[[0, 0]]", "{x} % 2"),
+    *("checkpoint(lambda a: (a * a).sin(), {x}, use_reentrant=False)", "{x}.T @ {x}"),
+    *(
+        "checkpoint(lambda a: a.exp() * a, {x}, use_reentrant=True)",
+        "F.rms_norm({x}, {x}.shape[-1:])",
+    ),
+    *("torch.nn.Flatten(0)({x})", "F.relu({x} * 1, inplace=True)", "F.softmin({x}, -1)"),
+    *(
+        "torch.default_generator.manual_seed({s}) and F.dropout({x})",
+        "F.avg_pool1d({x}, 2)",
+        "F.max_pool1d({x}, 2)",
+    ),
+    *("F.batch_norm({x}, None, None, training=True)", "F.group_norm({x}, 1)", "F.unfold({x}, 2)"),
+    *("F.interpolate({x}, scale_factor=2)", "F.avg_pool2d({x}, 2)", "F.max_pool2d({x}, 2)"),
+    *(
+        "F.conv2d({x}, {x}[:1])",
+        "F.conv1d({x}, {x}[:1])",
+        "F.scaled_dot_product_attention({x}, {x}, {x})",
+    ),
+)
+VIEWS = (
+    *("[0]", "[-1]", "[..., :1]", "[..., 1:]", "[::2]", "[:, ::2]", "[None]", "[..., 0]", "[1:]"),
+    *(".t()", ".transpose(0, -1)", ".view(-1)", ".unsqueeze(0)", ".unsqueeze(-1)", ".reshape(-1)"),
+    *(".expand(2, *{x}.shape)", ".narrow(0, 0, 1)", ".diagonal()", ".squeeze()", ".flatten()"),
+    *(".permute(*range({x}.dim())[::-1])", ".view_as({x})", ".select(-1, 0)", ".unfold(0, 2, 1)"),
+    *(".detach()", ".contiguous()", ".T", ".mT", ".data", ".view(2, -1)", ".reshape(-1, 2)"),
+    *(".contiguous(memory_format=torch.channels_last)", ".swapdims(0, -1)", ".view({x}.shape)"),
+)
+SEVERAL = (
+    *(".chunk(2)", ".unbind(0)", ".split(1)", ".split(1, -1)", ".chunk(2, -1)", ".unbind(-1)"),
+    *(".tensor_split(2)", ".max(0)", ".sort(0)", ".topk(1)", ".split([1, {rest}])", ".aminmax()"),
+)
+ALONE = (
+    *("mul_({n})", "add_({n})", "fill_({n})", "zero_()", "sigmoid_()", "relu_()", "tanh_()"),
+    *("sin_()", "neg_()", "exp_()", "sub_({n})", "div_(2)", "clamp_(-0.5, 0.5)", "abs_()"),
+    *("masked_fill_({x} > 0, {n})", "square_()", "pow_(2)", "cumsum_(0)", "tril_()", "erf_()"),
+    *(
+        "detach_()",
+        "requires_grad_()",
+        "requires_grad_(False)",
+        "clamp_min_(0)",
+        "copy_({n} * {x})",
+    ),
+)
+TURNED = ("t_()", "unsqueeze_(0)", "squeeze_()", "transpose_(0, -1)", "swapaxes_(0, -1)")
+WITH = (
+    "add_({y})",
+    "mul_({y})",
+    "copy_({y})",
+    "sub_({y})",
+    "div_({y} * {y} + 1)",
+    "lerp_({y}, 0.5)",
+)
+PUT = (
+    *("{x}[0] = {y}", "{x}[..., 0] = {n}", "{x}[{x} > 1] = {n}", "{x}[:1] = {y}", "{x}[0] += {y}"),
+    *("{x}[[0, 1]] = {y}", "{x}[...] = {y}", "{x}[1:] *= {n}", "{x} += {y}", "{x} *= {n}"),
+    *("F.relu({x}, inplace=True)", "torch.add({y}, {n}, out={x})", "torch.nn.init.ones_({x})"),
+    *(
+        "{x}.index_fill_(0, torch.tensor([0]), {n})",
+        "{x}.index_add_(0, torch.tensor([0]), {x}[:1] * 1)",
+    ),
+)
+HOOKS = (
+    *("{x}.register_hook(lambda g: log.append(('{t}', g)))",) * 4,
+    *("{x}.register_hook(lambda g: log.append(('{t}', g)) or g * 2)",) * 3,
+    "{x}.register_hook(lambda g: log.append(('{t}', g)) or g)",
+    "{x}.register_hook(lambda g: log.append(('{t}', g)) or g.clone())",
+    "{x}.register_hook(lambda g: g * 2)",
+    "{x}.register_hook(lambda g: g + 1)",
+    "{x}.register_hook(lambda g: log.append(('{t}', g.clone())))",
+    "{x}.register_hook(lambda g: log.append(('{t}', g)) or torch.zeros_like(g))",
+    "{x}.register_hook(lambda g: log.append(('{t}', g.sum())) or -g)",
+)
+LEAF_HOOKS = (
+    "{x}.register_post_accumulate_grad_hook(lambda p: log.append(('{t}', p.grad.clone())))",
+    "{x}.register_post_accumulate_grad_hook(lambda p: log.append(('{t}', p.grad)))",
+    "{x}.register_post_accumulate_grad_hook(lambda p: [p.grad.mul_(0.5)].clear())",
+    "{x}.register_post_accumulate_grad_hook(lambda p: setattr(p, 'grad', None))",
+)
+NODE_HOOKS = (
+    "{x}.grad_fn.register_hook(lambda gi, go: log.append(('{t}', go)))",
+    "{x}.grad_fn.register_prehook(lambda go: log.append(('{t}', go)))",
+    "{x}.grad_fn.register_prehook(lambda go: log.append(('{t}', go)) or tuple(g * 2 for g in go))",
+)
+LOSSES = (
+    *("{x}.sum()",) * 5,
+    *("{x}.mean()", "({x} * {x}).sum()", "{x}.sin().sum()", "({x} * 2).sum()", "{x}.norm()"),
+    *("({x} + {x}).sum()", "{x}.flatten()[0]", "{x}.sum().clone()", "({x} + ({x} + 1)).sum()"),
+)
+GRADS = (
+    *("{x}.grad.zero_()", "{x}.grad.mul_(0.5)", "{x}.grad = None", "{x}.grad.add_(1)"),
+    *("torch.nn.utils.clip_grad_norm_([{x}], 0.1)", "torch.nn.utils.clip_grad_value_([{x}], 0.1)"),
+    *("torch.nn.utils.clip_grad_norm_([{x}, {y}], 0.1)", "torch.optim.SGD([{x}]).zero_grad(False)"),
+    *("torch.optim.SGD([{x}], lr=0.1).step()", "torch.optim.Adam([{x}, {y}], lr=0.1).step()"),
+    *("{x}.grad = {x}.grad.clone()", "{x}.grad = {x}.detach() * 2", "{x}.grad.copy_({x}.detach())"),
+    *("torch.optim.SGD([{x}], lr=0.1, momentum=0.9, weight_decay=0.1).step()", "{x}.grad[...] = 1"),
+)
+
+# What programs are about: weights of the kinds of statement.
+COMMON = {"leaf": 4, "keep": 8, "share": 14, "pair": 10, "unary": 8, "function": 6, "view": 6}
+ENDS = {"backward": 8, "gradient": 5}
+THEMES: dict[str, tuple[int, dict[str, int]]] = {
+    "sharing": (22, {**COMMON, **ENDS, "share": 40, "several": 4, "retain": 2, "log_hook": 2}),
+    "hooks": (
+        20,
+        {
+            **COMMON,
+            **ENDS,
+            "hook": 18,
+            "leaf_hook": 6,
+            "node_hook": 4,
+            "retain": 5,
+            "change_grad": 8,
+            "change": 5,
+            "put": 2,
+            "several": 3,
+            "unhook": 2,
+            "numpy": 1,
+            "kept": 4,
+            "multi_hook": 2,
+        },
+    ),
+    "inplace": (
+        20,
+        {
+            "leaf": 4,
+            "unary": 4,
+            "pair": 5,
+            "share": 3,
+            "function": 2,
+            "keep": 3,
+            "view": 20,
+            "several": 4,
+            "hidden": 5,
+            "change": 22,
+            "with": 10,
+            "put": 10,
+            "turned": 2,
+            "backward": 8,
+            "gradient": 4,
+            "drop": 2,
+            "fresh": 2,
+            "retain": 3,
+            "hook": 4,
+            "numpy": 2,
+        },
+    ),
+    "pool": (24, {**COMMON, "pool": 45, "hook": 3, "backward": 5, "gradient": 3, "pool_in": 4}),
+    "second": (
+        8,
+        {**COMMON, "gradient": 8, "create": 16, "backward": 5, "hook": 4, "pool": 8, "retain": 2},
+    ),
+    # For finite differences: nothing but functions of the leaves.
+    "smooth": (0, {**COMMON, "share": 30, "several": 3}),
+    "training": (
+        6,
+        {
+            **COMMON,
+            "backward": 22,
+            "change_grad": 18,
+            "gradient": 4,
+            "quiet": 8,
+            "numpy": 3,
+            "hook": 5,
+            "leaf_hook": 5,
+            "retain": 2,
+            "create": 1,
+        },
+    ),
+}
+
+
+class Writer:
+    """Writes one program, statement by statement."""
+
+    def __init__(self, seed: int, theme: str | None, show_open: bool = False) -> None:
+        self.open = show_open
+        self.rng = random.Random(f"program {seed}")
+        self.session = Session(torch)
+        self.steps: list[Step] = []
+        self.looks: list[Look] = []
+        self.good: list[str] = []  # names of float tensors worth using
+        self.count = self.tags = 0
+        self.over = False  # whether what follows would be undefined
+        # What the program has so far, where that limits what may come next.
+        self.pooled = self.reentrant = self.veiled = self.saves_more = False
+        self.hooked = self.several_hooked = self.recomputes = False
+        self.frozen: set[int] = set()
+        names = list(THEMES)
+        self.theme = theme or self.rng.choices(names, [THEMES[n][0] for n in names])[0]
+        self.dtype = self.rng.choices(list(DTYPES), list(DTYPES.values()))[0]
+        if self.theme == "smooth":
+            self.dtype = "float64"
+        self.size = self.rng.choice(THRESHOLDS) if self.rng.random() < 0.06 else 0
+
+    # --- emitting ----------------------------------------------------------------------
+
+    def emit(self, code: str, new: tuple[str, ...] = (), effect: bool = False) -> bool:
+        """Run a statement on torch and write it down, unless torch simply has no such thing."""
+        if any(text in code and not self.allows(name) for name, text in OPEN_TEXTS.items()):
+            return False
+        if self.veiled and "detach_" in code:  # a view taken without recording is detached too
+            return False
+        step = Step(code, new, effect)
+        look = self.session.do(step)
+        self.reentrant |= "use_reentrant=True" in code
+        self.recomputes |= "checkpoint(" in code
+        self.saves_more |= bool(SAVES_MORE.search(code))
+        if look.error:
+            missing = any(text in look.message for text in MISSING)
+            if missing and effect:
+                self.over = True  # what a half-done backward leaves behind is nobody's promise
+                return False
+            if missing or (not effect and self.rng.random() < 0.7):
+                return False
+            if OVERWRITTEN in look.message and (self.pooled or self.saves_more):
+                self.over = True
+                return False
+        for name, seen in look.values.items():
+            if seen == "forbidden":
+                self.session.names.pop(name, None)
+                self.good = [g for g in self.good if g != name]
+        self.steps.append(step)
+        self.looks.append(look)
+        return look.error is None
+
+    def define(self, expression: str, prefix: str = "", effect: bool = False) -> list[str]:
+        """``v7 = expression``, or several names when it gives several values."""
+        name = self.name()
+        scope = self.session.scope
+        before = len(self.steps)
+        if not self.emit(f"{prefix}{name} = {expression}", (name,), effect):
+            return []
+        value = scope[name]
+        if isinstance(value, (tuple, list)) and 1 < len(value) < 9:
+            if all(isinstance(v, torch.Tensor) for v in value):
+                del self.steps[before:], self.looks[before:], scope[name]
+                names = tuple(self.name() for _ in value)
+                for n, v in zip(names, value, strict=True):
+                    scope[n] = v
+                    self.session.names[n] = v._version
+                step = Step(f"{prefix}{', '.join(names)} = {expression}", names, effect)
+                look = Look()
+                for n in self.session.names if effect else names:
+                    self.session.look_at(n, look)
+                if effect and self.session.log:
+                    from programs import plain
+
+                    look.log = plain(self.session.log, torch)
+                self.steps.append(step)
+                self.looks.append(look)
+                for n in names:
+                    self.consider(n)
+                return list(names)
+        self.consider(name)
+        return [name]
+
+    def allows(self, difference: str) -> bool:
+        """Whether a difference that is known may be shown again."""
+        return self.open or difference not in OPEN
+
+    def name(self) -> str:
+        self.count += 1
+        return f"v{self.count - 1}"
+
+    def twice(self) -> bool:
+        """Whether gradients may be differentiated again."""
+        return not self.recomputes or self.allows("changed before recomputing")
+
+    def tag(self) -> str:
+        self.tags += 1
+        return f"h{self.tags - 1}"
+
+    def consider(self, name: str) -> None:
+        """Whether a new value is of use to later statements."""
+        t = self.session.scope[name]
+        if not isinstance(t, torch.Tensor) or not (t.is_floating_point() or t.is_complex()):
+            return
+        if t.numel() > 70_000:
+            return
+        if t.numel():
+            top = t.detach().abs().max().item()
+            if not top < MODEST and self.rng.random() < 0.95:
+                return
+        self.good.append(name)
+
+    # --- choosing ----------------------------------------------------------------------
+
+    def get(self, name: str) -> Any:
+        return self.session.scope[name]
+
+    def pick(self, fits: Callable[[Any], bool] | None = None) -> str | None:
+        """One of the values, later ones more often."""
+        names = self.good
+        if fits is not None:
+            names = [n for n in names if fits(self.get(n))]
+        if not names:
+            return None
+        k = int(len(names) * self.rng.random() ** 0.6)
+        return names[min(k, len(names) - 1)]
+
+    def some(self) -> str:
+        name = self.pick() if self.rng.random() < 0.2 else self.pick(lambda t: t.requires_grad)
+        return name or self.pick() or self.leaf(True)
+
+    def like(self, name: str) -> str:
+        """A value of the same shape and dtype, often the same one."""
+        if self.rng.random() < 0.3:
+            return name
+        t = self.get(name)
+        return self.pick(lambda u: u.shape == t.shape and u.dtype == t.dtype) or name
+
+    def keeper(self, text: str, t: Any) -> str:
+        choices = KEEPERS
+        if t.dim() and t.shape[0] and self.rng.random() < 0.4:
+            choices = KEEPERS_1D
+        n = t.shape[0] if t.dim() else 1
+        return self.rng.choice(choices).format(x=text, n=n)
+
+    def kept(self, name: str) -> str:
+        """A gradient-preserving function of a value, up to three deep."""
+        text = name
+        for _ in range(self.rng.choices((1, 2, 3), (6, 3, 1))[0]):
+            text = self.keeper(text, self.get(name))
+        return text
+
+    def number(self) -> str:
+        return self.rng.choice(NUMBERS)
+
+    def shape(self) -> tuple[int, ...]:
+        rng = self.rng
+        if self.size and rng.random() < 0.8:
+            n = self.size + rng.choice((-1, 0, 0, 1))
+            return rng.choice(((n,), (n // 32, 32), (2, n // 2), (n // 64, 8, 8)))
+        if rng.random() < 0.03:
+            return rng.choice(EMPTY)
+        return rng.choice(SHAPES)
+
+    # --- kinds of statement ------------------------------------------------------------
+
+    def leaf(self, grad: bool | None = None) -> str:
+        rng = self.rng
+        shape, dtype = self.shape(), self.dtype
+        if rng.random() < 0.03 and self.theme != "smooth":
+            dtype = rng.choice(list(DTYPES))
+        low = rng.choice(("", "", ", 0.5, 1.5"))
+        text = f"rand({rng.randrange(10**6)}, {{}}, torch.{dtype}{low})"
+        layout = rng.random()
+        if layout < 0.06 and len(shape) >= 2:
+            text = text.format((*shape[:-2], shape[-1], shape[-2])) + ".mT"
+        elif layout < 0.12 and shape:
+            text = text.format((2 * shape[0], *shape[1:])) + "[::2]"
+        elif layout < 0.15 and shape and self.theme != "smooth":
+            text = text.format((1, *shape[1:])) + f".expand({', '.join(map(str, shape))})"
+        elif layout < 0.2 and len(shape) == 4:
+            text = text.format(shape) + ".contiguous(memory_format=torch.channels_last)"
+        else:
+            text = text.format(shape)
+        wants = rng.random() < 0.85 if grad is None else grad
+        made = self.define(text + (".requires_grad_()" if wants else ""))
+        if made and made[0] not in self.good:
+            self.good.append(made[0])
+        return made[0] if made else self.leaf(grad)
+
+    def keep(self) -> None:
+        self.define(self.kept(self.some()))
+
+    def combine(self, a: str, b: str, t: Any) -> None:
+        choices = PAIRS_1D if t.dim() and self.rng.random() < 0.25 else PAIRS
+        if t.numel() > 64:
+            choices = tuple(c for c in choices if "outer" not in c and "@" not in c)
+        self.define(self.rng.choice(choices).format(a=a, b=b))
+
+    def share(self) -> None:
+        x = self.some()
+        a, b = x, self.kept(x)
+        if self.rng.random() < 0.3:
+            a = self.kept(x)
+        if self.rng.random() < 0.5:
+            a, b = b, a
+        self.combine(a, b, self.get(x))
+
+    def pair(self) -> None:
+        x = self.some()
+        if self.rng.random() < 0.25:  # whatever broadcasts
+            other = self.pick()
+            if other:
+                self.define(self.rng.choice(("{} + {}", "{} * {}", "{} - {}")).format(x, other))
+                return
+        self.combine(x, self.like(x), self.get(x))
+
+    def unary(self) -> None:
+        x = self.some()
+        self.define(f"{x}.{self.rng.choice(UNARY).format(x=x)}")
+
+    def function(self) -> None:
+        x, big = self.some(), None
+        text = self.rng.choice(FUNCTIONS)
+        big = self.get(x).numel() > 2048
+        if any(name in text and self.get(x).dim() < n for name, n in DIMS.items()):
+            return
+        if "dropout" in text and not self.get(x).is_contiguous():
+            return  # random numbers go by the order in memory, which is not compared
+        if big and ("@" in text or "conv" in text or "attention" in text):
+            return
+        text = text.format(x=x, n=self.number(), s=self.rng.randrange(99))
+        if "Twice" in text:
+            self.define(text, effect=True)
+        else:
+            self.define(text)
+
+    def view(self) -> None:
+        x = self.some()
+        text = self.rng.choice(VIEWS).format(x=x)
+        self.define(f"{x}{text}")
+
+    def several(self) -> None:
+        x = self.some()
+        t = self.get(x)
+        rest = t.shape[0] - 1 if t.dim() else 0
+        self.define(f"{x}{self.rng.choice(SEVERAL).format(rest=rest)}")
+
+    def hidden(self) -> None:
+        x, text = self.pick(), self.rng.choice(VIEWS)
+        if x is None or "contiguous" in text or not self.get(x).dim():
+            return
+        self.veiled = True
+        self.define(f"{x}{text.format(x=x)}", "with torch.no_grad(): ")
+
+    def quiet(self) -> None:
+        """A change that is not recorded, such as a step of training."""
+        x = self.pick(lambda t: t.is_leaf and t.requires_grad) or self.some()
+        if self.writable(x) is None:
+            return
+        text = self.rng.choice(ALONE).format(x=x, n=self.number())
+        if self.rng.random() < 0.4:
+            text = f"sub_({x}.grad, alpha=0.1)"
+        self.emit(f"with torch.no_grad(): {x}.{text}", (), True)
+
+    def writable(self, name: str) -> Any:
+        """The tensor, unless writing to it is undefined: elements that share memory.
+
+        Nor is what autograd.grad gives: torch's results may share memory with each other.
+        """
+        t = self.get(name)
+        return None if home(t) in self.frozen or tangled(t) else t
+
+    def target(self) -> str | None:
+        """A value to change: views and results rather than leaves."""
+        if self.rng.random() < 0.85:
+            return self.pick(lambda t: not (t.is_leaf and t.requires_grad))
+        return self.pick()
+
+    def change(self) -> None:
+        x = self.target()
+        if x is None or self.writable(x) is None:
+            return
+        prefix = "with torch.no_grad(): " if self.rng.random() < 0.08 else ""
+        text = self.rng.choice(ALONE).format(x=x, n=self.number())
+        if 0 in self.get(x).stride() and "masked_fill_" in text:
+            return  # torch only warns where elements share memory
+        self.emit(f"{prefix}{x}.{text}", (), True)
+
+    def turned(self) -> None:
+        x = self.target()
+        if x is None or self.writable(x) is None:
+            return
+        t = self.get(x)
+        if t.retains_grad:
+            return  # torch keeps a retained gradient in the shape that the value had before
+        self.emit(f"{x}.{self.rng.choice(TURNED)}", (), True)
+
+    def other(self, x: str) -> str | None:
+        """A value to write into another one; a copy where they share memory."""
+        t = self.get(x)
+        fits = lambda u: u.dim() <= t.dim() and u.numel() <= t.numel()
+        y = self.like(x) if self.rng.random() < 0.5 else self.pick(fits)
+        if y is None:
+            return None
+        u = self.get(y)
+        if u.untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
+            return f"{y}.clone()" if y != x or 0 in t.stride() else y
+        return y
+
+    def with_(self) -> None:
+        x = self.target()
+        if x is None or self.writable(x) is None:
+            return
+        y = self.other(x)
+        if y is not None:
+            self.emit(f"{x}.{self.rng.choice(WITH).format(y=y)}", (), True)
+
+    def put(self) -> None:
+        x = self.target()
+        if x is None or (t := self.writable(x)) is None:
+            return
+        y, text = self.other(x), self.rng.choice(PUT)
+        if y is None:
+            return
+        y = f"{y}.clone()" if y == x else y
+        if "[[0, 1]]" in text and (not t.dim() or t.shape[0] < 2):
+            return  # torch leaves a half-written tensor behind when an index is out of range
+        if 0 in t.stride() and ("> 1" in text or "[[" in text or "index" in text):
+            return  # torch only warns when an index writes to memory that elements share
+        self.emit(text.format(x=x, y=y, n=self.number()), (), True)
+
+    def hook(self, choices: tuple[str, ...] = HOOKS) -> None:
+        # torch calls a hook on one of several results with None when only others got a gradient,
+        # and none on a view that was taken without recording.
+        x = self.pick(lambda t: t.requires_grad and alone(t))
+        if x is None or self.veiled:
+            return
+        self.hooked = True
+        text = self.rng.choice(choices).format(x=x, t=self.tag())
+        keep = self.rng.random() < 0.3
+        self.emit(f"r{self.tags - 1} = {text}" if keep else text)
+        t = self.get(x)
+        if not t.is_leaf and self.rng.random() < 0.2 and self.writable(x) is not None:
+            self.emit(f"{x}.{self.rng.choice(ALONE).format(x=x, n=self.number())}", (), True)
+
+    def log_hook(self) -> None:
+        self.hook(HOOKS[:1])
+
+    def unhook(self) -> None:
+        handles = [n for n in self.session.scope if n[0] == "r" and n[1:].isdigit()]
+        if handles:
+            self.emit(f"{self.rng.choice(handles)}.remove()")
+
+    def leaf_hook(self) -> None:
+        x = self.pick(lambda t: t.is_leaf and t.requires_grad)
+        if x:
+            self.emit(self.rng.choice(LEAF_HOOKS).format(x=x, t=self.tag()))
+
+    def node_hook(self) -> None:
+        simple = lambda t: t.grad_fn is not None and t.grad_fn.name() in SIMPLE
+        x = self.pick(simple)
+        if x:
+            if self.allows("kept by a node") or not self.get(x)._is_view():
+                self.emit(self.rng.choice(NODE_HOOKS).format(x=x, t=self.tag()))
+
+    def multi_hook(self) -> None:
+        a, b = self.some(), self.some()
+        if (
+            a != b
+            and alone(self.get(a))
+            and alone(self.get(b))
+            and self.get(a).requires_grad
+            and self.get(b).requires_grad
+        ):
+            self.several_hooked = True
+            when = self.rng.choice(("'all'", "'any'"))
+            self.emit(
+                f"torch.autograd.graph.register_multi_grad_hook([{a}, {b}], "
+                f"lambda gs: log.append(('{self.tag()}', gs)), mode={when})"
+            )
+
+    def kept_function(self) -> None:
+        self.define(f"Kept.apply({self.some()}, log, '{self.tag()}')")
+
+    def retain(self) -> None:
+        self.emit(f"{self.some()}.retain_grad()")
+
+    def loss(self, x: str) -> str:
+        return self.rng.choice(LOSSES).format(x=x)
+
+    def leaves(self) -> list[str]:
+        return [n for n in self.good if self.get(n).is_leaf and self.get(n).requires_grad]
+
+    def backward(self, last: bool = False) -> None:
+        rng, x = self.rng, self.some()
+        t = self.get(x)
+        options = []
+        if rng.random() < 0.5 or (self.pooled and not last):
+            options.append("retain_graph=True")
+        if rng.random() < 0.12 and (not self.reentrant or self.allows("reentrant")):
+            inputs = [n for n in self.good if self.get(n).requires_grad]
+            if (not t.requires_grad or t.is_complex()) and not self.allows("inputs of a constant"):
+                inputs = self.leaves()
+            chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
+            if chosen:
+                options.append(f"inputs=[{', '.join(chosen)}]")
+        if rng.random() < 0.04 and self.twice():
+            options.append("create_graph=True")
+        form = rng.random()
+        if self.several_hooked:  # torch counts a root that has such a hook otherwise
+            form = max(form, 0.25)
+        if form < 0.25 and t.numel() < 5000:
+            seed = rng.randrange(10**6)
+            weights = f"rand({seed}, {tuple(t.shape)}, {t.dtype})"
+            self.emit(f"{x}.backward({', '.join([weights, *options])})", (), True)
+        elif form < 0.32:
+            roots = f"[{self.loss(x)}, {self.loss(self.some())}]"
+            self.emit(f"torch.autograd.backward({', '.join([roots, *options])})", (), True)
+        else:
+            self.emit(f"{self.loss(x)}.backward({', '.join(options)})", (), True)
+
+    def gradient(self, create: bool = False) -> None:
+        rng, x = self.rng, self.some()
+        if self.reentrant and not self.allows("reentrant"):
+            return
+        inputs = [n for n in self.good if self.get(n).requires_grad]
+        if not inputs:
+            return
+        chosen = rng.choices(inputs, k=rng.choice((1, 1, 2, 3)))
+        if create and not self.allows("materialized twice"):
+            chosen = list(dict.fromkeys(chosen))
+        if self.hooked and not self.allows("captured"):
+            chosen = chosen[:1]
+        options = [f"[{', '.join(chosen)}]"]
+        if rng.random() < 0.8:
+            options.append("allow_unused=True")
+        if rng.random() < 0.1:
+            options.append("materialize_grads=True")
+        if create and self.twice():
+            options.append("create_graph=True")
+        elif rng.random() < 0.5 or self.pooled:
+            options.append("retain_graph=True")
+        for name in self.define(f"grad({', '.join([self.loss(x), *options])})", effect=True):
+            if isinstance(self.get(name), torch.Tensor):
+                self.frozen.add(home(self.get(name)))
+
+    def create(self) -> None:
+        self.gradient(create=True)
+
+    def change_grad(self) -> None:
+        holders = [n for n in self.leaves() if self.get(n).grad is not None]
+        if not holders:
+            return
+        x, y = self.rng.choice(holders), self.rng.choice(holders)
+        if any(0 in self.get(n).stride() for n in (x, y)) and not self.allows("expanded leaf"):
+            return
+        self.emit(self.rng.choice(GRADS).format(x=x, y=y), (), True)
+
+    def drop(self) -> None:
+        if len(self.good) > 3:
+            x = self.rng.choice(self.good)
+            if self.emit(f"del {x}"):
+                self.good.remove(x)
+
+    def fresh(self) -> None:
+        wants = self.rng.choice((".requires_grad_()", ""))
+        self.define(f"{self.some()}.detach().clone(){wants}")
+
+    def numpy(self) -> None:
+        x = self.some()
+        if self.get(x).dtype.itemsize > 2:
+            self.define(f"torch.from_numpy({x}.detach().numpy())")
+
+    def pool(self) -> None:
+        call = program_pool.call(self)
+        if call is not None:
+            self.pooled = True
+            prefix, expression, effect = call
+            for name in self.define(expression, prefix, effect):
+                t = self.get(name)
+                if isinstance(t, torch.Tensor) and not t._is_view() and not t.is_contiguous():
+                    # In which order a result lies in memory is not compared, so nothing may
+                    # depend on it.
+                    self.good = [n for n in self.good if n != name]
+
+    def pool_in(self) -> None:
+        call = program_pool.call(self, inplace=True)
+        if call is not None:
+            self.pooled = True
+            self.emit(call[0] + call[1], (), True)
+
+
+# torch's rules for these save more than the gradient needs, and so forbid more changes.
+OVERWRITTEN = "modified by an inplace operation"
+SAVES_MORE = re.compile(r"aminmax|gather|masked_select|median|topk|sort")
+# What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
+MISSING = (
+    "not implemented",
+    "not supported",
+    "does not support",
+    "ZeroTensors",
+    "not differentiable",
+)
+SIMPLE = {
+    *("AddBackward0", "SubBackward0", "MulBackward0", "CloneBackward0", "SinBackward0"),
+    *("ExpBackward0", "TanhBackward0", "SumBackward0", "TBackward0", "ViewBackward0"),
+    *("SelectBackward0", "UnsqueezeBackward0", "ExpandBackward0", "NegBackward0"),
+}
+METHODS = {"with": Writer.with_, "kept": Writer.kept_function}
+
+
+def home(t: Any) -> int:
+    return 0 if t._is_zerotensor() else t.untyped_storage().data_ptr()
+
+
+def alone(t: Any) -> bool:
+    """Whether a tensor is the only result of its op."""
+    return t.grad_fn is None or len(t.grad_fn._input_metadata) == 1
+
+
+def tangled(t: Any) -> bool:
+    """Whether elements overlap in memory in a way that nobody checks: results are undefined."""
+    shape, stride = tuple(t.shape), tuple(t.stride())
+    if t.is_contiguous() or any(n > 1 and s == 0 for n, s in zip(shape, stride, strict=True)):
+        return False
+    places = np.zeros(shape, np.int64)
+    for dim, (n, s) in enumerate(zip(shape, stride, strict=True)):
+        places += (np.arange(n) * s).reshape((n,) + (1,) * (len(shape) - dim - 1))
+    return len(np.unique(places)) < places.size
+
+
+def program(
+    seed: int, theme: str | None = None, show_open: bool = False
+) -> tuple[list[Step], list[Look], Session]:
+    """The program of a seed, what torch shows after each statement, and torch's names."""
+    writer = Writer(seed, theme, show_open)
+    rng = writer.rng
+    weights = THEMES[writer.theme][1]
+    kinds = list(weights)
+    for k in range(rng.choice((1, 2, 3))):
+        writer.leaf(True if not k else None)
+    for kind in rng.choices(kinds, list(weights.values()), k=rng.randrange(4, 18)):
+        if writer.over or len(writer.steps) > 40:
+            break
+        method = METHODS.get(kind) or getattr(Writer, kind)
+        method(writer)
+    if writer.theme == "smooth":
+        writer.define(f"({writer.some()} * 1.5).sum()")
+    elif not writer.over:
+        writer.backward(last=True)
+    if writer.session.names:
+        writer.emit("pass", (), True)
+    return writer.steps, writer.looks, writer.session
