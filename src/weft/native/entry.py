@@ -9,7 +9,6 @@ the function's ``self``, so that the code is the same in every process and can b
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.once import once
 
 _HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
 _TYPE = _HEAD - 8
@@ -40,7 +40,7 @@ _DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
 
-@functools.cache
+@once
 def _table() -> bytes:
     api = ctypes.pythonapi
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def _table() -> bytes:
     return struct.pack(f"{len(_NAMES)}Q", *(known[name] for name in _NAMES))
 
 
-@functools.cache
+@once
 def why_not() -> str | None:
     """Why objects can't be read here, if so: another Python, or another NumPy."""
     word, number = ctypes.c_size_t.from_address, ctypes.c_int.from_address

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import os
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,8 @@ import numpy as np
 
 from weft.native import entry, threads, whole
 from weft.native.compiler import Function, build, read
+from weft.native.once import LOCK, once
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 KINDS = {
@@ -30,7 +30,6 @@ KINDS = {
     np.dtype(np.uint32): "u32",
     np.dtype(np.bool_): "b1",
 }
-_lock = threading.RLock()
 _word = ctypes.c_size_t.from_address
 _OFFSET = object.__basicsize__  # where an array object keeps the address of its data
 
@@ -45,7 +44,7 @@ for _probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
         pointer = lambda a: a.ctypes.data
 
 
-@functools.cache
+@once
 def why_not() -> str | None:
     """Why kernels can't be compiled here, if so."""
     try:
@@ -81,11 +80,12 @@ class _Engine:
         """The addresses of compiled functions; their code comes from disk if it is there."""
         words = "\0".join((text, self.cpu, self.features, self.version))
         path = cache_folder() / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:32]}.o"
-        code = _kept(path)
-        if code is None:
-            code = self.compile(text)
-            _keep(path, code)
-        return self.link(symbols, code)
+        with LOCK:
+            code = _kept(path)
+            if code is None:
+                code = self.compile(text)
+                _keep(path, code)
+            return self.link(symbols, code)
 
     def compile(self, text: str) -> bytes:
         llvm, machine = self.llvm, self.machine()
@@ -112,20 +112,20 @@ class _Engine:
         return addresses
 
 
-@functools.cache
+@once
 def engine() -> _Engine:
     """The one engine of this process."""
     return _Engine()
 
 
-@functools.cache
+@once
 def reads_half() -> bool:
     """Whether this processor converts float16 by itself."""
     features = engine().features
     return "+f16c" in features or "+fullfp16" in features
 
 
-@functools.cache
+@once
 def cache_folder() -> Path:
     """Where machine code is kept: ``WEFT_CACHE``, or the user's cache folder."""
     given = os.environ.get("WEFT_CACHE")
@@ -187,7 +187,7 @@ class Kernel:
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
         if found is None:
-            with _lock:
+            with LOCK:
                 found = self.compiled.get(key) or self._compile(types, consts)
                 self.compiled[key] = found
         return found
@@ -204,14 +204,15 @@ class Kernel:
 
         The latter take plain arrays of one shape, from ``least`` elements on.
         """
-        text, kinds = build(self.function, {"T": kind}, {}, threads.available())
-        text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
-        given = self.name, kinds[:-1], result, grain
-        text += whole.elementwise("fresh", *given, least)
-        if kinds[0] != f"{result}*":
-            return _functions(self.name, text, "call", "fresh")
-        text += whole.elementwise("over", *given, least)
-        return _functions(self.name, text, "call", "fresh", "over")
+        with LOCK:
+            text, kinds = build(self.function, {"T": kind}, {}, threads.available())
+            text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
+            given = self.name, kinds[:-1], result, grain
+            text += whole.elementwise("fresh", *given, least)
+            if kinds[0] != f"{result}*":
+                return _functions(self.name, text, "call", "fresh")
+            text += whole.elementwise("over", *given, least)
+            return _functions(self.name, text, "call", "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -223,16 +224,23 @@ class Kernel:
         types = tuple(bound[k] for k in ("T", "U") if k in bound)
         self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
 
-    def whole(self, spec: whole.Spec, *types: str, **consts: Any) -> Callable:
+    def whole(self, spec: Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``whole.Spec``."""
         key = (spec, types, *consts.items())
         found = self.compiled.get(key)
         if found is None:
-            bound = dict(zip(("T", "U"), types, strict=False))
-            text, kinds = build(self.function, bound, consts, threads.available())
-            text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
-            found = self.compiled[key] = _functions(self.name, text, "whole")[0]
+            with LOCK:
+                found = self.compiled.get(key) or self._compile_whole(spec, types, consts)
+                self.compiled[key] = found
         return found
+
+    def _compile_whole(
+        self, spec: Spec, types: tuple[str, ...], consts: dict[str, Any]
+    ) -> Callable:
+        bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
+        return _functions(self.name, text, "whole")[0]
 
 
 def _functions(name: str, text: str, *ways: str) -> list[Callable]:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import sys
 
 import numpy as np
+
+from weft.native.once import LOCK as MAKING
+from weft.native.once import once
 
 SMALL = 1 << 15
 SLACK = 40  # per cent of the most in use that may be kept beyond it
@@ -525,7 +527,8 @@ class Pool:
 
     def trim(self) -> int:
         """Give all kept blocks back to the system; how many bytes that were."""
-        freed = self._trim(ctypes.addressof(self.words), (1 << 63) - 1)
+        with MAKING:  # a child must not find the lists as they are being emptied
+            freed = self._trim(ctypes.addressof(self.words), (1 << 63) - 1)
         with contextlib.suppress(AttributeError):  # glibc has it
             ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
         return freed
@@ -536,13 +539,14 @@ class Pool:
 
     def set_limit(self, most: int) -> None:
         """Keep at most so many bytes."""
-        self.words[LIMIT] = most
-        extra = self.words[KEPT] - most
-        if extra > 0:
-            self._trim(ctypes.addressof(self.words), extra)
+        with MAKING:
+            self.words[LIMIT] = most
+            extra = self.words[KEPT] - most
+            if extra > 0:
+                self._trim(ctypes.addressof(self.words), extra)
 
 
-@functools.cache
+@once
 def pool() -> Pool | None:
     """The pool, or None where it can't be set up."""
     if os.environ.get("WEFT_POOL") == "off" or sys.platform != "linux":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
+
+from weft.native.once import LOCK, once
 
 _count = [0]
 CELL = ctypes.c_int64(1)  # the same number, for compiled code
@@ -23,7 +24,7 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-@functools.cache
+@once
 def library() -> Any:
     """libgomp, or None where there is none: then all is done in one thread."""
     if os.environ.get("WEFT_OPENMP") == "off":
@@ -54,9 +55,11 @@ def symbols() -> dict[str, int]:
 def count() -> int:
     """How many threads a kernel uses at most."""
     if not _count[0]:
-        asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _count[0] = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
-        CELL.value = _count[0]
+        with LOCK:
+            if not _count[0]:
+                asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+                CELL.value = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
+                _count[0] = CELL.value
     return _count[0]
 
 
@@ -75,7 +78,7 @@ def set_count(number: int) -> None:
         found[1](number)
 
 
-@functools.cache
+@once
 def blas() -> Any:
     """The thread functions of NumPy's BLAS as (get, set), or None where they can't be reached."""
     import glob
