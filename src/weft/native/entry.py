@@ -119,7 +119,30 @@ define private i1 @is(ptr %self, ptr %object, i64 %which) {{
   %same = icmp eq ptr %type, %wanted
   ret i1 %same
 }}
+define private i1 @failed(ptr %self) {{
+  %occurred = call ptr @known(ptr %self, i64 {PLACES["PyErr_Occurred"]})
+  %error = call ptr %occurred()
+  %bad = icmp ne ptr %error, null
+  ret i1 %bad
+}}
+; Objects other than Python's own numbers may run code of the user's to become one, which must
+; not happen once an argument before has failed.
+define private i1 @may_ask(ptr %self, ptr %object) {{
+  %int = call i1 @is(ptr %self, ptr %object, i64 {PLACES["int"]})
+  br i1 %int, label %yes, label %look
+yes:
+  ret i1 true
+look:
+  %bad = call i1 @failed(ptr %self)
+  %fine = xor i1 %bad, true
+  ret i1 %fine
+}}
 define private i64 @integer(ptr %self, ptr %object) {{
+  %may = call i1 @may_ask(ptr %self, ptr %object)
+  br i1 %may, label %ask, label %give_up
+give_up:
+  ret i64 0
+ask:
   %convert = call ptr @known(ptr %self, i64 {PLACES["PyLong_AsLongLong"]})
   %value = call i64 %convert(ptr %object)
   ret i64 %value
@@ -150,15 +173,14 @@ read:
   %value = load double, ptr %at
   ret double %value
 convert:
+  %may = call i1 @may_ask(ptr %self, ptr %object)
+  br i1 %may, label %ask, label %give_up
+give_up:
+  ret double 0.0
+ask:
   %as = call ptr @known(ptr %self, i64 {PLACES["PyFloat_AsDouble"]})
   %converted = call double %as(ptr %object)
   ret double %converted
-}}
-define private i1 @failed(ptr %self) {{
-  %occurred = call ptr @known(ptr %self, i64 {PLACES["PyErr_Occurred"]})
-  %error = call ptr %occurred()
-  %bad = icmp ne ptr %error, null
-  ret i1 %bad
 }}
 define private ptr @none(ptr %self) {{
   %hold = call ptr @known(ptr %self, i64 {PLACES["Py_IncRef"]})

@@ -10,7 +10,8 @@ from typing import Any
 
 from weft.native.once import LOCK, once
 
-_count = [0]
+_count, _asked = [0], [0]
+MOST = 1024  # threads; OpenMP ends the process where it can't make as many as it is told to
 CELL = ctypes.c_int64(1)  # the same number, for compiled code
 # What to forget when the number of threads changes.
 ON_CHANGE: list[Callable[[], None]] = []
@@ -63,10 +64,16 @@ def count() -> int:
     return _count[0]
 
 
+def asked() -> int:
+    """How many threads were asked for, which may be more than are of use."""
+    return max(_asked[0], count())
+
+
 def set_count(number: int) -> None:
     """Use so many threads from now on."""
     if number < 1:
         raise ValueError(f"set_num_threads expects a positive integer, but got {number}")
+    _asked[0], number = number, min(number, MOST)
     if number != count():
         for forget in ON_CHANGE:
             forget()
@@ -127,7 +134,7 @@ def _in_child() -> None:
     # The pool's threads did not come along; a team of one needs none.
     for forget in ON_CHANGE:
         forget()
-    _count[0] = CELL.value = 1
+    _count[0] = CELL.value = _asked[0] = 1
     if library.cache_info().currsize and library() is not None:
         library().omp_set_num_threads(ctypes.c_int(1))
 
