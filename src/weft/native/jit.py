@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.native import entry, threads, whole
+from weft.native import cache, entry, threads, whole
 from weft.native.compiler import Function, build, read
 from weft.native.once import LOCK, once
 from weft.native.whole import Spec
@@ -78,13 +75,13 @@ class _Engine:
 
     def load(self, name: str, text: str, symbols: list[str]) -> list[int]:
         """The addresses of compiled functions; their code comes from disk if it is there."""
-        words = "\0".join((text, self.cpu, self.features, self.version))
-        path = cache_folder() / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:32]}.o"
+        words = "\0".join((name, text, self.cpu, self.features, self.version))
+        key = hashlib.sha256(words.encode()).digest()
         with LOCK:
-            code = _kept(path)
+            code = cache.read(name, key)
             if code is None:
                 code = self.compile(text)
-                _keep(path, code)
+                cache.write(name, key, code)
             return self.link(symbols, code)
 
     def compile(self, text: str) -> bytes:
@@ -123,47 +120,6 @@ def reads_half() -> bool:
     """Whether this processor converts float16 by itself."""
     features = engine().features
     return "+f16c" in features or "+fullfp16" in features
-
-
-@once
-def cache_folder() -> Path:
-    """Where machine code is kept: ``WEFT_CACHE``, or the user's cache folder."""
-    given = os.environ.get("WEFT_CACHE")
-    if given:
-        folder = Path(given)
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if os.name == "posix" and folder.stat().st_uid != os.getuid():
-            raise PermissionError(folder)  # code is loaded from there: it has to be ours
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="weft-"))
-    return folder
-
-
-def _kept(path: Path) -> bytes | None:
-    """The code in a file, if it is whole."""
-    try:
-        found = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = found[:32], found[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Write code beside its place and move it there; a full disk is no reason to stop."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-    except OSError:
-        pass
 
 
 class Kernel:
