@@ -21,6 +21,7 @@ import pytest
 import browser as browsers
 import weft
 from graph_documents import transformer_step
+from weft.graph.page import server
 from weft.graph.page.server import HOST, LARGEST_REQUEST, MOST_CONNECTIONS
 from weft.graph.serving import Served, serve
 
@@ -300,6 +301,65 @@ def test_many_connections_do_not_pile_up(served: Served) -> None:
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert ask(served, "/document?since=1")[0] == 200
+
+
+class Loris:
+    """Connections that send a header for ever, a byte at a time."""
+
+    def __init__(self, served: Served, count: int) -> None:
+        port = urlsplit(served.url).port
+        self.held = [socket.create_connection((HOST, port), 5) for _ in range(count)]
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.send)
+        for connection in self.held:
+            connection.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        self.thread.start()
+
+    def send(self) -> None:
+        while not self.ended.wait(0.05):
+            for connection in self.held:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"x")
+
+    def close(self) -> None:
+        self.ended.set()
+        self.thread.join()
+        for connection in self.held:
+            connection.close()
+
+
+def test_slow_clients_keep_nobody_out(served: Served) -> None:
+    with contextlib.closing(Loris(served, MOST_CONNECTIONS)):
+        time.sleep(0.3)
+        started = time.monotonic()
+        for _ in range(5):
+            assert ask(served, "/document?since=1")[0] == 200
+        assert time.monotonic() - started < 8  # and not the patience of all those
+
+
+def test_readers_are_not_pushed_out(served: Served) -> None:
+    """Those who have shown the token stay, however many others come."""
+    parts = urlsplit(served.url)
+    with socket.create_connection((HOST, parts.port), timeout=10) as stream:
+        stream.sendall(
+            f"GET /events?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
+        )
+        heard = b""
+        while b"data: 1" not in heard:
+            heard += stream.recv(4096)
+        with contextlib.closing(Loris(served, 2 * MOST_CONNECTIONS)):
+            time.sleep(0.3)
+            served.source.count = 2
+            assert b"data: 2" in stream.recv(4096)
+
+
+def test_sending_slowly_is_no_way_to_stay(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    with contextlib.closing(Loris(served, 3)) as slow:
+        for connection in slow.held:
+            connection.settimeout(20)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(4096) == b""
 
 
 # --- how it ends ---
@@ -633,6 +693,8 @@ def test_the_page_leaves_no_trace() -> None:
 def test_interrupting_a_paused_program() -> None:
     program = """
         import sys, threading, time, os, signal
+        # A program in the background of a shell inherits that interrupts are ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import weft
         from weft.graph.serving import serve
         served = serve()

@@ -84,6 +84,29 @@ for queries, keys, causal in ((37, 51, False), (51, 37, True)):
     wanted = gs @ k, gs.swapaxes(2, 3) @ q, e.swapaxes(2, 3) @ g
     for a, b in zip(found, wanted):
         close(a, b, "f4")
+# What a query does not see may be infinite or no number: none of it reaches the query's results.
+for row in (51, 57, 58, 60, 63):
+    for which in range(4):
+        clean = [made("f4", 4, 2, n, d) for n, d in ((64, 19), (64, 19), (64, 23), (64, 23))]
+        given = [x.copy() for x in clean]
+        given[which][1, 1, row] = np.inf if row % 2 else np.nan
+        results = []
+        for q, k, v, g in (clean, given):
+            y, w = attention.attention(q, k, v, 0.3, True)
+            back = attention.attention_back((g, None), q, k, v, w, (True,) * 3, 0.3, True)
+            results.append((y, w, *back))
+        for name, a, b in zip(("y", "w", "gq", "gk", "gv"), *results):
+            same = np.ones((4, 2), bool)
+            same[1, 1] = False
+            assert (a[same] == b[same]).all()  # other heads
+            a, b = a[1, 1], b[1, 1]
+            if name in ("y", "w", "gq") and which != 3:  # earlier queries, keys or values
+                assert (a[:row] == b[:row]).all(), (name, which, row)
+            if name in ("gk", "gv") and which in (0, 3):  # keys after the query
+                assert (a[row + 1 :] == b[row + 1 :]).all(), (name, which, row)
+            if which in (0, 3) and name in ("y", "w", "gq"):
+                others = np.delete(np.arange(64), row)
+                assert (a[others] == b[others]).all(), (name, which, row)
 print("fine")
 """
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -340,3 +342,127 @@ def test_functions_in_place_are_those_out_of_place(size: int) -> None:
                 results.append((z.detach().numpy().copy(), x.grad.numpy()))
             for a, b in zip(*results, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+# --- numbers of every kind to every entry point ---------------------------------------------
+
+
+class Broken:
+    """A number whose conversion fails, and counts how often it was tried."""
+
+    asked = 0
+
+    def __float__(self) -> float:
+        Broken.asked += 1
+        raise ZeroDivisionError("no number")
+
+    __index__ = __int__ = __float__  # type: ignore[assignment]
+
+
+HOSTILE = {
+    "huge": (10**400, OverflowError),
+    "broken": (Broken(), ZeroDivisionError),
+    "text": ("1", TypeError),
+    "nothing": (None, TypeError),
+    "complex": (1j, TypeError),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("place", [2, 3, 4, 5])
+def test_numbers_that_fail_are_errors_of_their_own(name: str, place: int) -> None:
+    value, error = HOSTILE[name]
+    arguments = [some(7), some(7), 1.0, 1.0, 7, 1]
+    arguments[place] = value
+    with pytest.raises(error):
+        scaled.get("f32")(*arguments)
+
+
+def test_after_a_failure_no_code_of_the_users_runs() -> None:
+    Broken.asked = 0
+    for first in (10**400, "1", Broken()):
+        Broken.asked = 0
+        with pytest.raises((OverflowError, TypeError, ZeroDivisionError)):
+            scaled.get("f32")(some(7), some(7), first, Broken(), Broken(), 1)
+        assert Broken.asked == isinstance(first, Broken)
+
+
+def compiled_functions() -> list[tuple[str, Any, Any, list[str]]]:
+    """Every entry point that everyday calls compile: name, key, function, kinds of parameters."""
+    kernels.start()
+    f, x, image = weft.nn.functional, weft.randn(64, 64), weft.randn(4, 8, 16, 16)
+    row, rows = weft.ones(64), weft.arange(64) % 5
+    for a in (x, x[:4], weft.randn(300, 64)):
+        for leaf in (a.clone().requires_grad_(), a):
+            for y in (
+                f.layer_norm(leaf, (64,), row, row), f.layer_norm(leaf, (64,)),
+                f.rms_norm(leaf, (64,), row), leaf.softmax(-1), f.log_softmax(leaf, -1),
+                leaf.sum(-1), leaf.mean(0), leaf.max(-1).values, leaf.var(-1), leaf.tril(),
+                f.cross_entropy(leaf, rows[: len(a)] if len(a) <= 64 else rows[0].expand(len(a))),
+                f.smooth_l1_loss(leaf, leaf * 2, beta=0.5), f.huber_loss(leaf, leaf * 2),
+            ):  # fmt: skip
+                if y.requires_grad:
+                    y.sum().backward()
+    y = f.batch_norm(image.requires_grad_(), weft.zeros(8), weft.ones(8), training=True)
+    f.avg_pool2d(f.max_pool2d(y, 2), 2).sum().backward()
+    f.scaled_dot_product_attention(*[weft.randn(8, 64, 32)] * 3)
+    found = []
+    for kernel in [k for k in gc.get_objects() if isinstance(k, jit.Kernel)]:
+        for key, function in kernel.compiled.items():
+            consts = dict(k for k in key if isinstance(k, tuple) and len(k) == 2)
+            kinds = [kind for name, kind in kernel.parameters if name not in consts]
+            found.append((kernel.name, key, function, kinds))
+    return found
+
+
+def test_every_entry_point_refuses_hostile_numbers() -> None:
+    entries, places = compiled_functions(), 0
+    is_whole = lambda key: bool(key) and isinstance(key[0], Spec)
+    wholes = [e for e in entries if is_whole(e[1])]
+    for _, key, function, kinds in entries:
+        if is_whole(key):
+            continue
+        kinds = [*kinds, "i64", "i64"]
+        for place, kind in enumerate(kinds):
+            arguments: list[object] = [None if k.endswith("*") else 0 for k in kinds]
+            if kind.endswith("*"):
+                continue
+            for value, error in (HOSTILE[k] for k in ("huge", "broken", "text")):
+                arguments[place] = value
+                with pytest.raises(error):  # SystemError would be neither of these
+                    function(*arguments)
+                places += 1
+    assert places > 300  # else the entry points were not found
+    numbers = [e for e in wholes if "number" in e[1][0].takes]
+    assert numbers
+    shapes = {"row": (8,), "kept": (4, 1), "": (4, 8), "like": (4, 8), "lines": (4, 8)}
+    dtypes = {"f32": F32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
+    for _, key, function, _ in numbers:
+        given: list[object] = []
+        for text in key[0].takes:
+            kind, *shape = text.split()
+            if kind == "number":
+                given.append(1e-5)
+            else:
+                given.append(np.ones(shapes[shape[0] if shape else ""], dtypes[kind]))
+        at = key[0].takes.index("number")
+        for value in (float("nan"), float("inf"), 7, 2**70):
+            assert function(*given[:at], value, *given[at + 1 :]) is not None
+        with pytest.raises(OverflowError):
+            function(*given[:at], 10**400, *given[at + 1 :])
+        for value in (True, Fraction(1, 2), np.float64(2), Broken(), None, "1", 1j):
+            assert function(*given[:at], value, *given[at + 1 :]) is None  # not for this
+
+
+@pytest.mark.parametrize("rows", [4, 300])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "batch_norm", "leaky_relu"])
+def test_a_number_that_no_float_holds(name: str, rows: int) -> None:
+    f, x, row = weft.nn.functional, weft.ones(rows, 32), weft.ones(32)
+    calls = {
+        "layer_norm": lambda: f.layer_norm(x, (32,), row, row, eps=10**400),
+        "rms_norm": lambda: f.rms_norm(x, (32,), row, eps=10**400),
+        "batch_norm": lambda: f.batch_norm(x, None, None, training=True, eps=10**400),
+        "leaky_relu": lambda: f.leaky_relu(x, 10**400),
+    }
+    with pytest.raises(OverflowError, match="int too large to convert to float"):
+        calls[name]()

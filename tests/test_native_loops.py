@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,31 +263,6 @@ def test_a_damaged_cache_is_made_anew(tmp_path: object) -> None:
     for file in files:
         file.write_bytes(file.read_bytes()[:100])
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True, env=env)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
-def test_code_that_others_can_write_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "kernel.o"
-    jit._keep(path, b"code")
-    assert jit._kept(path) == b"code"
-    for mode in (0o620, 0o602, 0o666):
-        path.chmod(mode)
-        assert jit._kept(path) is None
-    path.chmod(0o644)
-    assert jit._kept(path) == b"code"
-    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
-    find = jit.cache_folder.__wrapped__
-    assert find() == tmp_path
-    for mode in (0o770, 0o707):
-        tmp_path.chmod(mode)
-        other = find()
-        assert other != tmp_path and jit._is_ours(other.stat())
-        other.rmdir()
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    assert jit._kept(path) is None
 
 
 def test_a_branch_on_values_is_not_traced() -> None:

@@ -20,7 +20,7 @@ OPTIONAL = {
 def lines() -> list[str]:
     """The report, a line for each finding."""
     from weft.backends import native
-    from weft.native import jit, pool
+    from weft.native import cache, pool
     from weft.version import weft as own
 
     report = [
@@ -33,7 +33,16 @@ def lines() -> list[str]:
     kept = pool.pool()
     limit = f"keeps up to {kept.stats()['limit_bytes'] >> 20} MB" if kept else "off"
     report.append(_line(kept is not None, "memory pool", limit))
-    report.append(_line(True, "kernel cache", str(jit.cache_folder())))
+    files, size = cache.size()
+    kept_code = cache.place()
+    report.append(
+        _line(
+            not kept_code.refused,
+            "kernel cache",
+            f"{kept_code.folder}: {files} files, {size / (1 << 20):.1f} of at most "
+            f"{cache.limit() >> 20} MB" + (f" ({kept_code.refused})" if kept_code.refused else ""),
+        )
+    )
     report.append(_line(native.get() == "native", "in use", f"{native.get()} kernels"))
     report.append("")
     for name in ("scipy", "ml_dtypes", *OPTIONAL):

@@ -27,6 +27,7 @@ from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import link_view, link_views
+from weft.native.once import lazy
 from weft.native.trace import UFUNCS, Traced, lowered
 
 ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
@@ -118,7 +119,7 @@ class Op:
         REGISTRY[name] = self
         kernels.open_op(self)
 
-    @functools.cached_property
+    @lazy
     def node_types(self) -> tuple[type[Node], ...]:
         """The classes that this op's nodes show themselves as, by variant."""
         return tuple(_node_type(f"{self.grad_name}{number}") for number in (0, 1, 2))

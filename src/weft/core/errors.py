@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import math
 import os
 import sys
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+
+from weft.native import pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -65,7 +68,11 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
     """The same kind of error, with the op, its inputs and the user's line added."""
     message = str(error.args[0]) if error.args else str(error)
     kind = type(error)
-    if kind in (ValueError, np.linalg.LinAlgError, OverflowError) or kind.__module__ == "numpy":
+    if isinstance(error, MemoryError):
+        kind, message = RuntimeError, no_memory(error)
+    if kind is OverflowError and message.startswith("int too "):
+        pass  # a number that no float holds, which PyTorch has the same error for
+    elif kind in (ValueError, np.linalg.LinAlgError, OverflowError) or kind.__module__ == "numpy":
         kind = RuntimeError
     if kind.__name__ == "AxisError" or isinstance(error, IndexError):
         kind = IndexError
@@ -82,6 +89,37 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
         return kind("\n".join(lines))
     except TypeError:
         return RuntimeError("\n".join(lines))
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes for people: ``128 TiB``."""
+    size, units = float(count), iter(("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    for unit in units:
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} EiB"
+
+
+def no_memory(error: MemoryError) -> str:
+    """What was asked for where memory could not be had, and what there is."""
+    dtype, shape = getattr(error, "dtype", None), getattr(error, "shape", None)
+    text = "DefaultCPUAllocator: can't allocate memory"
+    if dtype is not None and shape is not None:
+        count = math.prod(shape) * dtype.itemsize
+        text += f": you tried to allocate {count} bytes ({in_bytes(count)}, {dtype}{list(shape)})"
+    if pool.current() is not None:  # which has given back all that it kept before it failed
+        text += f". weft has {in_bytes(pool.any_stats()['used_bytes'])} in use"
+    return text
+
+
+def too_large(shape: tuple[int, ...], itemsize: int) -> str:
+    """What is wrong with an array of more bytes than there are addresses."""
+    count = math.prod(shape) * itemsize
+    return (
+        f"Storage size calculation overflowed with sizes={list(shape)}: that would be {count} "
+        f"bytes ({in_bytes(count)})"
+    )
 
 
 def _broadcast_message(args: Any) -> str | None:

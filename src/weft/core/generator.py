@@ -11,7 +11,6 @@ followed here.
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import os
@@ -29,6 +28,7 @@ from weft.kernels.random import (
     shuffle,
     shuffle_small,
 )
+from weft.native.once import LOCK, lazy
 
 if TYPE_CHECKING:  # loading numpy.typing takes as long as loading all of this package
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -89,7 +89,7 @@ class Generator:
 
     # ---------------------------------------------------------------- seed and state
 
-    @functools.cached_property
+    @lazy
     def _engine(self) -> Any:
         # Made when first needed: loading numpy.random would slow down the import of everything.
         return _seeded_engine(self._initial_seed)
@@ -790,7 +790,8 @@ def _restore(device: Any, state: Array) -> Generator:
 
 
 def _seeded_engine(seed: int) -> Any:
-    engine = np.random.MT19937(0)
+    with LOCK:  # the first use imports numpy.random
+        engine = np.random.MT19937(0)
     engine._legacy_seeding(seed & 0xFFFFFFFF)
     return engine
 

@@ -14,13 +14,14 @@ which gives NumPy's: see ``offer_small``.
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from weft.native import once
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -63,23 +64,25 @@ def enable(on: bool) -> None:
 
 def start() -> bool:
     """Ready this thread for native code; False where there is none to be had."""
-    from weft.native import jit
+    with once.LOCK:
+        from weft.native import jit
 
-    if jit.why_not() is not None:
-        enable(False)
-        return False
-    from weft.native.pool import pool
+        if jit.why_not() is not None:
+            enable(False)
+            return False
+        from weft.native.pool import pool
 
-    if not _here.started and not _begun:
-        from weft.native import onednn, threads
+        if not _begun:
+            from weft.native import onednn, threads
 
-        if onednn.available():
-            threads.quiet_blas()
-        _begun.append(True)
-    _here.started = True
-    memory = pool()
-    if memory is not None:
-        memory.enter()
+            if onednn.available():
+                threads.quiet_blas()
+        memory = pool()
+        if memory is not None:
+            memory.enter()
+        if not _begun:
+            _begun.append(True)
+        _here.started = True
     return True
 
 
@@ -124,11 +127,11 @@ class Chance:
         if pattern != self.pattern or not WAYS.issuperset(pattern):
             self.pattern, self.uses = pattern, 0
             self.misses += 1
-            if self.misses == TRIES:
+            if self.misses >= TRIES:
                 setattr(self.holder, self.name, None)
             return
         self.uses += 1
-        if self.uses == TRIES:
+        if self.uses >= TRIES:  # other threads count too
             if _begun or enough(TRIES):
                 setattr(self.holder, self.name, self.find(args) if ready() else None)
             else:
@@ -158,8 +161,8 @@ def open_ways() -> None:
 
 def load(path: str) -> Callable:
     """``module:function`` below ``weft.native``."""
-    module, name = path.split(":")
-    return getattr(importlib.import_module(f"weft.native.{module}"), name)
+    home, name = path.split(":")
+    return getattr(once.module(f"weft.native.{home}"), name)
 
 
 def resolve(path: str) -> Callable:
@@ -263,14 +266,14 @@ def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
     """``x += y * by`` in one pass; False if native code can't."""
     if not _over_pays(x):
         return False
-    if not _scaled:
-        from weft.native.trace import Loop
-
-        _scaled.append(Loop("add_scaled", lambda x, y, by: x + y * by))
-    return _scaled[0].into(x, y, by)
+    return _scaled().into(x, y, by)
 
 
-_scaled: list[Any] = []
+@once.once
+def _scaled() -> Any:
+    from weft.native.trace import Loop
+
+    return Loop("add_scaled", lambda x, y, by: x + y * by)
 
 
 def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:
@@ -290,7 +293,8 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
             function = lambda *args: op(*args, **fixed)  # as a rule would call it
         elif attrs:
             function = lambda *args: inner(*args, **fixed)
-        found = op.loops[key] = Loop(f"{op.name}{suffix}_loop", function, op.limit)
+        made = Loop(f"{op.name}{suffix}_loop", function, op.limit)
+        found = op.loops.setdefault(key, made)  # another thread may have been first
     return found
 
 

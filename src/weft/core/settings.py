@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from weft.native import threads
 
 
@@ -13,18 +15,26 @@ class _Settings:
     fill_uninitialized = True
 
 
+def _positive(name: str, number: int) -> int:
+    """A number of threads as C's int holds it."""
+    number = operator.index(number)
+    if number > 0x7FFF_FFFF:
+        raise ValueError(f"{name}: Overflow when unpacking long: {number} threads")
+    if number <= 0:
+        raise RuntimeError(f"{name} expects a positive integer")
+    return number
+
+
 def get_num_threads() -> int:
     """The number of threads that a kernel may use."""
-    return threads.count()
+    return threads.asked()
 
 
 def set_num_threads(number: int) -> None:
     """Set the number of threads that a kernel may use."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(f"set_num_threads expects an int, but got {type(number).__name__}")
-    if number <= 0:
-        raise RuntimeError("set_num_threads expects a positive integer")
-    threads.set_count(int(number))
+    threads.set_count(_positive("set_num_threads", number))
 
 
 def get_num_interop_threads() -> int:
@@ -34,9 +44,7 @@ def get_num_interop_threads() -> int:
 
 def set_num_interop_threads(number: int) -> None:
     """Keep a number for ``get_num_interop_threads``."""
-    if number <= 0:
-        raise RuntimeError("set_num_interop_threads expects a positive integer")
-    _Settings.interop = number
+    _Settings.interop = _positive("set_num_interop_threads", number)
 
 
 def get_float32_matmul_precision() -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import onednn
+from weft.native.once import module, once
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -129,16 +130,14 @@ def _first(
     return None
 
 
+@once
 def _loops() -> ModuleType:
-    from weft.native import windowed  # not where oneDNN does it all
-
-    return windowed
+    return module("weft.native.windowed")  # not where oneDNN does it all
 
 
+@once
 def _winograd() -> ModuleType:
-    from weft.native import winograd
-
-    return winograd
+    return module("weft.native.winograd")
 
 
 def _tiled(

@@ -9,7 +9,6 @@ the function's ``self``, so that the code is the same in every process and can b
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.once import once
 
 _HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
 _TYPE = _HEAD - 8
@@ -40,7 +40,7 @@ _DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
 
-@functools.cache
+@once
 def _table() -> bytes:
     api = ctypes.pythonapi
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def _table() -> bytes:
     return struct.pack(f"{len(_NAMES)}Q", *(known[name] for name in _NAMES))
 
 
-@functools.cache
+@once
 def why_not() -> str | None:
     """Why objects can't be read here, if so: another Python, or another NumPy."""
     word, number = ctypes.c_size_t.from_address, ctypes.c_int.from_address
@@ -119,7 +119,30 @@ define private i1 @is(ptr %self, ptr %object, i64 %which) {{
   %same = icmp eq ptr %type, %wanted
   ret i1 %same
 }}
+define private i1 @failed(ptr %self) {{
+  %occurred = call ptr @known(ptr %self, i64 {PLACES["PyErr_Occurred"]})
+  %error = call ptr %occurred()
+  %bad = icmp ne ptr %error, null
+  ret i1 %bad
+}}
+; Objects other than Python's own numbers may run code of the user's to become one, which must
+; not happen once an argument before has failed.
+define private i1 @may_ask(ptr %self, ptr %object) {{
+  %int = call i1 @is(ptr %self, ptr %object, i64 {PLACES["int"]})
+  br i1 %int, label %yes, label %look
+yes:
+  ret i1 true
+look:
+  %bad = call i1 @failed(ptr %self)
+  %fine = xor i1 %bad, true
+  ret i1 %fine
+}}
 define private i64 @integer(ptr %self, ptr %object) {{
+  %may = call i1 @may_ask(ptr %self, ptr %object)
+  br i1 %may, label %ask, label %give_up
+give_up:
+  ret i64 0
+ask:
   %convert = call ptr @known(ptr %self, i64 {PLACES["PyLong_AsLongLong"]})
   %value = call i64 %convert(ptr %object)
   ret i64 %value
@@ -150,15 +173,14 @@ read:
   %value = load double, ptr %at
   ret double %value
 convert:
+  %may = call i1 @may_ask(ptr %self, ptr %object)
+  br i1 %may, label %ask, label %give_up
+give_up:
+  ret double 0.0
+ask:
   %as = call ptr @known(ptr %self, i64 {PLACES["PyFloat_AsDouble"]})
   %converted = call double %as(ptr %object)
   ret double %converted
-}}
-define private i1 @failed(ptr %self) {{
-  %occurred = call ptr @known(ptr %self, i64 {PLACES["PyErr_Occurred"]})
-  %error = call ptr %occurred()
-  %bad = icmp ne ptr %error, null
-  ret i1 %bad
 }}
 define private ptr @none(ptr %self) {{
   %hold = call ptr @known(ptr %self, i64 {PLACES["Py_IncRef"]})

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
-import os
-import tempfile
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.native import entry, threads, whole
+from weft.native import cache, entry, threads, whole
 from weft.native.compiler import Function, build, read
+from weft.native.once import LOCK, once
+from weft.native.whole import Spec
 
 ndarray = np.ndarray
 KINDS = {
@@ -30,7 +27,6 @@ KINDS = {
     np.dtype(np.uint32): "u32",
     np.dtype(np.bool_): "b1",
 }
-_lock = threading.RLock()
 _word = ctypes.c_size_t.from_address
 _OFFSET = object.__basicsize__  # where an array object keeps the address of its data
 
@@ -45,7 +41,7 @@ for _probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
         pointer = lambda a: a.ctypes.data
 
 
-@functools.cache
+@once
 def why_not() -> str | None:
     """Why kernels can't be compiled here, if so."""
     try:
@@ -79,13 +75,14 @@ class _Engine:
 
     def load(self, name: str, text: str, symbols: list[str]) -> list[int]:
         """The addresses of compiled functions; their code comes from disk if it is there."""
-        words = "\0".join((text, self.cpu, self.features, self.version))
-        path = cache_folder() / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:32]}.o"
-        code = _kept(path)
-        if code is None:
-            code = self.compile(text)
-            _keep(path, code)
-        return self.link(symbols, code)
+        words = "\0".join((name, text, self.cpu, self.features, self.version))
+        key = hashlib.sha256(words.encode()).digest()
+        with LOCK:
+            code = cache.read(name, key)
+            if code is None:
+                code = self.compile(text)
+                cache.write(name, key, code)
+            return self.link(symbols, code)
 
     def compile(self, text: str) -> bytes:
         llvm, machine = self.llvm, self.machine()
@@ -112,66 +109,17 @@ class _Engine:
         return addresses
 
 
-@functools.cache
+@once
 def engine() -> _Engine:
     """The one engine of this process."""
     return _Engine()
 
 
-@functools.cache
+@once
 def reads_half() -> bool:
     """Whether this processor converts float16 by itself."""
     features = engine().features
     return "+f16c" in features or "+fullfp16" in features
-
-
-@functools.cache
-def cache_folder() -> Path:
-    """Where machine code is kept: ``WEFT_CACHE``, or the user's cache folder."""
-    given = os.environ.get("WEFT_CACHE")
-    if given:
-        folder = Path(given)
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _is_ours(folder.stat()):
-            raise PermissionError(folder)  # code is loaded from there
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="weft-"))
-    return folder
-
-
-def _is_ours(stat: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else can write to it."""
-    return os.name != "posix" or (stat.st_uid == os.getuid() and not stat.st_mode & 0o022)
-
-
-def _kept(path: Path) -> bytes | None:
-    """The code in a file, if it is ours and whole."""
-    try:
-        with path.open("rb") as file:
-            if not _is_ours(os.fstat(file.fileno())):
-                return None
-            found = file.read()
-    except OSError:
-        return None
-    digest, code = found[:32], found[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Write code beside its place and move it there; a full disk is no reason to stop."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-    except OSError:
-        pass
 
 
 class Kernel:
@@ -195,7 +143,7 @@ class Kernel:
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
         if found is None:
-            with _lock:
+            with LOCK:
                 found = self.compiled.get(key) or self._compile(types, consts)
                 self.compiled[key] = found
         return found
@@ -212,14 +160,15 @@ class Kernel:
 
         The latter take plain arrays of one shape, from ``least`` elements on.
         """
-        text, kinds = build(self.function, {"T": kind}, {}, threads.available())
-        text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
-        given = self.name, kinds[:-1], result, grain
-        text += whole.elementwise("fresh", *given, least)
-        if kinds[0] != f"{result}*":
-            return _functions(self.name, text, "call", "fresh")
-        text += whole.elementwise("over", *given, least)
-        return _functions(self.name, text, "call", "fresh", "over")
+        with LOCK:
+            text, kinds = build(self.function, {"T": kind}, {}, threads.available())
+            text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
+            given = self.name, kinds[:-1], result, grain
+            text += whole.elementwise("fresh", *given, least)
+            if kinds[0] != f"{result}*":
+                return _functions(self.name, text, "call", "fresh")
+            text += whole.elementwise("over", *given, least)
+            return _functions(self.name, text, "call", "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -231,16 +180,23 @@ class Kernel:
         types = tuple(bound[k] for k in ("T", "U") if k in bound)
         self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
 
-    def whole(self, spec: whole.Spec, *types: str, **consts: Any) -> Callable:
+    def whole(self, spec: Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``whole.Spec``."""
         key = (spec, types, *consts.items())
         found = self.compiled.get(key)
         if found is None:
-            bound = dict(zip(("T", "U"), types, strict=False))
-            text, kinds = build(self.function, bound, consts, threads.available())
-            text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
-            found = self.compiled[key] = _functions(self.name, text, "whole")[0]
+            with LOCK:
+                found = self.compiled.get(key) or self._compile_whole(spec, types, consts)
+                self.compiled[key] = found
         return found
+
+    def _compile_whole(
+        self, spec: Spec, types: tuple[str, ...], consts: dict[str, Any]
+    ) -> Callable:
+        bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
+        return _functions(self.name, text, "whole")[0]
 
 
 def _functions(name: str, text: str, *ways: str) -> list[Callable]:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import sys
 
 import numpy as np
+
+from weft.native.once import LOCK as MAKING
+from weft.native.once import once
 
 SMALL = 1 << 15
 SLACK = 40  # per cent of the most in use that may be kept beyond it
@@ -54,6 +56,7 @@ declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
 declare i32 @madvise(ptr, i64, i32)
 declare i64 @llvm.ctlz.i64(i64, i1)
+declare {{i64, i1}} @llvm.umul.with.overflow.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
@@ -143,13 +146,18 @@ done:
 ; count what is taken, and give the most that ever was
 define private i64 @count(ptr %c, i64 %size) {{
   call void @add(ptr %c, i64 {USED}, i64 %size)
+  %peak = call i64 @peak(ptr %c)
+  %peakp = call ptr @word(ptr %c, i64 {PEAK})
+  store i64 %peak, ptr %peakp
+  ret i64 %peak
+}}
+define private i64 @peak(ptr %c) {{
   %usedp = call ptr @word(ptr %c, i64 {USED})
   %used = load i64, ptr %usedp
   %peakp = call ptr @word(ptr %c, i64 {PEAK})
   %peak0 = load i64, ptr %peakp
   %higher = icmp sgt i64 %used, %peak0
   %peak = select i1 %higher, i64 %used, i64 %peak0
-  store i64 %peak, ptr %peakp
   ret i64 %peak
 }}
 define private ptr @take(ptr %c, i64 %wanted) {{
@@ -182,7 +190,8 @@ hit:
   ret ptr %block
 miss:
   call void @add(ptr %c, i64 {MISSES}, i64 1)
-  %peak = call i64 @count(ptr %c, i64 %size)
+  call void @add(ptr %c, i64 {USED}, i64 %size)
+  %peak = call i64 @peak(ptr %c)
   %usedp = call ptr @word(ptr %c, i64 {USED})
   %used = load i64, ptr %usedp
   %keptp = call ptr @word(ptr %c, i64 {KEPT})
@@ -207,7 +216,10 @@ undo:
   call void @add(ptr %c, i64 {USED}, i64 %lessused)
   call void @unlock(ptr %c)
   ret ptr null
-good:
+good: ; only what was there counts as the most that ever was
+  call void @lock(ptr %c)
+  %most1 = call i64 @count(ptr %c, i64 0)
+  call void @unlock(ptr %c)
   ret ptr %new
 }}
 ; the words before a block: -1 its mark, -2 its class, -3 what was mapped for it, or 0, -4 where
@@ -333,7 +345,13 @@ large:
   ret ptr %b
 }}
 define ptr @weft_pool_calloc(ptr %c, i64 %count, i64 %each) {{
-  %size = mul i64 %count, %each
+  %both = call {{i64, i1}} @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
+  %size = extractvalue {{i64, i1}} %both, 0
+  %beyond = extractvalue {{i64, i1}} %both, 1
+  br i1 %beyond, label %never, label %choose
+never:
+  ret ptr null
+choose:
   %small = icmp ult i64 %size, {SMALL}
   br i1 %small, label %plain, label %large
 plain:
@@ -525,7 +543,8 @@ class Pool:
 
     def trim(self) -> int:
         """Give all kept blocks back to the system; how many bytes that were."""
-        freed = self._trim(ctypes.addressof(self.words), (1 << 63) - 1)
+        with MAKING:  # a child must not find the lists as they are being emptied
+            freed = self._trim(ctypes.addressof(self.words), (1 << 63) - 1)
         with contextlib.suppress(AttributeError):  # glibc has it
             ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
         return freed
@@ -536,13 +555,14 @@ class Pool:
 
     def set_limit(self, most: int) -> None:
         """Keep at most so many bytes."""
-        self.words[LIMIT] = most
-        extra = self.words[KEPT] - most
-        if extra > 0:
-            self._trim(ctypes.addressof(self.words), extra)
+        with MAKING:
+            self.words[LIMIT] = most
+            extra = self.words[KEPT] - most
+            if extra > 0:
+                self._trim(ctypes.addressof(self.words), extra)
 
 
-@functools.cache
+@once
 def pool() -> Pool | None:
     """The pool, or None where it can't be set up."""
     if os.environ.get("WEFT_POOL") == "off" or sys.platform != "linux":

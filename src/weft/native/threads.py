@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
-_count = [0]
+from weft.native.once import LOCK, once
+
+_count, _asked = [0], [0]
+MOST = 1024  # threads; OpenMP ends the process where it can't make as many as it is told to
 CELL = ctypes.c_int64(1)  # the same number, for compiled code
 # What to forget when the number of threads changes.
 ON_CHANGE: list[Callable[[], None]] = []
@@ -23,7 +25,7 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-@functools.cache
+@once
 def library() -> Any:
     """libgomp, or None where there is none: then all is done in one thread."""
     if os.environ.get("WEFT_OPENMP") == "off":
@@ -54,16 +56,24 @@ def symbols() -> dict[str, int]:
 def count() -> int:
     """How many threads a kernel uses at most."""
     if not _count[0]:
-        asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _count[0] = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
-        CELL.value = _count[0]
+        with LOCK:
+            if not _count[0]:
+                asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+                CELL.value = int(asked) if asked.isdigit() and int(asked) > 0 else cores()
+                _count[0] = CELL.value
     return _count[0]
+
+
+def asked() -> int:
+    """How many threads were asked for, which may be more than are of use."""
+    return max(_asked[0], count())
 
 
 def set_count(number: int) -> None:
     """Use so many threads from now on."""
     if number < 1:
         raise ValueError(f"set_num_threads expects a positive integer, but got {number}")
+    _asked[0], number = number, min(number, MOST)
     if number != count():
         for forget in ON_CHANGE:
             forget()
@@ -75,7 +85,7 @@ def set_count(number: int) -> None:
         found[1](number)
 
 
-@functools.cache
+@once
 def blas() -> Any:
     """The thread functions of NumPy's BLAS as (get, set), or None where they can't be reached."""
     import glob
@@ -124,7 +134,7 @@ def _in_child() -> None:
     # The pool's threads did not come along; a team of one needs none.
     for forget in ON_CHANGE:
         forget()
-    _count[0] = CELL.value = 1
+    _count[0] = CELL.value = _asked[0] = 1
     if library.cache_info().currsize and library() is not None:
         library().omp_set_num_threads(ctypes.c_int(1))
 

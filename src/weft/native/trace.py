@@ -8,7 +8,6 @@ something else than arithmetic, it can't be traced, and the caller goes on with 
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from weft.native import jit, threads
 from weft.native.compiler import INTRINSICS, Function, KernelError
+from weft.native.once import LOCK, module
 from weft.native.whole import Spec
 
 ndarray = np.ndarray
@@ -289,7 +289,7 @@ def lowered(lower: str | Callable, args: Any, attrs: Any) -> Traced:
 
 def scope() -> dict[str, Any]:
     """What kernels made here can call."""
-    found = dict(vars(importlib.import_module("weft.native.loops.math")))
+    found = dict(vars(module("weft.native.loops.math")))
     found["inf"], found["nan"] = math.inf, math.nan
     return found
 
@@ -371,13 +371,16 @@ class Loop:
 
     def into(self, x: ndarray, *args: Any) -> bool:
         """Write the result for ``x`` and the rest over ``x``; False if it can't."""
+        tried = 0
         for over in self.overs:
             if over(x, *args) is not None:
                 return True
+            tried += 1
         key = [a.dtype if a.__class__ is ndarray else float for a in (x, *args)]
-        if tuple(key) in self.made or not self.make((x, *args), key, ("unit",) * len(key), 0):
-            return False
-        return bool(self.overs) and self.overs[-1](x, *args) is not None
+        if tuple(key) not in self.made:
+            self.make((x, *args), key, ("unit",) * len(key), 0)
+        # This may have been made by another thread meanwhile.
+        return any(over(x, *args) is not None for over in self.overs[tried:])
 
     def spread(self, args: Any) -> ndarray | None:
         """The same for arrays of different shapes or orders."""
@@ -452,18 +455,23 @@ class Loop:
     ) -> Any:
         """Trace and compile; False where that can't be."""
         name = tuple(key) if name is None else name
-        if len(self.made) >= VARIANTS:
-            return False
-        found: Any = False
+        with LOCK:
+            found = self.made.get(name)
+            if found is None:
+                if len(self.made) >= VARIANTS:
+                    return False
+                found = self.made[name] = self._make(args, pattern, depth)
+            return found
+
+    def _make(self, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
         arrays = [a for a in args if a.__class__ is ndarray and a.dtype != np.bool_]
         if arrays and all(a.dtype is arrays[0].dtype for a in arrays) and jit.why_not() is None:
             dtype = arrays[0].dtype
             if dtype in KINDS:
-                found = self.compile(KINDS[dtype], args, pattern, depth)
-            elif stored(dtype):
-                found = self.compile_half(dtype, args, pattern, depth)
-        self.made[name] = found
-        return found
+                return self.compile(KINDS[dtype], args, pattern, depth)
+            if stored(dtype):
+                return self.compile_half(dtype, args, pattern, depth)
+        return False
 
     def traced(
         self, kind: str, args: Any, pattern: tuple[str, ...], depth: int, lies: str = "T"

@@ -10,6 +10,7 @@ import numpy as np
 from weft.native import jit, threads
 from weft.native.compiler import Function
 from weft.native.layout import FLOATS
+from weft.native.once import LOCK
 from weft.native.trace import UNFIT, Tape, Traced, scope
 
 CHUNK = 8192  # elements that a thread takes at a time
@@ -54,7 +55,9 @@ class Table:
 def _compiled(rule: Callable, flags: Any, states: int, count: int, kind: str | None) -> Any:
     key = (rule, flags, states, kind)
     if key not in _made:
-        _made[key] = None if kind is None else _compile(rule, flags, states, count, kind)
+        with LOCK:
+            if key not in _made:
+                _made[key] = None if kind is None else _compile(rule, flags, states, count, kind)
     return _made[key]
 
 

@@ -437,9 +437,7 @@ def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
     for text, kind in zip(spec.passes, kinds, strict=True):
         what, *which = text.split()
         if what == "take" and spec.takes[int(which[0])] == "number":
-            i = int(which[0])
-            lines += read(i, kind)[2:]
-            passed.append(f"{LLVM[kind]} %a{i}")
+            passed.append(f"{LLVM[kind]} %a{which[0]}")
         elif what == "take":
             i = int(which[0])
             if f"  %d{i} = " not in "".join(lines):
@@ -456,6 +454,19 @@ def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
         else:
             passed.append(f"i64 {_number(text)}")
     return lines, ", ".join(passed)
+
+
+def _numbers(spec: Spec, kinds: list[str]) -> list[str]:
+    """LLVM code that reads the numbers, before anything is made: that may fail."""
+    lines = []
+    for text, kind in zip(spec.passes, kinds, strict=True):
+        what, *which = text.split()
+        if what == "take" and spec.takes[int(which[0])] == "number":
+            lines += read(int(which[0]), kind)[2:]
+    if not lines:
+        return ["  br label %make0"]
+    lines += ["  %unread = call i1 @failed(ptr %self)"]
+    return [*lines, "  br i1 %unread, label %fails, label %make0", "fails:", "  ret ptr null"]
 
 
 def whole(name: str, kinds: list[str], spec: Spec) -> str:
@@ -493,7 +504,9 @@ def whole(name: str, kinds: list[str], spec: Spec) -> str:
         f"  %slim = icmp sle i64 %last, {spec.narrow[0]}",
         f"  %crowd = icmp sge i64 %lead, {spec.narrow[1]}",
         "  %narrow = and i1 %slim, %crowd",
-        "  br i1 %narrow, label %no, label %make0",
+        "  br i1 %narrow, label %no, label %numbers",
+        "numbers:",
+        *_numbers(spec, kinds),
     ]
     for j, text in enumerate(spec.gives):
         dtype, shape = text.split(maxsplit=1)
@@ -545,6 +558,12 @@ def whole(name: str, kinds: list[str], spec: Spec) -> str:
         lines += [
             f"  %pack = call ptr @known(ptr %self, i64 {PLACES['PyTuple_New']})",
             f"  %tuple = call ptr %pack(i64 {len(spec.returns)})",
+            "  %unpacked = icmp eq ptr %tuple, null",
+            "  br i1 %unpacked, label %lost, label %packed",
+            "lost:",
+            *(f"  call void %drop(ptr %g{j})" for j in spec.returns),
+            "  ret ptr null",
+            "packed:",
         ]
         for k, j in enumerate(spec.returns):
             lines += [at.format(k, TUPLE + 8 * k), f"  store ptr %g{j}, ptr %t{k}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -410,16 +411,26 @@ def sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
 
 
 def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
-    """``make(shape, dtype)``; a negative length becomes PyTorch's error."""
+    """``make(shape, dtype)``; a length that can't be becomes PyTorch's error."""
     try:
         return make(shape, d)
+    except MemoryError as error:
+        raise RuntimeError(f"{errors.no_memory(error)}\n  at {errors.here()}") from None
     except ValueError:
-        for n in shape:
+        for k, n in enumerate(shape):
             if n < 0:
                 raise RuntimeError(
                     f"Trying to create tensor with negative dimension {n}: {list(shape)}\n"
                     f"  at {errors.here()}"
                 ) from None
+            if n >= 1 << 63:
+                raise TypeError(
+                    f"argument 'size' failed to unpack the object at pos {k + 1} with error "
+                    f'"Overflow when unpacking long long": {list(shape)}\n  at {errors.here()}'
+                ) from None
+        if math.prod(shape) * d.itemsize >= 1 << 63:
+            wrong = errors.too_large(shape, d.itemsize)
+            raise RuntimeError(f"{wrong}\n  at {errors.here()}") from None
         raise
 
 

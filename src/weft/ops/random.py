@@ -18,7 +18,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.build import Sample, general
 from weft.ops.casting import TYPE_NAMES
-from weft.ops.creation import finish, like_array, number_type, sizes
+from weft.ops.creation import build, finish, like_array, number_type, sizes
 
 
 class Generator(ArrayGenerator):
@@ -284,7 +284,7 @@ def rand(
     d = number_type(dtype, out)
     _floats_only(d, "check_uniform_bounds", complex_too=True)
     shape = _shape(args if size is None else (size,), "rand")
-    made = finish(source(generator).uniform(shape, d), device, requires_grad)
+    made = finish(build(source(generator).uniform, shape, d), device, requires_grad)
     return made if out is None else api.into(out, made, "rand")
 
 
@@ -298,7 +298,7 @@ def randn(
     d = number_type(dtype, out)
     _floats_only(d, "normal_kernel_cpu", complex_too=True)
     shape = _shape(args if size is None else (size,), "randn")
-    made = finish(source(generator).normal(shape, d), device, requires_grad)
+    made = finish(build(source(generator).normal, shape, d), device, requires_grad)
     return made if out is None else api.into(out, made, "randn")
 
 

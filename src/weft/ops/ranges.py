@@ -11,7 +11,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.tensor import LAYOUT, Tensor
 from weft.ops import api
-from weft.ops.creation import finish, number_type
+from weft.ops.creation import build, finish, number_type
 
 
 def _number(value: Any, name: str = "arange") -> Any:
@@ -54,7 +54,7 @@ def arange(
         raise TypeError(f"arange() takes (end), (start, end) or (start, end, step)\n"
                         f"  at {errors.here()}")  # fmt: skip
     if type(end) is int and start is None and dtype is None and out is None and end >= 0:
-        return finish(np.arange(end, dtype=np.int64), device, requires_grad)
+        return finish(build(_up_to, (end,), dt.I64), device, requires_grad)
     start, end = _number(0 if start is None else start), _number(end)
     step = _number(1 if step is None else step)
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
@@ -69,12 +69,17 @@ def arange(
         )
     if d.kind in "iu":
         start, end, step = int(start), int(end), int(step)
-        array = np.arange(start, end, step).astype(d, copy=False)
+        run = lambda _, d: np.arange(start, end, step).astype(d, copy=False)
+        array = build(run, (max(0, -((start - end) // step)),), d)
     else:
         count = math.ceil((end - start) / step)
-        array = _spaced(start, step, count).astype(d, copy=False)
+        array = build(lambda _, d: _spaced(start, step, count).astype(d, copy=False), (count,), d)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "arange")
+
+
+def _up_to(shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    return np.arange(*shape, dtype=d)
 
 
 def _spaced(start: Any, step: Any, count: int) -> np.ndarray:

@@ -20,6 +20,7 @@ from weft.core import errors, kernels, quiet
 from weft.core.frames import caller
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
+from weft.native.once import module
 from weft.ops.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import Optimizer, number, run_closure, scalar
 
@@ -262,9 +263,8 @@ class Plan:
             return
         if len({id(storage_array(a)) for a in arrays}) < len(arrays):
             return  # one after another, where they share memory
-        from weft.native.updates import Table
-
-        self.table = Table([part for u in units for part in u.parts(self.names)])
+        table = module("weft.native.updates").Table
+        self.table = table([part for u in units for part in u.parts(self.names)])
 
     def gradients(self) -> list[np.ndarray] | None:
         """The gradients in the table's order, or None if they don't fit it."""

@@ -7,11 +7,13 @@ ops. Nothing of it is ever run as code.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +25,7 @@ from weft.graph import page
 HOST = "127.0.0.1"
 LARGEST_REQUEST = 64 * 1024
 MOST_CONNECTIONS = 32
-PATIENCE = 20.0  # seconds that a connection may stay silent
+PATIENCE = 20.0  # seconds that a connection may take to say what it wants
 LOOK_EVERY = 0.1  # seconds between looks for news
 KEEP_ALIVE = 10.0  # seconds after which a quiet stream says that it is still there
 FORBIDDEN, BAD = HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST
@@ -143,24 +145,54 @@ class _Http(ThreadingHTTPServer):
     owner: Server
 
     def __init__(self, *args: Any) -> None:
-        self.free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        # The connections; of each that we wait for, since when, and of others None.
+        self.waits: dict[Any, float | None] = {}
+        self.guard = threading.Lock()
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self.free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self.guard:
+            if len(self.waits) >= MOST_CONNECTIONS and not self._give_up_slowest():
+                self.shutdown_request(request)
+                return
+            self.waits[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self.free.release()
+            self.waits.pop(request, None)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.free.release()
+            with self.guard:
+                self.waits.pop(request, None)
+
+    def now_waits(self, request: Any, waits: bool) -> None:
+        """Note whether we wait for a connection to say what it wants, or are at work for it."""
+        with self.guard:
+            if request in self.waits:
+                self.waits[request] = time.monotonic() if waits else None
+
+    def service_actions(self) -> None:
+        """Give up who takes too long to say what it wants, however many bytes it sends."""
+        late = time.monotonic() - PATIENCE
+        with self.guard:
+            for request in [r for r, since in self.waits.items() if since and since < late]:
+                self._give_up(request)
+
+    def _give_up_slowest(self) -> bool:
+        """Make room for a new connection by the one that has not said what it wants for longest."""
+        waiting = {r: since for r, since in self.waits.items() if since}
+        if waiting:
+            self._give_up(min(waiting, key=lambda r: waiting[r]))
+        return bool(waiting)
+
+    def _give_up(self, request: Any) -> None:
+        del self.waits[request]
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that went away is no event; nothing is written to the program's output."""
@@ -190,6 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             asked = urlsplit(self.path)
             query = parse_qs(asked.query, max_num_fields=8)
             self._guard(query)
+            self.server.now_waits(self.connection, False)
             if asked.path not in places:
                 raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
             places[asked.path](query)
@@ -202,6 +235,8 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # the source failed; the reader is told, the program goes on
             failed = f"{type(error).__name__}: {error}"
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, failed)
+        finally:
+            self.server.now_waits(self.connection, True)
 
     def _guard(self, query: dict[str, list[str]]) -> None:
         """The three things that every request needs: our host, no foreign origin, the token."""

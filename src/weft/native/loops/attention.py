@@ -10,7 +10,7 @@ Sizes and steps come in a table of integers, in the order of the names below.
 from __future__ import annotations
 
 from weft.native.blocks import by_columns
-from weft.native.compiler import Ptr, f32, i64, inline
+from weft.native.compiler import Ptr, f32, fma, i64, inline
 from weft.native.gemm import ALONG, TURNED, panels
 from weft.native.jit import kernel
 from weft.native.loops.reduce import max_of
@@ -64,6 +64,37 @@ def product(
 
 
 @inline
+def seen_product(
+    a: Ptr[f32],
+    b: Ptr[f32],
+    c: Ptr[f32],
+    apart: i64,
+    step: i64,
+    limit: i64,
+    full: i64,
+    columns: i64,
+    rows: i64,
+    first: i64,
+    causal: i64,
+    width: i64,
+):
+    """The same for rows of weights, of which row ``first + r`` sees no more than so many of b.
+
+    What a row does not see has weight zero, but is left out all the same: it may be infinite.
+    """
+    shared = min(limit, first + 1) if causal else limit
+    product(a, b, c, apart, step, shared, full, columns, rows, width)
+    for i in range(shared, limit):
+        for r in range(i - first, rows):
+            weight = a[r * apart + i]
+            for c0 in range(0, columns, width):
+                panel = b + (c0 * full + i * width)
+                to = c + (r * step + c0)
+                for j in range(width):
+                    to[j] = fma(weight, panel[j], to[j])
+
+
+@inline
 def by_transpose(
     a: Ptr[f32],
     b: Ptr[f32],
@@ -81,7 +112,8 @@ def by_transpose(
     """The transpose of a matrix of ``deep`` rows times one in panels, row block by row block."""
     for r0 in range(0, rows, height):
         some = min(height, rows - r0)
-        first = min(r0, deep) if causal else 0
+        # All of these rows of the result are met by the rows from the last one's own on.
+        first = min(r0 + some - 1, deep) if causal else 0
         for c0 in range(0, columns, width):
             if first == deep:
                 for i in range(height * width):
@@ -92,6 +124,14 @@ def by_transpose(
                 left = a + (k0 * apart + r0)
                 right = b + (c0 * deep + k0 * width)
                 by_columns(left, apart, right, spare, width, spare, width, part, more)
+            if causal:
+                for k in range(min(r0, deep), first):
+                    panel = b + (c0 * deep + k * width)
+                    for r in range(k - r0 + 1):
+                        weight = a[k * apart + r0 + r]
+                        row = spare + r * width
+                        for c in range(width):
+                            row[c] = fma(weight, panel[c], row[c])
             wanted = min(width, columns - c0)
             for r in range(some):
                 for c in range(wanted):
@@ -151,7 +191,9 @@ def forward(
                         row[i] = 0.0
                     for i in range(count, keys):
                         share[i] = 0.0
-                product(scores, values, sums, padded, across, limit, keys, wide, some, width)
+                seen_product(
+                    scores, values, sums, padded, across, limit, keys, wide, some, r0, causal, width
+                )
                 for r in range(some):
                     to = y + (at_y[task] + (r0 + r) * info[STEP_Y])
                     for c in range(wide):
@@ -225,7 +267,9 @@ def backward(
                     for i in range(count, padded):
                         row[i] = 0.0
                         copy[i] = 0.0
-                product(block, seen, sums, padded, down, limit, keys, deep, some, width)
+                seen_product(
+                    block, seen, sums, padded, down, limit, keys, deep, some, r0, causal, width
+                )
                 for r in range(some):
                     to = gq + (to_q[task] + (r0 + r) * steps[0])
                     for c in range(deep):

@@ -18,6 +18,7 @@ from weft.native.jit import KINDS, Kernel, kernel
 from weft.native.layout import FLOATS, plain
 from weft.native.loops.reduce import made
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.once import lazy
 from weft.native.whole import Spec
 
 ndarray = np.ndarray
@@ -159,15 +160,15 @@ class _Classes:
         if inner == 1:
             self.consts["inner"] = 1
 
-    @functools.cached_property
+    @lazy
     def forward(self) -> Any:
         return _nll.get(*self.types, **self.consts)
 
-    @functools.cached_property
+    @lazy
     def factors(self) -> Any:
         return _factors.get(*self.types, weighted=self.weighted)
 
-    @functools.cached_property
+    @lazy
     def backward(self) -> Any:
         return _nll_back.get(*self.types, **self.consts)
 

@@ -28,6 +28,8 @@ Ints = tuple[int, ...]
 T = U = b1 = Any  # types of arrays, for annotations
 
 BY_SIZE = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}
+# The same as integers, for loops that write zeros: all bits of every type's zero are zero.
+INTEGERS = {"u8": "u8", "u16": "u16", "f32": "i32", "f64": "i64"}
 # Below so many elements NumPy's own copies are as fast; the rest pays earlier.
 SMALL = 65536
 SMALL_CHOICE = 8192
@@ -456,16 +458,16 @@ def triangle_rows(
             if lower:
                 to[i] = source[i]
             else:
-                to[i] = T(0.0)
+                to[i] = 0
         for i in range(edge, width):
             if lower:
-                to[i] = T(0.0)
+                to[i] = 0
             else:
                 to[i] = source[i]
 
 
 def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:
-    kind = _word(x.dtype)
+    kind = INTEGERS.get(_word(x.dtype) or "")
     if kind is None or x.ndim < 2 or x.size < SMALL_CHOICE:
         return None
     x = plain(x)

@@ -6,8 +6,9 @@ used. Each function gives None for what it can't or shouldn't do, and where ther
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from weft.native.once import LOCK, module
 
 if TYPE_CHECKING:
     from weft.native.onednn.binding import (
@@ -50,10 +51,11 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "binding")
-    binding = import_module(f"{__name__}.binding")
-    if home != "binding" and not binding.available():
-        found: Any = _nothing
-    else:
-        found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found  # the next use goes straight to it
+    with LOCK:
+        binding = module(f"{__name__}.binding")
+        if home != "binding" and not binding.available():
+            found: Any = _nothing
+        else:
+            found = getattr(module(f"{__name__}.{home}"), name)
+        globals()[name] = found  # the next use goes straight to it
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy
 
 from weft.native import threads
+from weft.native.once import once
 
 _NAME = "libdnnl.so.3"
 _SEQUENTIAL, _OPENMP = 1, 2  # the runtimes that need nothing from their caller
@@ -19,10 +19,6 @@ _CPU, _PAUSE = 1, 1
 
 # Programs that are kept at most: some 150 kB each, and a large network has about two hundred.
 KEPT = 512
-
-# Held while primitives are made, and across a fork: the child must not inherit a lock that a
-# thread of the parent holds and that nobody in the child will ever release.
-MAKING = threading.RLock()
 
 
 class Library:
@@ -73,7 +69,7 @@ def _candidates() -> Iterator[str]:
     yield _NAME
 
 
-@functools.cache
+@once
 def _load() -> Library | str:
     """The library, or a sentence that says why there is none."""
     wish = os.environ.get("WEFT_ONEDNN", "")
@@ -99,8 +95,7 @@ def _load() -> Library | str:
 
 def library() -> Library | None:
     """The loaded library, or None."""
-    with MAKING:
-        found = _load()
+    found = _load()
     return found if isinstance(found, Library) else None
 
 
@@ -111,8 +106,7 @@ def available() -> bool:
 
 def why_not() -> str:
     """A sentence that says why oneDNN is not used; empty if it is."""
-    with MAKING:
-        found = _load()
+    found = _load()
     return found if isinstance(found, str) else ""
 
 
@@ -125,15 +119,8 @@ def version() -> str | None:
 def _guard_forks(library: Library) -> None:
     """Let a forked child compute: OpenMP's threads don't exist there, though its state says so."""
     pause = library.optional("omp_pause_resource_all")
-
-    def before() -> None:
-        MAKING.acquire()
-        if pause is not None:
-            pause(_PAUSE)
-
-    os.register_at_fork(
-        before=before, after_in_parent=MAKING.release, after_in_child=MAKING.release
-    )
+    if pause is not None:
+        os.register_at_fork(before=lambda: pause(_PAUSE))
 
 
 class _Told(threading.local):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.once import LOCK
 from weft.native.onednn import binding
 
 Ints = tuple[int, ...]
@@ -233,7 +234,7 @@ class Program:
         try:
             return self._free.pop()  # as for arenas, never the same for two threads
         except IndexError:
-            with binding.MAKING:
+            with LOCK:
                 return _Runner(self)
 
     def run(self, *pointers: int) -> bool:
@@ -289,7 +290,7 @@ class Programs:
             return self.young[key]
         except KeyError:
             pass
-        with binding.MAKING:
+        with LOCK:
             if key not in self.young:  # another thread may have been first
                 program = self._old[key] if key in self._old else _built(build, args)
                 if len(self.young) >= self._half:
@@ -302,5 +303,5 @@ class Programs:
 
     def clear(self) -> None:
         """Forget all programs."""
-        with binding.MAKING:
+        with LOCK:
             self.young, self._old = {}, {}
