@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.kernels.convolution import check_fit, output_extent
 from weft.native import onednn
 
 Array = np.ndarray
@@ -54,6 +55,10 @@ def convolution(
     extent: Ints | None = None,
 ) -> Array | None:
     """Convolution, of which ``extent`` may leave out the last places."""
+    out = output_extent(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    places = out if extent is None else extent
+    check_fit((len(x), len(w), *places), x.shape, w.shape, stride, padding, dilation, groups)
+    _check_bias(bias, len(w))
 
     def tiled() -> Any:
         return _winograd().convolution(x, w, bias, stride, padding, extent)
@@ -83,6 +88,8 @@ def transposed(
     groups: int,
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
+    check_fit(x.shape, tuple(shape), w.shape, stride, padding, dilation, groups)
+    _check_bias(bias, shape[1])
 
     def tiled() -> Any:
         return _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
@@ -102,6 +109,7 @@ def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
+    check_fit(g.shape, x.shape, tuple(shape), stride, padding, dilation, groups)
 
     def tiled() -> Any:
         return _winograd().weight_grad(g, x, tuple(shape), stride, padding)
@@ -115,6 +123,14 @@ def weight_grad(
     loops_first = _loops_are_faster(g, x, shape, stride, groups)
     less = _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous
     return _first(tiled if less else None, by_loops, by_library, loops_first)
+
+
+def _check_bias(bias: Array | None, channels: int) -> None:
+    if bias is not None and bias.shape != (channels,):
+        raise RuntimeError(
+            f"expected bias to be 1-dimensional with {channels} elements, but got bias of size "
+            f"{list(bias.shape)} instead"
+        )
 
 
 def _first(
