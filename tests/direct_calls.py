@@ -37,17 +37,17 @@ MEMORY = 12 << 30  # bytes of address space: a result that is larger is a Memory
 
 # Python-side sizes below which kernels decline, and what they are in a test.
 LIMITS: dict[str, dict[str, int]] = {
-    "loops.indexing": {"SMALL": 0, "SMALL_ROWS": 0, "SMALL_SUM": 0, "GRAIN": 8},
-    "loops.movement": {"SMALL": 0, "SMALL_CHOICE": 0, "GRAIN": 8},
-    "loops.reduce": {"SMALL": 0, "GRAIN": 8},
-    "loops.losses": {"SMALL": 0, "GRAIN": 8},
-    "loops.resampling": {"SMALL": 0, "GRAIN": 8},
-    "loops.circles": {"SMALL": 0},
+    "loops.indexing": {"SMALL": 1, "SMALL_ROWS": 1, "SMALL_SUM": 1, "GRAIN": 8},
+    "loops.movement": {"SMALL": 1, "SMALL_CHOICE": 1, "GRAIN": 8},
+    "loops.reduce": {"SMALL": 1, "GRAIN": 8},
+    "loops.losses": {"SMALL": 1, "GRAIN": 8},
+    "loops.resampling": {"SMALL": 1, "GRAIN": 8},
+    "loops.circles": {"SMALL": 1},
     "loops.normalize": {"GRAIN": 8},
     "loops.batchnorm": {"GRAIN": 8, "ONE_PASS": 64},
     "loops.pooling": {"GRAIN": 8},
     "loops.softmax": {"GRAIN": 8},
-    "recurrent": {"GRAIN": 8, "SMALL": 0, "COPY": 8},
+    "recurrent": {"GRAIN": 8, "SMALL": 1, "COPY": 8},
     "products": {"LARGE": 1, "THIN": 1},
     "convolutions": {"DENSE": 1, "BROAD": 1, "WEIGHTS": 1, "TILES": 1, "TILED": 1},
     "gemm": {"WORTH": 1, "LEAST": 64},
@@ -454,13 +454,6 @@ def _bytes(values: Any) -> list[Any]:
     return [x.tobytes() if isinstance(x, np.ndarray) else None for x in values]
 
 
-ERRORS = (
-    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError),
-    *(AttributeError, ZeroDivisionError, NotImplementedError, AssertionError, BufferError),
-    *(np.linalg.LinAlgError, ArithmeticError),
-)
-
-
 def run(name: str, route: str, use: int, damages: list[Damage], at_end: bool) -> str:
     """One call: "result", or the name of the error's class."""
     from weft.core.dispatch import REGISTRY
@@ -477,7 +470,9 @@ def run(name: str, route: str, use: int, damages: list[Damage], at_end: bool) ->
             warnings.simplefilter("ignore")
             ROUTES[route](op, call, late, at_end)
         found = "result"
-    except ERRORS as error:
+    except SystemError:
+        raise  # native code that gave neither a result nor an error
+    except Exception as error:
         found = type(error).__name__
     if route != "inplace" and _bytes(call.args) != before:
         raise SystemError("an operand was changed")
