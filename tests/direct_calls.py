@@ -16,6 +16,7 @@ import argparse
 import faulthandler
 import functools
 import importlib
+import json
 import os
 import pickle
 import random
@@ -23,6 +24,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +34,7 @@ import numpy as np
 
 Damage = tuple[str, tuple[int, ...]]
 BLOCK = 250  # calls in one setting of the limits
-SLOW = 20  # seconds after which a call is a failure
+SLOW = 60  # seconds after which a call is a failure
 MEMORY = 12 << 30  # bytes of address space: a result that is larger is a MemoryError
 
 # Python-side sizes below which kernels decline, and what they are in a test.
@@ -98,6 +100,9 @@ def _public_calls() -> Iterator[Callable[[], Any]]:
     yield lambda: weft.histogram(real(9), 4)
     yield lambda: weft.geqrf(real(4, 3))
     yield lambda: weft.linalg.matrix_rank(real(4, 4))
+    yield lambda: weft.linalg.ldl_factor_ex(real(4, 4))
+    yield lambda: weft.linalg.ldl_solve(*weft.linalg.ldl_factor_ex(real(4, 4))[:2], real(4, 2))
+    yield lambda: weft.hash_tensor(real(3, 4))
     yield lambda: weft.isclose(real(3), real(3))
     yield lambda: weft.scatter_reduce(real(3, 4), 1, whole(3, 4), real(3, 4), "mean")
     norm = weft.nn.BatchNorm1d(3).double()
@@ -107,30 +112,46 @@ def _public_calls() -> Iterator[Callable[[], Any]]:
         yield lambda n=name: getattr(weft, n)(whole(3, 1), whole(4))
 
 
+class _Noting:
+    """Takes note of the ops that run."""
+
+    def __init__(self, found: dict[str, list[Any]]) -> None:
+        self.found = found
+
+    def before(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
+        if op.samples is None:
+            arrays = [x._a if hasattr(x, "_a") else x for x in args]
+            self.found[op.name].append((arrays, dict(attrs)))
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args: None
+
+
 @functools.cache
 def uses() -> dict[str, list[tuple[list[Any], dict[str, Any]]]]:
     """Arguments and attributes of each op: its samples, or what public functions call it with."""
     from weft.core.dispatch import REGISTRY, Op
+    from weft.graph.spec import listening
     from weft.ops.build import Make
 
     found: dict[str, list[Any]] = {name: [] for name in REGISTRY}
     for name, op in REGISTRY.items():
         if op.samples is not None:
             found[name] = [(list(s.args), dict(s.attrs)) for s in op.samples(Make(0))]
-    compute = Op.compute
+    noting, compute = _Noting(found), Op.compute
 
     def noted(self: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        if self.samples is None:
-            found[self.name].append((list(args), dict(attrs)))
+        noting.before(self, args, attrs)
         return compute(self, args, attrs)
 
-    Op.compute = noted  # type: ignore[method-assign]
+    Op.compute = noted  # type: ignore[method-assign]  # backward computes on bare arrays
     try:
-        for call in _public_calls():
-            out = call()
-            out = out[0] if isinstance(out, tuple) else out
-            if out.requires_grad:
-                out.sum().backward()
+        with listening(noting):
+            for call in _public_calls():
+                out = call()
+                out = out[0] if isinstance(out, tuple) else out
+                if out.requires_grad:
+                    out.sum().backward()
     finally:
         Op.compute = compute  # type: ignore[method-assign]
     rng = np.random.default_rng(0)
@@ -383,7 +404,8 @@ def draw(seed: int, names: list[str]) -> tuple[str, str, int, list[Damage]]:
     number = lambda: rng.randrange(1 << 20)
     native = sorted(_native_names())
     name = rng.choice(native if rng.random() < 0.5 else names)
-    route = rng.choice(("compute", "compute", "record", "rule", "rule", "inplace", "over"))
+    routes = ("compute", "compute", "record", "graph", "rule", "rule", "inplace", "over")
+    route = rng.choice(routes)
     damages: list[Damage] = []
     if rng.random() < 0.8:
         damages.append(("float_type", (number(),)))
@@ -454,13 +476,18 @@ def _bytes(values: Any) -> list[Any]:
     return [x.tobytes() if isinstance(x, np.ndarray) else None for x in values]
 
 
-def run(name: str, route: str, use: int, damages: list[Damage], at_end: bool) -> str:
+def _use(name: str, use: Any) -> Call:
+    """The use of an op with a number, or arguments and attributes as they are given."""
+    there = uses()[name]
+    return Call(*use) if isinstance(use, tuple) else Call(*there[use % len(there)])
+
+
+def run(name: str, route: str, use: Any, damages: list[Damage], at_end: bool) -> str:
     """One call: "result", or the name of the error's class."""
     from weft.core.dispatch import REGISTRY
 
     op = REGISTRY[name]
-    there = uses()[name]
-    call = Call(*there[use % len(there)])
+    call = _use(name, use)
     late = [d for d in damages if d[0] not in USUAL] if route in ("rule", "over") else []
     _damaged(call, [d for d in damages if d not in late])
     call.args = [_placed(x, at_end) for x in call.args]
@@ -508,6 +535,57 @@ def _record(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
     if outs and leaves:
         seeds = [weft.ones(o.shape, dtype=o.dtype) for o in outs]
         weft.autograd.grad(outs, leaves, seeds, allow_unused=True)
+
+
+def _graph(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
+    """The call as a node of a graph file, which is read, run and differentiated."""
+    from weft import graph
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "calls.weft"
+        write_graph(path, op, call)
+        found = graph.load(path)
+    out = found.run()
+    outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.requires_grad]
+    if outs:
+        sum(o.abs().sum() for o in outs).backward()
+    for node in found:
+        _ = node.value
+
+
+def write_graph(path: Path, op: Any, call: Call) -> None:
+    """A graph file of leaves and one node."""
+    import weft
+    from weft.graph import files
+    from weft.io.safetensors import save_safetensors
+
+    writer = files._Writer(weft.graph.record())
+    usual: dict[str, Any] = {"args": [], "attrs": {}, "several": False, "module": "", "label": ""}
+    usual |= {"source": None, "forward": None, "grad": True, "time": None}
+    nodes, args = [], []
+    for x in call.args:
+        if isinstance(x, np.ndarray):
+            k = len(nodes)
+            smooth = x.dtype.kind in "fcV"
+            shape, dtype = list(x.shape), files._dtype(x.dtype)
+            leaf = {**writer.array(x), "grad": smooth}
+            kind = "parameter" if smooth else "constant"
+            names = {"id": k, "name": f"leaf{k}", "kind": kind, "op": kind}
+            nodes.append({**usual, **names, "results": [[shape, dtype]], "leaf": leaf})
+            args.append({"ref": [k, 0]})
+        else:
+            args.append(writer.value(x, "an operand"))
+    last = len(nodes)
+    attrs = {k: writer.value(v, k) for k, v in call.attrs.items()}
+    names = {"id": last, "name": "called", "kind": "forward", "op": op.name}
+    results = [[None, None]] * (len(op.outputs) if op.multiple else 1)
+    own = {"args": args, "attrs": attrs, "several": op.multiple, "results": results}
+    nodes.append({**usual, **names, **own})
+    document = {
+        files.KEY: files.VERSION, "nodes": nodes, "outputs": [[last, 0]], "updates": [],
+        "passes": [], "modules": {}, "order": None,
+    }  # fmt: skip
+    save_safetensors(writer.tensors, path, {files.KEY: json.dumps(document)})
 
 
 def _inplace(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
@@ -565,6 +643,7 @@ def _saved(op: Any, call: Call, late: list[Damage], at_end: bool) -> tuple[Any, 
 ROUTES: dict[str, Callable[..., None]] = {
     "compute": _compute,
     "record": _record,
+    "graph": _graph,
     "inplace": _inplace,
     "rule": _rule,
     "over": _over,
@@ -642,7 +721,7 @@ def smaller(call: Any, block: int) -> tuple[Any, str]:
     name, route, use, damages = call
     _, fatal, said = run_calls([call], block)
     if fatal is None:
-        return call, "not fatal by itself: it needs the calls before it"
+        return call, ""
     for k in reversed(range(len(damages))):
         fewer = (name, route, use, damages[:k] + damages[k + 1 :])
         _, fatal, told = run_calls([fewer], block)
@@ -656,8 +735,7 @@ def describe(call: Any) -> str:
     from weft.core.errors import describe as show
 
     name, route, use, damages = call
-    there = uses()[name]
-    made = Call(*there[use % len(there)])
+    made = _use(name, use)
     late = [d for d in damages if d[0] not in USUAL] if route in ("rule", "over") else []
     _damaged(made, [d for d in damages if d not in late])
     given = [f"{show(x)}{_strange(x)}" for x in made.args]
@@ -676,14 +754,15 @@ def check(first: int, count: int) -> Iterator[tuple[int, Any, str]]:
     while first < end:
         block = first // BLOCK
         stop = min(end, (block + 1) * BLOCK)
-        found, fatal, _ = run_calls(list(range(first, stop)), block)
+        found, fatal, said = run_calls(list(range(first, stop)), block)
         for outcome in found:
             OUTCOMES[outcome] = OUTCOMES.get(outcome, 0) + 1
         if fatal is None:
             first = stop
             continue
         seed = first + fatal
-        yield seed, *smaller(draw(seed, sorted(uses())), block)
+        call, alone = smaller(draw(seed, sorted(uses())), block)
+        yield seed, call, alone or f"{said}\n(not by itself: it takes the calls before it)"
         first = seed + 1
 
 

@@ -130,6 +130,8 @@ class Op:
         return _node_type(name)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        if self.arity is not None and (attrs or len(args) != self.arity):
+            self.check_arity(args, attrs)
         if len(args) == 1 and isinstance(args[0], Tensor):
             if self.multiple:
                 return apply(self, args, attrs)
@@ -146,8 +148,6 @@ class Op:
         if scalars:
             # NumPy turns zero-dim results into scalars; here they are arrays, with a type to keep.
             args = tuple(asarray(x) if isinstance(x, np.generic) else x for x in args)
-        if self.arity is not None:
-            self.check_arity(args, attrs)
         return self.compute(args, attrs)
 
     def __repr__(self) -> str:

@@ -49,6 +49,15 @@ def check_fit(
     _check_places(padded, w[2:], stride, dilation, g[2:])
 
 
+def check_bias(bias: np.ndarray | None, channels: int) -> None:
+    """Raise unless there is one number for each channel, or none."""
+    if bias is not None and bias.shape != (channels,):
+        raise RuntimeError(
+            f"expected bias to be 1-dimensional with {channels} elements, but got bias of size "
+            f"{list(bias.shape)} instead"
+        )
+
+
 def _check_places(spatial: Ints, kernel: Ints, stride: Ints, dilation: Ints, out: Ints) -> None:
     """Raise unless all taps of all windows are inside."""
     for size, k, s, d, n in zip(spatial, kernel, stride, dilation, out, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernels.convolution import check_fit, output_extent
+from weft.kernels.convolution import check_bias, check_fit, output_extent
 from weft.native import onednn
 
 Array = np.ndarray
@@ -58,7 +58,7 @@ def convolution(
     out = output_extent(x.shape[2:], w.shape[2:], stride, padding, dilation)
     places = out if extent is None else extent
     check_fit((len(x), len(w), *places), x.shape, w.shape, stride, padding, dilation, groups)
-    _check_bias(bias, len(w))
+    check_bias(bias, len(w))
 
     def tiled() -> Any:
         return _winograd().convolution(x, w, bias, stride, padding, extent)
@@ -89,7 +89,7 @@ def transposed(
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
     check_fit(x.shape, tuple(shape), w.shape, stride, padding, dilation, groups)
-    _check_bias(bias, shape[1])
+    check_bias(bias, shape[1])
 
     def tiled() -> Any:
         return _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
@@ -123,14 +123,6 @@ def weight_grad(
     loops_first = _loops_are_faster(g, x, shape, stride, groups)
     less = _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous
     return _first(tiled if less else None, by_loops, by_library, loops_first)
-
-
-def _check_bias(bias: Array | None, channels: int) -> None:
-    if bias is not None and bias.shape != (channels,):
-        raise RuntimeError(
-            f"expected bias to be 1-dimensional with {channels} elements, but got bias of size "
-            f"{list(bias.shape)} instead"
-        )
 
 
 def _first(

@@ -24,6 +24,7 @@ Ints = tuple[int, ...]
 
 
 def _with_bias(y: np.ndarray, bias: Any) -> np.ndarray:
+    kernels.check_bias(bias, y.shape[1])
     if bias is not None:
         y += bias.reshape((-1,) + (1,) * (y.ndim - 2))
     return y
