@@ -34,7 +34,7 @@ import numpy as np
 
 Damage = tuple[str, tuple[int, ...]]
 BLOCK = 250  # calls in one setting of the limits
-SLOW = 60  # seconds after which a call is a failure
+SLOW = 10  # seconds after which a call is given up, and six times as many after which it is fatal
 MEMORY = 12 << 30  # bytes of address space: a result that is larger is a MemoryError
 
 # Python-side sizes below which kernels decline, and what they are in a test.
@@ -650,10 +650,16 @@ ROUTES: dict[str, Callable[..., None]] = {
 }
 
 
+def _give_up(*_: Any) -> None:
+    # Sizes are not limited, so that a call may take its time.
+    raise TimeoutError
+
+
 def work() -> None:
     """The process that makes the calls it is sent; it says what it does before it does it."""
     block = int(sys.argv[2])
     faulthandler.enable()
+    signal.signal(signal.SIGALRM, _give_up)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     uses()
@@ -664,6 +670,7 @@ def work() -> None:
         name, route, use, damages = draw(given, names) if isinstance(given, int) else given
         to.write(f"{number}\n".encode())
         signal.alarm(SLOW)
+        faulthandler.dump_traceback_later(6 * SLOW, exit=True)
         try:
             found = run(name, route, use, damages, block % 4 < 3)
         except Exception as error:
@@ -671,7 +678,8 @@ def work() -> None:
             to.write(b"\n")
             continue
         to.write(f"{number} {found}\n".encode())
-    signal.alarm(0)
+        signal.alarm(0)
+    faulthandler.cancel_dump_traceback_later()
 
 
 def run_calls(calls: list[Any], block: int) -> tuple[list[str], int | None, str]:

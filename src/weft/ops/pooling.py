@@ -50,9 +50,7 @@ def _max_tangent(t: Any, indices: Any) -> Any:
     return plane_gather_op(t, indices), None
 
 
-def _max_op(
-    name: str, reference: Any, grad_name: str, samples: Any, rule: Any = _max_rule
-) -> Any:
+def _max_op(name: str, reference: Any, grad_name: str, samples: Any, rule: Any = _max_rule) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
         name,
