@@ -1,6 +1,6 @@
-"""Registered ops called directly, with operands and attributes that no public function lets through.
+"""Registered ops called directly, with operands and attributes that public functions refuse.
 
-    PYTHONPATH=tests python -m direct_calls 50000 [first-seed] [-j 2]
+    PYTHONPATH=tests python -m direct_calls 50000 [first-seed]
 
 A graph file may name any registered op with any operands, so such a call has to be a result or an
 error: never an access beyond an array, a change of an operand, or a death of the process. A call is

@@ -67,7 +67,11 @@ UNFIT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("conv_weight", (real(1, 3, 40), real(1, 2, 5)), {**WINDOW, "shape": (3, 2, 3)}),
     ("conv_transpose", (real(1, 3, 40), real(3, 2, 3), None), {**WINDOW, "shape": (1, 2, 5)}),
     ("convolution", (real(1, 2, 9), real(3, 2, 3), real(1)), WINDOW),
-    ("nll_loss", (real(9, 40), whole(9, value=39), real(3)), {"reduction": "mean", "ignore_index": -100}),
+    (
+        "nll_loss",
+        (real(9, 40), whole(9, value=39), real(3)),
+        {"reduction": "mean", "ignore_index": -100},
+    ),
     ("log1p", (real(9), real(9)), {}),
 ]  # fmt: skip
 

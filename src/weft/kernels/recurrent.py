@@ -434,8 +434,8 @@ def _check(
 ) -> None:
     """Raise unless a layer's arrays fit together.
 
-    Those of ``more`` are vectors of all gates (``b_...``), or hold rows of all steps: of a state, of
-    a projected one (``y``), or of all gates.
+    Those of ``more`` are vectors of all gates (``b_...``), or hold rows of all steps: of a state,
+    of a projected one (``y``), or of all gates.
     """
     if x.ndim != (3 if sizes is None else 2) or w_hh.ndim != 2:
         raise RuntimeError(f"input must have {3 if sizes is None else 2} dimensions, got {x.ndim}")
@@ -583,7 +583,14 @@ def lstm(
 ) -> tuple[Array, ...]:
     """Return outputs, last h, last c, and for backward: gates, cell states, their tanh, and h
     before its projection (empty without one)."""
-    given = {"h0": h0, "w_ih": w_ih, "c0": c0, "w_hr": w_hr, "b_ih": b_ih, "b_hh": b_hh}
+    given: dict[str, Any] = {
+        "h0": h0,
+        "w_ih": w_ih,
+        "c0": c0,
+        "w_hr": w_hr,
+        "b_ih": b_ih,
+        "b_hh": b_hh,
+    }
     _check(4, x, sizes, w_hh, **given)
     h0, c0, w_ih, w_hh, w_hr = _laid_out((h0, c0, w_ih, w_hh, w_hr))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
@@ -618,7 +625,7 @@ def lstm_rule(
 ) -> tuple[Array | None, ...]:
     """Return the gradients of x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, where wanted."""
     working = _working_dtype(y)
-    kept = {"y": _rows(y), "gates": gates, "cells": cells, "tanh_c": tanh_c}
+    kept: dict[str, Any] = {"y": _rows(y), "gates": gates, "cells": cells, "tanh_c": tanh_c}
     kept["full"] = None if w_hr is None else full
     _check(4, x, sizes, w_hh, h0=h0, w_ih=w_ih, c0=c0, w_hr=w_hr, **kept)
     _check_gradients(g, y, h0, c0)
