@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 Damage = tuple[str, tuple[int, ...]]
-BLOCK = 250  # calls in one setting of the limits
+BLOCK = 1000  # calls in one setting of the limits
 SLOW = 10  # seconds after which a call is given up, and six times as many after which it is fatal
 MEMORY = 12 << 30  # bytes of address space: a result that is larger is a MemoryError
 
@@ -687,7 +687,9 @@ def run_calls(calls: list[Any], block: int) -> tuple[list[str], int | None, str]
     here = Path(__file__).parent
     source = str(here.parent / "src")
     paths = [source, str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "WEFT_POOL": "off", "PYTHONPATH": os.pathsep.join(paths)}
+    # Threads that wait must not take the processor from those that work.
+    settings = {"WEFT_POOL": "off", "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(paths)}
     read, write = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-m", "direct_calls", "--work", str(block), str(write)],
@@ -767,6 +769,7 @@ def check(first: int, count: int) -> Iterator[tuple[int, Any, str]]:
             OUTCOMES[outcome] = OUTCOMES.get(outcome, 0) + 1
         if fatal is None:
             first = stop
+            print(f"{sum(OUTCOMES.values())} calls", file=sys.stderr, flush=True)
             continue
         seed = first + fatal
         call, alone = smaller(draw(seed, sorted(uses())), block)

@@ -96,7 +96,7 @@ def test_damaged_calls_are_results_or_errors(block: int) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("block", range(200))
+@pytest.mark.parametrize("block", range(50))
 def test_fifty_thousand_damaged_calls_are_results_or_errors(block: int) -> None:
     fatal = list(direct_calls.check(block * direct_calls.BLOCK, direct_calls.BLOCK))
     assert not fatal, "\n".join(f"{direct_calls.describe(c)}\n{said}" for _, c, said in fatal)
