@@ -468,11 +468,11 @@ def as_tensor(g: Any) -> Any:
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     """Zeros for outputs that got no gradient; None stays for those that can have none."""
-    filled = []
+    filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
             g = np.zeros(node.shape[k], node.dtype[k])
-            if any(isinstance(x, Tensor) for x in grads):
+            if tensors:
                 g = wrap(g)
         filled.append(g)
     return tuple(filled)

@@ -102,6 +102,8 @@ class Op:
         self.lower = lower  # does the same in kernels: see ``weft.native.trace.lowered``
         # Whether large arrays can go through a loop traced from the reference.
         self.traced = diagonal or lower is not None or reference in UFUNCS
+        # How many operands there are, where the reference alone would not notice others.
+        self.arity = reference.nin if isinstance(reference, np.ufunc) else None
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
         self.way: Callable | None = None
@@ -129,6 +131,8 @@ class Op:
         return _node_type(name)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        if self.arity is not None and (attrs or len(args) != self.arity):
+            self.check_arity(args, attrs)
         if len(args) == 1 and isinstance(args[0], Tensor):
             if self.multiple:
                 return apply(self, args, attrs)
@@ -149,6 +153,15 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def check_arity(self, args: Any, attrs: dict[str, Any]) -> None:
+        """Refuse what a ufunc as reference would take for something else.
+
+        To a ufunc one more array is a place for the result, and ``out`` and ``where`` are keywords.
+        """
+        if self.arity is not None and (len(args) != self.arity or attrs):
+            given = f"{len(args)}" + (f" and {', '.join(attrs)}" if attrs else "")
+            raise TypeError(f"{self.name}: expected {self.arity} operands, got {given}")
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
         """The op on bare arrays and numbers, in the types that promotion asks for."""

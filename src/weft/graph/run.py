@@ -195,6 +195,7 @@ class Execution:
 def run_op(spec: Spec, args: list[Any]) -> Any:
     """Run a node's op on tensors and constants."""
     op: Op = spec.op
+    op.check_arity(args, spec.attrs)
     return apply(op, tuple(args), spec.attrs)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,57 @@ Ints = tuple[int, ...]
 
 # Column blocks of about this size stay in the cache between the copy and the GEMM.
 _BLOCK_BYTES = 1 << 22
+
+
+@functools.lru_cache(1024)
+def check_fit(
+    g: Ints, x: Ints, w: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> None:
+    """Raise unless (N, O, *out), (N, C, *S) and (O, C/groups, *K) are shapes of one convolution.
+
+    There may be fewer places in ``out`` than fit into the input.
+    """
+    rank = len(x)
+    groups, *numbers = map(index, (groups, *stride, *padding, *dilation))
+    if not (
+        rank == len(g) == len(w) > 2
+        and len(stride) == len(padding) == len(dilation) == rank - 2
+        and groups > 0
+        and g[:2] == (x[0], w[0])
+        and x[1] == w[1] * groups
+        and not w[0] % groups
+    ):
+        raise RuntimeError(
+            f"a convolution of an input of shape {list(x)} by a weight of shape {list(w)} in "
+            f"{groups} groups, with stride {stride}, padding {padding} and dilation {dilation}, "
+            f"has no result of shape {list(g)}"
+        )
+    if min(numbers[: rank - 2]) < 1 or min(numbers[2 * (rank - 2) :]) < 1 or min(padding) < 0:
+        raise RuntimeError(
+            f"stride {stride} and dilation {dilation} should be greater than zero, and negative "
+            f"padding is not supported: {padding}"
+        )
+    padded = tuple(size + 2 * p for size, p in zip(x[2:], padding, strict=True))
+    _check_places(padded, w[2:], stride, dilation, g[2:])
+
+
+def check_bias(bias: np.ndarray | None, channels: int) -> None:
+    """Raise unless there is one number for each channel, or none."""
+    if bias is not None and bias.shape != (channels,):
+        raise RuntimeError(
+            f"expected bias to be 1-dimensional with {channels} elements, but got bias of size "
+            f"{list(bias.shape)} instead"
+        )
+
+
+def _check_places(spatial: Ints, kernel: Ints, stride: Ints, dilation: Ints, out: Ints) -> None:
+    """Raise unless all taps of all windows are inside."""
+    for size, k, s, d, n in zip(spatial, kernel, stride, dilation, out, strict=True):
+        if min(k, s, d, n) < 0 or (n and k and (n - 1) * s + d * (k - 1) >= size):
+            raise RuntimeError(
+                f"{_shape_text(out)} windows of {_shape_text(kernel)}, with stride {stride} and "
+                f"dilation {dilation}, do not fit into {_shape_text(spatial)} places"
+            )
 
 
 def output_extent(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
@@ -218,6 +271,7 @@ def _pad(x: np.ndarray, padding: Ints) -> np.ndarray:
 
 def _windows(x: np.ndarray, kernel: Ints, stride: Ints, dilation: Ints, out: Ints) -> np.ndarray:
     # (N, C, *K, *out) without a copy; windows overlap, taps at one place of K never do.
+    _check_places(x.shape[2:], kernel, stride, dilation, out)
     steps = x.strides[2:]
     tap_steps = tuple(step * d for step, d in zip(steps, dilation, strict=True))
     out_steps = tuple(step * s for step, s in zip(steps, stride, strict=True))

@@ -119,6 +119,12 @@ def avg_pool_grad(
 ) -> np.ndarray:
     """Apply the transpose of avg_pool; ceil_mode is already in the shape of g."""
     spatial, out = tuple(input_shape[2:]), g.shape[2:]
+    for size, k, s, p, n in zip(spatial, kernel, stride, padding, out, strict=True):
+        if k > size + 2 * p or (n - 1) * s >= size + p:
+            raise RuntimeError(
+                f"means of windows of {k} with stride {s} and padding {p} over {size} places have "
+                f"no gradient of {n} places"
+            )
     divisor = _divisor(spatial, kernel, stride, padding, out, count_include_pad, divisor_override)
     gx = _divide(g.astype(_sum_dtype(g), copy=False), divisor)
     for axis, (size, k, s, p, n) in enumerate(

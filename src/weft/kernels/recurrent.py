@@ -12,8 +12,10 @@ transposed ones too, and that rows of the gradients of gates may lie apart.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -418,6 +420,60 @@ def _sizes(x: Array, sizes: Sequence[int] | None) -> Sequence[int]:
     return (x.shape[1],) * x.shape[0] if sizes is None else sizes
 
 
+def _check(
+    parts: int,
+    x: Array,
+    sizes: Sequence[int] | None,
+    w_hh: Array,
+    *,
+    h0: Array,
+    w_ih: Array,
+    c0: Array | None = None,
+    w_hr: Array | None = None,
+    **more: Array | None,
+) -> None:
+    """Raise unless a layer's arrays fit together.
+
+    Those of ``more`` are vectors of all gates (``b_...``), or hold rows of all steps: of a state,
+    of a projected one (``y``), or of all gates.
+    """
+    if x.ndim != (3 if sizes is None else 2) or w_hh.ndim != 2:
+        raise RuntimeError(f"input must have {3 if sizes is None else 2} dimensions, got {x.ndim}")
+    if sizes is None:
+        batch, rows = x.shape[1], x.shape[0] * x.shape[1]
+    else:
+        batch, rows = sizes[0] if len(sizes) else 0, len(x)
+        falling = all(a >= b >= 0 for a, b in itertools.pairwise(sizes))
+        if not falling or not len(sizes) or batch < 0 or sum(map(index, sizes)) != rows:
+            raise RuntimeError(f"{rows} rows are not those of steps with {sizes} sequences")
+    width = len(w_hh)
+    size, out = width // parts, w_hh.shape[1]
+    wanted: list[tuple[str, Array | None, tuple[int, ...]]] = [
+        ("w_hh", w_hh, (parts * size, size if w_hr is None else len(w_hr))),
+        ("w_ih", w_ih, (width, x.shape[-1])),
+        ("w_hr", w_hr, (out, size)),
+        ("h0", h0, (batch, out)),
+        ("c0", c0, (batch, size)),
+    ]
+    for name, a in more.items():
+        if name.startswith("b_"):
+            shape: tuple[int, ...] = (width,)
+        else:
+            shape = (rows, {"gates": width, "y": out}.get(name, size))
+        wanted.append((name, a, shape))
+    for name, a, shape in wanted:
+        if a is not None and a.shape != shape:
+            raise RuntimeError(f"expected {name} of size {list(shape)}, got {list(a.shape)}")
+
+
+def _check_gradients(g: Sequence[Array], *like: Array) -> None:
+    for given, a in zip(g, like, strict=False):
+        if given.shape != a.shape:
+            raise RuntimeError(
+                f"expected a gradient of size {list(a.shape)}, got {list(given.shape)}"
+            )
+
+
 def _rows(x: Array) -> Array:
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
@@ -527,6 +583,15 @@ def lstm(
 ) -> tuple[Array, ...]:
     """Return outputs, last h, last c, and for backward: gates, cell states, their tanh, and h
     before its projection (empty without one)."""
+    given: dict[str, Any] = {
+        "h0": h0,
+        "w_ih": w_ih,
+        "c0": c0,
+        "w_hr": w_hr,
+        "b_ih": b_ih,
+        "b_hh": b_hh,
+    }
+    _check(4, x, sizes, w_hh, **given)
     h0, c0, w_ih, w_hh, w_hr = _laid_out((h0, c0, w_ih, w_hh, w_hr))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps, count, width = Steps(sizes, reverse), len(data), w_hh.shape[0] // 4
@@ -560,6 +625,10 @@ def lstm_rule(
 ) -> tuple[Array | None, ...]:
     """Return the gradients of x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, where wanted."""
     working = _working_dtype(y)
+    kept: dict[str, Any] = {"y": _rows(y), "gates": gates, "cells": cells, "tanh_c": tanh_c}
+    kept["full"] = None if w_hr is None else full
+    _check(4, x, sizes, w_hh, h0=h0, w_ih=w_ih, c0=c0, w_hr=w_hr, **kept)
+    _check_gradients(g, y, h0, c0)
     data, h0, c0, w_ih, w_hh, w_hr = _laid_out((_rows(x), h0, c0, w_ih, w_hh, w_hr), working)
     out, gates, states, tanh_c, full = _laid_out((_rows(y), gates, cells, tanh_c, full), working)
     dy, dh, dc = _rows(g[0]), g[1].astype(working), g[2].astype(working)
@@ -567,8 +636,8 @@ def lstm_rule(
     gemm, go = table["gemm"], table["lstm_backward_steps"]
     dgates = _gate_gradients(gates)
     dprojected = np.empty(out.shape, working) if needs[7] else None
-    kept = (gates, states, tanh_c, c0, w_hh, w_hr)
-    sums = go(table, steps, dy, dh, dc, *kept, dgates, dprojected, needs[1])
+    read = (gates, states, tanh_c, c0, w_hh, w_hr)
+    sums = go(table, steps, dy, dh, dc, *read, dgates, dprojected, needs[1])
     weights = _weight_gradients(table, dgates, data, h0, out, steps, (needs[3], needs[4]))
     biases = _bias_gradients(dgates, (needs[5], needs[6]), sums)
     dw_hr = None if dprojected is None else _product(gemm, dprojected.T, full)
@@ -592,6 +661,7 @@ def gru(
     cells: Cells = CELLS,
 ) -> tuple[Array, ...]:
     """Return outputs, last h, and for backward: gates and what the reset gate multiplied."""
+    _check(3, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
     h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps, width = Steps(sizes, reverse), w_hh.shape[1]
@@ -623,6 +693,8 @@ def gru_rule(
 ) -> tuple[Array | None, ...]:
     """Return the gradients of x, h0, w_ih, w_hh, b_ih, b_hh, where wanted."""
     working = _working_dtype(y)
+    _check(3, x, sizes, w_hh, h0=h0, w_ih=w_ih, y=_rows(y), gates=gates, inner=inner)
+    _check_gradients(g, y, h0)
     data, h0, w_ih, w_hh = _laid_out((_rows(x), h0, w_ih, w_hh), working)
     out, gates, inner = _laid_out((_rows(y), gates, inner), working)
     dy, dh = _rows(g[0]), g[1].astype(working)
@@ -653,6 +725,7 @@ def rnn(
     cells: Cells = CELLS,
 ) -> tuple[Array, Array]:
     """Return outputs and last h."""
+    _check(1, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
     h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
     data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
     steps = Steps(sizes, reverse)
@@ -678,6 +751,8 @@ def rnn_rule(
 ) -> tuple[Array | None, ...]:
     """Return the gradients of x, h0, w_ih, w_hh, b_ih, b_hh, where wanted."""
     working = _working_dtype(y)
+    _check(1, x, sizes, w_hh, h0=h0, w_ih=w_ih, y=_rows(y))
+    _check_gradients(g, y, h0)
     data, h0, w_ih, w_hh, out = _laid_out((_rows(x), h0, w_ih, w_hh, _rows(y)), working)
     dy, dh = _rows(g[0]), g[1].astype(working)
     steps = Steps(_sizes(x, sizes), reverse)

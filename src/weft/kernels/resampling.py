@@ -207,11 +207,11 @@ def _nearest_taps(size: int, count: int, step: np.floating, exact: bool, real: n
     source = (place + real.type(0.5)) * step if exact else place * step
     # The floor is taken in single precision whatever the input, which decides close calls.
     index = np.floor(source.astype(np.float32)).astype(np.int64)
-    return np.minimum(index, size - 1)[None], np.ones((1, count), real)
+    return np.clip(index, 0, size - 1)[None], np.ones((1, count), real)
 
 
 def _linear_taps(size: int, source: np.ndarray) -> Taps:
-    low = np.minimum(source.astype(np.int64), size - 1)
+    low = np.clip(source.astype(np.int64), 0, size - 1)
     high = np.minimum(low + 1, size - 1)
     part = np.clip(source - low.astype(source.dtype), 0, 1)
     return np.stack([low, high]), np.stack([1 - part, part])

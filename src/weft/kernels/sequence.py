@@ -71,7 +71,7 @@ def embedding_bag(
     Indices are (n,) with offsets or (bags, width) without; max_indices is given for "max" only.
     """
     bag, count = _bags(indices, offsets, include_last_offset)
-    keep = _kept(indices, padding_idx, len(weight))
+    keep = _kept(indices, padding_idx, len(weight), bag, count)
     used, used_bag = indices.reshape(-1)[keep], bag[keep]
     sizes = np.bincount(used_bag, minlength=count)
     rows = weight[used]
@@ -111,7 +111,7 @@ def embedding_bag_grad(
         filled = sizes > 0
         np.add.at(gw, (max_indices[filled], np.arange(weight_shape[1])), g[filled])
         return gw
-    keep = _kept(indices, padding_idx, weight_shape[0])
+    keep = _kept(indices, padding_idx, weight_shape[0], bag, len(g))
     used, used_bag = indices.reshape(-1)[keep], bag[keep]
     rows = g[used_bag]
     if mode == "mean":
@@ -132,7 +132,7 @@ def embedding_bag_sample_grad(
     padding_idx: int | None = None,
 ) -> np.ndarray:
     """Return the gradient of a "sum" embedding_bag for its per_sample_weights."""
-    keep = _kept(indices, padding_idx, len(weight))
+    keep = _kept(indices, padding_idx, len(weight), bag, len(g))
     grad = np.zeros(indices.size, g.dtype)
     grad[keep] = np.einsum("nd,nd->n", g[bag[keep]], weight[indices.reshape(-1)[keep]])
     return grad.reshape(indices.shape)
@@ -223,15 +223,33 @@ def _bags(
     if offsets is None:
         count, width = indices.shape
         return np.repeat(np.arange(count), width), count
-    count = len(offsets) - bool(include_last_offset)
-    bag = np.searchsorted(offsets[:count], np.arange(len(indices)), side="right") - 1
-    return bag, count
+    count, length = len(offsets) - bool(include_last_offset), len(indices)
+    if count < 0:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    if len(offsets):
+        if offsets[0] != 0:
+            raise RuntimeError(
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
+                f"from position 0. However, got {offsets[0]}"
+            )
+        if offsets[-1] > length:
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] "
+                f"of {offsets[-1]}"
+            )
+        if (offsets[1:] < offsets[:-1]).any():
+            raise RuntimeError("offsets have to be in order: a bag can't end before it starts")
+    return np.searchsorted(offsets, np.arange(length), side="right") - 1, count
 
 
-def _kept(indices: np.ndarray, padding_idx: int | None, rows: int) -> np.ndarray:
-    if padding_idx is None:
-        return np.arange(indices.size)
-    return np.flatnonzero(indices.reshape(-1) != padding_idx % rows)
+def _kept(
+    indices: np.ndarray, padding_idx: int | None, rows: int, bag: np.ndarray, count: int
+) -> np.ndarray:
+    """Which of the indices count: those in one of the bags that are no padding."""
+    kept = (bag >= 0) & (bag < count)
+    if padding_idx is not None:
+        kept &= indices.reshape(-1) != padding_idx % rows
+    return np.flatnonzero(kept)
 
 
 def _largest_rows(

@@ -64,6 +64,8 @@ def attention_back(
         return None
     if given.shape != wanted or not weights.flags.c_contiguous:
         return None
+    if weights.shape != (*query.shape[:-1], key.shape[-2]) or weights.dtype != F32:
+        return None
     given, query, key, value = (_near(x) for x in (given, query, key, value))
     _, tall, width = block()
     low = height("f32")

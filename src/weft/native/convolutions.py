@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.kernels.convolution import check_bias, check_fit, output_extent
 from weft.native import onednn
 from weft.native.once import module, once
 
@@ -55,6 +56,10 @@ def convolution(
     extent: Ints | None = None,
 ) -> Array | None:
     """Convolution, of which ``extent`` may leave out the last places."""
+    out = output_extent(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    places = out if extent is None else extent
+    check_fit((len(x), len(w), *places), x.shape, w.shape, stride, padding, dilation, groups)
+    check_bias(bias, len(w))
 
     def tiled() -> Any:
         return _winograd().convolution(x, w, bias, stride, padding, extent)
@@ -84,6 +89,8 @@ def transposed(
     groups: int,
 ) -> Array | None:
     """The transpose of a convolution of that input shape."""
+    check_fit(x.shape, tuple(shape), w.shape, stride, padding, dilation, groups)
+    check_bias(bias, shape[1])
 
     def tiled() -> Any:
         return _winograd().transposed(x, w, bias, tuple(shape), stride, padding)
@@ -103,6 +110,7 @@ def weight_grad(
     g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array | None:
     """The gradient of a convolution's weight."""
+    check_fit(g.shape, x.shape, tuple(shape), stride, padding, dilation, groups)
 
     def tiled() -> Any:
         return _winograd().weight_grad(g, x, tuple(shape), stride, padding)

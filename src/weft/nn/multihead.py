@@ -101,7 +101,6 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """What the queries find among the values, and (if asked for) how much of each."""
-        _check_ranks(query, key, value, key_padding_mask)
         turned = self.batch_first and query.ndim == 3
         if turned:
             # The same tensor must stay the same one, so that one product serves all three.
@@ -148,22 +147,3 @@ class MultiheadAttention(Module):
                 across = key_padding_mask.view(samples, 1, 1, length)
                 merged = shaped + across.expand(-1, self.num_heads, -1, -1)
         return merged, kind
-
-
-def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
-    if query.ndim not in (2, 3):
-        raise AssertionError(
-            "query should be unbatched 2D or batched 3D tensor but received "
-            f"{query.ndim}-D query tensor"
-        )
-    kind = "batched" if query.ndim == 3 else "unbatched"
-    if key.ndim != query.ndim or value.ndim != query.ndim:
-        raise AssertionError(
-            f"For {kind} ({query.ndim}-D) `query`, expected `key` and `value` to be "
-            f"{query.ndim}-D but found {key.ndim}-D and {value.ndim}-D tensors respectively"
-        )
-    if padding is not None and padding.ndim != query.ndim - 1:
-        raise AssertionError(
-            f"For {kind} ({query.ndim}-D) `query`, expected `key_padding_mask` to be `None` or "
-            f"{query.ndim - 1}-D but found {padding.ndim}-D tensor instead"
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -401,8 +402,18 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise fail(RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
         return wrap(np.empty(0, input._a.dtype))
+    size = input._a.size
+    count = math.comb(max(size + r - 1, 0), r) if with_replacement else math.comb(size, r)
+    try:
+        rows = np.empty((count, r), np.int64)
+    except (ValueError, MemoryError):
+        raise fail(
+            RuntimeError,
+            f"combinations: {count} choices of {r} of {size} elements do not fit into memory",
+        ) from None
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(input._a.size), r)), np.int64).reshape(-1, r)
+    numbers = itertools.chain.from_iterable(choose(range(size), r))
+    rows.reshape(-1)[:] = np.fromiter(numbers, np.int64, count * r)
     return input[wrap(rows)]
 
 

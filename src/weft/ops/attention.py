@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
+from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arguments import refuse
@@ -227,6 +228,86 @@ def _check_heads(size: int, expected: int, heads: int) -> None:
         refuse(f"embed_dim {size} not divisible by num_heads {heads}", AssertionError)
 
 
+def _check_ranks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding: Tensor | None,
+    attn_mask: Tensor | None,
+    heads: int,
+) -> None:
+    """Refuse queries, keys, values and masks of ranks that do not belong together."""
+    rank = query.ndim
+    if rank not in (2, 3):
+        refuse(
+            f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor",
+            AssertionError,
+        )
+    start = f"For {'batched' if rank == 3 else 'unbatched'} ({rank}-D) `query`, expected"
+    if key.ndim != rank or value.ndim != rank:
+        refuse(
+            f"{start} `key` and `value` to be {rank}-D but found {key.ndim}-D and {value.ndim}-D "
+            "tensors respectively",
+            AssertionError,
+        )
+    if padding is not None and padding.ndim != rank - 1:
+        refuse(
+            f"{start} `key_padding_mask` to be `None` or {rank - 1}-D but found {padding.ndim}-D "
+            "tensor instead",
+            AssertionError,
+        )
+    if attn_mask is None:
+        return
+    if attn_mask.ndim not in (2, 3):
+        refuse(
+            f"{start} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.ndim}-D tensor "
+            "instead",
+            AssertionError,
+        )
+    wanted = (heads, query._a.shape[0], key._a.shape[0])
+    if rank == 2 and attn_mask.ndim == 3 and attn_mask._a.shape != wanted:
+        refuse(
+            f"Expected `attn_mask` shape to be {wanted} but got {attn_mask.shape!r}",
+            AssertionError,
+        )
+
+
+def _check_sizes(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding: Tensor | None,
+    attn_mask: Tensor | None,
+    heads: int,
+    separate: bool,
+) -> None:
+    """Refuse keys, values and masks, in batches, whose sizes do not belong together."""
+    length, samples = query._a.shape[:2]
+    known, keys = key._a.shape[:2] if separate else key._a.shape, key._a.shape[0]
+    if value._a.shape[: len(known)] != known:
+        what = "key's sequence and batch dims" if separate else "key shape"
+        which = "value's" if separate else "value shape"
+        refuse(
+            f"{what} {Size(known)!r} does not match {which} {Size(value._a.shape[: len(known)])!r}",
+            AssertionError,
+        )
+    if attn_mask is not None:
+        full = (length, keys) if attn_mask.ndim == 2 else (samples * heads, length, keys)
+        if attn_mask._a.shape != full:
+            refuse(
+                f"The shape of the {attn_mask.ndim}D attn_mask is {attn_mask.shape!r}, but should "
+                f"be {full}."
+            )
+    if padding is not None:
+        for axis, n in enumerate((samples, keys)):
+            if padding._a.shape[axis] != n:
+                refuse(
+                    f"Expected key_padded_mask.shape[{axis}] to be {n}, but got "
+                    f"{padding._a.shape[axis]}",
+                    AssertionError,
+                )
+
+
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, need_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
@@ -268,6 +349,7 @@ def multi_head_attention_forward(
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention in several heads between two linear layers, over (length, batch, features)."""
+    _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     batched = query.ndim == 3
     if not batched:
         same = query is key and key is value
@@ -282,6 +364,9 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
             "method `generate_square_subsequent_mask` to create this mask."
         )
+    if static_k is None and static_v is None:
+        given = (query, key, value, key_padding_mask, attn_mask)
+        _check_sizes(*given, num_heads, use_separate_proj_weight)
     attn_mask = _as_scores(attn_mask, query)
     padding = _as_scores(key_padding_mask, query)
     weights = (

@@ -24,6 +24,7 @@ Ints = tuple[int, ...]
 
 
 def _with_bias(y: np.ndarray, bias: Any) -> np.ndarray:
+    kernels.check_bias(bias, y.shape[1])
     if bias is not None:
         y += bias.reshape((-1,) + (1,) * (y.ndim - 2))
     return y
@@ -257,6 +258,10 @@ def _check_shapes(
         refuse(
             f"Given {start}, weight of size {wanted}, expected input{shape} to have {channels} "
             f"channels, but got {shape[1]} channels instead"
+        )
+    if 0 in shape[2:] and shape[0] and shape[1]:
+        refuse(
+            f"Only zero batch or zero channel inputs are supported, but got input shape: {shape}"
         )
     made = wanted[1] * groups if transposed else wanted[0]
     if bias is not None and bias._a.shape != (made,):

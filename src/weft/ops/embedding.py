@@ -13,7 +13,7 @@ from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
 from weft.ops import api
-from weft.ops.arguments import refuse
+from weft.ops.arguments import refuse, scalar_name
 from weft.ops.build import Sample, general, linear
 from weft.ops.gather import outside
 
@@ -293,6 +293,7 @@ bag_weight_back_op = general(
 
 def _check_bags(
     input: Tensor,
+    weight: Tensor,
     offsets: Tensor | None,
     mode: str,
     per_sample_weights: Tensor | None,
@@ -335,6 +336,22 @@ def _check_bags(
         refuse("offsets has to be a 1D Tensor but got None", ValueError)
     elif offsets.ndim != 1:
         refuse("offsets has to be a 1D Tensor", ValueError)
+    elif offsets._a.dtype.kind != "i" or offsets._a.itemsize < 4:
+        refuse(
+            "Expected tensor for argument #1 'offsets' to have one of the following scalar types: "
+            f"Long, Int; but got {scalar_name(offsets.dtype)} instead (while checking arguments "
+            "for embedding_bag)"
+        )
+    if weight.ndim != 2:
+        refuse(
+            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}", ValueError
+        )
+    if per_sample_weights is not None and per_sample_weights._a.dtype != weight._a.dtype:
+        refuse(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for "
+            f"argument #1 'per_sample_weights'; but {scalar_name(weight.dtype)} does not equal "
+            f"{scalar_name(per_sample_weights.dtype)} (while checking arguments for embedding_bag)"
+        )
     _check_indices(input, "embedding_bag")
 
 
@@ -361,7 +378,7 @@ def embedding_bag(
             stacklevel=2,
         )
         input, weight = weight, input
-    _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
+    _check_bags(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
     place = _padding(padding_idx, weight._a.shape[0], RuntimeError)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)

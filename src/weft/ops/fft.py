@@ -78,6 +78,8 @@ fft_r2c_op = linear(
 
 
 def _fft_c2r(x: np.ndarray, dim: tuple[int, ...], norm: int, size: int) -> np.ndarray:
+    if not x.size or size < 1:  # NumPy reads the first element even where there is none
+        raise RuntimeError(f"Invalid number of data points ({size}) specified")
     if len(dim) == 1:
         return np.fft.irfft(x, size, dim[0], _INVERSE[norm])
     points = [x.shape[d] for d in dim[:-1]] + [size]

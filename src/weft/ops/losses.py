@@ -331,6 +331,12 @@ def soft_margin_loss(
 ) -> Tensor:
     """The logistic loss of targets 1 and -1."""
     reduction = reduction_of(reduction, size_average, reduce)
+    shape = np.broadcast_shapes(input._a.shape, target._a.shape)
+    if shape != input._a.shape:
+        refuse(
+            f"output with shape {list(input._a.shape)} doesn't match the broadcast shape "
+            f"{list(shape)} of input and target"
+        )
     return reduced((-target * input).exp().log1p(), reduction)
 
 
@@ -402,6 +408,11 @@ def multilabel_margin_loss(
     need_float(input, "multilabel_margin_loss")
     rows = input.reshape(-1, input._a.shape[-1] if input.ndim else 1)
     labels = target._a.reshape(rows._a.shape)
+    if labels.size and (labels.min() < -1 or labels.max() >= labels.shape[1]):
+        refuse(
+            f"argument #2 'target' is out of range: labels are from 0 to {labels.shape[1] - 1}, "
+            "and -1 ends them"
+        )
     # The list of right classes ends at the first negative number.
     valid = np.logical_and.accumulate(labels >= 0, axis=1)
     places = np.where(valid, labels, 0)

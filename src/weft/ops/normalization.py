@@ -9,11 +9,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
-from weft.core.modes import no_grad
+from weft.core.modes import MODES, no_grad
 from weft.core.short import fast_over
 from weft.core.tensor import Tensor
 from weft.ops import api
-from weft.ops.arguments import need_float, refuse
+from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.build import Sample, constant, general
 from weft.ops.reductions import sum_op
 from weft.ops.views import reshape_op
@@ -113,9 +113,38 @@ def native_layer_norm(
     """Layer norm with the means and reciprocal deviations that it used."""
     need_float(input, "LayerNormKernelImpl")
     shape = _check_shape(input, normalized_shape, weight, bias)
+    _check_types(input, weight, bias)
     attrs = {"rank": len(shape), "eps": eps}
     y, mean, rstd = apply(layer_norm_op, (input, weight, bias), attrs, shown=1)
     return y, mean.detach(), rstd.detach()
+
+
+def _check_types(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+    """Refuse parameters of another dtype, except float32 ones of half inputs."""
+    d = input._a.dtype
+    if (weight is None or weight._a.dtype is d) and (bias is None or bias._a.dtype is d):
+        return
+    first, second = (bias, None) if weight is None else (weight, bias)
+    assert first is not None
+    if MODES.now.autocast is not None:
+        return
+    if first._a.dtype is d:
+        assert second is not None
+        refuse(
+            f"expected scalar type {scalar_name(input.dtype)} but found "
+            f"{scalar_name(second.dtype)}: weight and bias of a norm must have one dtype"
+        )
+    if first._a.dtype != np.float32 or (second is not None and second._a.dtype != np.float32):
+        refuse(
+            "mixed dtype (CPU): expect parameter to have scalar type of Float, or that of the "
+            f"input, {scalar_name(input.dtype)}; convert the parameters with .to({input.dtype!r})"
+        )
+    if d not in dt.HALF:
+        refuse(
+            "mixed dtype (CPU): all inputs must share same datatype. The input is "
+            f"{scalar_name(input.dtype)} and its parameters are {scalar_name(first.dtype)}; "
+            f"convert them with .to({input.dtype!r})"
+        )
 
 
 def _like_input(y: Tensor, input: Tensor) -> Tensor:
@@ -134,6 +163,7 @@ def layer_norm(
     """Shift and scale the last dimensions to mean zero and variance one."""
     need_float(input, "LayerNormKernelImpl")
     shape = _check_shape(input, normalized_shape, weight, bias)
+    _check_types(input, weight, bias)
     attrs = {"rank": len(shape), "eps": eps}
     return _like_input(apply(layer_norm_op, (input, weight, bias), attrs, shown=1)[0], input)
 
@@ -355,8 +385,11 @@ def _normalize_batch(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The result, and in training the mean and the variance of the batch."""
     need_float(input, "batch_norm")
-    if not input._a.size and input.ndim < 2:
-        return input.clone(), None, None
+    if not input._a.size:
+        # Nothing to take statistics of, so the running ones stay; the graph goes on as in PyTorch.
+        y = input.clone()
+        y = y if weight is None else y * weight[0]
+        return y if bias is None else y + bias[0], None, None
     if input.ndim < 2:
         refuse(f"batch_norm expects an input of at least 2 dimensions, got {input.ndim}")
     _check_channels(
@@ -366,6 +399,7 @@ def _normalize_batch(
         weight=weight,
         bias=bias,
     )
+    _check_types(input, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             name = "running_mean" if running_mean is None else "running_var"
@@ -440,6 +474,11 @@ def native_batch_norm(
     y, mean, var = _normalize_batch(
         input, running_mean, running_var, weight, bias, training, momentum, eps
     )
+    if not input._a.size:
+        refuse(
+            "input tensor must have at least one element, but got input_sizes = "
+            f"{list(input._a.shape)}"
+        )
     if mean is None or var is None:
         empty = input.detach().reshape(-1)[:0]
         return y, empty, empty
@@ -462,6 +501,7 @@ def native_group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Group norm with the means and reciprocal deviations that it used."""
     need_float(input, "GroupNormKernelImpl")
+    _check_types(input, weight, bias)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
     y = y.reshape(input._a.shape)
@@ -557,7 +597,7 @@ def instance_norm(
             for running, moved in ((running_mean, mean), (running_var, var)):
                 if running is not None and moved is not None:
                     running.copy_(moved.reshape(samples, channels).mean(0))
-    return y.reshape(shape)
+    return _like_input(y.reshape(shape), input)
 
 
 @api.top(name="instance_norm")

@@ -50,12 +50,12 @@ def _max_tangent(t: Any, indices: Any) -> Any:
     return plane_gather_op(t, indices), None
 
 
-def _max_op(name: str, reference: Any, grad_name: str, samples: Any) -> Any:
+def _max_op(name: str, reference: Any, grad_name: str, samples: Any, rule: Any = _max_rule) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
         name,
         reference,
-        _max_rule,
+        rule,
         jvp=(_max_tangent,),
         outputs=("y", "indices"),
         constant_outputs=(1,),
@@ -89,11 +89,33 @@ max_pool_op = _max_op(
         ),
     ],
 )
+
+
+def _check_not_empty(g: Any, name: str) -> None:
+    """PyTorch gives empty results, but takes no gradients of them."""
+    if 0 in g.shape[1:]:
+        refuse(
+            f"{name}_backward(): Expected grad_output to have non-zero size for non-batch "
+            f"dimensions, but grad_output has sizes {list(g.shape)}"
+        )
+
+
+def _adaptive_max_rule(g: Any, indices: Any, x_shape: Ints) -> Any:
+    _check_not_empty(g[0], "adaptive_max_pool")
+    return plane_scatter_op(g[0], indices, shape=x_shape)
+
+
+def _adaptive_avg_rule(g: Any, x_shape: Ints) -> Any:
+    _check_not_empty(g, "adaptive_avg_pool")
+    return adaptive_avg_pool_back_op(g, shape=x_shape)
+
+
 adaptive_max_pool_op = _max_op(
     "adaptive_max_pool",
     lambda x, size: kernels.adaptive_max_pool(x, size),
     "AdaptiveMaxPool2DBackward",
     lambda m: [Sample((m.real(1, 2, 5, 4),), {"size": (2, 3)})],
+    _adaptive_max_rule,
 )
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
@@ -191,7 +213,7 @@ avg_pool_back_op: Op = linear(
 adaptive_avg_pool_op = linear(
     "adaptive_avg_pool",
     lambda x, size: kernels.adaptive_avg_pool(x, size),
-    lambda g, x_shape: adaptive_avg_pool_back_op(g, shape=x_shape),
+    _adaptive_avg_rule,
     promote="same",
     grad_name="AdaptiveAvgPool2DBackward",
     samples=lambda m: [
@@ -465,6 +487,28 @@ def _offer_lp_pool(count: int) -> None:
     api.under("nn.functional", pool)
 
 
+def _exact_ints(value: Any, count: int, what: str, name: str) -> Ints:
+    """One number for all dimensions, or one for each: here a list of one is none."""
+    if not isinstance(value, (int, np.integer)) and len(tuple(value)) != count:
+        numbers = "Ints" if count == 2 else "three Ints"
+        refuse(f"{name}: {what} must either be a single Int or tuple of {numbers}, got {value}")
+    return ints(value, count, what)
+
+
+def _check_samples(samples: Tensor, input: Tensor, planes: Ints, count: int) -> None:
+    if samples._a.dtype != input._a.dtype:
+        refuse("Expect _random_samples to have the same dtype as input")
+    if samples.ndim != 3:
+        refuse(f"Expect _random_samples to have 3 dimensions, got {samples.ndim}")
+    given = samples._a.shape
+    if given[0] < planes[0]:
+        refuse("Expect _random_samples.size(0) no less then input batch size.")
+    if given[1] != planes[1]:
+        refuse("Expect _random_samples.size(1) equals to input channel size.")
+    if given[2] != count:
+        refuse(f"Expect _random_samples.size(2) equals to {count} got {given[2]}.")
+
+
 def _fractional(
     count: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Tensor, ...]:
@@ -472,21 +516,29 @@ def _fractional(
     if output_size is None and output_ratio is None:
         refuse(f"{name} requires specifying either an output_size or an output_ratio", ValueError)
     need_float(input, name)
-    kernel = ints(kernel_size, count, "kernel_size")
+    kernel = _exact_ints(kernel_size, count, "kernel_size", name)
     spatial = input._a.shape[-count:]
     if output_size is None:
         ratio = (output_ratio,) * count if isinstance(output_ratio, float) else output_ratio
         output_size = tuple(int(n * r) for n, r in zip(spatial, ratio, strict=True))
-    size = ints(output_size, count, "output_size")
-    for n, k, wanted in zip(spatial, kernel, size, strict=True):
-        if wanted + k - 1 > n:
-            refuse(f"{name}(): pool size {k} with output {wanted} is too large for input {n}")
+    size = _exact_ints(output_size, count, "output_size", name)
     x, batched = _planes(input, count, name)
+    axes = ("time", "height", "width")[3 - count :]
+    for axis, n, k, wanted in zip(axes, spatial, kernel, size, strict=True):
+        if wanted + k - 1 > n or k < 1:
+            refuse(
+                f"{name}(): pool {axis} {k} too large relative to input {axis} {n} for an output "
+                f"of {wanted}"
+                if k > 0
+                else f"{name}(): kernel_size should be greater than zero, but got {kernel}"
+            )
     planes = x._a.shape[:2]
+    if samples is not None:
+        _check_samples(samples, input, planes, count)
     if samples is None:
         drawn = generator().uniform((*planes, count), input._a.dtype)
     else:
-        drawn = samples._a if batched else samples._a[:1]
+        drawn = samples._a[: planes[0]]
     pair = fractional_max_pool_op(x, kernel=kernel, size=size, samples=drawn)
     return _unbatched(batched, *pair)
 

@@ -91,7 +91,8 @@ def _lgamma(x: np.ndarray) -> np.ndarray:
 def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     if n == 0:
         return _scipy("psi")(x)
-    factor = math.factorial(n) * (-1.0) ** (n + 1)
+    # Larger factorials are beyond all floats, and slow.
+    factor = (math.inf if n > 170 else float(math.factorial(n))) * (-1.0) ** (n + 1)
     return x.dtype.type(factor) * _scipy("zeta")(x.dtype.type(n + 1), x)
 
 

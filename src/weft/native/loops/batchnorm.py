@@ -747,15 +747,23 @@ class _Form:
 _form = functools.lru_cache(512)(_Form)
 
 
-def _kind(x: ndarray, *others: Any) -> str | None:
-    """The type that all arrays have, if it is one for which there are loops."""
+def _kind(x: ndarray, *vectors: Any) -> str | None:
+    """The type of an array and of vectors with a number for each of its channels.
+
+    None if there are no loops for it, or if a vector does not fit.
+    """
     kind = FLOATS.get(x.dtype)
     if kind is None or x.ndim < 2 or not x.size:
         return None
-    for other in others:
-        if other is not None and other.dtype != x.dtype:
+    channels = x.shape[1:2]
+    for v in vectors:
+        if v is not None and (v.dtype != x.dtype or v.shape != channels):
             return None
     return kind
+
+
+def _alike(g: ndarray, x: ndarray) -> bool:
+    return g.dtype == x.dtype and g.shape == x.shape
 
 
 def _vector(v: ndarray | None) -> ndarray | None:
@@ -846,12 +854,12 @@ def batch_norm_back(
 ) -> tuple[Any, Any, Any] | None:
     """The gradients of ``batch_norm`` for its input, weight and bias, as needed."""
     gy, g_mean, g_var = g
+    kind = _kind(x, weight, mean, var, g_mean, g_var)
+    if kind is None or gy is None or not _alike(gy, x):
+        return None
     zero = None
     if g_mean is None or g_var is None:
         zero = np.zeros(x.shape[1], x.dtype)
-    kind = _kind(x, gy, weight, mean, var, g_mean, g_var)
-    if kind is None or gy is None:
-        return None
     last = is_last(x)
     x, f = in_layout(x, last), _form(x.shape, last)
     gy, weight, mean, var = in_layout(gy, last), _vector(weight), plain(mean), plain(var)
@@ -916,8 +924,8 @@ def batch_norm_fixed_back(
     g: ndarray, x: ndarray, weight: Any, mean: ndarray, var: ndarray, needs: Any, eps: float
 ) -> tuple[Any, ...] | None:
     """The gradients of ``batch_norm_fixed`` for all its inputs, as needed."""
-    kind = _kind(x, g, weight, mean, var)
-    if kind is None:
+    kind = _kind(x, weight, mean, var)
+    if kind is None or not _alike(g, x):
         return None
     last = is_last(x)
     x, f = in_layout(x, last), _form(x.shape, last)

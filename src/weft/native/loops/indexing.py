@@ -321,6 +321,8 @@ def _words(x: ndarray, inner: int) -> tuple[str, int] | None:
 
 
 def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    if not 0 <= dim < len(shape):
+        raise IndexError(f"there is no dimension {dim} in the shape {list(shape)}")
     return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
 
 
@@ -342,9 +344,10 @@ def _taken(
     kind = INDICES.get(index.dtype)
     words = _words(x, inner)
     least = SMALL if inner < LINE else SMALL_ROWS
-    if kind is None or words is None or not n or outer * count * inner < least:
+    moved = outer * count * inner
+    if kind is None or words is None or not n or moved < least or prod(shape) != moved:
         return None
-    if _scattered(x, outer * count * inner):
+    if _scattered(x, moved):
         return None
     x, index = plain(x), plain(index)
     out = np.empty(shape, x.dtype)
@@ -371,9 +374,10 @@ def _placed(
     count = step or index.size
     moved = SUMMED.get(source.dtype)
     kind = INDICES.get(index.dtype)
-    if kind is None or moved is None or not n or outer * count * inner < SMALL_SUM:
+    size = outer * count * inner
+    if kind is None or moved is None or not n or size < SMALL_SUM or source.size != size:
         return None
-    if base is not None and base.dtype != source.dtype:
+    if base is not None and (base.dtype != source.dtype or base.size != outer * n * inner):
         return None
     base = None if base is None else plain(base)
     source, index = plain(source), plain(index)
@@ -404,7 +408,8 @@ def _repeated(index: ndarray, dim: int) -> bool:
 def _matches(index: ndarray, shape: tuple[int, ...], dim: int) -> bool:
     """Whether an index has an array's shape except along a dimension."""
     return (
-        len(shape) == index.ndim > 0
+        len(shape) == index.ndim > dim >= 0
+        and shape[dim] > 0
         and index.shape[:dim] == shape[:dim]
         and index.shape[dim + 1 :] == shape[dim + 1 :]
     )
@@ -471,6 +476,8 @@ def embedding_back(
     x: ndarray, indices: ndarray, count: int, padding_idx: int, by_freq: bool
 ) -> ndarray | None:
     """The transpose of ``embedding``: rows added up by their index."""
+    if x.shape[: indices.ndim] != indices.shape:
+        return None
     shape = (count, *x.shape[indices.ndim :])
     out = _placed(None, x, indices, 0, shape, False, skipped=padding_idx)
     if out is None or not by_freq:
@@ -640,13 +647,15 @@ def _put(
     kind, moved = INDICES.get(index.dtype), SUMMED.get(source.dtype)
     if kind is None or moved is None or index.size < SMALL_SUM or not _matches(index, shape, dim):
         return None
-    if base is not None and base.dtype != source.dtype:
+    if base is not None and (base.dtype != source.dtype or base.shape != shape):
         return None
     single = not source.ndim
     if single and add:
         return None
     if not single and source.shape != index.shape:
         source = source[tuple(slice(n) for n in index.shape)]
+        if source.shape != index.shape:
+            return None
     outer, n, inner = _around(shape, dim)
     count = index.shape[dim]
     if not single and _repeated(index, dim) and inner > 1:

@@ -160,6 +160,10 @@ class _Classes:
         if inner == 1:
             self.consts["inner"] = 1
 
+    def takes(self, weight: ndarray | None) -> bool:
+        """Whether there are no weights, or one for each class."""
+        return weight is None or weight.shape == (self.classes,)
+
     @lazy
     def forward(self) -> Any:
         return _nll.get(*self.types, **self.consts)
@@ -191,7 +195,7 @@ def nll_loss(
     dtype = x.dtype
     weighted = None if weight is None else weight.dtype
     plan = _classes(x.shape, dtype, target.dtype, weighted, reduction)
-    if plan is None or target.size != plan.count:
+    if plan is None or target.size != plan.count or not plan.takes(weight):
         return None
     x, target = plain(x), plain(np.asarray(target))  # a scalar has no address
     parts = np.empty((plan.blocks, 3))
@@ -230,7 +234,7 @@ def nll_loss_back(
     """The gradient of ``nll_loss``; x is that of its result."""
     weighted = None if weight is None else weight.dtype
     plan = _classes(tuple(shape), x.dtype, target.dtype, weighted, reduction)
-    if plan is None or target.size != plan.count:
+    if plan is None or target.size != plan.count or not plan.takes(weight):
         return None
     if x.size != (plan.count if plan.each else 1):
         return None

@@ -226,7 +226,7 @@ def cat(*parts: ndarray, dim: int) -> ndarray | None:
     first = parts[0]
     kind = _word(first.dtype)
     total = sum(p.size for p in parts)
-    if kind is None or total < max(SMALL, 4096 * len(parts)):
+    if kind is None or total < max(SMALL, 4096 * len(parts)) or not 0 <= dim < first.ndim:
         return None
     shape = first.shape
     for p in parts:
@@ -261,7 +261,7 @@ def _joined(parts: Any, dim: int, kind: str) -> ndarray:
 def stack(*parts: ndarray, dim: int) -> ndarray | None:
     """Arrays of one shape joined along a new dimension."""
     shape = parts[0].shape
-    if any(p.shape != shape for p in parts):
+    if any(p.shape != shape for p in parts) or not 0 <= dim <= len(shape):
         return None
     longer = (*shape[:dim], 1, *shape[dim:])
     return cat(*(p.reshape(longer) for p in parts), dim=dim)

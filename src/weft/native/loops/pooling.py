@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -681,17 +682,22 @@ def _windows(
     spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
     out: Ints | None = None, count: int = PADDED,
 ) -> _Windows | None:  # fmt: skip
-    """The geometry of a pooling; None for what the reference refuses."""
-    if out is None:
-        extent = []
-        for size, k, s, p, d in zip(spatial, kernel, stride, padding, dilation, strict=True):
-            n = (size + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
-            # Rounding up must not leave a window that starts inside the right padding.
-            extent.append(n - 1 if ceil_mode and (n - 1) * s >= size + p else n)
-        out = tuple(extent)
-    if len(spatial) > 3 or min(out) < 1 or prod(spatial) >= 1 << 31:
+    """The geometry of a pooling; None for what the reference refuses.
+
+    ``out`` is the shape of a gradient, which has to be that of the results.
+    """
+    extent = []
+    for size, k, s, p, d in zip(spatial, kernel, stride, padding, dilation, strict=True):
+        k, s, p, d = map(index, (k, s, p, d))
+        if min(k, s, d) < 1 or p < 0 or 2 * p > d * (k - 1) + 1:
+            return None
+        n = (size + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+        # Rounding up must not leave a window that starts inside the right padding.
+        extent.append(n - 1 if ceil_mode and (n - 1) * s >= size + p else n)
+    fits = out is None or out == tuple(extent)
+    if not fits or not 0 < len(spatial) <= 3 or min(extent) < 1 or prod(spatial) >= 1 << 31:
         return None
-    return _Windows(spatial, out, kernel, stride, padding, dilation, count)
+    return _Windows(spatial, tuple(extent), kernel, stride, padding, dilation, count)
 
 
 def _kind(*arrays: ndarray) -> str | None:
@@ -770,6 +776,8 @@ def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
     kind = _kind(x)
     if kind is None or indices.dtype != np.int64 or not prod(shape):
         return None
+    if indices.shape != x.shape or x.shape[:2] != tuple(shape[:2]):
+        return None
     last = is_last(x)
     x, indices = in_layout(x, last), in_layout(indices, last)
     out = made_like(x, shape, last)
@@ -789,6 +797,8 @@ def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
     """The places of every plane that ``indices`` names."""
     kind = _kind(x)
     if kind is None or indices.dtype != np.int64 or not indices.size:
+        return None
+    if x.shape[:2] != indices.shape[:2]:
         return None
     x, indices = in_layout(x, False), in_layout(indices, False)
     out = np.empty(indices.shape, x.dtype)
@@ -851,7 +861,7 @@ def avg_pool_back(
 ) -> ndarray | None:  # fmt: skip
     """The transpose of ``avg_pool``, for the gradient ``x`` and the shape of the input."""
     kind, count = _kind(x), _count(count_include_pad, divisor_override)
-    if kind is None or count is None or not prod(shape):
+    if kind is None or count is None or not prod(shape) or x.shape[:2] != tuple(shape[:2]):
         return None
     ones, out = (1,) * len(kernel), x.shape[2:]
     f = _windows(tuple(shape[2:]), kernel, stride, padding, ones, ceil_mode, out, count)
@@ -919,7 +929,7 @@ def adaptive_avg_pool_back(x: ndarray, shape: Ints) -> ndarray | None:
     """The transpose of ``adaptive_avg_pool``, for a gradient and the shape of the input."""
     kind = _kind(x)
     spatial = tuple(shape[2:])
-    f = _even(spatial, x.shape[2:]) if kind else None
+    f = _even(spatial, x.shape[2:]) if kind and x.shape[:2] == tuple(shape[:2]) else None
     if f is None:
         return None
     last = is_last(x)

@@ -404,6 +404,11 @@ def result_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) 
     return tuple(n for d, n in enumerate(shape) if d not in axes)
 
 
+def valid(axes: tuple[int, ...], rank: int) -> bool:
+    """Whether axes are different dimensions of an array of a rank, none counted from the end."""
+    return all(0 <= a < rank for a in axes) and len(set(axes)) == len(axes)
+
+
 def in_memory_order(x: ndarray, axes: tuple[int, ...]) -> tuple[ndarray, tuple[int, ...], Any]:
     """An array without gaps as its memory lies, its axes there, and how to turn results back."""
     if x.flags.c_contiguous and x.flags.aligned:
@@ -511,7 +516,7 @@ def _plan(
 ) -> Callable[[ndarray], ndarray] | None:
     """The way to reduce arrays of a shape that lie in row-major order."""
     found, d = steps(shape, axes), FLOATS.get(dtype)
-    if not found or d is None or prod(shape) < SMALL:
+    if not found or d is None or prod(shape) < SMALL or not valid(axes, len(shape)):
         return None
     by = float(prod(s[1] for s in found)) if mean else 1.0
     made, final = [], result_shape(shape, axes, keepdims)
@@ -546,7 +551,7 @@ def _reduced(
     if flags.c_contiguous and flags.aligned:
         plan = _plan(kind, x.dtype, x.shape, axes, keepdims, mean)
         return None if plan is None else plan(x)
-    if x.size < SMALL or x.dtype not in FLOATS:
+    if x.size < SMALL or x.dtype not in FLOATS or not valid(axes, x.ndim):
         return None
     if repeats(x):
         return _sum_of_repeated(x, axes, keepdims, mean) if kind is SUM else None
@@ -675,7 +680,7 @@ def put_back(
 
 def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The variance over some dimensions."""
-    if x.size < SMALL or x.dtype not in FLOATS or repeats(x):
+    if x.size < SMALL or x.dtype not in FLOATS or repeats(x) or not valid(dim, x.ndim):
         return None
     turned, (outer, n, k), back = one_step(x, dim)
     if n == 1:
@@ -718,7 +723,7 @@ def _picked(pick: _Pick, x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, 
         small = not keepdim and dim == x.ndim - 1
         return _small_pick(pick)(x) if small else None
     d = FLOATS.get(x.dtype)
-    if d is None or repeats(x):
+    if d is None or repeats(x) or not 0 <= dim < x.ndim:
         return None
     x, shape = plain(x), result_shape(x.shape, (dim,), keepdim)
     outer, n, k = prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])

@@ -181,7 +181,7 @@ def upsample_back(
     x: ndarray, shape: Ints, mode: str, align_corners: bool, scales: Any, antialias: bool
 ) -> ndarray | None:
     """The transpose of ``upsample``, for a gradient and the shape of the input."""
-    if not _taken(x, tuple(shape), x.shape[-1]):
+    if x.shape[:2] != tuple(shape[:2]) or not _taken(x, tuple(shape), x.shape[-1]):
         return None
     scales = None if scales is None else tuple(scales)
     options = mode, align_corners, scales, antialias

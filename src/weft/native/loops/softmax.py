@@ -24,6 +24,7 @@ from weft.native.loops.reduce import (
     put_back,
     repeats,
     turn,
+    valid,
 )
 from weft.native.whole import Spec
 
@@ -437,7 +438,7 @@ def _plan(
 ) -> Callable[..., None] | None:
     """What runs along a dimension of arrays of a shape, if anything does."""
     d = FLOATS.get(dtype)
-    if d is None or not shape or not prod(shape):
+    if d is None or not 0 <= dim < len(shape) or not prod(shape):
         return None
     return _runner(kernels, d, prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :]))
 
@@ -528,7 +529,7 @@ def scaled_softmax_back(g_in: ndarray, y: ndarray, scale: float, causal: bool) -
 def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """The logarithm of the sum of exponentials over some dimensions."""
     d = FLOATS.get(x.dtype)
-    if d is None or not x.size or not x.ndim or not dim or repeats(x):
+    if d is None or not x.size or not dim or repeats(x) or not valid(dim, x.ndim):
         return None
     turned, sizes, back = one_step(x, dim)
     out = np.empty(sizes[0] * sizes[2], x.dtype)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from weft.core import dtype as dt
+from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.ops import api
 
@@ -133,6 +134,11 @@ def pack_padded_sequence(
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
         input = input.transpose(0, 1)
+    if not input._a.size:
+        raise RuntimeError(
+            f"Cannot pack empty tensors: the input is of size {list(input.shape)}\n"
+            f"  at {errors.here()}"
+        )
     known = lengths.tolist()
     batch = input.shape[1]
     if len(known) != batch:

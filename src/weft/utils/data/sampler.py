@@ -66,7 +66,7 @@ class RandomSampler(Sampler[int]):
             generator.manual_seed(fresh_seed(None))
         if self.replacement:
             rounds, rest = divmod(total, _AT_ONCE)
-            for size in (*([_AT_ONCE] * rounds), rest):
+            for size in itertools.chain(itertools.repeat(_AT_ONCE, rounds), (rest,)):
                 yield from randint(0, count, (size,), generator=generator).tolist()
             return
         rounds, rest = divmod(total, count)
