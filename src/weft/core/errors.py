@@ -6,6 +6,7 @@ import itertools
 import linecache
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -48,6 +49,21 @@ def here() -> str:
     """The user's line that is running now."""
     frame = user_frame(sys._getframe(1))
     return "<unknown line>" if frame is None else describe_position(frame.f_code, frame.f_lasti)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that names the user's line, however deep in weft it arises."""
+    frame = user_frame(sys._getframe(1))
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 def describe(value: Any) -> str:

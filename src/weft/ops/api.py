@@ -16,8 +16,8 @@ from weft.core import errors
 from weft.core.dispatch import Op, edge_of
 from weft.core.inplace import apply_inplace, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
-from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, wrap
+from weft.ops.outputs import IN_DTYPE_OF_OUT, check_supported, into
 
 # What ``import weft as torch`` offers beside classes and submodules.
 FUNCTIONS: dict[str, Callable] = {}
@@ -29,8 +29,9 @@ def top(function: Callable | None = None, *, name: str | None = None, out: bool 
     """Decorator: offer a function as ``torch.<name>``; ``out=True`` adds an ``out`` argument."""
     if function is None:
         return lambda f: top(f, name=name, out=out)
-    public = with_out(function) if out else function
-    FUNCTIONS[name or function.__name__] = public
+    name = name or function.__name__
+    public = with_out(function, name) if out else function
+    FUNCTIONS[name] = public
     return public
 
 
@@ -57,8 +58,9 @@ def under(
     """Decorator: offer a function as ``torch.<namespace>.<name>``."""
     if function is None:
         return lambda f: under(namespace, f, name=name, out=out)
-    public = with_out(function) if out else function
-    NAMESPACES.setdefault(namespace, {})[name or function.__name__] = public
+    name = name or function.__name__
+    public = with_out(function, f"{namespace}.{name}") if out else function
+    NAMESPACES.setdefault(namespace, {})[name] = public
     return public
 
 
@@ -87,55 +89,19 @@ def alias(existing: str, *names: str) -> None:
                 setattr(Tensor, name + suffix, Tensor.__dict__[existing + suffix])
 
 
-def with_out(function: Callable) -> Callable:
+def with_out(function: Callable, name: str) -> Callable:
     """Add an ``out`` argument, which receives the result (or results)."""
 
     @functools.wraps(function)
     def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
-        with _no_history():
-            result = function(*args, **kwargs)
-        return into(out, result, function.__name__)
+        if name in IN_DTYPE_OF_OUT and isinstance(out, Tensor) and kwargs.get("dtype") is None:
+            check_supported(out.dtype, name)
+            kwargs["dtype"] = out.dtype
+        return into(out, function(*args, **kwargs), name, (args, kwargs))
 
     return public
-
-
-class _no_history:
-    def __enter__(self) -> None:
-        self.enabled, MODES.now.grad = MODES.now.grad, False
-        MODES.now.update()
-
-    def __exit__(self, *exc: object) -> None:
-        MODES.now.grad = self.enabled
-        MODES.now.update()
-
-
-def into(out: Any, result: Any, name: str) -> Any:
-    """Put a result where ``out=`` says, resizing it as PyTorch does."""
-    if isinstance(out, (tuple, list)):
-        for target, value in zip(out, result, strict=True):
-            into(target, value, name)
-        return out
-    if out.requires_grad and MODES.now.grad:
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic "
-            f"differentiation, but one of the arguments requires grad.\n  at {errors.here()}"
-        )
-    if out._a.shape != result._a.shape:
-        out._a = np.empty(result._a.shape, out._a.dtype)
-    write(out, result._a, name)
-    return out
-
-
-def put_into(out: Any, function: Callable, args: tuple[Any, ...], name: str) -> Any:
-    """Call a function for the sake of its ``out`` argument."""
-    with _no_history():
-        result = function(*args)
-    return into(out, result, name)
-
-
-PUT_INTO.append(put_into)
 
 
 def inplace(name: str, function: Callable | Op) -> None:

@@ -16,6 +16,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.outputs import put_into
 
 
 def _no_bool_subtract(args: Any) -> None:
@@ -550,7 +551,7 @@ bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2, "bfcV")
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """Elements of one or the other by a condition; with one argument, where it is true."""
     if out is not None:
-        return api.put_into(out, where, (condition, input, other), "where")
+        return put_into(out, where, (condition, input, other), "where")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if condition._a.dtype.kind != "b" and condition._a.dtype != np.uint8:

@@ -668,7 +668,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _placed(select_scatter_op, input, src, chain)
 
 
-@api.both
+@api.both(out=True)
 def slice_scatter(
     input: Tensor,
     src: Tensor,

@@ -420,9 +420,16 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
 
 def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
     """The dtype asked for; else that of ``out``; else the default."""
-    if dtype is not None:
-        return dt.as_numpy(dtype)
-    return dt._default.np if out is None else out._a.dtype
+    if dtype is None:
+        return dt._default.np if out is None else out._a.dtype
+    asked = dt.as_numpy(dtype)
+    if out is not None and out._a.dtype != asked:
+        names = [dt.TYPE_NAMES[dt.of_numpy(d).name] for d in (asked, out._a.dtype)]
+        raise RuntimeError(
+            f"dtype {names[0]} does not match dtype of out parameter ({names[1]})\n"
+            f"  at {errors.here()}"
+        )
+    return asked
 
 
 def _filler(name: str, make: Any) -> Any:

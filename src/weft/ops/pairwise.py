@@ -298,7 +298,7 @@ frexp_op = general(
 def frexp(input: Tensor, *, out: Any = None) -> Any:
     """Mantissas in [0.5, 1) and exponents of two."""
     result = _frexp_result(*frexp_op(input))
-    return result if out is None else api.into(out, result, "frexp")
+    return result if out is None else api.into(out, result, "frexp", input)
 
 
 @api.both(out=True)

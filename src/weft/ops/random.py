@@ -19,6 +19,7 @@ from weft.ops import api
 from weft.ops.build import Sample, general
 from weft.ops.casting import TYPE_NAMES
 from weft.ops.creation import finish, like_array, number_type, sizes
+from weft.ops.outputs import put_into
 
 
 class Generator(ArrayGenerator):
@@ -414,12 +415,18 @@ normal_op = general(
 )
 
 
-@api.top(out=True)
+@api.top
 def normal(
-    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal values with means and deviations as tensors, or as numbers with a size."""
+    if out is not None:
+        given = {"size": size, "generator": generator, "dtype": dtype}
+        if size is not None:
+            given["dtype"] = dt.of_numpy(number_type(dtype, out))
+        return put_into(out, normal, (mean, std), "normal" if size is None else "randn", **given)
     g = source(generator)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if not isinstance(size, (tuple, list)):

@@ -14,6 +14,7 @@ from weft.core.tensor import Tensor, strided, wrap
 from weft.core.viewing import follow
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
+from weft.ops.outputs import put_into
 
 
 def fail(kind: type[Exception], message: str) -> Exception:
@@ -705,7 +706,7 @@ cat_op: Op = linear(
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have."""
     if out is not None:
-        return api.put_into(out, cat, (tensors, dim), "cat")
+        return put_into(out, cat, (tensors, dim), "cat")
     if isinstance(tensors, Tensor):
         raise TypeError(
             f"cat(): argument 'tensors' must be tuple of Tensors, not Tensor\n  at {errors.here()}"
@@ -760,7 +761,7 @@ stack_op: Op = linear(
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
     if out is not None:
-        return api.put_into(out, stack, (tensors, dim), "stack")
+        return put_into(out, stack, (tensors, dim), "stack")
     parts = tuple(tensors)
     if not parts:
         raise RuntimeError(f"stack expects a non-empty TensorList\n  at {errors.here()}")
