@@ -33,6 +33,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "all": {"uint8": "PyTorch rounds the input to uint8 first"},
     "normal": {"input overlap 0": "PyTorch draws over the means before it reads them"},
     "geqrf": {"input gradient": "its result has no gradient here"},
+    "linalg.matrix_power": {"uint8": "PyTorch's rule depends on the power", "int64": "the same"},
+    "linalg.multi_dot": {"self-overlap": "PyTorch's rule depends on the count of matrices"},
+    "matmul": {"strided": "PyTorch can't fold the batch of a strided out into its rows"},
+    "std": {"complex64": "PyTorch's rule depends on the count of dimensions"},
+    "var": {"complex64": "PyTorch's rule depends on the count of dimensions"},
     "norm.nuc": {
         "self-overlap": "PyTorch's rules for norm depend on the norm",
         "input gradient": "PyTorch's rules for norm depend on the norm",
@@ -118,9 +123,12 @@ class Case:
             given, outs, buffers = prepared
             ways.append(self.run(library, given, outs))
             memory.append((buffers, [tuple(o.shape) for o in outs]))
-        assert ways[1] == ways[0], f"{what}: {ways[1]} where torch has {ways[0]}"
+        said = f"{what}: {ways[1]} where torch has {ways[0]}"
         if isinstance(ways[0], tuple):
+            kind, phrases = ways[0]
+            assert ways[1] and ways[1][0] == kind and set(phrases) <= set(ways[1][1]), said
             return
+        assert ways[1] == ways[0], said
         assert memory[1][1] == memory[0][1], f"{what}: shapes"
         free = self.op.name in opdb.UNSPECIFIED or self.op.name in opdb.UNIQUE_PARTS
         if values and not free:

@@ -133,7 +133,7 @@ SPACED = _names("arange linspace logspace range")
 QUIETLY = CREATED | SPACED | _names("addbmm bernoulli lu multinomial narrow_copy")
 # These fill ``out`` however its elements share memory.
 SELF_OVERLAPPING = _names(
-    """all amax amin any bmm cummax cummin empty eye full hash_tensor histc histogram
+    """all amax amin any argmax argmin nansum bmm cummax cummin empty eye full hash_tensor histc histogram
     linalg.matrix_power matrix_power linalg.matrix_rank linalg.multi_dot mv norm ones tril
     triu zeros"""
 )
