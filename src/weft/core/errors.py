@@ -66,6 +66,22 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     )
 
 
+_said: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """A warning that a process gives once, or always if ``set_warn_always`` says so."""
+    if WARNINGS.always or message not in _said:
+        _said.add(message)
+        warn(message)
+
+
+class WARNINGS:
+    """Whether warnings that are given once are given every time."""
+
+    always = False
+
+
 def describe(value: Any) -> str:
     """``float32[2, 3]`` for arrays and tensors, the value itself for numbers."""
     array = value if isinstance(value, np.ndarray) else getattr(value, "_a", None)

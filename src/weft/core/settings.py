@@ -13,6 +13,11 @@ class _Settings:
     fill_uninitialized = True
 
 
+def _check_count(number: int) -> None:
+    if number >= 2**63:
+        raise ValueError(f"Overflow when unpacking long long: {number}")
+
+
 def get_num_threads() -> int:
     """The number of threads that a kernel may use."""
     return threads.count()
@@ -22,8 +27,9 @@ def set_num_threads(number: int) -> None:
     """Set the number of threads that a kernel may use."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(f"set_num_threads expects an int, but got {type(number).__name__}")
-    if number <= 0:
-        raise RuntimeError("set_num_threads expects a positive integer")
+    _check_count(number)
+    if not 0 < number < 2**31:
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {number}")
     threads.set_count(int(number))
 
 
@@ -34,8 +40,9 @@ def get_num_interop_threads() -> int:
 
 def set_num_interop_threads(number: int) -> None:
     """Keep a number for ``get_num_interop_threads``."""
-    if number <= 0:
-        raise RuntimeError("set_num_interop_threads expects a positive integer")
+    _check_count(number)
+    if not 0 < number < 2**31:
+        raise RuntimeError(f"set_num_interop_threads expects a positive integer, but got {number}")
     _Settings.interop = number
 
 
@@ -52,11 +59,12 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for deterministic algorithms; all of weft's are."""
-    if not isinstance(mode, bool):
-        raise TypeError(
-            f"use_deterministic_algorithms(): argument 'mode' must be bool, not "
-            f"{type(mode).__name__}"
-        )
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"use_deterministic_algorithms(): argument '{name}' must be bool, not "
+                f"{type(value).__name__}"
+            )
     _Settings.deterministic, _Settings.warn_only = mode, warn_only
 
 
@@ -67,7 +75,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether only a warning was asked for where none is deterministic."""
-    return _Settings.deterministic and _Settings.warn_only
+    return _Settings.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:

@@ -14,10 +14,16 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op, edge_of
-from weft.core.inplace import apply_inplace, check_overlap, check_writable, set_history, write
+from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
-from weft.ops.outputs import IN_DTYPE_OF_OUT, check_supported, into
+from weft.ops.outputs import (
+    IN_DTYPE_OF_OUT,
+    check_arguments,
+    check_supported,
+    into,
+    warn_expanded,
+)
 
 # What ``import weft as torch`` offers beside classes and submodules.
 FUNCTIONS: dict[str, Callable] = {}
@@ -121,6 +127,22 @@ def inplace(name: str, function: Callable | Op) -> None:
     setattr(Tensor, name, change)
 
 
+# Methods that PyTorch lets write one value to elements that share memory.
+FILLING = ("masked_fill", "index_fill")
+
+
+def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
+    """Fill a part of a tensor whose elements share memory: the others must not be written back."""
+    if MODES.now.grad and edge_of(self) is not None:
+        check_overlap(self, name)  # raises: there is no history of a part of shared memory
+    result = function(self, *args, **kwargs)
+    marks = wrap(np.zeros(self._a.shape, bool))
+    chosen = function(marks, *args[:-1], True, **kwargs)._a
+    self._a[chosen] = result._a[chosen]
+    bump(self, name)
+    return self
+
+
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
     """In place by way of an out-of-place function: compute, check, write, then record."""
     source = self
@@ -131,7 +153,10 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         if tracking:
             # The function may save its input, which the write below destroys.
             source = wrap(self._a.copy(), self._node)
+    if name in FILLING and warn_expanded(self, name):
+        return _fill_expanded(self, name, function, args, kwargs)
     check_overlap(self, name)
+    check_arguments(self, args, name)
     result = function(source, *args, **kwargs)
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
@@ -187,6 +212,12 @@ def wrap_dim(dim: Any, rank: int) -> int:
     if dim.__class__ is int and -rank <= dim < rank:
         return dim if dim >= 0 else dim + rank
     size = max(rank, 1)
+    if isinstance(dim, (bool, float)) or (
+        isinstance(dim, Tensor) and (dim._a.ndim or dim._a.dtype.kind not in "iu")
+    ):
+        raise TypeError(
+            f"argument 'dim' must be int, not {type(dim).__name__}\n  at {errors.here()}"
+        )
     dim = int(dim)
     if not -size <= dim < size:
         raise IndexError(

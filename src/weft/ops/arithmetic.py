@@ -422,17 +422,35 @@ api.alias("mul", "multiply")
 api.alias("div", "divide", "true_divide")
 
 
+def _value_first(name: str, value: Any, pair: tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    """The arguments of the deprecated ``f(input, value, tensor1, tensor2)``, in today's order."""
+    errors.warn(
+        f"This overload of {name} is deprecated:\n\t{name}(Tensor input, Number value, Tensor "
+        f"tensor1, Tensor tensor2)\nConsider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value = 1)"
+    )
+    return (*pair, value)
+
+
 @api.both(out=True)
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    if _last is not None:
+        tensor1, tensor2, value = _value_first("addcmul", tensor1, (tensor2, _last))
     api.need_tensors("addcmul", tensor1=tensor1, tensor2=tensor2)
     product = tensor1 * tensor2
     return input + (product if value == 1 else product * value)
 
 
 @api.both(out=True)
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
+    if _last is not None:
+        tensor1, tensor2, value = _value_first("addcdiv", tensor1, (tensor2, _last))
     api.need_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
     if tensor1._a.dtype.kind in "iub" and tensor2._a.dtype.kind in "iub":
         raise RuntimeError(
@@ -446,7 +464,11 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 def _add_pair_in_place(name: str, function: Any, pair: Any) -> None:
     """``addcmul_`` and ``addcdiv_``: where nothing is recorded, an in-place add of the pair."""
 
-    def change(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    def change(
+        self: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+    ) -> Tensor:
+        if _last is not None:
+            tensor1, tensor2, value = _value_first(name + "_", tensor1, (tensor2, _last))
         if MODES.now.mode is OFF and self._a.dtype.kind == "f":
             term = pair(tensor1, tensor2)
             return _iadd(self, term if value == 1 else _mul(term, value))

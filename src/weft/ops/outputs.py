@@ -133,8 +133,8 @@ SPACED = _names("arange linspace logspace range")
 QUIETLY = CREATED | SPACED | _names("addbmm bernoulli lu multinomial narrow_copy")
 # These fill ``out`` however its elements share memory.
 SELF_OVERLAPPING = _names(
-    """all amax amin any argmax argmin nansum bmm cummax cummin empty eye full hash_tensor histc histogram
-    linalg.matrix_power matrix_power linalg.matrix_rank linalg.multi_dot mv norm ones tril
+    """all amax amin any argmax argmin nansum bmm cummax cummin empty eye full hash_tensor histc
+    histogram linalg.matrix_power matrix_power linalg.matrix_rank linalg.multi_dot mv norm ones tril
     triu zeros"""
 )
 # These compute a result apart, so ``out`` may lie anywhere on their inputs' memory.
@@ -156,6 +156,10 @@ DISTINCT = (
     _names("cross linalg.cross gather index_select take take_along_dim masked_select")
     | JOINING
     | CHANGED_COPIES
+)
+# In place, these write element by element while they read their indices and values.
+SCATTERING = _names(
+    "index_add index_copy index_fill index_reduce put scatter scatter_add scatter_reduce"
 )
 # What these write is part of the graph, as a copy.
 RECORDED = _names(
@@ -283,6 +287,15 @@ def _check_memory(target: Tensor, name: str, inputs: Any) -> None:
             check_shared(target._a, x._a, name, distinct)
 
 
+def check_arguments(target: Tensor, args: Any, name: str) -> None:
+    """What an in-place method writes must not be what it still has to read."""
+    if name in OVERLAPPING or name in ADDING:
+        return
+    for x in args[:1] if name == "masked_fill" else args:  # its value is read once
+        if isinstance(x, Tensor) and x._vc is target._vc:
+            check_shared(target._a, x._a, name + "_", name in SCATTERING)
+
+
 def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
@@ -292,6 +305,23 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict):
         for v in value.values():
             yield from _tensors(v)
+
+
+def warn_expanded(target: Tensor, name: str) -> bool:
+    """Whether elements of a tensor share memory, with PyTorch's warning if they do."""
+    array = target._a
+    if (
+        not array.size
+        or 0 not in array.strides
+        or not any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True))
+    ):
+        return False
+    example = "tensor[indices] = tensor" if name == "index_put" else "tensor[mask] = scalar"
+    errors.warn(
+        f"Use of {name}_ on expanded tensors is deprecated. Please clone() the tensor before "
+        f"performing this operation. This also applies to advanced indexing e.g. {example}"
+    )
+    return True
 
 
 def check_shared(written: np.ndarray, read: np.ndarray, name: str, at_all: bool = False) -> None:
@@ -315,7 +345,14 @@ def check_shared(written: np.ndarray, read: np.ndarray, name: str, at_all: bool 
 def _put(target: Tensor, value: Tensor, name: str) -> None:
     shape = value._a.shape
     if target._a.shape != shape and not (name in SPACED and target._a.size == value._a.size):
-        if target._a.size and name not in QUIETLY:
+        if target._a.size and name == "arange":
+            errors.warn(
+                f"The number of elements in the out tensor of shape {list(target._a.shape)} is "
+                f"{target._a.size} which does not match the computed number of elements "
+                f"{value._a.size}. Note that this may occur as a result of rounding error. The "
+                f"out tensor will be resized to a tensor of shape ({value._a.size},)."
+            )
+        elif target._a.size and name not in QUIETLY:
             errors.warn(
                 "An output with one or more elements was resized since it had shape "
                 f"{list(target._a.shape)}, which does not match the required output shape "

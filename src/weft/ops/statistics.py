@@ -305,6 +305,11 @@ def cov(
         factor = total - correction * (w * aweights).sum() / total
     else:
         factor = total - correction
+    if factor._a <= 0:
+        errors.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number "
+            "of observations."
+        )
     centred = x - average
     weighted = centred if w is None else centred * w
     out = weighted @ centred.t().conj() / factor.clamp(min=0)
