@@ -6,7 +6,6 @@ rewritten. Whoever consumes a capsule owns what it points to, so that may be cha
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from typing import Any
 
@@ -74,12 +73,23 @@ def exported(array: np.ndarray, **options: Any) -> Any:
     return capsule
 
 
+class _Writable:
+    """The memory of an array that NumPy takes for read-only, since old capsules don't say."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
 class Importer:
     """What ``np.from_dlpack`` asks for a capsule; notes the dtype that NumPy can't know."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
         self.found: np.dtype | None = None
+        self.unversioned = False
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self.source
@@ -88,6 +98,7 @@ class Importer:
                 capsule = capsule.__dlpack__(**options)
             except TypeError:  # a library from before these options
                 capsule = capsule.__dlpack__()
+        self.unversioned = _name(capsule) == b"dltensor"
         kind = _type_in(capsule)
         if kind is not None and kind.code in NAMES:
             self.found = dt.BY_NAME[NAMES[kind.code]].np
@@ -101,7 +112,6 @@ class Importer:
     def array(self, copy: bool | None) -> np.ndarray:
         """An array on the capsule's memory."""
         made = np.from_dlpack(self) if copy is None else np.from_dlpack(self, copy=copy)  # type: ignore[arg-type]
-        if not made.flags.writeable:
-            with contextlib.suppress(ValueError):  # memory that its owner keeps read-only
-                made.flags.writeable = True
+        if not made.flags.writeable and self.unversioned:
+            made = np.asarray(_Writable(made))
         return made if self.found is None else made.view(self.found)
