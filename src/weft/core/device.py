@@ -22,8 +22,10 @@ class device:
             raise TypeError(f"device(): a name such as 'cpu' is needed, not {type!r}")
         if index is not None and (isinstance(index, bool) or not hasattr(index, "__index__")):
             raise TypeError(f"device(): argument 'index' must be int, not {index!r}")
-        name, _, number = type.partition(":")
-        if number:
+        if index is not None and index < 0:
+            raise RuntimeError(f"Device index must not be negative, but got {index}")
+        name, colon, number = type.partition(":")
+        if colon:
             if index is not None:
                 raise RuntimeError(
                     f"type (string) must not include an index because index was "

@@ -7,6 +7,7 @@ import linecache
 import math
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -51,6 +52,37 @@ def here() -> str:
     """The user's line that is running now."""
     frame = user_frame(sys._getframe(1))
     return "<unknown line>" if frame is None else describe_position(frame.f_code, frame.f_lasti)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that names the user's line, however deep in weft it arises."""
+    frame = user_frame(sys._getframe(1))
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+_said: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """A warning that a process gives once, or always if ``set_warn_always`` says so."""
+    if WARNINGS.always or message not in _said:
+        _said.add(message)
+        warn(message)
+
+
+class WARNINGS:
+    """Whether warnings that are given once are given every time."""
+
+    always = False
 
 
 def describe(value: Any) -> str:

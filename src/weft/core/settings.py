@@ -21,7 +21,7 @@ def _positive(name: str, number: int) -> int:
     if number > 0x7FFF_FFFF:
         raise ValueError(f"{name}: Overflow when unpacking long: {number} threads")
     if number <= 0:
-        raise RuntimeError(f"{name} expects a positive integer")
+        raise RuntimeError(f"{name} expects a positive integer, but got {number}")
     return number
 
 
@@ -60,11 +60,12 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for deterministic algorithms; all of weft's are."""
-    if not isinstance(mode, bool):
-        raise TypeError(
-            f"use_deterministic_algorithms(): argument 'mode' must be bool, not "
-            f"{type(mode).__name__}"
-        )
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"use_deterministic_algorithms(): argument '{name}' must be bool, not "
+                f"{type(value).__name__}"
+            )
     _Settings.deterministic, _Settings.warn_only = mode, warn_only
 
 
@@ -75,7 +76,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether only a warning was asked for where none is deterministic."""
-    return _Settings.deterministic and _Settings.warn_only
+    return _Settings.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:

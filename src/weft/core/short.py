@@ -17,7 +17,7 @@ from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
-from weft.core.tensor import Parameter, Tensor
+from weft.core.tensor import Parameter, Tensor, wrap
 
 ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
@@ -229,11 +229,23 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
         if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
             return not_a_tensor(op, input)
         if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
+            if op.name in OF_NUMBERS and isinstance(input, NUMBERS) and isinstance(other, NUMBERS):
+                return apply(op, (as_scalar(input), as_scalar(other)), NO_ATTRS)
             return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
         return apply(op, (input, other), NO_ATTRS)
 
     binary.__name__ = binary.__qualname__ = op.name
     return binary
+
+
+# Functions that PyTorch lets be called with two numbers, and what counts as one.
+OF_NUMBERS = frozenset(("add", "sub", "mul", "div"))
+NUMBERS = (bool, int, float, complex)
+
+
+def as_scalar(value: Any) -> Tensor:
+    """A number as a tensor of no dimension, of the dtype it has by itself."""
+    return wrap(asarray(value, dt.scalar_dtype(value)))
 
 
 def fast_over(op: Op) -> Callable:

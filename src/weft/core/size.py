@@ -41,6 +41,8 @@ class Size(tuple):
 
     def __add__(self, other: Any) -> Size:
         if not isinstance(other, tuple):
+            if hasattr(other, "__radd__"):
+                return NotImplemented
             raise TypeError(
                 f"can only concatenate tuple (not {type(other).__name__}) to torch.Size"
             )

@@ -14,10 +14,17 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, printing
+from weft.core.dlpack import exported
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
 from weft.core.size import Size
 
 new, new_tuple = object.__new__, tuple.__new__
+
+
+GRADIENT_LOST = (
+    "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+    "Consider using tensor.detach() first."
+)
 
 
 class _Late:
@@ -465,7 +472,7 @@ class Tensor(metaclass=_TensorMeta):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._a.__dlpack__(**{k: v for k, v in options.items() if k != "stream"})
+        return exported(self._a, **{k: v for k, v in options.items() if k != "stream"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -499,12 +506,16 @@ class Tensor(metaclass=_TensorMeta):
         return value
 
     def __float__(self) -> float:
+        if self._node is not None:
+            errors.warn_once(GRADIENT_LOST)
         return float(self._number("double"))
 
     def __int__(self) -> int:
         return int(self._number("int64_t"))
 
     def __complex__(self) -> complex:
+        if self._node is not None:
+            errors.warn_once(GRADIENT_LOST)
         return complex(self._number("complex"))
 
     def __index__(self) -> int:

@@ -14,11 +14,17 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, edge_of
-from weft.core.inplace import apply_inplace, check_overlap, check_writable, set_history, write
+from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
-from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, wrap
 from weft.core.viewing import unhooked_node
+from weft.ops.outputs import (
+    IN_DTYPE_OF_OUT,
+    check_arguments,
+    check_supported,
+    into,
+    warn_expanded,
+)
 
 # What ``import weft as torch`` offers beside classes and submodules.
 FUNCTIONS: dict[str, Callable] = {}
@@ -30,8 +36,9 @@ def top(function: Callable | None = None, *, name: str | None = None, out: bool 
     """Decorator: offer a function as ``torch.<name>``; ``out=True`` adds an ``out`` argument."""
     if function is None:
         return lambda f: top(f, name=name, out=out)
-    public = with_out(function) if out else function
-    FUNCTIONS[name or function.__name__] = public
+    name = name or function.__name__
+    public = with_out(function, name) if out else function
+    FUNCTIONS[name] = public
     return public
 
 
@@ -58,8 +65,9 @@ def under(
     """Decorator: offer a function as ``torch.<namespace>.<name>``."""
     if function is None:
         return lambda f: under(namespace, f, name=name, out=out)
-    public = with_out(function) if out else function
-    NAMESPACES.setdefault(namespace, {})[name or function.__name__] = public
+    name = name or function.__name__
+    public = with_out(function, f"{namespace}.{name}") if out else function
+    NAMESPACES.setdefault(namespace, {})[name] = public
     return public
 
 
@@ -88,55 +96,19 @@ def alias(existing: str, *names: str) -> None:
                 setattr(Tensor, name + suffix, Tensor.__dict__[existing + suffix])
 
 
-def with_out(function: Callable) -> Callable:
+def with_out(function: Callable, name: str) -> Callable:
     """Add an ``out`` argument, which receives the result (or results)."""
 
     @functools.wraps(function)
     def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
-        with _no_history():
-            result = function(*args, **kwargs)
-        return into(out, result, function.__name__)
+        if name in IN_DTYPE_OF_OUT and isinstance(out, Tensor) and kwargs.get("dtype") is None:
+            check_supported(out.dtype, name)
+            kwargs["dtype"] = out.dtype
+        return into(out, function(*args, **kwargs), name, (args, kwargs))
 
     return public
-
-
-class _no_history:
-    def __enter__(self) -> None:
-        self.enabled, MODES.now.grad = MODES.now.grad, False
-        MODES.now.update()
-
-    def __exit__(self, *exc: object) -> None:
-        MODES.now.grad = self.enabled
-        MODES.now.update()
-
-
-def into(out: Any, result: Any, name: str) -> Any:
-    """Put a result where ``out=`` says, resizing it as PyTorch does."""
-    if isinstance(out, (tuple, list)):
-        for target, value in zip(out, result, strict=True):
-            into(target, value, name)
-        return out
-    if out.requires_grad and MODES.now.grad:
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic "
-            f"differentiation, but one of the arguments requires grad.\n  at {errors.here()}"
-        )
-    if out._a.shape != result._a.shape:
-        out._a = np.empty(result._a.shape, out._a.dtype)
-    write(out, result._a, name)
-    return out
-
-
-def put_into(out: Any, function: Callable, args: tuple[Any, ...], name: str) -> Any:
-    """Call a function for the sake of its ``out`` argument."""
-    with _no_history():
-        result = function(*args)
-    return into(out, result, name)
-
-
-PUT_INTO.append(put_into)
 
 
 def inplace(name: str, function: Callable | Op) -> None:
@@ -156,6 +128,22 @@ def inplace(name: str, function: Callable | Op) -> None:
     setattr(Tensor, name, change)
 
 
+# Methods that PyTorch lets write one value to elements that share memory.
+FILLING = ("masked_fill", "index_fill")
+
+
+def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
+    """Fill a part of a tensor whose elements share memory: the others must not be written back."""
+    if MODES.now.grad and edge_of(self) is not None:
+        check_overlap(self, name)  # raises: there is no history of a part of shared memory
+    result = function(self, *args, **kwargs)
+    marks = wrap(np.zeros(self._a.shape, bool))
+    chosen = function(marks, *args[:-1], True, **kwargs)._a
+    self._a[chosen] = result._a[chosen]
+    bump(self, name)
+    return self
+
+
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
     """In place by way of an out-of-place function: compute, check, write, then record."""
     source = self
@@ -166,7 +154,10 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         if tracking:
             # The function may save its input, which the write below destroys.
             source = wrap(self._a.copy(), unhooked_node(self))
+    if name in FILLING and warn_expanded(self, name):
+        return _fill_expanded(self, name, function, args, kwargs)
     check_overlap(self, name)
+    check_arguments(self, args, name)
     result = function(source, *args, **kwargs)
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
@@ -222,6 +213,12 @@ def wrap_dim(dim: Any, rank: int) -> int:
     if dim.__class__ is int and -rank <= dim < rank:
         return dim if dim >= 0 else dim + rank
     size = max(rank, 1)
+    if isinstance(dim, (bool, float)) or (
+        isinstance(dim, Tensor) and (dim._a.ndim or dim._a.dtype.kind not in "iu")
+    ):
+        raise TypeError(
+            f"argument 'dim' must be int, not {type(dim).__name__}\n  at {errors.here()}"
+        )
     dim = int(dim)
     if not -size <= dim < size:
         raise IndexError(

@@ -16,6 +16,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.outputs import put_into
 
 
 def _no_bool_subtract(args: Any) -> None:
@@ -431,17 +432,35 @@ api.alias("mul", "multiply")
 api.alias("div", "divide", "true_divide")
 
 
+def _value_first(name: str, value: Any, pair: tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    """The arguments of the deprecated ``f(input, value, tensor1, tensor2)``, in today's order."""
+    errors.warn(
+        f"This overload of {name} is deprecated:\n\t{name}(Tensor input, Number value, Tensor "
+        f"tensor1, Tensor tensor2)\nConsider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value = 1)"
+    )
+    return (*pair, value)
+
+
 @api.both(out=True)
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    if _last is not None:
+        tensor1, tensor2, value = _value_first("addcmul", tensor1, (tensor2, _last))
     api.need_tensors("addcmul", tensor1=tensor1, tensor2=tensor2)
     product = tensor1 * tensor2
     return input + (product if value == 1 else product * value)
 
 
 @api.both(out=True)
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
+    if _last is not None:
+        tensor1, tensor2, value = _value_first("addcdiv", tensor1, (tensor2, _last))
     api.need_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
     if tensor1._a.dtype.kind in "iub" and tensor2._a.dtype.kind in "iub":
         raise RuntimeError(
@@ -455,7 +474,11 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 def _add_pair_in_place(name: str, function: Any, pair: Any) -> None:
     """``addcmul_`` and ``addcdiv_``: where nothing is recorded, an in-place add of the pair."""
 
-    def change(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    def change(
+        self: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
+    ) -> Tensor:
+        if _last is not None:
+            tensor1, tensor2, value = _value_first(name + "_", tensor1, (tensor2, _last))
         if MODES.now.mode is OFF and self._a.dtype.kind == "f":
             term = pair(tensor1, tensor2)
             return _iadd(self, term if value == 1 else _mul(term, value))
@@ -561,7 +584,7 @@ bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2, "bfcV")
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """Elements of one or the other by a condition; with one argument, where it is true."""
     if out is not None:
-        return api.put_into(out, where, (condition, input, other), "where")
+        return put_into(out, where, (condition, input, other), "where")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if condition._a.dtype.kind != "b" and condition._a.dtype != np.uint8:

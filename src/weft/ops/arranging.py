@@ -38,11 +38,24 @@ flip_op: Op = linear(
 )
 
 
-@api.both
+@api.method
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The order of elements reversed along some dimensions."""
+    if not axes and dims is None:
+        raise fail(TypeError, 'flip() missing 1 required positional arguments: "dims"')
     found = api.dims(api.shape_argument(axes if dims is None else (dims,)), input._a.ndim)
     return flip_op(input, dims=found if input._a.ndim else ())
+
+
+@api.top(name="flip")
+def _flip(input: Tensor, dims: Any) -> Tensor:
+    """The order of elements reversed along some dimensions."""
+    if not isinstance(dims, (tuple, list)):
+        kind = type(dims).__name__
+        raise fail(
+            TypeError, f"flip(): argument 'dims' (position 2) must be tuple of ints, not {kind}"
+        )
+    return flip(input, tuple(dims))
 
 
 @api.both
@@ -474,6 +487,7 @@ atleast_3d = _at_least("atleast_3d", _three)
 
 def _stacker(name: str, prepare: Any, dim: Any) -> Any:
     def stacker(tensors: Any) -> Tensor:
+        v.need_several(name, tensors)
         parts = [prepare(t) for t in tensors]
         if not parts:
             raise fail(RuntimeError, f"{name} expects a non-empty TensorList")
@@ -682,7 +696,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _placed(select_scatter_op, input, src, chain)
 
 
-@api.both
+@api.both(out=True)
 def slice_scatter(
     input: Tensor,
     src: Tensor,
@@ -767,10 +781,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if not isinstance(indices, Tensor):
         raise fail(TypeError, "torch.unravel_index() expects 'indices' to be a Tensor")
     if indices._a.dtype.kind not in "iu":
-        raise fail(
-            ValueError,
-            f"expected 'indices' to be an integer dtype, but got {indices.dtype!r}",
-        )
+        raise fail(TypeError, f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
+    for size in shape if isinstance(shape, (tuple, list)) else ():
+        if not isinstance(size, (int, np.integer)):
+            raise fail(
+                TypeError, f"expected 'shape' sequence to only contain ints, but got {type(size)}"
+            )
     sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
         raise fail(ValueError, f"'shape' cannot have negative values, but got {sizes}")

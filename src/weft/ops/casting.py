@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -276,8 +277,12 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         if found is None:
             raise ValueError(f"invalid type: '{dtype}'\n  at {errors.here()}")
         return convert(self, dt.BY_NAME[found].np)
+    if dtype is Tensor:
+        return convert(self, dt.get_default_dtype().np)
     wanted = dtype if isinstance(dtype, dt.dtype) else getattr(dtype, "dtype", None)
     if not isinstance(wanted, dt.dtype):
+        if isinstance(dtype, builtins.type):
+            raise ValueError(f"invalid type: '{dtype.__name__}'\n  at {errors.here()}")
         raise TypeError(f"dtype must be a type, str, or dtype object\n  at {errors.here()}")
     return convert(self, wanted.np)
 

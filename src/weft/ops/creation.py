@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, quiet
+from weft.core.dlpack import Importer
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.ops import api
@@ -138,8 +138,22 @@ def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
         return array_of(next(k(data) for k in _NUMBERS if isinstance(data, k)), dtype)
     if hasattr(data, "__dlpack__"):
         return array_of(np.from_dlpack(data), dtype)
+    indexed = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if indexed and not isinstance(data, (str, bytes, Mapping)):
+        return array_of(_items(data), dtype)
     _refuse(data)
     raise AssertionError
+
+
+def _items(data: Any) -> list[Any]:
+    """What an object holds that has a length and items, though it is no Sequence."""
+    try:
+        return [data[i] for i in range(len(data))]
+    except Exception as error:
+        raise ValueError(
+            f"could not determine the shape of object type '{type(data).__name__}'\n"
+            f"  at {errors.here()}"
+        ) from error
 
 
 def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
@@ -253,12 +267,20 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 @api.top
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The object as a tensor; ``copy`` says whether memory must or must not be copied."""
     if device is not None:
         dev.present(device)
-    shares = _shared(obj)
+    if requires_grad is None:
+        requires_grad = isinstance(obj, Tensor) and obj.requires_grad
+        if requires_grad:
+            errors.warn_once(
+                "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad "
+                "instead of False. Pass requires_grad=False explicitly to get the old behavior and "
+                "silence this warning."
+            )
+    shares = _shared(obj, dtype)
     if shares is None or (dtype is not None and shares._a.dtype != dt.as_numpy(dtype)):
         if copy is False:
             raise ValueError(
@@ -273,7 +295,7 @@ def asarray(
     return made if made._node is not None else made.requires_grad_()
 
 
-def _shared(obj: Any) -> Tensor | None:
+def _shared(obj: Any, dtype: Any = None) -> Tensor | None:
     """A tensor on an object's own memory, or None."""
     if isinstance(obj, Tensor):
         return obj
@@ -281,10 +303,10 @@ def _shared(obj: Any) -> Tensor | None:
         return from_numpy(obj)
     if isinstance(obj, np.generic):
         return None
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     if isinstance(obj, (bytes, bytearray, memoryview)):
-        return frombuffer(obj, dtype=dt.get_default_dtype())
+        return frombuffer(obj, dtype=dt.get_default_dtype() if dtype is None else dtype)
     return None
 
 
@@ -361,30 +383,12 @@ def _buffer_problem(length: int, size: int, count: int, offset: int) -> str | No
     return None
 
 
-class _Capsule:
-    """Gives a bare DLPack capsule the protocol that NumPy asks for."""
-
-    def __init__(self, capsule: Any) -> None:
-        self.capsule = capsule
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-
 @api.top
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, by the DLPack protocol."""
-    source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
     if device is not None:
         dev.present(device)
-    array = np.from_dlpack(source) if copy is None else np.from_dlpack(source, copy=copy)
-    if not array.flags.writeable:
-        with contextlib.suppress(ValueError):  # memory that its owner keeps read-only
-            array.flags.writeable = True
-    return wrap(array)
+    return wrap(Importer(ext_tensor).array(copy))
 
 
 @api.top
@@ -436,9 +440,16 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
 
 def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
     """The dtype asked for; else that of ``out``; else the default."""
-    if dtype is not None:
-        return dt.as_numpy(dtype)
-    return dt._default.np if out is None else out._a.dtype
+    if dtype is None:
+        return dt._default.np if out is None else out._a.dtype
+    asked = dt.as_numpy(dtype)
+    if out is not None and out._a.dtype != asked:
+        names = [dt.TYPE_NAMES[dt.of_numpy(d).name] for d in (asked, out._a.dtype)]
+        raise RuntimeError(
+            f"dtype {names[0]} does not match dtype of out parameter ({names[1]})\n"
+            f"  at {errors.here()}"
+        )
+    return asked
 
 
 def _filler(name: str, make: Any) -> Any:
@@ -649,9 +660,11 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
                 f"torch.tensor or torch.empty, which take more\n  at {errors.here()}"
             )
     if not args:
-        if "size" not in kwargs:
+        if "size" in kwargs:
+            return wrap(build(np.empty, sizes((kwargs["size"],), "new"), d.np))
+        if not kwargs:
             return wrap(np.empty(0, d.np))
-        args = (kwargs["size"],)
+        args = (kwargs.get("data", kwargs.get("other")),)
     data = args[0]
     if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
         return wrap(build(np.empty, sizes(args, "new"), d.np))

@@ -395,7 +395,7 @@ def _edge(a: Tensor, b: Tensor, c: Tensor, near: Any, far: Any) -> Tensor:
 @numpy_names
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """Estimates of the partial derivatives of a function given by its samples."""
     dims = api.dims(dim, input._a.ndim)
     if isinstance(spacing, (list, tuple)):
@@ -411,4 +411,5 @@ def gradient(
         raise RuntimeError(
             f"torch.gradient only supports edge_order=1 and edge_order=2.\n  at {errors.here()}"
         )
-    return [_slope(input, space, d, edge_order) for space, d in zip(spacings, dims, strict=True)]
+    pairs = zip(spacings, dims, strict=True)
+    return tuple(_slope(input, space, d, edge_order) for space, d in pairs)

@@ -19,6 +19,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear
 from weft.ops.casting import copy_op, fill_op, number_for, type_name
+from weft.ops.outputs import check_shared, warn_expanded
 from weft.ops.views import select_op, slice_op, zeros_of
 
 FULL = slice(None)
@@ -315,8 +316,17 @@ def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
         return part if part._a.ndim else int(part._a)
-    if d.kind == "b" or d == np.uint8:
+    if d.kind == "b":
         return part
+    if d == np.uint8:
+        if part._a.ndim:
+            errors.warn(
+                "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+                "instead."
+            )
+        return part
+    if d.kind in "iu" and not part._a.ndim:
+        return int(part._a)
     raise IndexError(
         "tensors used as indices must be long, int, byte or bool tensors, not "
         f"{d.name}; convert it with .long()\n  at {errors.here()}"
@@ -336,7 +346,7 @@ def _consumes(part: Any) -> int:
 def _check_range(index: int, dim: int, shape: tuple[int, ...]) -> None:
     size = shape[dim]
     if not -size <= index < size:
-        if abs(index) >= 2**63:
+        if not -(2**63) <= index < 2**63:
             raise ValueError(f"index {index} does not fit in 64 bits\n  at {errors.here()}")
         raise IndexError(
             f"index {index} is out of bounds for dimension {dim} with size {size} (shape "
@@ -490,6 +500,9 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
     mode = MODES.now.mode
     if value._a.dtype != target._a.dtype:
         value = value.to(target.dtype)
+    for x in (value, *indices):
+        if x._vc is target._vc:
+            check_shared(target._a, x._a, "index_put_", at_all=True)
     free = mode is OFF or (
         mode is not SPECIAL and edge_of(target) is None and edge_of(value) is None
     )
@@ -498,7 +511,8 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
         return apply_inplace(index_put_op, (target, value, *indices), attrs)
     if mode is not OFF:
         check_writable(target, False, "index_put")
-    check_overlap(target, "index_put")
+    if 0 in target._a.strides:
+        warn_expanded(target, "index_put")
     arrays = [i._a for i in indices]
     source = value._a
     if np.may_share_memory(source, target._a):
@@ -522,6 +536,11 @@ def _put_arguments(input: Tensor, indices: Any, values: Any) -> tuple[Any, Any]:
         raise TypeError(
             f"index_put(): argument 'values' must be Tensor, not {type(values).__name__}\n"
             f"  at {errors.here()}"
+        )
+    if not indices:
+        raise RuntimeError(
+            f"index_put(): no index was given, so there is no place for a value of shape "
+            f"{list(values._a.shape)}; use copy_ or fill_\n  at {errors.here()}"
         )
     parts = []
     for k, index in enumerate(indices):

@@ -424,7 +424,7 @@ lstsq_op = general(
 lstsq_result = result_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 
 
-@api.under("linalg")
+@api.under("linalg", out=True)
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The ``X`` for which ``A X`` comes nearest to ``B``."""
     name = "torch.linalg.lstsq"

@@ -20,7 +20,7 @@ from weft.core.storage import (
 )
 from weft.core.tensor import Tensor, storage_array
 from weft.ops import api
-from weft.ops.casting import in_format
+from weft.ops.casting import in_format, type_name
 from weft.ops.creation import sizes
 
 api.FUNCTIONS.update(LEGACY)
@@ -169,19 +169,34 @@ def resize(self: Tensor, *size: Any) -> Tensor:
     return self.reshape(*size)
 
 
-def _check_plain(self: Tensor, name: str) -> None:
+def _check_plain(self: Tensor, name: str, written: bool = True) -> None:
     if self.requires_grad:
         raise RuntimeError(
             f"{name}: can't call it on a Variable that requires grad. Use "
             f"var.detach().{name}()\n  at {errors.here()}"
         )
-    check_overlap(self, name[:-1])
+    if written:
+        check_overlap(self, name[:-1])
 
 
 def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> Tensor:
     _check_plain(self, name)
+    for i, other in enumerate(others):
+        _check_plain(other, name, written=False)
+        if other.dtype is not self.dtype:
+            raise TypeError(
+                f"{name}: expected torch.{type_name(self)} for argument {i + 1} (got "
+                f"torch.{type_name(other)})\n  at {errors.here()}"
+            )
+    others = tuple(t.expand(self.shape) for t in others)
     columns = [t._a.ravel().tolist() for t in (self, *others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
+    for value in values:
+        if isinstance(value, (str, bytes)):
+            raise TypeError(
+                f"{name}: the function must give a number, not {type(value).__name__}\n"
+                f"  at {errors.here()}"
+            )
     self._a[...] = np.array(values, self._a.dtype).reshape(self._a.shape)
     bump(self, name[:-1])
     return self
@@ -196,7 +211,7 @@ def apply_(self: Tensor, callable: Callable) -> Tensor:
 @api.method
 def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     """Replace each element by ``callable(own, other)``."""
-    return _call_each(self, "map_", callable, tensor.expand(self.shape))
+    return _call_each(self, "map_", callable, tensor)
 
 
 @api.method

@@ -661,4 +661,4 @@ def normalize(
     """Divide by the p-norm along a dimension."""
     denominator = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
     result = input / denominator
-    return result if out is None else api.into(out, result, "normalize")
+    return result if out is None else api.into(out, result, "normalize", input)

@@ -305,7 +305,7 @@ frexp_op = general(
 def frexp(input: Tensor, *, out: Any = None) -> Any:
     """Mantissas in [0.5, 1) and exponents of two."""
     result = _frexp_result(*frexp_op(input))
-    return result if out is None else api.into(out, result, "frexp")
+    return result if out is None else api.into(out, result, "frexp", input)
 
 
 @api.both(out=True)
@@ -485,10 +485,25 @@ complex_op = general(
 )
 
 
+def _check_parts(first: Tensor, second: Tensor) -> None:
+    names = [dt.TYPE_NAMES[t.dtype.name] for t in (first, second)]
+    if not {first.dtype, second.dtype} <= {dt.float16, dt.float32, dt.float64}:
+        raise RuntimeError(
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{names[0]} and {names[1]}\n  at {errors.here()}"
+        )
+    if first.dtype is not second.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {names[0]} but got scalar type {names[1]} for second "
+            f"argument\n  at {errors.here()}"
+        )
+
+
 @api.top(name="complex", out=True)
 def from_parts(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers from their real and imaginary parts."""
     api.need_tensors("complex", real=real, imag=imag)
+    _check_parts(real, imag)
     return complex_op(real, imag)
 
 
@@ -496,6 +511,7 @@ def from_parts(real: Tensor, imag: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their lengths and angles."""
     api.need_tensors("polar", abs=abs, angle=angle)
+    _check_parts(abs, angle)
     return complex_op(abs * cos_op(angle), abs * sin_op(angle))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from weft.ops import api
 from weft.ops.build import Sample, general
 from weft.ops.casting import TYPE_NAMES
 from weft.ops.creation import build, finish, like_array, number_type, sizes
+from weft.ops.outputs import C_NAMES, put_into
 
 
 class Generator(ArrayGenerator):
@@ -192,10 +194,27 @@ def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **named: float
 ) -> Tensor:
     """Fill with values from [from, to)."""
-    low, a = named.get("from", from_), _prepared(self, "uniform")
+    low, a = float(named.get("from", from_)), _prepared(self, "uniform")
     _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
-    draw = source(generator).uniform
-    return fill(self, "uniform", drawn_like(a, lambda s: draw(s, a.dtype, float(low), float(to))))
+    high, draw = float(to), source(generator).uniform
+    if low != 0.0 or high != 1.0:
+        _check_uniform(low, high, self.dtype.to_real())
+    return fill(self, "uniform", drawn_like(a, lambda s: draw(s, a.dtype, low, high)))
+
+
+def _check_uniform(low: float, high: float, d: dt.dtype) -> None:
+    largest = dt.finfo(d).max
+    for name, value in (("from", low), ("to", high)):
+        if not abs(value) <= largest:
+            raise RuntimeError(
+                f"{name} is out of bounds for {C_NAMES[d.name]}: {value}\n  at {errors.here()}"
+            )
+    if high - low > largest:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{TYPE_NAMES[d.name]}>::max(), but "
+            f"found to={high} and from={low} which result in to-from to exceed the limit\n"
+            f"  at {errors.here()}"
+        )
 
 
 @api.method
@@ -216,7 +235,37 @@ def random_(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> 
     low, high = (*bounds, None, None)[:2]
     low, high = named.get("from", low), named.get("to", high)
     a, draw = _prepared(self, "random"), source(generator).random
+    if self.dtype.is_complex:
+        raise RuntimeError(
+            "check_random_bounds handles only integral, floating-point and boolean types, not "
+            f"{self.dtype!r}\n  at {errors.here()}"
+        )
+    for bound in (low, high):
+        if bound is not None and not -(2**63) <= bound < 2**63:
+            raise ValueError(f"Overflow when unpacking long long: {bound}\n  at {errors.here()}")
+    if a.dtype.kind not in "iub":
+        _check_whole_floats(low, high, self.dtype)
     return fill(self, "random", drawn_like(a, lambda s: draw(s, a.dtype, low, high)))
+
+
+def _check_whole_floats(low: int | None, high: int | None, d: dt.dtype) -> None:
+    """Floating types hold only some of the whole numbers beyond their precision."""
+    info = dt.finfo(d)
+    digits = 1 - round(math.log2(info.eps))
+    for name, value in (("from", low), ("to - 1", None if high is None else high - 1)):
+        if value is None:
+            continue
+        if abs(value) > info.max:
+            raise RuntimeError(
+                f"{name} is out of bounds for {C_NAMES[d.name]}: {value}\n  at {errors.here()}"
+            )
+        if abs(value) > 2**digits:
+            errors.warn(
+                f"{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision "
+                f"limitations {C_NAMES[d.name]} can support discrete uniform distribution only "
+                "within this range. This warning will become an error in version 1.7 release, "
+                "please fix the code in advance"
+            )
 
 
 @api.method
@@ -345,6 +394,26 @@ def randint(
     return made if out is None else api.into(out, made, "randint")
 
 
+LONGEST = {"float16": 2**11 + 1, "float32": 2**24 + 1, "float64": 2**53 + 1}
+
+
+def _check_permutation(n: int, d: dt.dtype) -> None:
+    """Every number of a permutation must have its own value in the dtype."""
+    if d.np == dt.BOOL:
+        raise NotImplementedError(f"\"randperm\" not implemented for 'Bool'\n  at {errors.here()}")
+    if n > LONGEST.get(d.name, n):
+        shown = {2**24 + 1: "2^24+1", 2**53 + 1: "2^53+1"}.get(LONGEST[d.name], "2049")
+        raise RuntimeError(
+            f"n cannot be greater than {shown} for {TYPE_NAMES[d.name]} type, but got {n}\n"
+            f"  at {errors.here()}"
+        )
+    if d.np.kind in "iu" and n - 1 > np.iinfo(d.np).max:
+        raise RuntimeError(
+            f"value cannot be converted to type {d.name}_t without overflow: {n} is too large for "
+            f"the result's dtype\n  at {errors.here()}"
+        )
+
+
 @api.top
 def randperm(
     n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -352,6 +421,7 @@ def randperm(
 ) -> Tensor:  # fmt: skip
     """The numbers 0 .. n-1 in random order."""
     d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
+    _check_permutation(int(n), dt.of_numpy(d))
     made = finish(source(generator).randperm(int(n), d), device, requires_grad)
     return made if out is None else api.into(out, made, "randperm")
 
@@ -414,12 +484,18 @@ normal_op = general(
 )
 
 
-@api.top(out=True)
+@api.top
 def normal(
-    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal values with means and deviations as tensors, or as numbers with a size."""
+    if out is not None:
+        given = {"size": size, "generator": generator, "dtype": dtype}
+        if size is not None:
+            given["dtype"] = dt.of_numpy(number_type(dtype, out))
+        return put_into(out, normal, (mean, std), "normal" if size is None else "randn", **given)
     g = source(generator)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if not isinstance(size, (tuple, list)):

@@ -95,6 +95,11 @@ def range(
     layout: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Values from ``start`` up to and including ``end``; of the default dtype."""
+    errors.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior "
+        "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+        "values in [start, end)."
+    )
     if end is None:
         start, end = 0, start
     start, end, step = (_number(v, "range") for v in (start, end, step))
@@ -135,11 +140,32 @@ def _line(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
     return values
 
 
-def _line_type(start: Any, end: Any, dtype: Any, out: Any) -> np.dtype:
+def _line_type(start: Any, end: Any, dtype: Any, out: Any, name: str) -> np.dtype:
     d = number_type(dtype, out)
-    if dtype is None and out is None and isinstance(start + end, complex):
-        return dt.get_default_dtype().to_complex().np
+    if isinstance(start, complex) or isinstance(end, complex):
+        inferred = dt.get_default_dtype().to_complex()
+        if dtype is None and out is None:
+            return inferred.np
+        if d.kind != "c":
+            wanted = dt.TYPE_NAMES[dt.of_numpy(d).name]
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {inferred.name} can't be safely cast to passed "
+                f"dtype {wanted}\n  at {errors.here()}"
+            )
+    if d == dt.BOOL:
+        raise NotImplementedError(
+            f"\"{name}_cpu\" not implemented for 'Bool'\n  at {errors.here()}"
+        )
     return d
+
+
+def _steps(steps: Any, name: str) -> int:
+    if isinstance(steps, (bool, float)):
+        raise TypeError(
+            f"{name}(): argument 'steps' must be int, not {type(steps).__name__}\n"
+            f"  at {errors.here()}"
+        )
+    return int(steps)
 
 
 def _truncated(values: np.ndarray, d: np.dtype) -> np.ndarray:
@@ -155,8 +181,8 @@ def linspace(
 ) -> Tensor:  # fmt: skip
     """``steps`` evenly spaced values from ``start`` to ``end``, both included."""
     start, end = _end(start, "linspace", "start"), _end(end, "linspace", "end")
-    d = _line_type(start, end, dtype, out)
-    array = _truncated(_line(start, end, int(steps), d), d)
+    d = _line_type(start, end, dtype, out, "linspace")
+    array = _truncated(_line(start, end, _steps(steps, "linspace"), d), d)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "linspace")
 
@@ -168,9 +194,9 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """``base`` to the power of ``steps`` evenly spaced exponents."""
     start, end = _end(start, "logspace", "start"), _end(end, "logspace", "end")
-    d = _line_type(start, end, dtype, out)
+    d = _line_type(start, end, dtype, out, "logspace")
     wide = d if d.kind in "fc" and d not in dt.HALF else dt.F64 if d.kind in "iu" else dt.F32
-    exponents = _line(start, end, int(steps), d)
+    exponents = _line(start, end, _steps(steps, "logspace"), d)
     kind = np.complex128 if wide.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         values = np.power(kind(base), exponents.astype(kind)).astype(wide)

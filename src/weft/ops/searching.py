@@ -25,7 +25,7 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     if as_tuple:
         return nonzero_op(input if input._a.ndim else input.reshape(1)).unbind(1)
     found = nonzero_op(input)
-    return found if out is None else api.into(out, found, "nonzero")
+    return found if out is None else api.into(out, found, "nonzero", input)
 
 
 @api.both(out=True)
@@ -376,7 +376,7 @@ def histogram(
     flat = input.detach().reshape((-1, 1))
     (edges,) = _bin_edges(flat, (bins,), range)
     found = _histogram_result(histogram_op(flat, weight, edges, density=density), edges)
-    return found if out is None else api.into(out, found, "histogram")
+    return found if out is None else api.into(out, found, "histogram", input)
 
 
 @api.top

@@ -14,6 +14,7 @@ from weft.ops import api
 from weft.ops.along import kept, numpy_names
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Make, Sample, general
+from weft.ops.outputs import put_into
 from weft.ops.pointwise import abs_op, sgn_op
 from weft.ops.reductions import axes, count_of, mean_op, reduced_dims, sum_op
 from weft.ops.views import zeros_of
@@ -216,7 +217,7 @@ def norm(
 ) -> Tensor:
     """The p-norm of all elements, or over some dimensions; ``'nuc'`` of matrices."""
     if out is not None:
-        return api.into(out, norm(input.detach(), p, dim, keepdim, dtype=dtype), "norm")
+        return put_into(out, norm, (input, p, dim, keepdim), "norm", dtype=dtype)
     if dtype is not None:
         input = input.to(dtype)
     if input._a.dtype.kind in "iub":
@@ -312,6 +313,11 @@ def cov(
         factor = total - correction * (w * aweights).sum() / total
     else:
         factor = total - correction
+    if factor._a <= 0:
+        errors.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number "
+            "of observations."
+        )
     centred = x - average
     weighted = centred if w is None else centred * w
     out = weighted @ centred.t().conj() / factor.clamp(min=0)

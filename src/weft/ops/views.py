@@ -17,6 +17,7 @@ from weft.core.tensor import Tensor, strided, wrap
 from weft.core.viewing import follow, give_retained, take_retained
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
+from weft.ops.outputs import put_into
 
 
 def fail(kind: type[Exception], message: str) -> Exception:
@@ -704,15 +705,21 @@ cat_op: Op = linear(
 )
 
 
+def need_several(function: str, tensors: Any) -> None:
+    """Refuse one tensor where a sequence of them is wanted."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor\n"
+            f"  at {errors.here()}"
+        )
+
+
 @api.top
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have."""
     if out is not None:
-        return api.put_into(out, cat, (tensors, dim), "cat")
-    if isinstance(tensors, Tensor):
-        raise TypeError(
-            f"cat(): argument 'tensors' must be tuple of Tensors, not Tensor\n  at {errors.here()}"
-        )
+        return put_into(out, cat, (tensors, dim), "cat")
+    need_several("cat", tensors)
     parts = tuple(tensors)
     if not parts:
         raise ValueError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
@@ -733,6 +740,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
             f"cat: zero-dimensional tensor (at position {zero}) cannot be concatenated; use "
             f"stack()\n  at {errors.here()}"
         )
+    if rank == 1 and dim not in (0, -1) and not any(p._a.size for p in parts):
+        dim = 0  # an empty tensor of one dimension can be joined along any
     return apply(cat_op, parts, {"dim": api.wrap_dim(dim, rank)})
 
 
@@ -763,7 +772,8 @@ stack_op: Op = linear(
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
     if out is not None:
-        return api.put_into(out, stack, (tensors, dim), "stack")
+        return put_into(out, stack, (tensors, dim), "stack")
+    need_several("stack", tensors)
     parts = tuple(tensors)
     if not parts:
         raise RuntimeError(f"stack expects a non-empty TensorList\n  at {errors.here()}")

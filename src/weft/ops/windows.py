@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.tensor import Tensor
+from weft.core.tensor import LAYOUT, Tensor
 from weft.ops import api
 from weft.ops.creation import finish
 
@@ -22,6 +22,13 @@ def _window_type(dtype: Any, name: str) -> np.dtype:
             f"{name} expects floating point dtypes, got: {d!r}\n  at {errors.here()}"
         )
     return d.np
+
+
+def _strided_only(layout: Any, name: str, kind: type[Exception] = RuntimeError) -> None:
+    if layout is not None and layout is not LAYOUT:
+        raise kind(
+            f"{name} is not implemented for sparse types, got: {layout}\n  at {errors.here()}"
+        )
 
 
 def _made(
@@ -79,6 +86,7 @@ def _old(name: str, formula_of: Callable, *settings: tuple[str, float]) -> None:
                     f"{name}() got an unexpected keyword argument '{key}'\n  at {errors.here()}"
                 )
             given[key] = value
+        _strided_only(layout, name)
         formula = formula_of(**given)
         d = _window_type(dtype, name)
         return _made(formula, window_length, not periodic, d, device, requires_grad, name)
@@ -110,6 +118,7 @@ def _windows(function: Callable) -> Callable:
         M: int, *args: Any, sym: bool = True, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, **settings: Any,
     ) -> Tensor:  # fmt: skip
+        _strided_only(layout, name, ValueError)
         formula = function(*args, **settings)
         return _made(formula, M, sym, _window_type(dtype, name), device, requires_grad, name)
 

@@ -1,0 +1,249 @@
+"""What functions say to unusual and to wrong arguments: PyTorch's results, errors and warnings."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from side_by_side import needs_torch, shown, torch
+
+EXPRESSIONS = """
+torch.arange(0, 4, out=torch.zeros(7))
+torch.range(0, 4)
+torch.dstack(torch.zeros(2))
+torch.hstack(torch.zeros(2))
+torch.vstack(torch.zeros(2))
+torch.column_stack(torch.zeros(2))
+torch.stack(torch.zeros(2))
+torch.zeros(2, 2).flip()
+torch.zeros(2, 2).flip(0, 1)
+torch.flip(torch.zeros(2, 2))
+torch.flip(torch.zeros(2, 2), 0)
+torch.flip(torch.zeros(2, 2), (0, 0))
+torch.flip(torch.arange(4).reshape(2, 2), [0])
+torch.cat([torch.zeros(0), torch.zeros(0)], dim=1)
+torch.cat([torch.zeros(0), torch.zeros(2, 3)], dim=1)
+torch.cat([torch.zeros(0, 2), torch.zeros(0, 2)], dim=2)
+torch.cat([torch.ones(3), torch.ones(3)], out=torch.zeros(6, dtype=torch.uint8))
+torch.hann_window(3, layout=torch.sparse_coo)
+torch.signal.windows.hann(3, layout=torch.sparse_coo)
+torch.kaiser_window(3, dtype=torch.long)
+torch.complex(torch.tensor([1]), torch.tensor([1]))
+torch.complex(torch.tensor([1.0]), torch.tensor([1.0], dtype=torch.float64))
+torch.polar(torch.tensor([1]), torch.tensor([1]))
+torch.polar(torch.tensor([1.0]), torch.tensor([1.0], dtype=torch.float64))
+torch.zeros(2).uniform_(1, 0)
+torch.zeros(2).half().uniform_(-1e5, 0)
+torch.zeros(2).uniform_(0, math.inf)
+torch.zeros(2).uniform_(-3e38, 3e38)
+torch.zeros(2).random_(2, 1)
+torch.zeros(2).random_(0, 2**30).shape
+torch.zeros(2).random_(2**25 + 1, 2**30).shape
+torch.zeros(2, dtype=torch.half).random_(0, 10**5)
+torch.zeros(2, dtype=torch.half).random_(0, 3000).shape
+torch.zeros(2, dtype=torch.bfloat16).random_(0, 257).shape
+torch.zeros(2, dtype=torch.bfloat16).random_(0, 258).shape
+torch.zeros(2, dtype=torch.complex64).random_(0, 3)
+torch.zeros(2).random_(-2**70, 3)
+torch.randperm(65537, dtype=torch.half)
+torch.randperm(2049, dtype=torch.half).shape
+torch.randperm(255, dtype=torch.uint8).shape
+torch.randperm(256, dtype=torch.uint8).shape
+torch.randperm(257, dtype=torch.uint8)
+torch.randperm(300, out=torch.empty(3, dtype=torch.uint8))
+torch.randperm(3, dtype=torch.bool)
+torch.randperm(-1)
+torch.unravel_index(torch.tensor(0.5), (2, 2))
+torch.unravel_index(torch.tensor(5), (2, 0.5))
+torch.unravel_index(torch.tensor(3), (2, 2))
+torch.add(True, True)
+torch.add(5, 5)
+torch.add(2, 1j)
+torch.sub(1, 2)
+torch.mul(2, 3)
+torch.div(2, 3)
+torch.maximum(1, 2)
+torch.zeros(3)[torch.tensor(1).short()]
+torch.zeros(3)[torch.tensor([1]).short()]
+torch.zeros(3)[-2**63]
+torch.zeros(3)[2**63]
+torch.zeros(3)[torch.tensor([1, 0, 1], dtype=torch.uint8)]
+torch.zeros(3, 3)[torch.tensor([1, 0, 1], dtype=torch.uint8), torch.ones(3).byte()]
+torch.rand([]).index_put([], torch.tensor([1.0]), True)
+torch.rand(3).index_put([], torch.tensor(1.0))
+torch.device('cuda:')
+torch.device('cuda', -1)
+torch.device(-1)
+torch.device('cuda:1,2')
+torch.Size([1]) + [2]
+torch.Size([1]) + Wildcard()
+torch.set_num_threads(2**65)
+torch.set_num_interop_threads(-1)
+torch.use_deterministic_algorithms(1)
+torch.use_deterministic_algorithms(False, warn_only=1)
+torch.zeros(2).apply_(lambda v: 'x')
+torch.zeros(2).map_(torch.zeros(2, dtype=torch.double), lambda a, b: a)
+torch.zeros(2).map2_(torch.zeros(2), torch.zeros(2), lambda a, b, c: 'x')
+torch.zeros(2).map2_(torch.zeros(2), torch.zeros(2, requires_grad=True), lambda a, b, c: a)
+torch.zeros(2).map2_(torch.ones(1), torch.ones(2), lambda a, b, c: b + c)
+torch.ones(3, 3).new(size=(3, 4)).shape
+torch.cumsum(torch.ones(3), 0.0)
+torch.cumsum(torch.ones(3), torch.tensor(0))
+torch.cumsum(torch.ones(3), torch.tensor([0]))
+torch.cumsum(torch.ones(3), torch.tensor(0.0))
+torch.cumsum(torch.ones(3), np.int64(0))
+torch.cumsum(torch.ones(3), True)
+torch.ones(3).type(torch.Tensor).dtype
+torch.ones(3).int().type(torch.Tensor).dtype
+torch.ones(3).type(int)
+torch.gradient(torch.arange(4.0))
+torch.addcdiv(torch.ones(2), 2, torch.ones(2), torch.ones(2))
+torch.addcmul(torch.ones(2), 2, torch.ones(2), torch.ones(2))
+torch.ones(2).addcmul_(2, torch.ones(2), torch.ones(2))
+float(torch.tensor(1.0, requires_grad=True))
+complex(torch.tensor(1.0, requires_grad=True))
+int(torch.tensor(1.0, requires_grad=True))
+torch.tensor(1.0, requires_grad=True).item()
+torch.cov(torch.tensor([[1 + 1j], [2]]))
+torch.linspace(1j, 2, 3, dtype=torch.float32)
+torch.linspace(1j, 2, 3, dtype=torch.int32)
+torch.logspace(1j, 2, 3, dtype=torch.float32)
+torch.linspace(0, 1, 3, dtype=torch.bool)
+torch.linspace(0, 1, 2.5)
+torch.linspace(0, 1, 3, dtype=torch.float32, out=torch.zeros(3, dtype=torch.float64))
+torch.tensor(Items([1.0, 2.0]))
+torch.tensor(NoItems([1.0, 2.0]))
+torch.asarray(torch.ones(2).__dlpack__())
+torch.asarray(torch.ones(2, dtype=torch.bfloat16).__dlpack__())
+torch.from_dlpack(torch.ones(2).bfloat16().__dlpack__())
+torch.from_dlpack(torch.ones(2).bfloat16())
+torch.from_dlpack(torch.tensor([True, False]))
+torch.asarray(memoryview(np.arange(5)), dtype=torch.int64)
+torch.asarray(torch.ones(2, requires_grad=True) * 1).requires_grad
+torch.asarray(torch.ones(2, requires_grad=True) * 1, requires_grad=True).is_leaf
+torch.asarray(torch.ones(2, requires_grad=True) * 1, requires_grad=False).requires_grad
+torch.asarray(torch.ones(2, requires_grad=True), dtype=torch.float64).grad_fn is None
+torch.asarray(torch.ones(2, requires_grad=True), copy=True).is_leaf
+"""
+
+# In place on memory that is shared, within the tensor or with what is read.
+SHARING = """
+expanded.index_fill_(0, places, 1.0)
+expanded.index_put_((places,), values)
+expanded.__setitem__(places, 2.0)
+expanded.masked_fill_(torch.arange(6) < 3, 5.0)
+expanded.put_(places, values)
+expanded.index_add_(0, places, values)
+expanded.index_copy_(0, places, values)
+expanded.index_reduce_(0, places, values, 'prod')
+expanded.scatter_(0, places, values)
+expanded.scatter_(0, places, 1.0)
+expanded.scatter_add_(0, places, values)
+expanded.masked_scatter_(torch.ones(6).bool(), torch.ones(6))
+expanded.addcmul_(torch.ones(6), torch.ones(6))
+expanded.lerp_(torch.ones(6), 0.5)
+floats.index_add_(0, places, floats[:2])
+floats.index_copy_(0, places, floats[:2])
+floats.index_reduce_(0, places, floats[:2], 'prod')
+floats.scatter_(0, places, floats[:2])
+floats.scatter_add_(0, places, floats[:2])
+floats.put_(places, floats[:2])
+floats.put_(places[0], floats[0])
+floats.index_put_((places,), floats[:2])
+floats.index_put_((places,), floats[:2], accumulate=True)
+floats[1:].addcmul_(floats[:-1], floats[:-1])
+floats.addcmul_(floats, floats)
+floats[1:].lerp_(floats[:-1], 0.5)
+floats.masked_fill_(torch.ones(6).bool(), floats[1])
+whole.index_add_(0, whole[:2], torch.ones(2, dtype=torch.long))
+whole.index_fill_(0, whole[:2], 1)
+whole.scatter_(0, whole[:2], 1)
+whole.put_(whole, whole)
+whole.index_put_((whole[:2],), torch.tensor(1))
+marks[1:].masked_fill_(marks[:-1], False)
+marks.masked_fill_(marks, False)
+"""
+
+
+class Wildcard:
+    """Can be added to anything, from the right."""
+
+    def __radd__(self, other: Any) -> str:
+        return "mine"
+
+
+class Items:
+    """A length and items, but no Sequence."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, i: int) -> float:
+        return self.values[i]
+
+
+class NoItems(Items):
+    def __getitem__(self, i: int) -> float:
+        raise TypeError
+
+
+def said(code: str, library: Any, **scope: Any) -> Any:
+    """The value or the class of the error, and how the warnings begin."""
+    scope |= {"torch": library, "math": math, "np": np}
+    scope |= {"Wildcard": Wildcard, "Items": Items, "NoItems": NoItems}
+    library.set_warn_always(True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            value = shown(eval(code, scope))
+        except Exception as error:
+            value = type(error).__name__
+    library.set_warn_always(False)
+    return value, [str(w.message)[:30] for w in caught if w.category is UserWarning]
+
+
+@needs_torch
+@pytest.mark.parametrize("code", EXPRESSIONS.strip().split("\n"))
+def test_odd_arguments(code: str) -> None:
+    assert said(code, weft) == said(code, torch)
+
+
+@needs_torch
+@pytest.mark.parametrize("code", SHARING.strip().split("\n"))
+def test_writing_to_shared_memory(code: str) -> None:
+    found = []
+    for library in (weft, torch):
+        one = library.zeros(1)
+        scope = {
+            "expanded": one.expand(6),
+            "places": library.tensor([0, 1]),
+            "values": library.tensor([3.0, 4.0]),
+            "floats": library.arange(6.0),
+            "whole": library.arange(6),
+            "marks": library.tensor([True, False, True, True, False, True]),
+        }
+        after = said(code, library, **scope)
+        found.append((after, {k: v.tolist() for k, v in scope.items() if k != "torch"}))
+    assert found[0] == found[1]
+
+
+def test_asarray_keeps_the_history() -> None:
+    x = weft.ones(2, requires_grad=True)
+    y = x * 3
+    assert weft.asarray(y, requires_grad=True) is y
+    weft.asarray(y, dtype=weft.float64, requires_grad=True).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_a_bfloat16_capsule_shares_memory() -> None:
+    x = weft.ones(2, dtype=weft.bfloat16)
+    weft.from_dlpack(x.__dlpack__()).fill_(5)
+    assert x.tolist() == [5, 5]
