@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.core import errors
 from weft.core.dual import set_tangent, tangents_of, without_tangent
@@ -123,8 +123,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(without_tangent(tensor, level), tangent)
 
 
-# --- forward over reverse --------------------------------------------------------------
-#
+def __getattr__(name: str) -> Any:
+    # PyTorch has this as a variable of the module; here the levels belong to a thread.
+    if name == "_current_level":
+        return MODES.now.dual_level
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
