@@ -362,6 +362,8 @@ class Tensor(metaclass=_TensorMeta):
                 f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
             )
         self._node = None
+        if self._x is not None:
+            self._x = {k: v for k, v in self._x.items() if k != "tangents"}
         return self
 
     @property
@@ -556,7 +558,12 @@ class Tensor(metaclass=_TensorMeta):
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
             grad_fn_name=None if grad_fn is None else grad_fn.name(),
+            suffixes=self._tangent_notes(),
         )
+
+    def _tangent_notes(self) -> list[str]:
+        found = self._x.get("tangents") if self._x is not None else None
+        return [f"tangent={found[max(found)]!r}"] if found else []
 
     def __format__(self, spec: str) -> str:
         if not self._a.ndim and type(self) is Tensor:

@@ -151,7 +151,7 @@ def embedding(
     if weight._a.ndim != 2:
         refuse(f"'weight' must be 2-D, but got one of size {list(weight._a.shape)}")
     if max_norm is not None:
-        embedding_renorm_(weight, input, max_norm, norm_type)
+        embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     attrs = {"padding_idx": place, "by_freq": scale_grad_by_freq}
     return apply(embedding_op, (weight, input), attrs)
 
@@ -364,7 +364,7 @@ def embedding_bag(
     _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
     place = _padding(padding_idx, weight._a.shape[0], RuntimeError)
     if max_norm is not None:
-        embedding_renorm_(weight, input, max_norm, norm_type)
+        embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     return embedding_bag_op(
         weight,
         input,
