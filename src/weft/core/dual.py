@@ -101,7 +101,7 @@ def _new_tangent(target: Tensor, level: int) -> Tensor:
     return follow(whole, chain)
 
 
-def zeros_in_layout(array: ndarray, d: np.dtype | None = None) -> Tensor:
+def zeros_in_layout(array: np.ndarray, d: np.dtype | None = None) -> Tensor:
     """Zeros in the memory layout of an array: every view of the one is a view of the other."""
     d = array.dtype if d is None else d
     if not array.size:
@@ -113,7 +113,7 @@ def zeros_in_layout(array: ndarray, d: np.dtype | None = None) -> Tensor:
     return wrap(np.ndarray(array.shape, d, memory, start // array.itemsize * d.itemsize, steps))
 
 
-def in_layout(tangent: Tensor, array: ndarray) -> Tensor:
+def in_layout(tangent: Tensor, array: np.ndarray) -> Tensor:
     """A tangent in the memory layout of its primal, of which views can be taken alike."""
     own = tangent._a
     if not own.size or 0 in array.strides:
