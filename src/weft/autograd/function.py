@@ -215,6 +215,7 @@ class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
+    takes_none = True
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
@@ -233,7 +234,7 @@ class _FunctionPlan:
                 if x is None and kind is not None and k not in ctx._unfilled:
                     grads[k] = wrap(np.zeros(*kind))
         node = ctx._place()
-        create = any(isinstance(x, Tensor) for x in given)
+        create = MODES.now.grad
         del given, g
         if self.cls.boxed_grads_call:
             results = self.cls._backward()(ctx, grads)

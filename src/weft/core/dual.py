@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,25 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.modes import MODES
 from weft.core.node import GraphNode, Node, Output
 from weft.core.plan import parameters
 from weft.core.tensor import Tensor, storage_array, wrap
-from weft.core.viewing import follow
+from weft.core.viewing import follow, root_of
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
 ndarray, asarray = np.ndarray, np.asarray
-
-
-class _Carriers(threading.local):
-    """The tensors of this thread that carry a tangent, by level and by their identity."""
-
-    def __init__(self) -> None:
-        self.by_level: dict[int, dict[int, weakref.ref[Tensor]]] = {}
-
-
-_carriers = _Carriers()
 
 
 def tangents_of(x: Any) -> dict[int, Tensor] | None:
@@ -37,8 +27,8 @@ def tangents_of(x: Any) -> dict[int, Tensor] | None:
         return None
     extra = x._x
     found = None if extra is None else extra.get("tangents")
-    if found is None and x._base is not None and x._view is not None:
-        whole = None if x._base._x is None else x._base._x.get("tangents")
+    if found is None and x._view is not None and (base := root_of(x)) is not None:
+        whole = None if base._x is None else base._x.get("tangents")
         if whole:
             return {level: follow(t, x._view) for level, t in whole.items()}
     return found
@@ -66,12 +56,12 @@ def without_tangent(x: Any, level: int) -> Any:
 def set_tangent(x: Tensor, level: int, tangent: Tensor) -> None:
     x._x = dict(x._x or {})
     x._x["tangents"] = {**(x._x.get("tangents") or {}), level: tangent}
-    _carriers.by_level.setdefault(level, {})[id(x)] = weakref.ref(x)
+    MODES.now.carriers.setdefault(level, {})[id(x)] = weakref.ref(x)
 
 
 def forget_tangents(level: int) -> None:
     """A level is closed: tangents at it are gone, also where the tensor lives on."""
-    for held in _carriers.by_level.pop(level, {}).values():
+    for held in MODES.now.carriers.pop(level, {}).values():
         x = held()
         if x is not None and x._x is not None and "tangents" in x._x:
             x._x["tangents"].pop(level, None)
@@ -89,7 +79,7 @@ def change_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
 
 
 def _new_tangent(target: Tensor, level: int) -> Tensor:
-    base, chain = target._base, target._view
+    base, chain = root_of(target), target._view
     own = target._x is not None and "tangents" in target._x
     if base is None or chain is None or own:
         whole = wrap(np.zeros_like(target._a))

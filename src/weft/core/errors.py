@@ -6,6 +6,7 @@ import itertools
 import linecache
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -48,6 +49,18 @@ def here() -> str:
     """The user's line that is running now."""
     frame = user_frame(sys._getframe(1))
     return "<unknown line>" if frame is None else describe_position(frame.f_code, frame.f_lasti)
+
+
+class _Warned:
+    always = False
+    given: set[str] = set()
+
+
+def warn_once(message: str, stacklevel: int) -> None:
+    """Warn the first time, or each time after ``set_warn_always(True)``."""
+    if _Warned.always or message not in _Warned.given:
+        _Warned.given.add(message)
+        warnings.warn(message, stacklevel=stacklevel + 1)
 
 
 def describe(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,8 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "dual_level", "grad"),
-        *("inference", "mode", "recorders", "saved_hooks", "scope"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "carriers", "dual_level"),
+        *("grad", "inference", "mode", "recorders", "repeats", "saved_hooks", "scope"),
     )
 
     def __init__(self) -> None:
@@ -34,6 +35,9 @@ class State:
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
         self.backward: Any = None  # the pass that is running
+        self.repeats = 0  # how often vmap is yet to run the function that is running
+        # The tensors with a tangent, by level and identity.
+        self.carriers: dict[int, dict[int, Any]] = {}
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""
@@ -85,6 +89,14 @@ class _Switch:
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You "
+                "should only decorate functions or methods. To preserve the current behavior of "
+                "class decoration, you can directly decorate the `__init__` method and nothing "
+                "else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):
@@ -113,7 +125,8 @@ class _Switch:
                     value = yield item
                     send = generator.send
                 except GeneratorExit:
-                    generator.close()
+                    with self._again():
+                        generator.close()
                     raise
                 except BaseException as error:
                     send, value = generator.throw, error

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, printing
+from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
 from weft.core.size import Size
 
@@ -449,7 +450,7 @@ class Tensor(metaclass=_TensorMeta):
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array on the same memory."""
-        if self.requires_grad and not force:
+        if self.requires_grad and not force and MODES.now.grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"

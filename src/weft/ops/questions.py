@@ -176,20 +176,16 @@ for _name in ("has_lapack", "has_openmp", "has_spectral"):
 api.FUNCTIONS["has_mkl"] = False  # type: ignore[assignment]
 
 
-class _Warnings:
-    always = False
-
-
 @api.top
 def set_warn_always(b: bool) -> None:
     """Whether a warning that is usually given once is given each time."""
-    _Warnings.always = bool(b)
+    errors._Warned.always = bool(b)
 
 
 @api.top
 def is_warn_always_enabled() -> bool:
     """The setting of ``set_warn_always``."""
-    return _Warnings.always
+    return errors._Warned.always
 
 
 @api.top
