@@ -167,6 +167,40 @@ def gradients_that_never_come(T):
     return seen, found, x.grad, trial(T, Stops.apply(z).backward, message="can't replace a None")
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_nodes_of_a_gradient_name_the_line_of_its_backward():
+    x = weft.tensor([1.0, 2.0], requires_grad=True)
+    y = (x.exp() * x).sum() + x.relu().sum() + x.std() + x.softmax(0).log().sum()
+    (g,) = weft.autograd.grad(y, x, create_graph=True)  # this line
+    (x.sin() * g).sum().backward(create_graph=True)  # or this one
+    seen, stack = set(), [g.grad_fn, x.grad.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack += [edge for edge, _ in node.next_functions]
+    sources = {n.source for n in seen if n is not None and hasattr(n, "source")}
+    assert len(sources) == 3 and all("test_backward_calls.py:" in s for s in sources), sources
+    assert any("# this line" in s for s in sources) and any("# or this" in s for s in sources)
+
+
+@scenario
+def what_grad_refuses(T):
+    graph = T.autograd.graph
+    x, y = double(T, 1.0), double(T, 2.0)
+    a, b = x * 1, y * 1
+    edge = graph.get_gradient_edge(b)
+    return (
+        trial(T, lambda: T.autograd.grad(a * 3, []), message="cannot be empty"),
+        trial(
+            T,
+            lambda: T.autograd.grad(a * 3, (a, edge), allow_unused=True, materialize_grads=True),
+            message="materialize_grads cannot be used when the given input is a GradientEdge",
+        ),
+        T.autograd.grad(a * 3, (a, edge), allow_unused=True),
+    )
+
+
 @scenario
 def hooks_after_accumulation(T):
     x = double(T, 1.0)
@@ -201,6 +235,7 @@ def warnings_of_create_graph(T):
     try:
         return (
             told(lambda: (x * x).backward(create_graph=True)),
+            told(lambda: T.autograd.backward(x * x, create_graph=True)),
             told(lambda: T.autograd.grad(x * x, x, create_graph=True)),
             told(lambda: (x * x).backward()),
         )

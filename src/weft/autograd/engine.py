@@ -711,15 +711,6 @@ def backward(
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    if create_graph:
-        errors.warn_once(
-            "Using backward() with create_graph=True will create a reference cycle between the "
-            "parameter and its gradient which can cause a memory leak. We recommend using "
-            "autograd.grad when creating the graph to avoid this. If you have to use this "
-            "function, make sure to reset the .grad fields of your parameters to None after use "
-            "to break the cycle and avoid the leak.",
-            stacklevel=3,
-        )
     for tensor in wanted or ():
         if tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
             tensor.retain_grad()

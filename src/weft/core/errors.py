@@ -63,6 +63,18 @@ def warn_once(message: str, stacklevel: int) -> None:
         warnings.warn(message, stacklevel=stacklevel + 1)
 
 
+def warn_of_cycle() -> None:
+    """For ``backward(create_graph=True)``, two calls below the user's."""
+    warn_once(
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient which can cause a memory leak. We recommend using "
+        "autograd.grad when creating the graph to avoid this. If you have to use this "
+        "function, make sure to reset the .grad fields of your parameters to None after use "
+        "to break the cycle and avoid the leak.",
+        stacklevel=3,
+    )
+
+
 def describe(value: Any) -> str:
     """``float32[2, 3]`` for arrays and tensors, the value itself for numbers."""
     array = value if isinstance(value, np.ndarray) else getattr(value, "_a", None)

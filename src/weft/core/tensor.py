@@ -348,6 +348,8 @@ class Tensor(metaclass=_TensorMeta):
         inputs: Any = None,
     ) -> None:
         """Compute the gradient of this tensor with respect to the leaves behind it."""
+        if create_graph:
+            errors.warn_of_cycle()
         LATE.backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
