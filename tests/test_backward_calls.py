@@ -202,6 +202,63 @@ def what_grad_refuses(T):
 
 
 @scenario
+def anomaly_names_the_forward_call(T):
+    def failing():
+        with T.autograd.detect_anomaly():
+            x = double(T, 1.0)
+            y = x + 1
+            z = y**2
+            y += 1
+            T.autograd.grad(z, x)
+
+    found = []
+    for action in ("always", "error"):
+        with warnings.catch_warnings(record=True) as told, warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.filterwarnings(action, "Error detected")
+            error = trial(T, failing, message="modified by an inplace operation")
+        words = ("Anomaly Detection has been enabled", "Error detected in PowBackward0")
+        found.append((error, [[w in str(t.message) for w in words] for t in told]))
+    return found
+
+
+@scenario
+def settings_of_jacobian(T):
+    jacobian, hessian = T.autograd.functional.jacobian, T.autograd.functional.hessian
+    x = double(T, 1.0, 2.0)
+
+    def square(x):
+        return (x * x).sum()
+
+    return (
+        trial(T, lambda: jacobian(T.sin, x, strict=True, vectorize=True), message="together"),
+        trial(T, lambda: hessian(square, x, strict=True, vectorize=True), message="together"),
+        trial(T, lambda: jacobian(T.sin, x, strategy="forward-mode"), message="vectorize=True"),
+        trial(
+            T,
+            lambda: jacobian(T.sin, x, strict=True, vectorize=True, strategy="forward-mode"),
+            message="forward-mode",
+        ),
+        trial(T, lambda: hessian(square, x, outer_jacobian_strategy="sideways")),
+        jacobian(T.sin, x, vectorize=True, strategy="forward-mode"),
+        hessian(square, x, vectorize=True, outer_jacobian_strategy="forward-mode"),
+    )
+
+
+@scenario
+def threads_of_backward(T):
+    grads = T.autograd
+    found = [grads.is_multithreading_enabled()]
+    with grads.set_multithreading_enabled(False):
+        found.append(grads.is_multithreading_enabled())
+    found.append(grads.is_multithreading_enabled())
+    grads.set_multithreading_enabled(False)
+    found.append(grads.is_multithreading_enabled())
+    grads.set_multithreading_enabled(True)
+    return found
+
+
+@scenario
 def hooks_after_accumulation(T):
     x = double(T, 1.0)
     x.register_post_accumulate_grad_hook(lambda t: t.grad)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.autograd.anomaly import Lookout
+from weft.autograd.anomaly import Lookout, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
@@ -688,6 +688,10 @@ def run(
             quiet.leave(token)
         for callback in work.callbacks:  # one may add others
             callback()
+    except Exception:
+        if work.watch is not None and isinstance(work.at, Node):
+            warn_of_error(work.at)
+        raise
     finally:
         now.grad, now.backward = enabled, outer
         now.update()

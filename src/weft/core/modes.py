@@ -19,7 +19,16 @@ class State:
 
     __slots__ = (
         *("anomaly", "anomaly_check_nan", "autocast", "backward", "carriers", "dual_level"),
-        *("grad", "inference", "mode", "recorders", "repeats", "saved_hooks", "scope"),
+        *(
+            "grad",
+            "inference",
+            "mode",
+            "multithreading",
+            "recorders",
+            "repeats",
+            "saved_hooks",
+            "scope",
+        ),
     )
 
     def __init__(self) -> None:
@@ -35,6 +44,7 @@ class State:
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
         self.backward: Any = None  # the pass that is running
+        self.multithreading = True
         self.repeats = 0  # how often vmap is yet to run the function that is running
         # The tensors with a tangent, by level and identity.
         self.carriers: dict[int, dict[int, Any]] = {}
@@ -194,6 +204,28 @@ class no_grad(_GradSwitch):
 
 class enable_grad(_GradSwitch):
     """Record ops in this block, also inside ``no_grad``."""
+
+
+class set_multithreading_enabled(_Switch):
+    """Accepted as in PyTorch: a backward pass here runs in the thread that called it anyway."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = MODES.now.multithreading
+        self.enabled = MODES.now.multithreading = bool(mode)
+
+    def _enter(self) -> None:
+        MODES.now.multithreading = self.enabled
+
+    def _exit(self) -> None:
+        MODES.now.multithreading = self.previous
+
+    def _again(self) -> _Switch:
+        return set_multithreading_enabled(self.enabled)
+
+
+def is_multithreading_enabled() -> bool:
+    """The setting of ``set_multithreading_enabled``."""
+    return MODES.now.multithreading
 
 
 class inference_mode(_Switch):
