@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import weft
@@ -336,6 +338,254 @@ def test_function_gradients_are_not_shared():
     Add.apply(a, b).sum().backward()
     a.grad.mul_(5)
     assert b.grad.tolist() == [1.0, 1.0]
+
+
+def boxed(T, seen, materialize=True):
+    class Boxed(T.autograd.Function):
+        boxed_grads_call = True
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(materialize)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, grads):
+            seen.append((type(grads).__name__, [g is None for g in grads]))
+            a, b = grads
+            grads.clear()
+            if a is None or b is None:
+                return (a if b is None else b) * 5
+            return a * 2 + b * 3
+
+    return Boxed
+
+
+@scenario
+def gradients_in_a_box(T):
+    seen, x = [], double(T, 1.0, 2.0)
+    y, z = boxed(T, seen).apply(x)
+    (y + z * z).sum().backward()
+    y, z = boxed(T, seen).apply(x)
+    y.sum().backward()
+    loose, _ = boxed(T, seen, False).apply(x)
+    loose.sum().backward()
+    direct = y.grad_fn.apply(T.ones(2).double(), T.ones(2).double())
+    return seen, x.grad, direct
+
+
+@scenario
+def saved_tensors_given_away(T):
+    class Once(T.autograd.Function):
+        clear_saved_tensors_on_access = True
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            found.append(trial(T, lambda: ctx.saved_tensors))
+            return g * 2 * x
+
+    found, x = [], double(T, 3.0)
+    y = Once.apply(x)
+    y.backward(retain_graph=True)
+    return found, x.grad, trial(T, lambda: y.backward())
+
+
+@scenario
+def one_output_given_twice(T):
+    class Twice(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            return y, y
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g * 2 + h * 2
+
+    x = double(T, 1.0, 2.0)
+    a, b = Twice.apply(x)
+    (a * 3 + b).sum().backward()
+    return a is b, x.grad
+
+
+@scenario
+def the_class_itself(T):
+    Cube, x = cube(T), double(T, 1.0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        made = Cube()
+    return (
+        type(Cube.apply(x).grad_fn) is Cube._backward_cls,
+        [w.category.__name__ for w in told],
+        trial(T, lambda: made(x), message="non-static forward method is deprecated"),
+    )
+
+
+@scenario
+def a_ctx_that_outlives_its_node(T):
+    kept = []
+
+    class Keeps(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            kept.append(ctx)
+            return ctx.saved_tensors[0] * g
+
+    y = Keeps.apply(double(T, 1.0))
+    y.backward(retain_graph=True)
+    del y
+    return kept[0].saved_tensors
+
+
+@scenario
+def marks(T):
+    class Marked(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, filled):
+            y, z = x * 2, x * 3
+            ctx.mark_non_differentiable(z)
+            ctx._materialize_non_diff_grads = filled
+            return y, z
+
+        @staticmethod
+        def backward(ctx, g, h):
+            seen.append(h)
+            return g * 2, None
+
+    class Dirty(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 3
+            ctx.mark_dirty(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    seen, x = [], double(T, 1.0)
+    for filled in (True, False):
+        Marked.apply(x, filled)[0].backward()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Dirty.apply(x).backward()
+    return seen, x.grad, ["was not an input" in str(w.message) for w in told]
+
+
+@scenario
+def a_backward_that_has_no_derivative(T):
+    class Plain(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale, y):
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        @T.autograd.function.once_differentiable
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y, None, g * x
+
+    x, y = double(T, 1.0), double(T, 2.0)
+    g, h = T.autograd.grad(Plain.apply(x, 1.0, y) ** 2, (x, y), create_graph=True)
+    nodes = [(type(z.grad_fn).__name__, len(z.grad_fn.next_functions)) for z in (g, h)]
+    return g, h, nodes, trial(T, lambda: (g + h).backward(), message="once_differentiable")
+
+
+def tangent_of(T, x):
+    return T.autograd.forward_ad.unpack_dual(x).tangent
+
+
+@scenario
+def jvp_keeps_to_what_forward_did(T):
+    class Changes(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, right):
+            ctx.right = right
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def jvp(ctx, t, _):
+            return t.mul_(2) if ctx.right == "right" else t if ctx.right == "idle" else t * 2
+
+    class Views(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, right):
+            ctx.right = right
+            return x.narrow(0, 0, 2) if right != "as it is" else x
+
+        @staticmethod
+        def jvp(ctx, t, _):
+            if ctx.right in ("as it is", "copy"):
+                return t.clone()
+            part = t.narrow(0, 0, 2)
+            return part if ctx.right == "right" else part.clone().view_as(part)
+
+    fwad = T.autograd.forward_ad
+    found = []
+    with fwad.dual_level():
+        for base in (False, True):
+            for F, choices in (
+                (Changes, ("right", "idle", "new")),
+                (Views, ("right", "as it is", "copy", "other")),
+            ):
+                for right in choices:
+                    dual = fwad.make_dual(T.arange(3.0), T.ones(3))
+                    dual = dual[:3] if base else dual
+                    if right == "right":
+                        out = F.apply(dual, right)
+                        found += [tangent_of(T, out), tangent_of(T, dual), out is dual]
+                        out.mul_(2)
+                        found += [tangent_of(T, out), tangent_of(T, dual)]
+                    else:
+                        found.append(
+                            trial(T, lambda F=F, d=dual, r=right: F.apply(d, r), message="the jvp")
+                        )
+    return found
+
+
+@scenario
+def jvp_and_what_it_is_given(T):
+    class Mixed(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, n, y):
+            ctx.save_for_backward(x)
+            out, fixed = x * 2, y.clone()
+            ctx.mark_non_differentiable(fixed)
+            return out, fixed, n + 1
+
+        @staticmethod
+        def jvp(ctx, t, n, s):
+            seen.append((t is None, n is None, s is None, len(ctx.saved_tensors)))
+            return t * 2, t if wrong else None, None
+
+    seen, wrong = [], False
+    fwad = T.autograd.forward_ad
+    with fwad.dual_level():
+        dual = fwad.make_dual(T.ones(2), T.ones(2))
+        out = Mixed.apply(dual, T.tensor(3), T.ones(2))
+        found = [tangent_of(T, o) for o in out]
+        wrong = True
+        found.append(
+            trial(
+                T,
+                lambda: Mixed.apply(dual, T.tensor(3), T.ones(2)),
+                message="You should return None at that position instead",
+            )
+        )
+    return seen, found
 
 
 def test_function_frees_its_memory_without_the_collector():

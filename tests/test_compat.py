@@ -37,6 +37,24 @@ def output(*command: str, cwd: pathlib.Path | None = None) -> str:
     return done.stdout
 
 
+def test_a_function_named_as_its_module_stays_what_it_is(tmp_path: pathlib.Path) -> None:
+    write(
+        tmp_path,
+        "names.py",
+        """
+        from torch.autograd.gradcheck import GradcheckError
+        import torch.autograd.gradcheck as module
+        import torch, importlib
+
+        assert callable(torch.autograd.gradcheck) and issubclass(GradcheckError, RuntimeError)
+        assert importlib.import_module("torch.autograd.gradcheck").GradcheckError is GradcheckError
+        assert callable(torch.autograd.gradcheck)
+        print("ok")
+        """,
+    )
+    assert output(*WEFT, "run", "names.py", cwd=tmp_path) == "ok\n"
+
+
 def test_every_form_of_import_gives_the_modules_of_weft(tmp_path: pathlib.Path) -> None:
     write(
         tmp_path,

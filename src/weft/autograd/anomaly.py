@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -121,6 +122,21 @@ class Lookout:
         for node in self.used:
             node.saved = FREED
         self.used = []
+
+
+def warn_of_error(node: Node) -> None:
+    """Say which forward call a failing node belongs to, before its error goes on its way."""
+    trace = node.extras.trace if node.extras is not None else None
+    if trace:
+        message = f"Error detected in {node.name()}. Traceback of forward call that caused the "
+        message += f"error:\n{trace}"
+    else:
+        message = f"Error detected in {node.name()}. No forward pass information available. "
+        message += "Enable detect anomaly during forward pass for more information."
+    try:
+        warnings.warn(message, stacklevel=5)
+    except Warning:
+        print(message, file=sys.stderr)  # the error itself must not be lost to a warning
 
 
 def _told(node: Node, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from weft.autograd.anomaly import Lookout
+from weft.autograd.anomaly import Lookout, warn_of_error
+from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
@@ -22,7 +23,16 @@ from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
 from weft.core.modes import MODES
-from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output, output_of
+from weft.core.node import (
+    CALL,
+    FREED,
+    NOWHERE,
+    AccumulateGrad,
+    GraphNode,
+    Node,
+    Output,
+    output_of,
+)
 from weft.core.tensor import LATE, Tensor, wrap
 
 ndarray = np.ndarray
@@ -110,6 +120,8 @@ class _Run:
         self.seen = False  # whether a recorder looks at every step
         self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running
+        self.depth = 1  # of passes inside passes
+        self.callbacks: list[Callable[[], None]] = []  # for the end of the pass
         self.passing: Any = None  # the gradient handed to ``step``, which alone may hold it
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
@@ -205,7 +217,8 @@ class _Run:
                 held._vc[0] += 1
         if leaf.post_accumulate:
             for hook in tuple(leaf.post_accumulate.values()):
-                hook(tensor)
+                if hook(tensor) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
     def call_hooks(self, hooks: dict[int, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run hooks on a node's incoming gradients; they see tensors."""
@@ -258,7 +271,7 @@ class _Run:
         for node in self.ahead:
             g = pop(node, None)
             if g is None:
-                self.pass_over(node)
+                self.unreached(node)
                 continue
             # The common case, inlined: one gradient through an ordinary node.
             plan = node.plan
@@ -322,6 +335,24 @@ class _Run:
     def leads_on(self, node: Any) -> bool:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
         return self.targets is None or node in self.through or (self.sink and node in self.targets)
+
+    def unreached(self, node: Any) -> None:
+        """No gradient came: hooks are told so, and so is a backward that users wrote."""
+        g, extras = None, node.extras
+        if node.__class__ is not Output and self.leads_on(node):
+            if extras is not None and extras.pre and not node.plan.op.multiple:
+                self.at = node
+                g = self.call_hooks(extras.pre, (None,))[0]
+                if g is not None:
+                    raise RuntimeError(
+                        f"can't replace a None gradient with a non-None value: no gradient reached "
+                        f"{node.name()}, recorded at {node.source}; a hook on it gave one"
+                    )
+            if getattr(node.plan, "takes_none", False):
+                self.passing = [None] * len(node.shape) if node.plan.op.multiple else None
+                self.step(node)
+                return
+        self.pass_over(node)
 
     def pass_over(self, node: Any) -> None:
         """A node that no gradient reached; its leaves need not wait for it."""
@@ -505,6 +536,47 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(values)
 
 
+def call(node: Any, grads: tuple[Any, ...]) -> Any:
+    """Run one node by itself: ``y.grad_fn(gradient)``."""
+    count = len(node.shape) if isinstance(node, Node) and node.op.multiple else 1
+    if len(grads) != count:
+        raise TypeError(
+            f"{node.name()}: expected {count} arguments, got {len(grads)} instead\n"
+            f"  at {errors.here()}"
+        )
+    for g in grads:
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(
+                f"{node.name()}: expected a Variable argument, but got {type(g).__name__}\n"
+                f"  at {errors.here()}"
+            )
+    create = MODES.now.grad
+    given = grads if create else tuple(None if g is None else g._a for g in grads)
+    if isinstance(node, AccumulateGrad):
+        if given[0] is not None:
+            _Run(True, create, None, True).accumulate(node, given[0], False)
+        return ()
+    if node.saved is FREED:
+        raise used_up(node)
+    if node.guard and node.guard[0] != sum(cell[0] for cell in node.guard[1:]):
+        raise overwritten(node)
+    saved = as_history(node, node.saved) if create else unpacked(node.saved)
+    needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
+    g = fill_missing(node, list(given)) if node.op.multiple else given[0]
+    found: list[Any] = [None] * len(node.inputs)
+    for i, gi in zip(node.plan.targets, node.plan.vjp(g, saved, node.attrs, needs), strict=True):
+        edge = node.inputs[i]
+        if gi is not None and isinstance(edge, GraphNode):
+            shape = edge.shape
+            if shape is not None:
+                gi = cast(unbroadcast(gi, shape) if gi.shape != shape else gi, edge.dtype)
+            found[i] = as_tensor(gi)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+CALL.append(call)
+
+
 # --- errors ----------------------------------------------------------------------------
 
 
@@ -602,20 +674,32 @@ def run(
     for tensor in inputs or ():
         if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
             tensor.retain_grad()
-    work = _Run(create if keep is None else keep, create, targets, sink)
     now = MODES.now
+    # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
+    work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     work.ends_step = sink and outer is None
+    if outer is not None:
+        work.depth = outer.depth + 1
     now.update()
     try:
         for listener in (*WATCHERS, *now.recorders):
             listener.goes_back(work, seeded)
         token = quiet.enter()
         try:
-            work.run(seeded)
+            if work.depth % DEEPEST:
+                work.run(seeded)
+            else:
+                on_own_stack(lambda: work.run(seeded))
         finally:
             quiet.leave(token)
+        for callback in work.callbacks:  # one may add others
+            callback()
+    except Exception:
+        if work.watch is not None and isinstance(work.at, Node):
+            warn_of_error(work.at)
+        raise
     finally:
         now.grad, now.backward = enabled, outer
         now.update()

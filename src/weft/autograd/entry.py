@@ -11,10 +11,12 @@ from weft.core.tensor import Tensor
 from weft.ops import api
 
 
+def _many(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+
+
 def _tensors(value: Any) -> Any:
-    if isinstance(value, (Tensor, GradientEdge)):
-        return (tensor_at(value),)
-    return tuple(map(tensor_at, value))
+    return tuple(map(tensor_at, _many(value)))
 
 
 def backward(
@@ -33,6 +35,8 @@ def backward(
                 "`backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if create_graph:
+        errors.warn_of_cycle()
     if inputs is not None:
         inputs = _tensors(inputs)
     engine.backward(_tensors(tensors), grad_tensors, retain_graph, create_graph, inputs)
@@ -61,7 +65,14 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
             "allow_unused=False."
         )
+    if materialize_grads and any(isinstance(x, GradientEdge) for x in _many(inputs)):
+        raise RuntimeError(
+            "materialize_grads cannot be used when the given input is a GradientEdge: an edge does "
+            f"not say what zeros to make\n  at {errors.here()}"
+        )
     outputs, inputs = _tensors(outputs), _tensors(inputs)
+    if not inputs:
+        raise RuntimeError(f"`inputs` argument to `grad()` cannot be empty.\n  at {errors.here()}")
     options: dict[str, Any] = {
         "create_graph": create_graph,
         "allow_unused": allow_unused,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.core import errors
-from weft.core.dual import set_tangent, tangents_of, without_tangent
+from weft.core.dual import (
+    forget_tangents,
+    in_layout,
+    set_tangent,
+    tangents_of,
+    without_tangent,
+)
 from weft.core.modes import MODES, _Switch
 from weft.core.tensor import Tensor
 
@@ -38,20 +42,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if level < 0:
         raise RuntimeError("exit_dual_level: no forward AD level is open; enter one first")
-    _forget(level)
+    forget_tangents(level)
     now.dual_level -= 1
     now.update()
-
-
-# Tensors that got a tangent by hand, for each thread and open level: closing it takes it off.
-_given: dict[tuple[int, int], list[weakref.ref[Tensor]]] = {}
-
-
-def _forget(level: int) -> None:
-    for held in _given.pop((threading.get_ident(), level), ()):
-        found = tangents_of(held())
-        if found:
-            found.pop(level, None)
 
 
 class dual_level(_Switch):
@@ -99,18 +92,19 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
             f"given forward gradient is of size {list(tangent.shape)}."
         )
-    if tensor._a.dtype != tangent._a.dtype:
+    if level in (tangents_of(tangent) or {}):
         raise RuntimeError(
-            "Trying to set a forward gradient that has a different dtype than that of the original "
-            f"Tensor ({tangent.dtype!r} for {tensor.dtype!r}); convert it with .to()"
+            "Setting a forward grad that itself has a forward gradient at the same level "
+            f"{level} is not supported. Take it apart with unpack_dual()\n  at {errors.here()}"
         )
     if level in (tangents_of(tensor) or {}):
         raise RuntimeError(
-            "Expected a tensor that does not already have a tangent at this level; it has one"
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the "
+            f"same level {level} is not supported. Take it apart with unpack_dual()\n"
+            f"  at {errors.here()}"
         )
     dual = tensor.view_as(tensor)
-    set_tangent(dual, level, tangent)
-    _given.setdefault((threading.get_ident(), level), []).append(weakref.ref(dual))
+    set_tangent(dual, level, in_layout(tangent, tensor._a))
     return dual
 
 
@@ -123,8 +117,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(without_tangent(tensor, level), tangent)
 
 
-# --- forward over reverse --------------------------------------------------------------
-#
+def __getattr__(name: str) -> Any:
+    # PyTorch has this as a variable of the module; here the levels belong to a thread.
+    if name == "_current_level":
+        return MODES.now.dual_level
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,12 @@ class FunctionCtx:
         self.non_differentiable: tuple[Any, ...] = ()
         self.materialize_grads = True
         self.needs_input_grad: tuple[bool, ...] = ()
-        self._place: Callable[[], FunctionNode | None] = lambda: None
+        self._place: Callable[[], FunctionNode | None] | None = None  # once it is recorded
+        self._left: tuple[Any, ...] = ()  # what its node leaves when it goes first
+        self._in_jvp = False
+        self._materialize_non_diff_grads = True
+        self._dirty: tuple[Any, ...] = ()  # what was marked in forward, until jvp has run
+        self._marked: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward, guarded against later in-place changes."""
@@ -60,24 +66,31 @@ class FunctionCtx:
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
-        if self.saved_for_forward is not None:
-            return self.saved_for_forward
-        node = self._place()
-        if node is None:
+        if self._in_jvp or self.saved_for_forward is not None:
+            return self.saved_for_forward or ()
+        if self._place is None:
             return ()
-        if node.saved is FREED:
+        node = self._place()
+        saved = self._left if node is None else node.saved
+        if saved is FREED:
+            which = "its node" if node is None else f"{node.name()}, recorded at {node.source},"
             raise RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved "
-                f"tensors after they have already been freed): {node.name()}, recorded at "
-                f"{node.source}, has given them up. Specify retain_graph=True if you need to "
-                "backward through the graph a second time or if you need to access saved tensors "
-                "after calling backward."
+                f"tensors after they have already been freed): {which} has given them up. Specify "
+                "retain_graph=True if you need to backward through the graph a second time or if "
+                "you need to access saved tensors after calling backward."
             )
-        return tuple(None if s is None else s.unpack(node) for s in node.saved[0])
+        if not saved:
+            return ()
+        found = tuple(None if s is None else s.unpack(node) for s in saved[0])
+        if node is not None and type(node)._forward_cls.clear_saved_tensors_on_access:
+            node.saved = FREED
+        return found
 
     def __getattr__(self, name: str) -> Any:
         if name in ("name", "next_functions", "metadata", "register_hook", "register_prehook"):
-            node = self.__dict__.get("_place", lambda: None)()
+            place = self.__dict__.get("_place")
+            node = None if place is None else place()
             if node is not None:
                 return getattr(node, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -106,7 +119,7 @@ class _Saved:
             pack, self.unpack_hook = MODES.now.saved_hooks[-1]
             self.tensor = _without_hooks(pack, tensor)
 
-    def unpack(self, node: FunctionNode) -> Tensor:
+    def unpack(self, node: FunctionNode | None) -> Tensor:
         """The tensor, in its place in the graph; an error if it was overwritten."""
         tensor = self.tensor
         if self.unpack_hook is not None:
@@ -114,7 +127,7 @@ class _Saved:
         elif self.cell[0] != self.version:
             raise _overwritten(self, node)
         place = self.edge
-        if self.index is not None:
+        if self.index is not None and node is not None:
             place = output_of(node, self.index) if node.op.multiple else node
         if tensor._node is not place:
             tensor = wrap(tensor._a, place)
@@ -124,13 +137,14 @@ class _Saved:
         return tensor
 
 
-def _overwritten(saved: _Saved, node: FunctionNode) -> RuntimeError:
+def _overwritten(saved: _Saved, node: FunctionNode | None) -> RuntimeError:
     last = saved.cell[-1] if len(saved.cell) > 1 else None
+    by, where = ("a Function", "<unknown line>") if node is None else (node.name(), node.source)
     who = "" if last is None else f" by {last[1]}_ at {errors.describe_position(last[2], last[3])}"
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: a tensor of shape {list(saved.tensor.shape)} that {node.name()} saved at "
-        f"{node.source} is at version {saved.cell[0]}; expected version {saved.version} instead. "
+        f"operation: a tensor of shape {list(saved.tensor.shape)} that {by} saved at "
+        f"{where} is at version {saved.cell[0]}; expected version {saved.version} instead. "
         f"It was changed{who}. Use the out-of-place form there, or clone() it before."
     )
 
@@ -151,11 +165,24 @@ class FunctionNode(Node):
 
     _forward_cls: type[Function]
 
+    def __del__(self) -> None:
+        # Somebody may have kept the ctx, and may ask it for what was saved.
+        self.attrs["ctx"]._left = self.saved
+
     @property
     def next_functions(self) -> tuple[tuple[GraphNode | None, int], ...]:
         """The nodes that gradients go to, one for each tensor argument."""
         edges = super().next_functions
         return tuple(e for e, x in zip(edges, self.inputs, strict=True) if x is not NO_TENSOR)
+
+    def apply(self, *grads: Any) -> Any:
+        """Call the Function's backward with gradients of its outputs."""
+        cls, ctx = type(self)._forward_cls, self.attrs["ctx"]
+        return (
+            cls._backward()(ctx, list(grads))
+            if cls.boxed_grads_call
+            else cls._backward()(ctx, *grads)
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.attrs["ctx"], name)
@@ -188,6 +215,7 @@ class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
+    takes_none = True
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
@@ -203,14 +231,18 @@ class _FunctionPlan:
         grads = [x if x is None or isinstance(x, Tensor) else wrap(np.asarray(x)) for x in given]
         if ctx.materialize_grads:
             for k, (x, kind) in enumerate(zip(grads, ctx._kinds, strict=True)):
-                if x is None and kind is not None:
+                if x is None and kind is not None and k not in ctx._unfilled:
                     grads[k] = wrap(np.zeros(*kind))
         node = ctx._place()
-        results = self.cls._backward()(ctx, *grads)
+        create = MODES.now.grad
+        del given, g
+        if self.cls.boxed_grads_call:
+            results = self.cls._backward()(ctx, grads)
+        else:
+            results = self.cls._backward()(ctx, *grads)
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         _check_gradients(node, results)
-        create = any(isinstance(x, Tensor) for x in given)
-        del grads, given, g
+        del grads
         for i, r in enumerate(results):
             if r is None or not needs[i]:
                 results[i] = None
@@ -281,13 +313,32 @@ class Function:
     """
 
     generate_vmap_rule = False
+    # Whether the first look at ``ctx.saved_tensors`` frees them.
+    clear_saved_tensors_on_access = False
+    # Whether backward takes its gradients as one list, from which it can drop them one by one.
+    boxed_grads_call = False
     _node_type: type[FunctionNode]
+    _backward_cls: type[FunctionNode]
     _plans: dict[Any, _FunctionPlan]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you should invoke them on the class itself.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            f"new-style autograd function with static forward method: {type(self).__name__}.apply()"
+        )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._plans = {}
-        cls._node_type = type(
+        cls._backward_cls = cls._node_type = type(
             f"{cls.__name__}Backward",
             (FunctionNode,),
             {"__module__": "weft.graph", "_forward_cls": cls},
@@ -353,6 +404,7 @@ class Function:
             return MODES.now.recorders[0].calls(cls, args)
         out, ctx = _run(cls, args)
         ctx.saved_for_forward = None
+        ctx._dirty = ctx._marked = ()
         return out
 
 
@@ -374,11 +426,28 @@ def _run(cls: type[Function], args: tuple[Any, ...]) -> tuple[Any, FunctionCtx]:
                 "output. The inputs that are modified inplace must all be outputs of the "
                 f"Function.\n  at {errors.here()}"
             )
+    for x in ctx.dirty_tensors:
+        if not any(x is a for a in args):
+            warnings.warn(
+                "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that "
+                "have been mutated should be passed to ctx.mark_dirty().",
+                stacklevel=3,
+            )
+    ctx.dirty_tensors = tuple(x for x in ctx.dirty_tensors if any(x is a for a in args))
     node = _node(cls, ctx, args, edges, out) if recording else None
-    results = tuple(_place_output(ctx, node, args, o, k, outs) for k, o in enumerate(outs))
+    placed: dict[int, Any] = {}  # an output may be returned twice, and stays one tensor
+    for k, o in enumerate(outs):
+        again = placed.get(id(o))
+        if node is None or again is None or again._node is None or ctx.dirty_tensors:
+            placed[id(o)] = _place_output(ctx, node, args, o, k, outs)
+        else:
+            again._node = output_of(node, k)
+    results = tuple(placed[id(o)] for o in outs)
     if node is not None:
         _save(ctx, node)
         ctx._place = weakref.ref(node)
+    if MODES.now.dual_level >= 0:
+        ctx._dirty, ctx._marked = ctx.dirty_tensors, ctx.non_differentiable
     ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return (results if isinstance(out, tuple) else results[0]), ctx
 
@@ -404,6 +473,10 @@ def _node(
     many = isinstance(out, tuple)
     outs = out if many else (out,)
     ctx._kinds = [(o._a.shape, o._a.dtype) if isinstance(o, Tensor) else None for o in outs]
+    ctx._unfilled = frozenset()
+    if not ctx._materialize_non_diff_grads:
+        marked = ctx.non_differentiable
+        ctx._unfilled = frozenset(k for k, o in enumerate(outs) if any(o is x for x in marked))
     key = (len(args), len(outs) if many else None, bool(ctx.to_save))
     plan = cls._plans.get(key)
     if plan is None:
@@ -513,12 +586,20 @@ def _run_dual(cls: type[Function], args: tuple[Any, ...], level: int) -> tuple[A
     # An input that forward changes must be the caller's own tensor, not an alias of it.
     owners = {id(p): x for p, x in zip(primals, args, strict=True) if isinstance(x, Tensor)}
     out, ctx = _run(cls, primals)
+    dirty, marked = ctx._dirty, ctx._marked
     if ctx.materialize_grads:
         tangents = [
-            wrap(np.zeros_like(x._a)) if t is None and isinstance(x, Tensor) else t
+            wrap(np.zeros_like(x._a))
+            if t is None and isinstance(x, Tensor) and x._a.dtype.kind in "fcV"
+            else t
             for x, t in zip(primals, tangents, strict=True)
         ]
-    moved = cls.jvp(ctx, *tangents)
+    versions = [None if t is None else t._version for t in tangents]
+    ctx._in_jvp = True
+    try:
+        moved = cls.jvp(ctx, *tangents)
+    finally:
+        ctx._in_jvp = False
     if ctx.saved_for_forward is not None:
         # For the level around this one, these are values that have a tangent here.
         ctx.saved_for_forward = tuple(owners.get(id(x), x) for x in ctx.saved_for_forward)
@@ -526,23 +607,73 @@ def _run_dual(cls: type[Function], args: tuple[Any, ...], level: int) -> tuple[A
     moved = moved if isinstance(moved, tuple) else (moved,)
     if len(moved) != len(outs):
         raise RuntimeError(
-            f"{cls.__name__}.jvp returned {len(moved)} tangents for {len(outs)} outputs"
+            f"{cls.__name__}.jvp returned {len(moved)} tangents for {len(outs)} outputs\n"
+            f"  at {errors.here()}"
         )
     results = []
     for o, t in zip(outs, moved, strict=True):
+        carries = isinstance(o, Tensor) and o._a.dtype.kind in "fcV"
+        carries = carries and not any(o is x for x in marked)
+        if not carries and t is not None:
+            raise RuntimeError(
+                f"{cls.__name__}.jvp returned a tangent for an output that is not differentiable. "
+                f"You should return None at that position instead\n  at {errors.here()}"
+            )
+        if carries and any(o is x for x in dirty):
+            _check_changed(cls.__name__, o, t, primals, zip(tangents, versions, strict=True))
+        elif carries and t is not None and o._base is not None:
+            _check_view(cls.__name__, o, t, primals, tangents)
+        if isinstance(o, Tensor) and id(o._base) in owners:
+            o._base = owners[id(o._base)]
         owner = owners.get(id(o))
         if owner is not None and owner is not o:
             owner._node = o._node
             if owner._base is not None:
                 owner._stamp = o._stamp
             o = owner
-        if isinstance(o, Tensor) and t is not None and o._a.dtype.kind in "fcV":
+        if carries and t is not None:
             set_tangent(o, level, t)
         results.append(o)
-    node = ctx._place()
+    node = None if ctx._place is None else ctx._place()
     if node is not None and node.saved:
         _keep_tangents(node, owners, results, level)
     return (tuple(results) if isinstance(out, tuple) else results[0]), ctx
+
+
+def _check_changed(name: str, out: Tensor, tangent: Any, primals: Any, before: Any) -> None:
+    """An input that forward changed in place must have had its tangent changed in place."""
+    for x, (given, version) in zip(primals, before, strict=True):
+        if x is out and given is not None:
+            if tangent is given and given._version != version:
+                return
+            raise RuntimeError(
+                f"{name}: An inplace custom Function is not modifying the forward mode gradients "
+                "inplace. If the forward is modifying an input inplace, then the jvp function must "
+                f"modify the corresponding gradient inplace.\n  at {errors.here()}"
+            )
+
+
+def _check_view(name: str, out: Tensor, tangent: Tensor, primals: Any, tangents: Any) -> None:
+    """The tangent of a view of an input must be a view of that input's tangent."""
+    for x, given in zip(primals, tangents, strict=True):
+        if not isinstance(x, Tensor) or given is None:
+            continue
+        if out._base is not x and (x._base is None or out._base is not x._base):
+            continue
+        wanted, of = given, "the given grad input"
+        if given._base is not None:
+            wanted, of = given._base, "the same base as the given grad input"
+        if tangent._base is None:
+            raise RuntimeError(
+                f"{name}: A custom Function's forward is returning a view (or an input as-is) but "
+                f"the jvp is not returning a view.\n  at {errors.here()}"
+            )
+        if tangent._base is not wanted:
+            raise RuntimeError(
+                f"{name}: A custom Function is returning a view but the jvp is not returning a "
+                f"view of {of}.\n  at {errors.here()}"
+            )
+        return
 
 
 def _keep_tangents(node: Any, owners: dict[int, Tensor], outs: list[Any], level: int) -> None:
@@ -568,26 +699,30 @@ def once_differentiable(function: Callable) -> Callable:
         if not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
             return results
         many = isinstance(results, tuple)
-        marked = []
-        for r in results if many else (results,):
-            if isinstance(r, Tensor) and r._a.dtype.kind in "fcV":
-                r = _Once.apply(r.detach().requires_grad_())
-            marked.append(r)
-        return tuple(marked) if many else marked[0]
+        aliases = [
+            r.detach().requires_grad_() if isinstance(r, Tensor) and r._a.dtype.kind in "fcV" else r
+            for r in (results if many else (results,))
+        ]
+        marked = _Error.apply(*aliases)
+        return marked if many else marked[0]
 
     return backward
 
 
-class _Once(Function):
+class _Error(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x
+    def forward(ctx: Any, *values: Any) -> Any:
+        return values
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+_Error._node_type.__name__ = "Error"  # what PyTorch calls it
+_Error._node_type.next_functions = Node.next_functions  # type: ignore[method-assign]
 
 
 class InplaceFunction(Function):

@@ -185,6 +185,22 @@ def jacobian(
             "torch.autograd.functional.jacobian: `create_graph=True` and "
             '`strategy="forward-mode"` are not supported together (yet).'
         )
+    if strategy == "forward-mode" and (strict or not vectorize):
+        if strict:
+            raise RuntimeError(
+                "torch.autograd.functional.jacobian: `strict=True` and "
+                '`strategy="forward-mode"` are not supported together (yet). Please either set '
+                '`strict=False` or `strategy="reverse-mode"`.'
+            )
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for `vectorize=True`."
+        )
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
     stack = api.FUNCTIONS["stack"]
     with enable_grad():
         many, given = _tuple(inputs, "inputs", "jacobian")
@@ -223,6 +239,11 @@ def hessian(
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
     """The Hessian of a function with one scalar output."""
+    if outer_jacobian_strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode", got '
+            f"{outer_jacobian_strategy!r}."
+        )
     many, given = _tuple(inputs, "inputs", "hessian")
 
     def gradient(*values: Tensor) -> Any:
@@ -230,7 +251,7 @@ def hessian(
         grads = _grad((out,), values, None, create_graph=True)
         return _filled(grads, values, strict, strict, "hessian")
 
-    found = jacobian(gradient, given, create_graph, strict, vectorize)
+    found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found if many else found[0][0]
 
 

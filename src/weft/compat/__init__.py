@@ -48,6 +48,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         # The module has run under its own name; only what import changed is put back.
         if module.__spec__ is not None and module.__spec__.loader is self:
             module.__spec__ = module.__spec__.loader_state
+        # Importing a submodule rebinds its name in the package, where weft may have put a function
+        # of that name (``autograd.gradcheck``). Those loaded by now need no import any more.
+        for name in [n for n in sys.modules if n.startswith(module.__name__ + ".")]:
+            sys.modules.setdefault("torch" + name.removeprefix("weft"), sys.modules[name])
 
 
 def _own(name: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.modes import MODES
 from weft.core.node import GraphNode, Node, Output
 from weft.core.plan import parameters
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, storage_array, wrap
+from weft.core.viewing import follow, root_of
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -19,8 +22,16 @@ ndarray, asarray = np.ndarray, np.asarray
 
 
 def tangents_of(x: Any) -> dict[int, Tensor] | None:
-    extra = x._x if isinstance(x, Tensor) else None
-    return None if extra is None else extra.get("tangents")
+    """The tangents of a tensor by level; a view has those of its base."""
+    if not isinstance(x, Tensor):
+        return None
+    extra = x._x
+    found = None if extra is None else extra.get("tangents")
+    if found is None and x._view is not None and (base := root_of(x)) is not None:
+        whole = None if base._x is None else base._x.get("tangents")
+        if whole:
+            return {level: follow(t, x._view) for level, t in whole.items()}
+    return found
 
 
 def dual_level_of(args: Any) -> int | None:
@@ -34,15 +45,79 @@ def without_tangent(x: Any, level: int) -> Any:
     if not found or level not in found:
         return x
     primal = x.alias_of()
-    rest = {k: t for k, t in found.items() if k != level}
-    if rest:
-        primal._x = {"tangents": rest}
+    # Also without other levels it must not look to its base for the tangent that was left out.
+    primal._x = {"tangents": {}}
+    for other, tangent in found.items():
+        if other != level:
+            set_tangent(primal, other, tangent)
     return primal
 
 
 def set_tangent(x: Tensor, level: int, tangent: Tensor) -> None:
     x._x = dict(x._x or {})
     x._x["tangents"] = {**(x._x.get("tangents") or {}), level: tangent}
+    MODES.now.carriers.setdefault(level, {})[id(x)] = weakref.ref(x)
+
+
+def forget_tangents(level: int) -> None:
+    """A level is closed: tangents at it are gone, also where the tensor lives on."""
+    for held in MODES.now.carriers.pop(level, {}).values():
+        x = held()
+        if x is not None and x._x is not None and "tangents" in x._x:
+            x._x["tangents"].pop(level, None)
+
+
+def change_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
+    """A tensor was changed in place: so is its tangent, seen by all views of the same memory."""
+    held = (tangents_of(target) or {}).get(level)
+    if held is None:
+        held = _new_tangent(target, level)
+    if tangent is None:
+        held.zero_()
+    else:
+        held.copy_(tangent)
+
+
+def _new_tangent(target: Tensor, level: int) -> Tensor:
+    base, chain = root_of(target), target._view
+    own = target._x is not None and "tangents" in target._x
+    if base is None or chain is None or own:
+        whole = wrap(np.zeros_like(target._a))
+        set_tangent(target, level, whole)
+        return whole
+    # What the view does not cover has not moved.
+    whole = zeros_in_layout(base._a)
+    set_tangent(base, level, whole)
+    return follow(whole, chain)
+
+
+def zeros_in_layout(array: np.ndarray, d: np.dtype | None = None) -> Tensor:
+    """Zeros in the memory layout of an array: every view of the one is a view of the other."""
+    d = array.dtype if d is None else d
+    if not array.size:
+        return wrap(np.zeros(array.shape, d))
+    owner = storage_array(array)
+    start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    memory = np.zeros(owner.nbytes // array.itemsize, d)
+    steps = tuple(s // array.itemsize * d.itemsize for s in array.strides)
+    return wrap(np.ndarray(array.shape, d, memory, start // array.itemsize * d.itemsize, steps))
+
+
+def in_layout(tangent: Tensor, array: np.ndarray) -> Tensor:
+    """A tangent in the memory layout of its primal, of which views can be taken alike."""
+    own = tangent._a
+    if not own.size or 0 in array.strides:
+        return tangent
+    for n, s, t in zip(array.shape, array.strides, own.strides, strict=True):
+        if n != 1 and s // array.itemsize != t // own.itemsize:
+            break
+    else:
+        sizes = [storage_array(x).nbytes // x.itemsize for x in (array, own)]
+        if sizes[0] == sizes[1]:
+            return tangent
+    made = zeros_in_layout(array, own.dtype)
+    made.copy_(tangent)
+    return made
 
 
 def keep_tangents(op: Op, args: Any, outs: Any) -> None:
@@ -68,7 +143,8 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
         found = tangents_of(source)
         if found and isinstance(value, ndarray):
             saved[k] = wrap(value, edge)
-            saved[k]._x = {"tangents": dict(found)}
+            for level, tangent in found.items():
+                set_tangent(saved[k], level, tangent)
     node.saved = tuple(saved)
 
 
@@ -102,8 +178,17 @@ def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -
             tangent = tangent.expand(result._a.shape)
         if tangent is not None and tangent._a.dtype != result._a.dtype:
             tangent = tangent.to(dt.of_numpy(result._a.dtype))
+        if tangent is not None and not op.view:
+            tangent = in_layout(tangent, result._a)
+            if _shared(tangent, tangents):
+                # A later change in place of one tensor must not reach the tangent of another.
+                tangent = tangent.clone()
         shaped.append(tangent)
     return shaped
+
+
+def _shared(tangent: Tensor, others: Any) -> bool:
+    return any(t is not None and np.may_share_memory(tangent._a, t._a) for t in others)
 
 
 def _add(a: Any, b: Any) -> Any:

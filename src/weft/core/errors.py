@@ -85,6 +85,17 @@ class WARNINGS:
     always = False
 
 
+def warn_of_cycle() -> None:
+    """For ``backward(create_graph=True)``."""
+    warn_once(
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient which can cause a memory leak. We recommend using "
+        "autograd.grad when creating the graph to avoid this. If you have to use this "
+        "function, make sure to reset the .grad fields of your parameters to None after use "
+        "to break the cycle and avoid the leak."
+    )
+
+
 def describe(value: Any) -> str:
     """``float32[2, 3]`` for arrays and tensors, the value itself for numbers."""
     array = value if isinstance(value, np.ndarray) else getattr(value, "_a", None)

@@ -10,7 +10,14 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, kernels
 from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
-from weft.core.dual import dual_level_of, keep_tangents, set_tangent, tangents_of, without_tangent
+from weft.core.dual import (
+    change_tangent,
+    dual_level_of,
+    keep_tangents,
+    set_tangent,
+    tangents_of,
+    without_tangent,
+)
 from weft.core.frames import caller, last_caller
 from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
@@ -45,10 +52,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         level = dual_level_of(args)
         if level is not None:
             tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
-            duals = [x.alias_of() if isinstance(x, Tensor) else x for x in args]
-            for dual, x in zip(duals, args, strict=True):
-                if isinstance(x, Tensor):
-                    dual._x = x._x
+            duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     if len(args) == 1 and now.mode is not SPECIAL and kernels.over(op, target._a, attrs, tracking):
@@ -65,24 +69,19 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
     if level is not None:
-        _move_tangent(target, level, tangent)
+        change_tangent(target, level, tangent)
         if tracking:
             keep_tangents(op, duals, (target,))
     return target
 
 
-def _move_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
-    """The tangent of a tensor that was changed in place, and of the base it is a part of."""
-    if tangent is None:
-        tangent = wrap(np.zeros_like(target._a))
-    set_tangent(target, level, tangent)
-    base = target._base
-    if base is not None and target._view is not None:
-        whole = (tangents_of(base) or {}).get(level)
-        if whole is None:
-            whole = wrap(np.zeros_like(base._a))
-        moved = REGISTRY["copy_slices"](whole, tangent, chain=target._view)
-        set_tangent(base, level, moved)
+def _with_old_tangents(x: Tensor, target: Tensor) -> Tensor:
+    """A stand-in for an input that keeps its tangents when those of the target change."""
+    found = tangents_of(x)
+    dual = x.alias_of()
+    for level, tangent in (found or {}).items():
+        set_tangent(dual, level, tangent.clone() if x._vc is target._vc else tangent)
+    return dual
 
 
 def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,17 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "dual_level", "grad"),
-        *("inference", "mode", "recorders", "saved_hooks", "scope"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "carriers", "dual_level"),
+        *(
+            "grad",
+            "inference",
+            "mode",
+            "multithreading",
+            "recorders",
+            "repeats",
+            "saved_hooks",
+            "scope",
+        ),
     )
 
     def __init__(self) -> None:
@@ -34,6 +44,10 @@ class State:
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
         self.backward: Any = None  # the pass that is running
+        self.multithreading = True
+        self.repeats = 0  # how often vmap is yet to run the function that is running
+        # The tensors with a tangent, by level and identity.
+        self.carriers: dict[int, dict[int, Any]] = {}
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""
@@ -85,6 +99,14 @@ class _Switch:
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You "
+                "should only decorate functions or methods. To preserve the current behavior of "
+                "class decoration, you can directly decorate the `__init__` method and nothing "
+                "else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):
@@ -113,7 +135,8 @@ class _Switch:
                     value = yield item
                     send = generator.send
                 except GeneratorExit:
-                    generator.close()
+                    with self._again():
+                        generator.close()
                     raise
                 except BaseException as error:
                     send, value = generator.throw, error
@@ -181,6 +204,28 @@ class no_grad(_GradSwitch):
 
 class enable_grad(_GradSwitch):
     """Record ops in this block, also inside ``no_grad``."""
+
+
+class set_multithreading_enabled(_Switch):
+    """Accepted as in PyTorch: a backward pass here runs in the thread that called it anyway."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = MODES.now.multithreading
+        self.enabled = MODES.now.multithreading = bool(mode)
+
+    def _enter(self) -> None:
+        MODES.now.multithreading = self.enabled
+
+    def _exit(self) -> None:
+        MODES.now.multithreading = self.previous
+
+    def _again(self) -> _Switch:
+        return set_multithreading_enabled(self.enabled)
+
+
+def is_multithreading_enabled() -> bool:
+    """The setting of ``set_multithreading_enabled``."""
+    return MODES.now.multithreading
 
 
 class inference_mode(_Switch):

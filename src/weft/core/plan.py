@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.core import kernels
+from weft.core.errors import ROOT
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -36,6 +37,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 def dtype_of(value: Any) -> Any:
     return getattr(value, "dtype", None)
+
+
+def _made(source: str, scope: dict[str, Any]) -> Any:
+    """A function from its source. As code of weft's own it is no line of the user's."""
+    return eval(compile(source, f"{ROOT}core/<rules>", "eval"), scope)
 
 
 class Plan:
@@ -78,7 +84,7 @@ class Plan:
         self.quick = self._quick(tensors)
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
-        self.vjp_single = eval(f"lambda g, s, at: {calls[0]}", scope) if calls else None
+        self.vjp_single = _made(f"lambda g, s, at: {calls[0]}", scope) if calls else None
         self.simple = self.single >= 0 and not op.multiple
         self.direct = None
         if self.single >= 0 and not (conj and op.diagonal):
@@ -86,7 +92,7 @@ class Plan:
             if len(self.slots) == 1 and parameters(rule)[1:] == self.slots:
                 self.direct = rule
         body = calls[0] if self.joint else f"({', '.join(calls)},)" if calls else "()"
-        self.vjp = eval(f"lambda g, s, at, needs: {body}", scope)
+        self.vjp = _made(f"lambda g, s, at, needs: {body}", scope)
         self.large = self._large(rules, conj)
         self._traced = None
         if self.simple and op.diagonal and not conj and 0 < len(self.slots) < 3:
@@ -152,7 +158,7 @@ class Plan:
         kernel = op.native_rules.get(i)
         if kernel is not None:
             given = ", ".join(f"{n}={self._argument(n)}" for n in names)
-            return eval(f"lambda g, s, at, needs: kernel({given})", {"kernel": kernel})
+            return _made(f"lambda g, s, at, needs: kernel({given})", {"kernel": kernel})
         if not op.diagonal:
             return None
         own = tuple(n for n in names[1:] if n not in self.slots)
@@ -228,8 +234,8 @@ class Plan:
         self.pack_short = None
         if len(op.names) <= 2 and len(op.outputs) == 1 and "tuple(" not in saved:
             flat = re.sub(r"([xyvw])\[([01])\](?!\d)", r"\1\2", f"({saved}, {guard})")
-            self.pack_short = eval(f"lambda x0, x1, y0, v0, v1, w0: {flat}", _HELPERS)
-        return eval(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
+            self.pack_short = _made(f"lambda x0, x1, y0, v0, v1, w0: {flat}", _HELPERS)
+        return _made(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
 
     def _calls(self, rules: dict[int, Callable], conj: bool) -> tuple[list[str], dict[str, Any]]:
         scope: dict[str, Any] = dict(_HELPERS)

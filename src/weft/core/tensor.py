@@ -15,6 +15,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, printing
 from weft.core.dlpack import exported
+from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
 from weft.core.size import Size
 
@@ -354,6 +355,8 @@ class Tensor(metaclass=_TensorMeta):
         inputs: Any = None,
     ) -> None:
         """Compute the gradient of this tensor with respect to the leaves behind it."""
+        if create_graph:
+            errors.warn_of_cycle()
         LATE.backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
@@ -369,6 +372,8 @@ class Tensor(metaclass=_TensorMeta):
                 f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
             )
         self._node = None
+        if self._x is not None:
+            self._x = {k: v for k, v in self._x.items() if k != "tangents"}
         return self
 
     @property
@@ -454,7 +459,7 @@ class Tensor(metaclass=_TensorMeta):
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array on the same memory."""
-        if self.requires_grad and not force:
+        if self.requires_grad and not force and MODES.now.grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"
@@ -567,7 +572,12 @@ class Tensor(metaclass=_TensorMeta):
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
             grad_fn_name=None if grad_fn is None else grad_fn.name(),
+            suffixes=self._tangent_notes(),
         )
+
+    def _tangent_notes(self) -> list[str]:
+        found = self._x.get("tangents") if self._x is not None else None
+        return [f"tangent={found[max(found)]!r}"] if found else []
 
     def __format__(self, spec: str) -> str:
         if not self._a.ndim and type(self) is Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.utils._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflatten
@@ -44,13 +45,19 @@ def vmap(
         draws = _Draws(randomness)
         rows: list[list[Any]] = []
         form: TreeSpec | None = None
-        for i in range(max(size, 1)):
-            # An empty batch is run once on zeros, to learn the shapes of the results.
-            values = [_slice(x, d, i, size) for x, d in zip(leaves, dims, strict=True)]
-            draws.before()
-            out, form = tree_flatten(func(*tree_unflatten(values, spec), **kwargs))
-            draws.after()
-            rows.append(out)
+        now = MODES.now
+        around = now.repeats
+        try:
+            for i in range(max(size, 1)):
+                # An empty batch is run once on zeros, to learn the shapes of the results.
+                values = [_slice(x, d, i, size) for x, d in zip(leaves, dims, strict=True)]
+                now.repeats = around + max(size - i - 1, 0)
+                draws.before()
+                out, form = tree_flatten(func(*tree_unflatten(values, spec), **kwargs))
+                draws.after()
+                rows.append(out)
+        finally:
+            now.repeats = around
         assert form is not None
         return _gather(rows, form, out_dims, size, name)
 

@@ -151,7 +151,7 @@ def embedding(
     place = _padding(padding_idx, weight._a.shape[0], AssertionError)
     _check_indices(input, "embedding")
     if max_norm is not None:
-        embedding_renorm_(weight, input, max_norm, norm_type)
+        embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     attrs = {"padding_idx": place, "by_freq": scale_grad_by_freq}
     return apply(embedding_op, (weight, input), attrs)
 
@@ -381,7 +381,7 @@ def embedding_bag(
     _check_bags(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
     place = _padding(padding_idx, weight._a.shape[0], RuntimeError)
     if max_norm is not None:
-        embedding_renorm_(weight, input, max_norm, norm_type)
+        embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     return embedding_bag_op(
         weight,
         input,

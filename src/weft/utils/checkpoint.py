@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.amp import autocast_mode as amp
 from weft.autograd import engine
 from weft.autograd.function import Function
 from weft.autograd.graph import saved_tensors_hooks
@@ -31,9 +34,49 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
     return contextlib.nullcontext()
 
 
-def set_checkpoint_early_stop(enable: bool) -> Any:
-    """Accepted for compatibility; the second run always goes to its end."""
-    return contextlib.nullcontext()
+class _Settings:
+    early_stop: bool | None = None  # what a context says, over what a call says
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether a second run ends as soon as it has made what backward needs."""
+    previous, _Settings.early_stop = _Settings.early_stop, enable
+    try:
+        yield
+    finally:
+        _Settings.early_stop = previous
+
+
+class GraphExecGroup:
+    """A block whose backward passes share second runs, over parts of the graph that don't overlap.
+
+    >>> import weft
+    >>> from weft.utils.checkpoint import GraphExecGroup, checkpoint
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> y = checkpoint(lambda x: (x.sin(), x.cos()), x, use_reentrant=False)
+    >>> with GraphExecGroup():
+    ...     y[0].sum().backward()
+    ...     y[1].sum().backward()
+    """
+
+    _current = threading.local()
+
+    def __enter__(self) -> GraphExecGroup:
+        present = self._get_current_group()
+        if present is not None:
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {present}"
+            )
+        self._current.group = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._current.group = None
+
+    @classmethod
+    def _get_current_group(cls) -> GraphExecGroup | None:
+        return getattr(cls._current, "group", None)
 
 
 def _generator() -> Any:
@@ -43,9 +86,14 @@ def _generator() -> Any:
 
 
 class _Around:
-    """What was around the first run, for the second: random numbers, and rules of the graph."""
+    """What was around the first run, for the second: random numbers, casts, rules of the graph."""
 
     def __init__(self, keep: bool) -> None:
+        self.casts = (
+            amp.is_autocast_enabled("cpu"),
+            amp.get_autocast_dtype("cpu"),
+            amp.is_autocast_cache_enabled(),
+        )
         self.generator = _generator() if keep else None
         self.state = None if self.generator is None else self.generator.get_state()
         self.edits = [repeat for r in MODES.now.recorders if (repeat := r.repeats()) is not None]
@@ -55,6 +103,8 @@ class _Around:
         with contextlib.ExitStack() as stack:
             for repeat in reversed(self.edits):
                 stack.enter_context(repeat())
+            enabled, dtype, cache = self.casts
+            stack.enter_context(amp.autocast("cpu", dtype, enabled, cache))
             if self.generator is not None:
                 stack.callback(self.generator.set_state, self.generator.get_state())
                 self.generator.set_state(self.state)
@@ -106,7 +156,9 @@ def checkpoint(
     if not MODES.now.grad:
         return function(*args, **kwargs)
     first, again = context_fn()
-    record = _Record(function, args, kwargs, preserve, again, determinism_check == "default")
+    early = early_stop if _Settings.early_stop is None else _Settings.early_stop
+    record = _Record(function, args, kwargs, _Around(preserve), again)
+    record.check, record.early_stop = determinism_check == "default", early
     with saved_tensors_hooks(record.pack, record.unpack), first:
         out = function(*args, **kwargs)
     record.finished = True
@@ -127,6 +179,13 @@ class _Reentrant(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        if MODES.now.backward is not None and MODES.now.backward.targets is not None:
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
+                "passing an `inputs` parameter to .backward(). To resolve this error, you can "
+                "either set use_reentrant=False, or call .backward() without passing the `inputs` "
+                "argument."
+            )
         args = list(ctx.constants)
         for i, saved in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[i] = saved.detach()
@@ -154,74 +213,104 @@ class _Reentrant(Function):
 class _Place:
     """Stands in the graph for a value that will be made again."""
 
-    __slots__ = ("dtype", "index", "shape")
+    __slots__ = ("__weakref__", "dtype", "index", "shape", "values")
 
     def __init__(self, index: int, tensor: Tensor) -> None:
         self.index, self.shape, self.dtype = index, tuple(tensor.shape), tensor.dtype
+        # What second runs made of it, by the pass they ran for; None once it was given away.
+        self.values: weakref.WeakKeyDictionary[Any, Tensor | None] = weakref.WeakKeyDictionary()
+
+
+class _Enough(Exception):
+    """Ends a second run that has made all that is needed."""
+
+
+class _Once:
+    """Stands for a pass where none is running."""
 
 
 class _Record:
     """One checkpointed run."""
 
+    check = early_stop = True
+
     def __init__(
-        self, function: Callable, args: Any, kwargs: Any, preserve: bool, again: Any, check: bool
+        self, function: Callable, args: Any, kwargs: Any, around: _Around, again: Any
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.around, self.again, self.check = _Around(preserve), again, check
-        self.places: list[_Place] = []
-        self.values: dict[int, Tensor] = {}
-        self.count = 0
+        self.around, self.again = around, again
+        # The graph holds the places; a value whose place is gone need not be kept.
+        self.places: list[weakref.ref[_Place]] = []
         self.finished = False
+        self.ran_for: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def pack(self, tensor: Tensor) -> _Place:
-        place = _Place(self.count, tensor)
-        self.count += 1
-        self.places.append(place)
+        place = _Place(len(self.places), tensor)
+        self.places.append(weakref.ref(place))
         return place
 
     def unpack(self, place: _Place) -> Tensor:
-        if place.index not in self.values:
-            self.run_again()
-        # Given away: the last user frees it, and another backward runs the part once more.
-        return self.values.pop(place.index)
-
-    def run_again(self) -> None:
-        if not self.finished:
+        # A pass runs the part once, and frees each value with its last user.
+        key: Any = GraphExecGroup._get_current_group() or MODES.now.backward or _Once()
+        if key not in self.ran_for:
+            self.run_again(key)
+            self.ran_for.add(key)
+        value = place.values.get(key)
+        if value is None:
+            overlap = ""
+            if GraphExecGroup._get_current_group() is not None:
+                overlap = (
+                    "Performing two backward calls that overlap (i.e. require the same saved "
+                    "activation in order to compute gradients) is not allowed while under the "
+                    "torch.utils.checkpoint.GraphExecGroup context. "
+                )
             raise CheckpointError(
-                "torch.utils.checkpoint: trying to backward inside the part that is being "
-                "checkpointed; call backward after it has returned"
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
+                f"unpacked once. {overlap}If you are calling ctx.saved_tensors in backward, make "
+                "sure to do so only once."
             )
-        made: list[Tensor] = []
+        place.values[key] = None
+        return value
 
-        def keep(tensor: Tensor) -> int:
-            made.append(tensor.detach())
-            return len(made) - 1
+    def run_again(self, key: Any) -> None:
+        wanted, made, wrong = len(self.places), 0, []
 
-        hooks = saved_tensors_hooks(keep, lambda index: made[index])
+        def keep(tensor: Tensor) -> Tensor:
+            nonlocal made
+            index, made = made, made + 1
+            tensor = tensor.detach()
+            if index >= wanted:
+                return tensor
+            place = self.places[index]()
+            if place is not None:
+                place.values[key] = tensor
+                if self.check and (place.shape, place.dtype) != (tuple(tensor.shape), tensor.dtype):
+                    wrong.append(_different_kind(place, tensor))
+            if self.early_stop and made == wanted:
+                raise _Enough
+            return tensor
+
+        hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
         args = tuple(_apart(a) for a in self.args)
         kwargs = {name: _apart(a) for name, a in self.kwargs.items()}
         with self.around.again(), set_grad_enabled(True), hooks, self.again:
-            self.function(*args, **kwargs)
-        if self.check:
-            self._compare(made)
-        if len(made) < len(self.places):
-            raise CheckpointError(_different_number(len(self.places), len(made)))
-        self.values = dict(enumerate(made[: len(self.places)]))
-
-    def _compare(self, made: list[Tensor]) -> None:
-        if len(made) != len(self.places):
-            raise CheckpointError(_different_number(len(self.places), len(made)))
-        wrong = [
-            f"tensor at position {p.index}:\nsaved metadata: shape {list(p.shape)}, {p.dtype!r}\n"
-            f"recomputed metadata: shape {list(t.shape)}, {t.dtype!r}"
-            for p, t in zip(self.places, made, strict=True)
-            if p.shape != tuple(t.shape) or p.dtype != t.dtype
-        ]
+            with contextlib.suppress(_Enough):
+                self.function(*args, **kwargs)
+        if made < wanted or (made > wanted and self.check and self.finished):
+            raise CheckpointError(_different_number(wanted, made))
         if wrong:
             raise CheckpointError(
                 "torch.utils.checkpoint: Recomputed values for the following tensors have "
                 "different metadata than during the forward pass.\n" + "\n".join(wrong)
             )
+
+
+def _different_kind(place: _Place, made: Tensor) -> str:
+    return (
+        f"tensor at position {place.index}:\n"
+        f"saved metadata: shape {list(place.shape)}, {place.dtype!r}\n"
+        f"recomputed metadata: shape {list(made.shape)}, {made.dtype!r}"
+    )
 
 
 def _apart(x: Any) -> Any:
@@ -277,6 +366,7 @@ def _chain(steps: list[Callable]) -> Callable:
 
 
 __all__ = [
-    *("CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"),
+    *("CheckpointError", "GraphExecGroup", "checkpoint", "checkpoint_sequential"),
+    "noop_context_fn",
     *("set_checkpoint_debug_enabled", "set_checkpoint_early_stop"),
 ]

@@ -1,0 +1,136 @@
+"""Forward mode against PyTorch: making duals, views of them, changes in place, levels."""
+
+from __future__ import annotations
+
+import pytest
+
+from agreement import agree, double, trial
+
+SCENARIOS = []
+
+
+def scenario(function):
+    SCENARIOS.append(function)
+    return function
+
+
+def tangent(T, x):
+    return T.autograd.forward_ad.unpack_dual(x).tangent
+
+
+@scenario
+def what_can_be_made_a_dual(T):
+    fwad = T.autograd.forward_ad
+    x, t = double(T, 1.0, 2.0, grad=False), double(T, 3.0, 4.0, grad=False)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, t)
+        return (
+            trial(T, lambda: fwad.make_dual(x, dual), message="forward gradient at the same level"),
+            trial(T, lambda: fwad.make_dual(dual, x), message="at the same level"),
+            trial(T, lambda: fwad.make_dual(x, T.ones(3).double()), message="different size"),
+            tangent(T, fwad.make_dual(x, t.float())),  # of another precision: taken as it is
+            tangent(T, fwad.make_dual(x, t.float()) * 2),
+            tangent(T, dual) is t,
+            "tangent=" in repr(dual),
+            "tangent=" in repr(x),
+            fwad._current_level,
+        )
+
+
+@scenario
+def a_tangent_has_the_layout_of_its_primal(T):
+    fwad = T.autograd.forward_ad
+    part = T.arange(6.0)[:4].detach()
+    x, t = T.rand(3, 4).double(), T.arange(12.0).double().reshape(4, 3).t()
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, t)
+        moved = tangent(T, dual)
+        small = fwad.make_dual(part, T.ones(4))
+        return (
+            moved.stride(),
+            moved is t,
+            tangent(T, dual.view(-1)),
+            tangent(T, small.as_strided((6,), (1,), 0)),
+            tangent(T, (dual.t() * 2).t().contiguous().view(2, 6)),
+        )
+
+
+@scenario
+def changes_in_place_reach_every_view(T):
+    fwad = T.autograd.forward_ad
+    x, t = double(T, 1.0, 2.0, 3.0, grad=False), T.ones(3, dtype=T.float64)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, t)
+        view = dual.narrow(0, 0, 2)
+        other = dual + 1
+        view *= 3
+        found = [tangent(T, y) for y in (x, dual, view, other, dual * dual)]
+        # Views that were there before their base had a tangent.
+        base = T.zeros(3, dtype=T.float64)
+        early, late = base[:2], base.narrow(0, 1, 2)
+        base += dual
+        found += [tangent(T, y) for y in (early, late, early * 2)]
+        early.mul_(2)
+        found += [tangent(T, y) for y in (base, early, late)]
+        part = T.zeros(3, dtype=T.float64)
+        part[1] = dual[0]
+        found.append(tangent(T, part))
+        loose = T.zeros(3, dtype=T.float64)
+        cut = loose.detach()
+        cut += dual
+        found += [tangent(T, loose), tangent(T, cut)]
+        primal, own = fwad.unpack_dual(dual)
+        own *= 2
+        found += [tangent(T, dual), tangent(T, primal), t]
+        return found
+
+
+@scenario
+def detached(T):
+    fwad = T.autograd.forward_ad
+    with fwad.dual_level():
+        dual = fwad.make_dual(T.ones(2), T.ones(2))
+        copy = dual.clone()
+        copy.detach_()
+        return tangent(T, dual.detach() * 2), tangent(T, copy * 2), tangent(T, dual * 2)
+
+
+@scenario
+def a_closed_level_leaves_nothing_behind(T):
+    fwad = T.autograd.forward_ad
+    x = T.ones(2)
+    base = T.zeros(2)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, T.ones(2))
+        y = dual * 2
+        base += dual
+    with fwad.dual_level():
+        return [tangent(T, z) for z in (dual, y, base, y * 2)], fwad._current_level
+
+
+@scenario
+def backward_over_a_change_in_place(T):
+    fwad = T.autograd.forward_ad
+    x = double(T, 0.3, 0.7)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, double(T, 1.0, 2.0, grad=False))
+        y = dual * 1
+        y.sin_()
+        y[0].mul_(3)
+        (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+        return tangent(T, y), g, tangent(T, g)
+
+
+@scenario
+def embeddings_shrink_their_weight_unseen(T):
+    fwad = T.autograd.forward_ad
+    weight = T.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]]).double()
+    with fwad.dual_level():
+        dual = fwad.make_dual(weight, T.ones(3, 2).double())
+        out = T.nn.functional.embedding(T.tensor([0, 1, 0]), dual, max_norm=1.0)
+        return *fwad.unpack_dual(out), *fwad.unpack_dual(dual), weight
+
+
+@pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
+def test_same_as_torch(run):
+    agree(run)
