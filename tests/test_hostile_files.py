@@ -69,9 +69,9 @@ def test_a_graph_file_that_asks_the_same_of_every_node(tmp_path: Path) -> None:
         return header
 
     path.write_bytes(hostile_files.with_header(path.read_bytes(), changed))
-    start = time.monotonic()
+    start = time.process_time()
     try:
         weft.graph.load(path)
     except GraphError as error:
         raise AssertionError("refused before the work was done") from error
-    assert time.monotonic() - start < 8
+    assert time.process_time() - start < 8

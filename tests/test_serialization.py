@@ -604,10 +604,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_pickles_made_to_hurt(name: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with limited_memory(), pytest.raises(CLEAR):
         load_bytes(pickled(BOMBS[name]))
-    assert time.monotonic() - start < 8
+    assert time.process_time() - start < 8
 
 
 def test_long_but_honest_files_load() -> None:
@@ -840,6 +840,9 @@ def test_a_killed_process_leaves_the_old_file_and_no_litter(tmp_path: Path) -> N
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
+        until = time.monotonic() + 60
+        while delay > 0.1 and not path.exists() and time.monotonic() < until:
+            time.sleep(0.01)  # a busy machine may need long for its first file
         time.sleep(delay)
         child.kill()
         child.wait()
