@@ -106,7 +106,7 @@ def _complex(real: Any = 0.0, imag: Any = 0.0) -> complex:
 def _device(kind: Any, index: Any = None) -> dev.device:
     if type(kind) is not str or len(kind) > _LONGEST_NAME:
         raise TypeError("a device in the file has no name")
-    if index is not None and (type(index) is not int or not -1 <= index < 1 << 15):
+    if index is not None and (type(index) is not int or not 0 <= index < 1 << 15):
         raise TypeError(f"a device in the file has number {rebuild.shown(index)}")
     return dev.device(kind) if index is None else dev.device(kind, index)
 
