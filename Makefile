@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= auto
 
-.PHONY: setup test deep demo check format clean
+.PHONY: setup test deep matrix demo check format clean
 
 setup: $(READY)
 
@@ -22,6 +22,10 @@ test: $(READY)
 # The long runs: ten thousand random programs, every sample of PyTorch's own op table.
 deep: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -m deep -rs
+
+# The suite, or TESTS, for each instruction set, with and without oneDNN, in one thread and many.
+matrix: $(READY)
+	$(BIN)/python tools/matrix.py $(TESTS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import guard
+import guarded
+import weft
 
 LAYOUTS = {
     "plain": lambda x: x,
@@ -48,3 +51,18 @@ def test_one_byte_further_is_the_end() -> None:
         run = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
         assert run.stdout == "so far\n"
         assert run.returncode < 0
+
+
+def test_native_kernels_stay_inside_of_their_arrays() -> None:
+    """A sample; ``python -m guarded N`` goes on for as long as one likes."""
+    source = os.pathsep.join((str(Path(weft.__file__).parents[1]), str(Path(__file__).parent)))
+    env = {**os.environ, "PYTHONPATH": source}
+    command = [sys.executable, "-m", "guarded", "60"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("block", range(20))
+def test_ten_thousand_guarded_calls(block: int) -> None:
+    assert guarded.run(500, 500 * block) == []

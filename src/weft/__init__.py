@@ -9,6 +9,9 @@ import importlib.util as _importlib_util
 import math as _math
 from typing import Any, NoReturn
 
+from weft import _cpu  # first: it speaks to libraries that are about to be loaded
+
+# isort: split
 from weft import autograd
 from weft.core import dtype as _dt
 from weft.core.device import device, get_default_device, set_default_device

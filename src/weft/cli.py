@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from weft import _cpu
+
 if TYPE_CHECKING:
     from weft.compat.scan import Use
 
@@ -24,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.graph.cli import main as graph
 
         return graph(all_given[1:])
+    if all_given[:1] == ["run"]:
+        all_given = _on_processor(all_given)
     given, rest = _split(all_given)
     options = _parser().parse_args(given)
     if options.version:
@@ -39,6 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return doctor()
     return _run(options, rest)
+
+
+def _on_processor(given: list[str]) -> list[str]:
+    """Take ``--cpu`` out of the arguments; its wish is for a process that has loaded nothing."""
+    for i, word in enumerate(given[1:], 1):
+        if not word.startswith("-"):
+            return given
+        if word == "--cpu" or word.startswith("--cpu="):
+            level = word.partition("=")[2] if "=" in word else "".join(given[i + 1 : i + 2])
+            if level not in (*_cpu.LEVELS, "native"):
+                print(f"weft run --cpu: one of native, {', '.join(_cpu.LEVELS)}", file=sys.stderr)
+                raise SystemExit(_WRONG_USE)
+            rest = given[:i] + given[i + (1 if "=" in word else 2) :]
+            os.environ["WEFT_CPU"] = level
+            sys.stdout.flush()
+            os.execv(sys.executable, [sys.executable, "-m", "weft", *rest])
+    return given
 
 
 def _split(given: list[str]) -> tuple[list[str], list[str]]:
@@ -58,13 +79,16 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a script in which torch means weft",
-        usage="weft run [--no-check] (script.py | -m module) [arguments ...]",
+        usage="weft run [--no-check] [--cpu level] (script.py | -m module) [arguments ...]",
         description="Run a Python script as it is, with `import torch` and torch's submodules "
         "resolved to weft, also in worker processes. Names of torch that weft does not have are "
         "reported, all at once and with their lines, before anything runs (exit code 2).",
         allow_abbrev=False,
     )
     run.add_argument("--no-check", action="store_true", help="run without looking for such names")
+    run.add_argument(
+        "--cpu", metavar="level", help=f"use instructions up to {', '.join(reversed(_cpu.LEVELS))}"
+    )
     run.add_argument("-m", dest="module", action="store_true", help="run a module by its name")
     run.add_argument("script", help="the script, or with -m the module")
     commands.add_parser("graph", help="look at saved graphs: show, diff, run, view", add_help=False)

@@ -19,6 +19,7 @@ OPTIONAL = {
 
 def lines() -> list[str]:
     """The report, a line for each finding."""
+    from weft import _cpu
     from weft.backends import native
     from weft.native import cache, pool
     from weft.version import weft as own
@@ -30,6 +31,9 @@ def lines() -> list[str]:
     ]
     for name, works, what in native.describe():
         report.append(_line(works, name, what))
+    if _cpu.word():
+        late = " (not NumPy's own code, which was loaded before)" if _cpu.LATE else ""
+        report.append(_line(True, "processor", f"kept to {_cpu.word()} by WEFT_CPU{late}"))
     kept = pool.pool()
     limit = f"keeps up to {kept.stats()['limit_bytes'] >> 20} MB" if kept else "off"
     report.append(_line(kept is not None, "memory pool", limit))

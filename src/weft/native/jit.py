@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import _cpu
 from weft.native import cache, entry, threads, whole
 from weft.native.compiler import Function, build, read
 from weft.native.once import LOCK, once
@@ -60,8 +61,8 @@ class _Engine:
         self.llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.cpu = llvm.get_host_cpu_name()
-        self.features = llvm.get_host_cpu_features().flatten()
+        host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        self.cpu, self.features = _cpu.keep_to(_cpu.word(), *host)
         self.target = llvm.Target.from_default_triple()
         for name, address in threads.symbols().items():
             llvm.add_symbol(name, address)

@@ -433,7 +433,8 @@ def _checks(spec: Spec) -> list[str]:
 
 def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
     """LLVM code for the kernel's arguments, and the list of them."""
-    lines, passed = [], []
+    lines: list[str] = []
+    passed: list[str] = []
     for text, kind in zip(spec.passes, kinds, strict=True):
         what, *which = text.split()
         if what == "take" and spec.takes[int(which[0])] == "number":
@@ -458,7 +459,7 @@ def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
 
 def _numbers(spec: Spec, kinds: list[str]) -> list[str]:
     """LLVM code that reads the numbers, before anything is made: that may fail."""
-    lines = []
+    lines: list[str] = []
     for text, kind in zip(spec.passes, kinds, strict=True):
         what, *which = text.split()
         if what == "take" and spec.takes[int(which[0])] == "number":
