@@ -72,6 +72,11 @@ def arange(
         array = np.arange(start, end, step).astype(d, copy=False)
     else:
         count = math.ceil((end - start) / step)
+        if count >= 2**63:
+            raise RuntimeError(
+                f"invalid size, possible overflow? {start} to {end} by {step} is {count} values\n"
+                f"  at {errors.here()}"
+            )
         array = _spaced(start, step, count).astype(d, copy=False)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "arange")
