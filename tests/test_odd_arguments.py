@@ -64,6 +64,12 @@ torch.unravel_index(torch.tensor(3), (2, 2))
 torch.add(True, True)
 torch.add(5, 5)
 torch.add(2, 1j)
+torch.add(1, 1, alpha=True)
+torch.ones(2).add(1, alpha=True)
+torch.sub(torch.ones(2).int(), 1, alpha=True)
+torch.add(torch.tensor(True), True, alpha=True)
+torch.arange(0, 1e30)
+torch.unravel_index(torch.tensor([1]), torch.tensor([1, 2, 3]))
 torch.sub(1, 2)
 torch.mul(2, 3)
 torch.div(2, 3)
@@ -92,6 +98,10 @@ torch.zeros(2).map2_(torch.zeros(2), torch.zeros(2), lambda a, b, c: 'x')
 torch.zeros(2).map2_(torch.zeros(2), torch.zeros(2, requires_grad=True), lambda a, b, c: a)
 torch.zeros(2).map2_(torch.ones(1), torch.ones(2), lambda a, b, c: b + c)
 torch.ones(3, 3).new(size=(3, 4)).shape
+torch.ones(2).new(torch.ones(2).double().storage())
+torch.isclose(torch.ones(2), torch.ones(2), torch.tensor(1.5), torch.tensor(1))
+torch.isclose(torch.ones(2), torch.ones(2), torch.ones(2))
+torch.isclose(torch.ones(2), torch.ones(2), 1.0, torch.tensor(1.0, requires_grad=True))
 torch.cumsum(torch.ones(3), 0.0)
 torch.cumsum(torch.ones(3), torch.tensor(0))
 torch.cumsum(torch.ones(3), torch.tensor([0]))
@@ -207,7 +217,8 @@ def said(code: str, library: Any, **scope: Any) -> Any:
         except Exception as error:
             value = type(error).__name__
     library.set_warn_always(False)
-    return value, [str(w.message)[:30] for w in caught if w.category is UserWarning]
+    told = [str(w.message)[:30] for w in caught if w.category is UserWarning]
+    return value, [t for t in told if not t.startswith("TypedStorage is deprecated")]
 
 
 @needs_torch

@@ -53,16 +53,22 @@ div_op = elementwise(
 _add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div_op))
 
 
+# The default of alpha, as an object: a bool equals it too, and is refused.
+ONE = 1
+
+
 @api.both(out=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
-    return _add(input, other if alpha == 1 else _scaled(other, alpha, input))
+    plain = alpha is ONE or (alpha == 1 and alpha is not True)
+    return _add(input, other if plain else _scaled(other, alpha, input))
 
 
 @api.both(out=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
-    return _sub(input, other if alpha == 1 else _scaled(other, alpha, input))
+    plain = alpha is ONE or (alpha == 1 and alpha is not True)
+    return _sub(input, other if plain else _scaled(other, alpha, input))
 
 
 @api.both(out=True)
@@ -82,6 +88,11 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 def _scaled(value: Any, alpha: Any, other: Any) -> Any:
     """``alpha * value`` in the type of the sum; alpha may not widen it."""
     d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
+    if isinstance(alpha, bool) and d != dt.BOOL:
+        raise RuntimeError(
+            f"Boolean alpha only supported for Boolean results, not for {dt.of_numpy(d)!r}\n"
+            f"  at {errors.here()}"
+        )
     kind = dt.category(dt.scalar_dtype(alpha))
     if kind > max(dt.category(d), dt.dtype.INTEGER):
         least = "non-complex" if dt.category(d) == dt.dtype.FLOAT else "integral"

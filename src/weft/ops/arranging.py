@@ -782,6 +782,11 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise fail(TypeError, "torch.unravel_index() expects 'indices' to be a Tensor")
     if indices._a.dtype.kind not in "iu":
         raise fail(TypeError, f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
+    if not isinstance(shape, (tuple, list, int, np.integer)):
+        raise fail(
+            TypeError,
+            f"expected 'shape' to be int or sequence of ints, but got {type(shape)}",
+        )
     for size in shape if isinstance(shape, (tuple, list)) else ():
         if not isinstance(size, (int, np.integer)):
             raise fail(

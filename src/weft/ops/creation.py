@@ -676,6 +676,12 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return data.detach()
     if isinstance(data, (TypedStorage, UntypedStorage)):
+        if isinstance(data, TypedStorage) and data.dtype is not d:
+            names = [dt.TYPE_NAMES[t.name] for t in (d, data.dtype)]
+            raise RuntimeError(
+                f"Expected a Storage of type {names[0]} or an UntypedStorage, but got type "
+                f"{names[1]} for argument 1 'storage'\n  at {errors.here()}"
+            )
         return tensor_over(data, d)
     if isinstance(data, np.integer):
         return wrap(build(np.empty, (int(data),), d.np))

@@ -427,6 +427,11 @@ def isclose(
     """Where ``|input - other| <= atol + rtol * |other|``."""
     api.need_tensors("isclose", input=input, other=other)
     _same_dtype(input, other)
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if isinstance(value, Tensor) and (value._a.ndim or value._node is not None):
+            raise TypeError(
+                f"isclose(): argument '{name}' must be float, not Tensor\n  at {errors.here()}"
+            )
     if rtol < 0 or atol < 0:
         which, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
         raise RuntimeError(

@@ -73,6 +73,11 @@ def arange(
         array = build(run, (max(0, -((start - end) // step)),), d)
     else:
         count = math.ceil((end - start) / step)
+        if count >= 2**63:
+            raise RuntimeError(
+                f"invalid size, possible overflow? {start} to {end} by {step} is {count} values\n"
+                f"  at {errors.here()}"
+            )
         array = build(lambda _, d: _spaced(start, step, count).astype(d, copy=False), (count,), d)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "arange")
