@@ -86,6 +86,38 @@ def changes_in_place_reach_every_view(T):
 
 
 @scenario
+def functions_in_place(T):
+    """Those that are ops, those made of others, and those that change the shape."""
+    fwad = T.autograd.forward_ad
+    found = []
+    other = T.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]).double()
+    for wants_grad in (False, True):
+        for change in (
+            lambda y: y.lerp_(other, 0.5),
+            lambda y: y.masked_fill_(other > 2, 5.0),
+            lambda y: y.zero_(),
+            lambda y: y.cumsum_(1),
+            lambda y: y.index_fill_(0, T.tensor([1]), 2.0),
+            lambda y: y.round_(),
+            lambda y: y.float_power_(2.0),
+            lambda y: y.unsqueeze_(0),
+            lambda y: y.t_(),
+            lambda y: y.transpose_(0, 1).mul_(2),
+            lambda y: y.copy_(other),
+        ):
+            x = T.tensor([[0.3, 0.7, -0.2], [0.1, 0.4, 0.6]]).double().requires_grad_(wants_grad)
+            with fwad.dual_level():
+                y = fwad.make_dual(x, other / 2) * 1
+                view = y[:1]
+                change(y)
+                found += [tangent(T, y), tangent(T, y * 2), tangent(T, view)]
+                plain = T.ones(2, 3).double()
+                plain.lerp_(fwad.make_dual(x, other), 0.5)
+                found.append(tangent(T, plain))
+    return found
+
+
+@scenario
 def detached(T):
     fwad = T.autograd.forward_ad
     with fwad.dual_level():

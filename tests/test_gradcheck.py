@@ -232,6 +232,20 @@ def jacobians_by_themselves(T):
     )
 
 
+@scenario
+def powers_of_negative_numbers(T):
+    base = double(T, -0.5, -2.0)
+    exponent = T.tensor([0.5 + 0.2j, 1.0 - 1j], dtype=T.complex128).requires_grad_()
+    power = T.pow(base, exponent)
+    return (
+        power,
+        T.autograd.grad(power.abs().sum(), (base, exponent)),
+        T.autograd.gradcheck(T.pow, (base, exponent)),
+        T.autograd.gradcheck(lambda e: T.pow(-1.0, e), (exponent,), check_forward_ad=True),
+        T.autograd.gradgradcheck(T.pow, (base, exponent)),
+    )
+
+
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)

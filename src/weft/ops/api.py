@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, edge_of
+from weft.core.dual import change_tangent, set_tangent, tangents_of
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -158,6 +159,10 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         return _fill_expanded(self, name, function, args, kwargs)
     check_overlap(self, name)
     check_arguments(self, args, name)
+    old = tangents_of(self) if MODES.now.dual_level >= 0 else None
+    if old and source is not self:
+        for level, tangent in old.items():
+            set_tangent(source, level, tangent.clone())
     result = function(source, *args, **kwargs)
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
@@ -169,6 +174,10 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
     write(self, result._a, name)
     if result._node is not None:
         set_history(self, result._node)
+    if MODES.now.dual_level >= 0:
+        new = tangents_of(result) or {}
+        for level in {**(old or {}), **new}:
+            change_tangent(self, level, new.get(level))
     return self
 
 

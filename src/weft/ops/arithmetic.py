@@ -263,6 +263,8 @@ def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
 
 def _pow_rule_exponent(t: Any, a: Any, b: Any, y: Any) -> Any:
     flat = (a == 0) if _complex(a, b) else (a == 0) & (b >= 0)
+    if _complex(b) and not _complex(a):
+        a = a + 0j  # a negative real base has a logarithm here
     return t * where_op(flat, 0.0, y * REGISTRY["log"](a))
 
 

@@ -399,7 +399,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     now = MODES.now
-    if (not now.grad or self._node is None) and not now.recorders:
+    if (not now.grad or self._node is None) and not now.recorders and now.dual_level < 0:
         if self._base is None or not now.grad:
             self._a.fill(0)
             bump(self, "zero")

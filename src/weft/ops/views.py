@@ -11,6 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
+from weft.core.dual import set_tangent, tangents_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, strided, wrap
@@ -1000,15 +1001,20 @@ def in_place_view(name: str, function: Any) -> None:
         if MODES.now.grad:
             check_writable(self, seen._node is not None, name[:-1])
         retained = take_retained(self)
+        tangents = self._x.get("tangents") if self._x is not None else None
         if self._base is None and getrefcount(self._vc) > CELL_OF_TWO:
             # Views of this tensor were made from its old geometry, which lives on as their base.
             self._base = wrap(self._a, self._node)
             self._base._vc = self._vc
+            for level, tangent in (tangents or {}).items():
+                set_tangent(self._base, level, tangent)
         self._a, self._node = seen._a, seen._node
         self._vc[0] += 1
         if self._base is not None:
             self._view, self._stamp = seen._view, self._vc[0]
         give_retained(self, retained)
+        for level, tangent in ((tangents and tangents_of(seen)) or {}).items():
+            set_tangent(self, level, tangent)
         return self
 
     change.__name__ = name
