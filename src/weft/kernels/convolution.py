@@ -68,6 +68,7 @@ def _check_places(spatial: Ints, kernel: Ints, stride: Ints, dilation: Ints, out
             )
 
 
+@functools.lru_cache(1024)
 def output_extent(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
     """Return the spatial shape of an ordinary convolution."""
     padded = tuple(size + 2 * p for size, p in zip(spatial, padding, strict=True))
