@@ -34,7 +34,7 @@ import numpy as np
 
 Damage = tuple[str, tuple[int, ...]]
 BLOCK = 1000  # calls in one setting of the limits
-SLOW = 10  # seconds after which a call is given up, and six times as many after which it is fatal
+SLOW = 10  # seconds after which a call is interrupted; after six times as many its process ends
 MEMORY = 12 << 30  # bytes of address space: a result that is larger is a MemoryError
 
 # Python-side sizes below which kernels decline, and what they are in a test.
@@ -673,6 +673,8 @@ def work() -> None:
         faulthandler.dump_traceback_later(6 * SLOW, exit=True)
         try:
             found = run(name, route, use, damages, block % 4 < 3)
+        except TimeoutError:
+            found = "TimeoutError"
         except Exception as error:
             to.write(f"{number} !{type(error).__name__}: {error}\n".replace("\n", " ").encode())
             to.write(b"\n")
@@ -772,6 +774,12 @@ def check(first: int, count: int) -> Iterator[tuple[int, Any, str]]:
             print(f"{sum(OUTCOMES.values())} calls", file=sys.stderr, flush=True)
             continue
         seed = first + fatal
+        if said.startswith("exit 1\nTimeout"):
+            # Some functions take time by the values, as polynomials do by their degree.
+            print(f"slow: seed {seed}", file=sys.stderr, flush=True)
+            OUTCOMES["slow"] = OUTCOMES.get("slow", 0) + 1
+            first = seed + 1
+            continue
         call, alone = smaller(draw(seed, sorted(uses())), block)
         yield seed, call, alone or f"{said}\n(not by itself: it takes the calls before it)"
         first = seed + 1
