@@ -124,6 +124,7 @@ convolution_op: Op = general(
         _bias_tangent,
     ),
     promote="same",
+    layout="images",
     samples=lambda m: [
         Sample((m.real(2, 2, 5), m.real(3, 2, 3), m.real(3)), _attrs((1,), (1,))),
         Sample(
@@ -181,6 +182,7 @@ conv_transpose_op: Op = general(
         _bias_tangent,
     ),
     promote="same",
+    layout="images",
     grad_name="ConvolutionBackward",
     samples=lambda m: [
         Sample((m.real(2, 3, 4), m.real(3, 2, 3), m.real(2)), _attrs((2,), (1,), shape=(2, 2, 7))),

@@ -50,6 +50,7 @@ interpolate_op = linear(
         antialias=antialias,
     ),
     promote="same",
+    layout="image",
     variant=lambda attrs, inputs: _upsample_name(**attrs),
     samples=lambda m: [
         Sample((m.real(1, 2, 3),), _attrs("linear", size=(5,))),
@@ -72,6 +73,7 @@ interpolate_back_op: Op = linear(
         antialias=antialias,
     ),
     promote="same",
+    layout="image",
     samples=lambda m: [Sample((m.real(1, 2, 5),), _attrs("linear", shape=(1, 2, 3)))],
 )
 
