@@ -320,6 +320,8 @@ def _conv(
     groups: int,
 ) -> Tensor:
     name = f"conv{count}d"
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        api.need_tensors(name, input=input, weight=weight)
     if weight.ndim != count + 2:
         refuse(
             f"{name} expects a weight of {count + 2} dimensions, but got one of size "
