@@ -118,8 +118,9 @@ def check_gradients(groups: Iterable[dict[str, Any]]) -> None:
 
 def refuse_gradient(p: Tensor) -> None:
     """Raise the error for a gradient that does not fit its parameter."""
+    grad: Any = p.grad
     raise RuntimeError(
-        f"The size of the gradient {list(p.grad._a.shape)} must match the size of its parameter "
+        f"The size of the gradient {list(grad._a.shape)} must match the size of its parameter "
         f"{list(p._a.shape)}. Nothing was updated; call zero_grad() after a parameter's shape has "
         f"changed\n  at {errors.here()}"
     )
