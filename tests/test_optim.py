@@ -679,3 +679,38 @@ def test_models_learn() -> None:
         results.append(losses)
     assert results[0] == pytest.approx(results[1], rel=1e-4)
     assert results[0][-1] < results[0][0]
+
+
+@pytest.mark.parametrize("options", ({}, {"foreach": False}, {"differentiable": True}))
+@pytest.mark.parametrize("size", (3, 20_000))
+@pytest.mark.parametrize("steps", (0, 2))
+@pytest.mark.parametrize(
+    "name", ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Rprop", "Adafactor")
+)
+def test_a_step_that_fails_changes_nothing(
+    name: str, steps: int, size: int, options: dict[str, bool]
+) -> None:
+    if "differentiable" in options and (steps or name == "Adafactor"):
+        pytest.skip("only the first step of a leaf")
+    params = [weft.nn.Parameter(weft.ones(n, 2)) for n in (size, size, 4)]
+    made = getattr(weft.optim, name)
+    groups = [{"params": params[:1]}, {"params": params[1:]}]
+    optimizer = made(groups, lr=0.1, **({} if name == "Adafactor" else options))
+    for _ in range(steps):
+        for p in params:
+            p.grad = weft.full(p.shape, 0.5)
+        optimizer.step()
+
+    def seen() -> list[Any]:
+        held = [optimizer.state.get(p, {}) for p in params]
+        states = [{k: np.array(v).tolist() for k, v in own.items()} for own in held]
+        return [[p.tolist() for p in params], states]
+
+    before = seen()
+    for p in params:
+        p.grad = weft.full(p.shape, 0.5)
+    params[1].data = weft.ones(size, 3)
+    before[0][1] = params[1].tolist()
+    with pytest.raises(RuntimeError, match="must match the size"):
+        optimizer.step()
+    assert seen() == before

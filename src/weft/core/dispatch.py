@@ -27,6 +27,7 @@ from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import link_view, link_views
+from weft.native.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
 from weft.native.trace import UFUNCS, Traced, lowered
 
@@ -41,6 +42,57 @@ NO_ATTRS: dict[str, Any] = {}
 ONE = (1, 1, 1, False)
 
 REGISTRY: dict[str, Op] = {}
+
+
+def _in_rows(y: Any, arrays: Any) -> Any:
+    """A result in row-major order, as PyTorch gives it, so that views of it work.
+
+    NumPy keeps the order of permuted inputs.
+    """
+    if y.__class__ is not ndarray or y.flags.c_contiguous:
+        return y
+    return np.ascontiguousarray(y)
+
+
+def _in_rows_or_last(y: Any, arrays: Any) -> Any:
+    """The same, but with the channels innermost if that is how it came."""
+    if y.__class__ is not ndarray or y.flags.c_contiguous:
+        return y
+    if y.ndim in (4, 5) and np.moveaxis(y, 1, -1).flags.c_contiguous:
+        return y
+    return np.ascontiguousarray(y)
+
+
+def _like_image(y: Any, arrays: Any) -> Any:
+    """A result with the channels innermost if the first input has them so."""
+    return like_image(y, y.ndim > 3 and channels_wanted(arrays[0]))
+
+
+def _like_plane(y: Any, arrays: Any) -> Any:
+    """The same where PyTorch has no kernel that keeps the order for volumes."""
+    return like_image(y, y.ndim == 4 and channels_wanted(arrays[0]))
+
+
+def _like_images(y: Any, arrays: Any) -> Any:
+    """The same for convolutions, where the weight may ask for it too."""
+    # PyTorch has no kernel that keeps the order for volumes in double precision.
+    fits = y.ndim == 4 or (y.ndim == 5 and y.dtype.itemsize < 8)
+    last = fits and (channels_wanted(arrays[0]) or channels_wanted(arrays[1]))
+    return like_image(y, last)
+
+
+# How results lie in memory: ``rows`` in row-major order, ``rows or last`` so or with the channels
+# innermost, ``operands`` as the operands of elementwise arithmetic decide, ``first`` as the first
+# input decides alone, ``image`` and its kin as (N, C, ...) inputs do.
+LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
+    "rows": _in_rows,
+    "rows or last": _in_rows_or_last,
+    "operands": like_operands,
+    "first": lambda y, arrays: like_operands(y, arrays[:1]),
+    "image": _like_image,
+    "image 2d": _like_plane,
+    "images": _like_images,
+}
 
 
 class Op:
@@ -74,6 +126,7 @@ class Op:
         samples: Callable | None = None,
         refuses: str = "",
         rows: bool = False,
+        layout: str = "",
         check: Callable[[Any], None] | None = None,
         numbers: bool = True,
         into_overlap: bool = False,
@@ -91,7 +144,6 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
-        self.rows = rows  # results are row-major whatever the layout of the inputs
         self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
@@ -104,6 +156,10 @@ class Op:
         self.traced = diagonal or lower is not None or reference in UFUNCS
         # How many operands there are, where the reference alone would not notice others.
         self.arity = reference.nin if isinstance(reference, np.ufunc) else None
+        # What brings results into PyTorch's memory order; a function of a result and the inputs.
+        rule = "rows" if rows else layout or ("operands" if self.traced else "")
+        self.layout: Callable[[Any, Any], Any] | None = LAYOUTS.get(rule)
+        self.images = rule.startswith("image")  # asked even if all arrays are in rows
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
         self.way: Callable | None = None
@@ -336,8 +392,9 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         raise errors.explain(e, op.name, arrays, attrs) from None
     finally:
         RESET(token)
-    if op.rows:
-        out = tuple(map(in_rows, out)) if op.multiple else in_rows(out)
+    if op.layout is not None:
+        lay = op.layout
+        out = tuple([lay(o, arrays) for o in out]) if op.multiple else lay(out, arrays)
     if op.multiple:
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
@@ -380,8 +437,10 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             RESET(token)
     if y.__class__ is not ndarray:
         y = asarray(y)
-    elif op.rows and not y.flags.c_contiguous:
-        y = in_rows(y)
+    elif op.layout is not None and (
+        op.images or not (y.flags.c_contiguous and a.flags.c_contiguous)
+    ):
+        y = op.layout(y, (a,))
     t = new(Tensor)
     t._a = y
     t._vc = cell = [0]
@@ -511,8 +570,8 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     out = guarded(op, arrays, attrs)
     outs = out if op.multiple else (out,)
-    if op.rows:
-        outs = tuple(map(in_rows, outs))
+    if op.layout is not None:
+        outs = tuple([op.layout(o, arrays) for o in outs])
     results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in outs]
     if op.view:
         link_views(op, args, attrs, results)
@@ -532,18 +591,6 @@ def guarded(op: Op, arrays: Any, attrs: dict[str, Any]) -> Any:
         raise errors.explain(e, op.name, arrays, attrs) from None
     finally:
         RESET(token)
-
-
-def in_rows(y: Any) -> Any:
-    """A result in row-major order, as PyTorch gives it, so that views of it work.
-
-    NumPy keeps the order of permuted inputs. The order with channels last is one that is meant.
-    """
-    if y.__class__ is not ndarray or y.flags.c_contiguous:
-        return y
-    if y.ndim in (4, 5) and np.moveaxis(y, 1, -1).flags.c_contiguous:
-        return y
-    return np.ascontiguousarray(y)
 
 
 def edge_of(x: Tensor) -> GraphNode | None:

@@ -33,7 +33,7 @@ PAIRS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False))
 
 def fast_unary(op: Op) -> Callable:
     """``op(x)`` for the common case: a plain tensor of float32 or float64."""
-    reference, differentiable = op.reference, op.differentiable
+    reference, differentiable, layout = op.reference, op.differentiable, op.layout
     plans: list[Any] = [None]
 
     def unary(input: Any, *, out: Any = None) -> Any:
@@ -55,6 +55,8 @@ def fast_unary(op: Op) -> Callable:
                         return apply(op, (input,), NO_ATTRS)
                     if y.__class__ is not ndarray:
                         y = asarray(y)
+                    elif layout is not None and not x.flags.c_contiguous:
+                        y = layout(y, (x,))
                 t = new(Tensor)
                 t._a = y
                 t._vc = cell = [0]
@@ -121,7 +123,7 @@ NUMBER_FIRST = frozenset(
 
 def fast_binary(op: Op, operator: bool = False) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
-    reference, differentiable = op.reference, op.differentiable
+    reference, differentiable, layout = op.reference, op.differentiable, op.layout
     plans: list[Any] = [None] * len(PAIRS)
     integers = op.promote != "float" and "i" not in op.refuses
     numbers = (int, float) if op.numbers else ()
@@ -158,6 +160,10 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                         return apply(op, (input, other), NO_ATTRS)
                     if z.__class__ is not ndarray:
                         z = asarray(z)
+                    elif layout is not None and not (
+                        x.flags.c_contiguous and (not tensor or y.flags.c_contiguous)
+                    ):
+                        z = layout(z, (x, y))
                 t = new(Tensor)
                 t._a = z
                 t._vc = cell = [0]

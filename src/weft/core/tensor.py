@@ -18,6 +18,7 @@ from weft.core.dlpack import exported
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
 from weft.core.size import Size
+from weft.native.layout import rows_of
 
 new, new_tuple = object.__new__, tuple.__new__
 
@@ -224,6 +225,8 @@ class Tensor(metaclass=_TensorMeta):
         """Steps between neighbours, in elements."""
         size = self._a.itemsize
         strides = tuple(s // size for s in self._a.strides)
+        if not self._a.size and not any(strides):
+            strides = rows_of(self._a.shape)  # NumPy's own empty arrays all have zeros
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
@@ -703,7 +706,7 @@ def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.
     if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
         return owner
     if 0 in shape:
-        return np.empty(shape, d)
+        return np.ndarray(shape, d, np.empty(0, np.uint8), 0, strides)
     rows: Any = dense(owner)
     if d.kind == "V" or rows.dtype.kind == "V":
         rows = rows.reshape(-1).view(np.uint8)  # such types offer no buffer

@@ -30,6 +30,10 @@ def interpolate(
     y = x
     axes = list(enumerate(all_taps(x.shape[2:], output_size, x.dtype, *options), start=2))
     for axis, taps in reversed(axes):
+        if antialias and x.dtype == np.uint8:
+            if x.shape[axis] != output_size[axis - 2]:
+                y = _apply_fixed_point(y, axis, taps)
+            continue
         y = _apply_taps(y, axis, taps)
         if x.dtype.kind in "iu":
             # Integers are rounded and clipped after every axis, so their order matters.
@@ -153,6 +157,8 @@ def all_taps(
 ) -> list[Taps]:
     scales = scale_factors or (None,) * len(output_size)
     real = _coordinate_dtype(dtype)
+    if antialias and dtype == np.uint8:
+        real = np.dtype(np.float64)  # whose weights are rounded to 16 bits
     taps = []
     for size, count, scale in zip(spatial, output_size, scales, strict=True):
         factor = _effective_factor(size, count, scale, mode, len(output_size), antialias)
@@ -247,17 +253,25 @@ def _cubic_slope(d: np.ndarray, a: float) -> np.ndarray:
 
 def _antialias_taps(size: int, count: int, step: np.floating, mode: str) -> Taps:
     number = step.dtype.type
-    radius = number(1 if mode in _LINEAR else 2)
+    radius = number({"bicubic": 2, "lanczos": 3}.get(mode, 1))
     stretch = max(step, number(1))
     center = step * (np.arange(count, dtype=step.dtype) + number(0.5))
     low = np.maximum((center - radius * stretch + number(0.5)).astype(np.int64), 0)
     high = np.minimum((center + radius * stretch + number(0.5)).astype(np.int64), size)
     index = low + np.arange((high - low).max(initial=1))[:, None]
     distance = np.abs((index - center + number(0.5)) / stretch).astype(step.dtype)
-    kernel = np.maximum(1 - distance, 0) if mode in _LINEAR else _cubic(distance, -0.5)
+    if mode == "lanczos":
+        kernel = _lanczos(distance)
+    else:
+        kernel = np.maximum(1 - distance, 0) if mode in _LINEAR else _cubic(distance, -0.5)
     weight = np.where(index < high, kernel, 0)
     weight = weight / weight.sum(0)
     return np.minimum(index, size - 1), weight.astype(step.dtype)
+
+
+def _lanczos(d: np.ndarray) -> np.ndarray:
+    # A sinc, faded out over three lobes by a wider one.
+    return np.where(d < 3, np.sinc(d) * np.sinc(d / 3), 0).astype(d.dtype)
 
 
 def _area_taps(size: int, count: int, real: np.dtype) -> Taps:
@@ -277,6 +291,20 @@ def _apply_taps(x: np.ndarray, axis: int, taps: Taps) -> np.ndarray:
     for places, factors in zip(index[1:], weight[1:], strict=True):
         y += x.take(places, axis) * factors
     return y
+
+
+def _apply_fixed_point(x: np.ndarray, axis: int, taps: Taps) -> np.ndarray:
+    """As PyTorch resizes bytes: weights of 16 bits, rounded once for each axis."""
+    index, weight = taps
+    bits = 0
+    while bits < 22 and int(0.5 + weight.max() * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    whole = np.trunc(weight * (1 << bits) + np.where(weight < 0, -0.5, 0.5)).astype(np.int64)
+    whole = whole.reshape(*whole.shape, *(1,) * (x.ndim - axis - 1))
+    y = np.full(1, 1 << (bits - 1), np.int64)
+    for places, factors in zip(index, whole, strict=True):
+        y = y + x.take(places, axis) * factors
+    return np.clip(y >> bits, 0, 255).astype(np.uint8)
 
 
 def transpose_taps(taps: Taps, size: int) -> Taps:

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.native import jit, threads
 from weft.native.compiler import INTRINSICS, Function, KernelError
+from weft.native.layout import geometry, strides_of_result
 from weft.native.once import LOCK, module
 from weft.native.whole import Spec
 
@@ -394,12 +395,8 @@ class Loop:
             found = self.spreads[key] = self.lay_out(args)
         if found is False:
             return None
-        code, dtype, shape, alike, numbers, over, grain = found
-        if alike:
-            first = next(a for a in args if a.__class__ is ndarray)
-            out = np.empty_like(first, dtype=dtype)
-        else:
-            out = np.empty(shape, dtype)
+        code, dtype, model, numbers, over, grain = found
+        out = np.empty_like(model, dtype)
         code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out
 
@@ -409,9 +406,10 @@ class Loop:
         shape = np.broadcast(*arrays).shape
         if 0 in shape:
             return False
-        first = arrays[0]
-        alike = all(a.shape == shape and a.strides == first.strides for a in arrays)
-        alike = alike and np.empty_like(first).strides == first.strides
+        steps = strides_of_result(shape, tuple(map(geometry, arrays)))
+        # Never read: only its strides are looked at, and ``np.empty_like`` keeps their order.
+        model = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, steps)
+        order = np.argsort([-s for s in np.empty_like(model).strides], kind="stable")
         strides: list[Any] = []
         for a in arrays:
             if any(s % a.itemsize for s in a.strides):
@@ -421,11 +419,8 @@ class Loop:
                 0 if n == 1 else s // a.itemsize for n, s in zip(a.shape, a.strides, strict=True)
             )
             strides.append(lead + own)
-        extent = list(shape)
-        if alike:
-            order = np.argsort([-s for s in first.strides], kind="stable")
-            extent = [shape[i] for i in order]
-            strides = [tuple(s[i] for i in order) for s in strides]
+        extent = [shape[i] for i in order]
+        strides = [tuple(s[i] for i in order) for s in strides]
         extent, all_strides = collapse(extent, [*strides, _row_major(extent)])
         if len(extent) > 4:
             return False
@@ -440,15 +435,16 @@ class Loop:
             found = self.make(args, key, pattern, depth, name)
         if found is False:
             return False
-        steps = [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
+        inner_steps = [s for s, p in zip(inner, _kinds(args, pattern), strict=True) if p == "step"]
         length = extent[-1]
         if depth == 0:
-            return *found[:2], shape, alike, steps, length, self.grain
+            return *found[:2], model, inner_steps, length, self.grain
         numbers = [length, *extent[1:-1]]
         for s in all_strides:
             numbers += s[:-1]
         rows = math.prod(extent[:-1])
-        return *found[:2], shape, alike, numbers + steps, rows, max(1, self.grain // max(length, 1))
+        numbers += inner_steps
+        return *found[:2], model, numbers, rows, max(1, self.grain // max(length, 1))
 
     def make(
         self, args: Any, key: list[Any], pattern: tuple[str, ...], depth: int, name: Any = None

@@ -25,6 +25,10 @@ _global_buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 
+# Where the hooks of all modules are looked up: ``weft.nn.module``, once that is imported. Programs
+# for PyTorch reset them by binding its names anew.
+HOME: Any = sys.modules[__name__]
+
 
 class _Everywhere:
     active = False
@@ -61,10 +65,10 @@ class _GlobalHandle(_Handle):
     def remove(self) -> None:
         super().remove()
         EVERYWHERE.active = bool(
-            _global_forward_pre_hooks
-            or _global_forward_hooks
-            or _global_backward_pre_hooks
-            or _global_backward_hooks
+            HOME._global_forward_pre_hooks
+            or HOME._global_forward_hooks
+            or HOME._global_backward_pre_hooks
+            or HOME._global_backward_hooks
         )
 
 
@@ -156,36 +160,38 @@ class HookMethods:
         """The full backward hooks for a call, and the old ones."""
         full: list[Callable] = []
         old: list[Callable] = []
-        if _global_backward_hooks:
-            chosen = full if _global_is_full_backward_hook else old
-            chosen.extend(_global_backward_hooks.values())
+        if HOME._global_backward_hooks:
+            chosen = full if HOME._global_is_full_backward_hook else old
+            chosen.extend(HOME._global_backward_hooks.values())
         (full if self._is_full_backward_hook else old).extend(self._backward_hooks.values())
         return full, old
 
     def _get_backward_pre_hooks(self) -> list[Callable]:
-        return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+        return [*HOME._global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        called: set[int] = set()
+        call = _Call(args, kwargs)
         try:
-            return self._run_hooks(args, kwargs, called)
+            return self._run_hooks(call)
         except Exception:
-            self._run_always_called(args, kwargs, called)
+            self._run_always_called(call)
             raise
 
-    def _run_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
+    def _run_hooks(self, call: _Call) -> Any:
+        args, kwargs = call.args, call.kwargs
         full, old = self._get_backward_hooks()
         before = self._get_backward_pre_hooks()
         args, kwargs = self._run_pre_hooks(args, kwargs)
         around = BackwardHook(self, full, before) if full or before else None
         if around is not None:
             args = around.setup_input_hook(args)
-        result = self.forward(*args, **kwargs)
+        call.args, call.kwargs = args, kwargs
+        call.result = result = self.forward(*args, **kwargs)
         for key, hook, with_kwargs, _ in self._hooks_after():
-            called.add(key)
+            call.called.add(key)
             changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             if changed is not None:
-                result = changed
+                call.result = result = changed
         if around is not None:
             if not isinstance(result, (Tensor, tuple)):
                 warnings.warn(
@@ -195,13 +201,13 @@ class HookMethods:
                 )
             result = around.setup_output_hook(result)
         if old:
-            self._attach_old_hooks(result, old)
+            self._attach_old_hooks(args, result, old)
         return result
 
     def _run_pre_hooks(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        pairs = [(hook, False) for hook in _global_forward_pre_hooks.values()]
+        pairs = [(hook, False) for hook in HOME._global_forward_pre_hooks.values()]
         takes = self._forward_pre_hooks_with_kwargs
         pairs += [(hook, key in takes) for key, hook in list(self._forward_pre_hooks.items())]
         for hook, with_kwargs in pairs:
@@ -225,27 +231,25 @@ class HookMethods:
         """Hooks after forward: key, hook, whether it takes kwargs, whether it is always called."""
         found = [
             (
-                *(key, hook, key in _global_forward_hooks_with_kwargs),
-                key in _global_forward_hooks_always_called,
+                *(key, hook, key in HOME._global_forward_hooks_with_kwargs),
+                key in HOME._global_forward_hooks_always_called,
             )
-            for key, hook in _global_forward_hooks.items()
+            for key, hook in HOME._global_forward_hooks.items()
         ]
         takes, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
         own = self._forward_hooks.items()
         return found + [(key, hook, key in takes, key in always) for key, hook in own]
 
-    def _run_always_called(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]
-    ) -> None:
+    def _run_always_called(self, call: _Call) -> None:
         """After an error: the hooks that were asked to be called in any case."""
         for key, hook, with_kwargs, always in self._hooks_after():
-            if not always or key in called:
+            if not always or key in call.called:
                 continue
             try:
                 if with_kwargs:
-                    hook(self, args, kwargs, None)
+                    hook(self, call.args, call.kwargs, call.result)
                 else:
-                    hook(self, args, None)
+                    hook(self, call.args, call.result)
             except Exception as error:
                 warnings.warn(
                     "module forward hook with ``always_call=True`` raised an exception that was "
@@ -253,7 +257,7 @@ class HookMethods:
                     stacklevel=5,
                 )
 
-    def _attach_old_hooks(self, result: Any, hooks: list[Callable]) -> None:
+    def _attach_old_hooks(self, args: Any, result: Any, hooks: list[Callable]) -> None:
         found = result
         while not isinstance(found, Tensor):
             if not found:
@@ -262,9 +266,65 @@ class HookMethods:
         if found.grad_fn is None:
             return
         for hook in hooks:
-            found.grad_fn.register_hook(
-                lambda grad_input, grad_output, hook=hook: hook(self, grad_input, grad_output)
+            found.grad_fn.register_hook(_old_hook(self, hook))
+        missing = _missed_by_old_hooks(args, result, found.grad_fn)
+        if missing:
+            warnings.warn(missing, FutureWarning, stacklevel=5)
+
+
+def _old_hook(module: Any, hook: Callable) -> Callable:
+    def call(grad_input: tuple[Any, ...], grad_output: tuple[Any, ...]) -> Any:
+        changed = hook(module, grad_input, grad_output)
+        if isinstance(changed, tuple) and len(changed) != len(grad_input):
+            name = getattr(hook, "__name__", type(hook).__name__)
+            raise RuntimeError(
+                f"hook '{name}' has returned an incorrect number of values (got {len(changed)}, "
+                f"but expected {len(grad_input)})"
             )
+        return changed
+
+    return call
+
+
+class _Call:
+    """How far one call of a module got: what its hooks are told, and which have been called."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+
+
+_INSTEAD = "; use register_full_backward_hook to get the documented behavior"
+
+
+def _missed_by_old_hooks(args: Any, result: Any, node: Any) -> str:
+    """What an old backward hook, which sees one node only, does not see of a module; or nothing."""
+    results = (result,) if isinstance(result, Tensor) else result
+    if not (isinstance(results, tuple) and all(isinstance(r, Tensor) for r in results)):
+        return (
+            "Using non-full backward hooks on a Module that does not return a single Tensor or a "
+            f"tuple of Tensors is deprecated: some of the grad_output is missing{_INSTEAD}"
+        )
+    if not all(isinstance(a, Tensor) for a in args):
+        return (
+            "Using non-full backward hooks on a Module that does not take as input a single Tensor "
+            f"or a tuple of Tensors is deprecated: some of the grad_input is missing{_INSTEAD}"
+        )
+    nodes = {r.grad_fn for r in results if r.grad_fn is not None}
+    if nodes != {node}:
+        how = "generated by different autograd Nodes" if len(nodes) > 1 else "nested"
+        return (
+            f"Using a non-full backward hook when outputs are {how} is deprecated: some of the "
+            f"grad_output is missing{_INSTEAD}"
+        )
+    before = {a.grad_fn for a in args if a.grad_fn is not None}
+    if before != {n for n, _ in node.next_functions}:
+        return (
+            "Using a non-full backward hook when the forward contains multiple autograd Nodes is "
+            f"deprecated: some of the grad_input is missing{_INSTEAD}"
+        )
+    return ""
 
 
 class BackwardHook:
@@ -363,7 +423,8 @@ def _through_identity(
     for i, value in zip(where, passed, strict=True):
         changed[i] = value
     node = next(p.grad_fn for p in passed if p.grad_fn is not None)
-    return tuple(changed), where, node
+    kind: Any = type(values)
+    return (tuple(changed) if kind is tuple else kind(*changed)), where, node
 
 
 _IDENTITY: list[Any] = []
@@ -400,7 +461,7 @@ def _add_global(
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, args)`` before the forward of every module."""
-    return _add_global(_global_forward_pre_hooks, hook)
+    return _add_global(HOME._global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -408,15 +469,15 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Call ``hook(module, args, output)`` after the forward of every module."""
     marks = (
-        (_global_forward_hooks_with_kwargs, with_kwargs),
-        (_global_forward_hooks_always_called, always_call),
+        (HOME._global_forward_hooks_with_kwargs, with_kwargs),
+        (HOME._global_forward_hooks_always_called, always_call),
     )
-    return _add_global(_global_forward_hooks, hook, *marks)
+    return _add_global(HOME._global_forward_hooks, hook, *marks)
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, grad_output)`` before every module's part of backward."""
-    return _add_global(_global_backward_pre_hooks, hook)
+    return _add_global(HOME._global_backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
@@ -430,29 +491,28 @@ def register_module_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def _add_global_backward(hook: Callable, full: bool) -> RemovableHandle:
-    global _global_is_full_backward_hook
-    if _global_is_full_backward_hook not in (None, full):
+    if HOME._global_is_full_backward_hook not in (None, full):
         raise RuntimeError(
             "Cannot use both regular backward hooks and full backward hooks as a global Module "
             "hook. Please use only one of them."
         )
-    _global_is_full_backward_hook = full
-    return _add_global(_global_backward_hooks, hook)
+    HOME._global_is_full_backward_hook = full
+    return _add_global(HOME._global_backward_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, buffer)`` when a buffer is registered; it may return another."""
-    return add(_global_buffer_registration_hooks, hook)
+    return add(HOME._global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, submodule)`` when a submodule is registered."""
-    return add(_global_module_registration_hooks, hook)
+    return add(HOME._global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
     """Call ``hook(module, name, param)`` when a parameter is registered."""
-    return add(_global_parameter_registration_hooks, hook)
+    return add(HOME._global_parameter_registration_hooks, hook)
 
 
 def registered(hooks: OrderedDict[int, Callable], module: Any, name: str, value: Any) -> Any:

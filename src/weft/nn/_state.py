@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,10 +33,18 @@ class _LoadHook:
     """A hook before loading, which gets its module first when it asked for it."""
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
-        self.hook, self.module = hook, module
+        self.hook = hook
+        # The module holds its hooks: a reference back would keep both for the collector.
+        self.module = None if module is None else weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(*args) if self.module is None else self.hook(self.module, *args)
+        return self.hook(*args) if self.module is None else self.hook(self.module(), *args)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"hook": self.hook, "module": None if self.module is None else self.module()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["hook"], state["module"])  # type: ignore[misc]
 
 
 class StateMethods:

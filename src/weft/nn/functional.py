@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
 from typing import Any
 
 from weft.ops import api as _api
@@ -10,4 +11,6 @@ globals().update(_api.NAMESPACES.get("nn.functional", {}))
 
 
 def __getattr__(name: str) -> Any:
+    if name == "grad":  # seldom wanted, so loaded when it is
+        return _importlib.import_module("weft.nn.grad")
     return _api.missing("nn.functional", name)

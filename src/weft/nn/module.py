@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections import OrderedDict
@@ -17,6 +18,16 @@ from weft.nn import _hooks
 from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
     EVERYWHERE,
     HookMethods,
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_buffer_registration_hooks,
+    _global_forward_hooks,
+    _global_forward_hooks_always_called,
+    _global_forward_hooks_with_kwargs,
+    _global_forward_pre_hooks,
+    _global_is_full_backward_hook,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
@@ -33,6 +44,7 @@ from weft.nn.parameter import Buffer
 from weft.ops.casting import type_name
 
 T = TypeVar("T", bound="Module")
+_hooks.HOME = sys.modules[__name__]
 
 _HOOK_DICTS = (
     *("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs"),
@@ -178,7 +190,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
                     f"cannot assign '{_kind(value)}' as buffer '{name}' "
                     "(torch.nn.Buffer, torch.Tensor or None expected)"
                 )
-            hooks = _hooks._global_buffer_registration_hooks
+            hooks = _hooks.HOME._global_buffer_registration_hooks
             self._buffers[name] = registered(hooks, self, name, value)
             return
         if value is not None:
@@ -238,7 +250,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
                     f"be created explicitly. To express '{name}' as a function of another Tensor, "
                     "compute the value in the forward() method."
                 )
-            param = registered(_hooks._global_parameter_registration_hooks, self, name, param)
+            param = registered(_hooks.HOME._global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -251,7 +263,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
                 f"cannot assign '{_kind(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        hooks = _hooks._global_buffer_registration_hooks
+        hooks = _hooks.HOME._global_buffer_registration_hooks
         self._buffers[name] = registered(hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -268,7 +280,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
     register_module = add_module
 
     def _register_child(self, name: str, module: Module | None) -> None:
-        module = registered(_hooks._global_module_registration_hooks, self, name, module)
+        module = registered(_hooks.HOME._global_module_registration_hooks, self, name, module)
         before = self._modules.get(name)
         self._modules[name] = module
         if module is not None:

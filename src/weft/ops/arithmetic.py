@@ -520,6 +520,9 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
             f"\"lerp\" not implemented for '{dt.TYPE_NAMES[input.dtype.name]}'\n"
             f"  at {errors.here()}"
         )
+    if input._a.strides != end._a.strides and input._a.shape == end._a.shape:
+        # Both summands below lead the result's memory order, which is the first argument's.
+        end = where_op(np.False_, input, end)
     if not isinstance(weight, Tensor):
         if abs(weight) < 0.5:
             return input + weight * (end - input)

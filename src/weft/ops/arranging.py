@@ -31,6 +31,7 @@ flip_op: Op = linear(
     "flip",
     lambda x, dims: np.flip(x, dims).copy(),
     lambda g, dims: flip_op(g, dims=dims),
+    layout="operands",
     samples=lambda m: [
         Sample((m.real(2, 3, 2),), {"dims": (0, 2)}),
         Sample((m.real(),), {"dims": ()}),
@@ -83,7 +84,7 @@ roll_op: Op = linear(
         Sample((m.real(0, 3),), {"shifts": (1,), "dims": (0,)}),
         Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 

@@ -14,6 +14,7 @@ from weft.core.dispatch import Op
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
+from weft.native.layout import channels_wanted, empty_like_dense
 from weft.ops import api
 from weft.ops.build import Sample, general, linear, zero
 
@@ -51,42 +52,20 @@ api.FUNCTIONS["memory_format"] = memory_format
 def in_format(x: np.ndarray, format: Any) -> np.ndarray:
     """A copy of an array with its dimensions in the given order in memory."""
     if format is channels_last or format is channels_last_3d:
-        check_format(x, format)
+        check_format(x.shape, format)
         return np.moveaxis(np.array(np.moveaxis(x, 1, -1), order="C"), -1, 1)
-    if format in (None, preserve_format) and not x.flags.c_contiguous:
-        order = dense_order(x.shape, x.strides)
-        made = np.empty([x.shape[d] for d in order], x.dtype)
-        out = made.transpose(np.argsort(order))
+    keeps = format is None or format is preserve_format
+    if keeps and not (x.flags.c_contiguous and (x.ndim < 4 or 1 not in x.shape)):
+        out = empty_like_dense(x, x.dtype)
         out[...] = x
         return out
     return np.array(x, order="C")
 
 
-def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """The dimensions from the outermost to the innermost, for a copy without gaps.
-
-    A repeated dimension says nothing of its place, so it moves only when others push it.
-    """
-    order = list(range(len(shape)))[::-1]
-    for i in range(1, len(order)):
-        at = i
-        for k in range(i - 1, -1, -1):
-            inner, outer = order[k], order[at]
-            if not strides[inner] or not strides[outer]:
-                continue
-            here, there = (strides[inner], shape[inner]), (strides[outer], shape[outer])
-            if here > there:
-                order[k], order[at] = outer, inner
-                at = k
-            elif strides[inner] < strides[outer]:
-                break
-    return order[::-1]
-
-
-def check_format(x: np.ndarray, format: Any) -> None:
+def check_format(shape: tuple[int, ...], format: Any) -> None:
     """Refuse a channels-last order for tensors of another rank."""
     rank = 4 if format is channels_last else 5
-    if x.ndim != rank:
+    if len(shape) != rank:
         raise RuntimeError(f"required rank {rank} tensor to use {format.name} format")
 
 
@@ -113,6 +92,14 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     elif _in_order(self._a, memory_format):
         return self
     return clone_op(self, memory_format=memory_format)
+
+
+def as_image(result: Tensor, input: Tensor) -> Tensor:
+    """The result with its channels innermost if the input has them so."""
+    if not channels_wanted(input._a):
+        return result
+    format = channels_last if input._a.ndim == 4 else channels_last_3d
+    return clone_op(result, memory_format=format)
 
 
 def _in_order(x: np.ndarray, format: Any) -> bool:

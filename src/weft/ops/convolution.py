@@ -124,6 +124,7 @@ convolution_op: Op = general(
         _bias_tangent,
     ),
     promote="same",
+    layout="images",
     samples=lambda m: [
         Sample((m.real(2, 2, 5), m.real(3, 2, 3), m.real(3)), _attrs((1,), (1,))),
         Sample(
@@ -181,6 +182,7 @@ conv_transpose_op: Op = general(
         _bias_tangent,
     ),
     promote="same",
+    layout="images",
     grad_name="ConvolutionBackward",
     samples=lambda m: [
         Sample((m.real(2, 3, 4), m.real(3, 2, 3), m.real(2)), _attrs((2,), (1,), shape=(2, 2, 7))),
@@ -318,6 +320,8 @@ def _conv(
     groups: int,
 ) -> Tensor:
     name = f"conv{count}d"
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        api.need_tensors(name, input=input, weight=weight)
     if weight.ndim != count + 2:
         refuse(
             f"{name} expects a weight of {count + 2} dimensions, but got one of size "

@@ -16,6 +16,7 @@ from weft.core import errors, quiet
 from weft.core.dlpack import Importer
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, Tensor, wrap
+from weft.native.layout import empty_like_dense
 from weft.ops import api
 from weft.ops.casting import TYPE_NAMES, in_format, number_for
 
@@ -507,10 +508,11 @@ def full(
 
 def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> np.ndarray:
     """An array of the same shape with undefined values, in the same order of dimensions."""
-    made = np.empty_like(source, d, order="K", subok=False)
     if memory_format is None or memory_format.name == "preserve_format":
-        return made
-    return in_format(made, memory_format)
+        # An image with one channel can be in rows and have strides that say otherwise.
+        plain = source.flags.c_contiguous and (source.ndim < 4 or 1 not in source.shape)
+        return np.empty(source.shape, d) if plain else empty_like_dense(source, d)
+    return in_format(np.empty(source.shape, d), memory_format)
 
 
 def _like(name: str, fill: Any) -> Any:

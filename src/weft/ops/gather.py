@@ -167,7 +167,7 @@ gather_op = linear(
         Sample((m.real(), m.integers(2, high=1)), {"dim": 0}),
         Sample((m.real(2, 3), m.integers(0, 3, high=1)), {"dim": 0}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 gather_back_op: Op = linear(
     "gather_backward",
@@ -415,7 +415,7 @@ scatter_reduce_op = general(
         for reduce in ("sum", "prod", "mean", "amax", "amin")
         for include in (True, False)
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 

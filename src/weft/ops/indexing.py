@@ -151,6 +151,7 @@ index_put_op = linear(
     lambda g, rest, where: index_op(g, *rest, where=where),
     names=("x", "values"),
     together=True,
+    layout="first",
     samples=lambda m: [
         Sample(
             (m.real(4, 3), m.real(2, 3), np.array([2, 0])), {"where": (0,), "accumulate": False}

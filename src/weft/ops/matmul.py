@@ -468,7 +468,9 @@ def _added(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> 
         product = product * alpha
     if beta == 0:
         return product + where_op(np.False_, input, 0)
-    return (input if beta == 1 else input * beta) + product
+    scaled = input if beta == 1 else input * beta
+    # The first summand decides the memory order: a product's is row-major.
+    return scaled + product if name == "addr" else product + scaled
 
 
 @api.both(out=True)

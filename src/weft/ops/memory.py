@@ -19,8 +19,16 @@ from weft.core.storage import (
     untyped_of,
 )
 from weft.core.tensor import Tensor, storage_array
+from weft.native.layout import channels_wanted, last_of, rows_of
 from weft.ops import api
-from weft.ops.casting import in_format, type_name
+from weft.ops.casting import (
+    channels_last,
+    channels_last_3d,
+    check_format,
+    contiguous_format,
+    preserve_format,
+    type_name,
+)
 from weft.ops.creation import sizes
 
 api.FUNCTIONS.update(LEGACY)
@@ -49,19 +57,10 @@ def storage_type(self: Tensor) -> type:
     return LEGACY[STORAGE_NAMES[self.dtype.name]]
 
 
-def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    found, step = [], 1
-    for n in reversed(shape):
-        found.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(found))
-
-
 def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int) -> np.ndarray:
     """An array with the given geometry on bytes; they must be long enough."""
     if 0 in shape:
-        return np.ndarray(shape, d, memory[:0])
+        return np.ndarray(shape, d, memory[:0], 0, tuple(s * d.itemsize for s in stride))
     last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
     if (last + 1) * d.itemsize > memory.size:
         raise RuntimeError(
@@ -110,7 +109,7 @@ def set_(
         shape = (memory.size // d.itemsize - storage_offset,) if size is None else sizes(
             (size,), "set_"
         )  # fmt: skip
-        steps = _steps(shape) if stride is None else tuple(stride)
+        steps = rows_of(shape) if stride is None else tuple(stride)
         _check_geometry(shape, steps, storage_offset)
         last = sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
         needed = 0 if 0 in shape else (storage_offset + last + 1) * d.itemsize
@@ -142,6 +141,9 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
             f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}\n"
             f"  at {errors.here()}"
         )
+    last = memory_format in (channels_last, channels_last_3d)
+    if last:
+        check_format(shape, memory_format)
     if shape == self._a.shape and memory_format is None:
         return self
     d, offset = self._a.dtype, self.storage_offset()
@@ -151,16 +153,19 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         grown = np.empty(needed, np.uint8)
         grown[: memory.size] = memory
         memory = grown
-    self._a = _over(memory, d, shape, _steps(shape), offset)
-    if memory_format is not None and memory_format.name.startswith("channels_last"):
-        self._a = in_format(self._a, memory_format)
+    self._a = _over(memory, d, shape, (last_of if last else rows_of)(shape), offset)
     return self
 
 
 @api.both
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """Another tensor's shape, in place."""
-    return resize_(self, tuple(the_template._a.shape), memory_format=memory_format)
+    template = the_template._a
+    if memory_format is preserve_format:
+        memory_format = contiguous_format
+        if channels_wanted(template):
+            memory_format = channels_last if template.ndim == 4 else channels_last_3d
+    return resize_(self, tuple(template.shape), memory_format=memory_format)
 
 
 @api.method

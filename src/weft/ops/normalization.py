@@ -15,6 +15,7 @@ from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.build import Sample, constant, general
+from weft.ops.casting import as_image
 from weft.ops.reductions import sum_op
 from weft.ops.views import reshape_op
 
@@ -76,7 +77,7 @@ layer_norm_op = general(
         Sample((m.real(2, 2, 3), m.real(2, 3), m.real(2, 3)), {"rank": 2, "eps": 1e-3}),
         Sample((m.real(2, 3), None, None), {"rank": 1, "eps": 1e-5}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -214,7 +215,7 @@ rms_norm_op = general(
         Sample((m.real(3, 4), m.real(4)), {"rank": 1, "eps": 1e-5}),
         Sample((m.real(2, 2, 3), None), {"rank": 2, "eps": 1e-3}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -306,7 +307,7 @@ batch_norm_op = general(
         Sample((m.real(2, 3, 2, 2), m.real(3), m.real(3)), {"eps": 1e-3}),
         Sample((m.real(3, 2, 2), None, None), {"eps": 1e-5}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -347,7 +348,7 @@ batch_norm_fixed_op = general(
     samples=lambda m: [
         Sample((m.real(2, 3, 2), m.real(3), m.real(3), np.ones(3), np.ones(3)), {"eps": 1e-5}),
     ],
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -538,7 +539,7 @@ def group_norm(
             )
     count = prod(shape[2:])
     y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
-    return _like_input(y, input)
+    return as_image(_like_input(y, input), input)
 
 
 @api.top(name="group_norm")

@@ -17,7 +17,8 @@ from weft.core.dispatch import edge_of
 from weft.core.inplace import check_overlap, is_dense, write
 from weft.core.modes import MODES
 from weft.core.short import PUT_INTO
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, strided, wrap
+from weft.native.layout import dense_steps
 
 
 def _names(text: str) -> frozenset[str]:
@@ -361,6 +362,10 @@ def _put(target: Tensor, value: Tensor, name: str) -> None:
                 "reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0)."
             )
         target.resize_(shape)  # type: ignore[attr-defined]
+        if target._a.strides != value._a.strides and target._a.size:
+            # The order of the result's dimensions, without gaps.
+            steps = dense_steps(value._a)
+            target._a = strided(target._a, shape, tuple(s * target._a.itemsize for s in steps))
     if value._node is not None and MODES.now.grad:
         target.copy_(value)  # type: ignore[attr-defined]
         return

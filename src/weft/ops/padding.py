@@ -11,7 +11,7 @@ from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.build import Sample, general, linear
-from weft.ops.casting import number_for
+from weft.ops.casting import as_image, number_for
 from weft.ops.indexing import add_rows
 from weft.ops.views import fail
 
@@ -47,6 +47,7 @@ pad_op: Op = general(
     _pad,
     _unpad,
     jvp=(lambda t, pads: pad_op(t, pads=pads, value=0),),
+    layout="image",
     samples=lambda m: [
         Sample((m.real(2, 3),), {"pads": ((1, 0), (2, 3)), "value": 0}),
         Sample((m.real(4, 3),), {"pads": ((-1, 2), (0, -1)), "value": 1.5}),
@@ -75,6 +76,7 @@ pad_by_op = linear(
     "pad_by",
     _fold,
     lambda g, x_shape, maps: pad_by_back_op(g, shape=x_shape, maps=maps),
+    layout="image",
     grad_name="PadBackward",
     samples=lambda m: [
         Sample(
@@ -167,7 +169,11 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         before, after = given[2 * k : 2 * k + 2]
         if before or after:
             maps.append((d, _pad_map(shape[d], before, after, mode)))
-    return pad_by_op(input, maps=tuple(maps)) if maps else input.clone()
+    if not maps:
+        return input.clone()
+    # PyTorch has no kernel for circular padding that keeps channels innermost.
+    whole = input.contiguous() if mode == "circular" else input
+    return pad_by_op(whole, maps=tuple(maps))
 
 
 @api.top
@@ -223,7 +229,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     split = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     rows = split.permute(order).contiguous()
-    return rows.reshape(*lead, channels // (r * r), height * r, width * r)
+    return as_image(rows.reshape(*lead, channels // (r * r), height * r, width * r), input)
 
 
 @api.top
@@ -241,7 +247,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
     rows = split.permute(order).contiguous()
-    return rows.reshape(*lead, channels * r * r, height // r, width // r)
+    return as_image(rows.reshape(*lead, channels * r * r, height // r, width // r), input)
 
 
 @api.top
@@ -255,7 +261,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"channels, but got {groups} for {shape[1]}",
         )
     split = input.reshape(shape[0], groups, shape[1] // groups, *shape[2:])
-    return split.transpose(1, 2).reshape(shape)
+    return as_image(split.transpose(1, 2).reshape(shape), input)
 
 
 for _function in (pixel_shuffle, pixel_unshuffle, channel_shuffle):

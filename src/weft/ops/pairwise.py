@@ -350,6 +350,7 @@ nextafter_op = general(
     np.nextafter,
     *_nextafter_rules,
     names=("a", "b"),
+    layout="operands",
     jvp=_nextafter_rules,
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
 )
@@ -374,7 +375,9 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == 0, b, (a > 0).astype(a.dtype))
 
 
-heaviside_op = constant("heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c")
+heaviside_op = constant(
+    "heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c", layout="operands"
+)
 
 
 @api.both(out=True)
@@ -393,7 +396,15 @@ api.inplace("heaviside_", heaviside)
 
 
 def _integers_only(name: str, ufunc: Any) -> Op:
-    op = constant(name, ufunc, names=("a", "b"), promote="same", refuses="bfcV", numbers=False)
+    op = constant(
+        name,
+        ufunc,
+        names=("a", "b"),
+        promote="same",
+        refuses="bfcV",
+        numbers=False,
+        layout="operands",
+    )
     api.both(fast_binary(op), name=name)
     api.inplace(name + "_", op)
     return op
@@ -417,7 +428,7 @@ def _isclose(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: 
     return close | (np.isfinite(error) & (error <= atol + np.abs(rtol * b)))
 
 
-isclose_op = constant("isclose", _isclose, names=("a", "b"), promote="compare")
+isclose_op = constant("isclose", _isclose, names=("a", "b"), promote="compare", layout="operands")
 
 
 @api.both
@@ -485,6 +496,7 @@ complex_op = general(
     lambda g: real_op(g),
     lambda g: imag_op(g),
     names=("a", "b"),
+    layout="operands",
     jvp=(lambda t: t * (1.0 + 0.0j), lambda t: t * 1j),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3))), Sample((m.real(), m.real()))],
 )

@@ -50,7 +50,14 @@ def _max_tangent(t: Any, indices: Any) -> Any:
     return plane_gather_op(t, indices), None
 
 
-def _max_op(name: str, reference: Any, grad_name: str, samples: Any, rule: Any = _max_rule) -> Any:
+def _max_op(
+    name: str,
+    reference: Any,
+    grad_name: str,
+    samples: Any,
+    rule: Any = _max_rule,
+    layout: str = "image",
+) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
         name,
@@ -64,6 +71,7 @@ def _max_op(name: str, reference: Any, grad_name: str, samples: Any, rule: Any =
         grad_name=grad_name,
         samples=samples,
         names=("x",),
+        layout=layout,
     )
 
 
@@ -116,6 +124,7 @@ adaptive_max_pool_op = _max_op(
     "AdaptiveMaxPool2DBackward",
     lambda m: [Sample((m.real(1, 2, 5, 4),), {"size": (2, 3)})],
     _adaptive_max_rule,
+    layout="image 2d",
 )
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
@@ -127,12 +136,14 @@ fractional_max_pool_op = _max_op(
             {"kernel": (2, 2), "size": (3, 2), "samples": np.full((1, 2, 2), 0.3)},
         )
     ],
+    layout="rows",
 )
 max_unpool_op = linear(
     "max_unpool",
     lambda x, indices, size: kernels.max_unpool(x, indices, size),
     lambda g, indices: plane_gather_op(g, indices),
     names=("x", "indices"),
+    layout="image 2d",
     grad_name="MaxUnpool2DBackward",
     samples=lambda m: [Sample((m.real(1, 2, 2), np.array([[[0, 4], [1, 3]]])), {"size": (5,)})],
 )
@@ -187,6 +198,7 @@ avg_pool_op = linear(
         )
     ),
     promote="same",
+    layout="image 2d",
     grad_name="AvgPool2DBackward",
     samples=lambda m: [
         Sample((m.real(2, 2, 6),), _window((3,), (2,), (1,), **_MEAN)),
@@ -220,7 +232,7 @@ adaptive_avg_pool_op = linear(
         Sample((m.real(1, 2, 5, 4),), {"size": (2, 2)}),
         Sample((m.real(1, 1, 3),), {"size": (5,)}),
     ],
-    rows=True,
+    layout="image 2d",
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",
@@ -241,7 +253,8 @@ def _planes(input: Tensor, count: int, name: str) -> tuple[Tensor, bool]:
             f"{name}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
             f"dim batch size for input, but got: {list(input._a.shape)}"
         )
-    return (input, True) if rank == count + 2 else (input.unsqueeze(0), False)
+    # Without a batch there is no order of channels to keep.
+    return (input, True) if rank == count + 2 else (input.contiguous().unsqueeze(0), False)
 
 
 def _unbatched(batched: bool, *results: Tensor) -> tuple[Tensor, ...]:

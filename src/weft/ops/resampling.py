@@ -23,6 +23,7 @@ _MODES = {
     "linear": (3,),
     "bilinear": (4,),
     "bicubic": (4,),
+    "lanczos": (4,),
     "trilinear": (5,),
 }
 
@@ -50,6 +51,7 @@ interpolate_op = linear(
         antialias=antialias,
     ),
     promote="same",
+    layout="image",
     variant=lambda attrs, inputs: _upsample_name(**attrs),
     samples=lambda m: [
         Sample((m.real(1, 2, 3),), _attrs("linear", size=(5,))),
@@ -72,6 +74,7 @@ interpolate_back_op: Op = linear(
         antialias=antialias,
     ),
     promote="same",
+    layout="image",
     samples=lambda m: [Sample((m.real(1, 2, 5),), _attrs("linear", shape=(1, 2, 3)))],
 )
 
@@ -107,16 +110,21 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias:
             "bilinear | bicubic | trilinear",
             ValueError,
         )
-    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.ndim == 4):
         refuse(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
-            "tensor as input",
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            "a 4-D tensor as input",
             ValueError,
         )
+    if mode == "lanczos" and align_corners:
+        refuse("Lanczos mode does not support align_corners=True", ValueError)
+    if mode == "lanczos" and not antialias:
+        refuse("Lanczos mode requires antialias=True", ValueError)
     if input.ndim not in (3, 4, 5) or mode not in _MODES:
         refuse(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the "
-            "modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
+            "modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | "
+            "nearest-exact "
             f"(got {mode})",
             NotImplementedError,
         )

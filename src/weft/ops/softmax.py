@@ -103,7 +103,7 @@ softmax_op = general(
     jvp=(lambda t, y, dim: softmax_back_op(t, y, dim=dim),),
     promote="same",
     samples=_samples,
-    rows=True,
+    layout="rows or last",
 )
 log_softmax_op = general(
     "log_softmax",
@@ -112,7 +112,7 @@ log_softmax_op = general(
     jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
     promote="same",
     samples=_samples,
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -169,7 +169,7 @@ scaled_softmax_op = general(
     jvp=(lambda t, y, scale, causal: scaled_softmax_back_op(t, y, scale=scale, causal=causal),),
     promote="same",
     samples=_score_samples(1),
-    rows=True,
+    layout="rows or last",
 )
 
 

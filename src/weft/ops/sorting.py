@@ -59,6 +59,7 @@ sort_op = general(
     outputs=("values", "indices"),
     constant_outputs=(1,),
     promote="same",
+    layout="operands",
     samples=lambda m: [
         Sample((m.real(2, 3),), {"dim": 1, "descending": False}),
         Sample((m.real(3, 2),), {"dim": 0, "descending": True}),

@@ -317,7 +317,9 @@ def _polynomial(name: str, evaluate: Callable, *, shifted: bool = False) -> None
         y = evaluate(at, np.maximum(degree, 0))
         return np.where(degree < 0, 0.0, y).astype(x.dtype)
 
-    op = constant(f"special_{name}", reference, names=("x", "n"), promote="float")
+    op = constant(
+        f"special_{name}", reference, names=("x", "n"), promote="float", layout="operands"
+    )
 
     def function(input: Any, n: Any) -> Tensor:
         return op(*pair(input, n))

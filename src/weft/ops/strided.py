@@ -28,9 +28,9 @@ def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | Non
             f"{start // width}, and itemsize {width} requiring a storage size of {last + width} "
             f"are out of bounds for storage of size {owner.nbytes}"
         )
-    if 0 in size:
-        return np.empty(size, x.dtype)
     steps = tuple(s * width for s in stride)
+    if 0 in size:
+        return np.ndarray(size, x.dtype, np.empty(0, np.uint8), 0, steps)
     return np.ndarray(size, x.dtype, owner, start, steps)
 
 

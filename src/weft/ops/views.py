@@ -702,7 +702,7 @@ cat_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 3), m.real(0, 3)), {"dim": 0})],
-    rows=True,
+    layout="rows or last",
 )
 
 
@@ -765,7 +765,7 @@ stack_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
-    rows=True,
+    layout="rows or last",
 )
 
 

@@ -16,6 +16,7 @@ from weft.optim.elementwise import Pool
 from weft.optim.optimizer import (
     Optimizer,
     ParamsT,
+    check_gradients,
     check_lr,
     check_range,
     number,
@@ -76,6 +77,7 @@ class Adafactor(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters once; a closure computes the loss anew and is answered with it."""
         loss = run_closure(closure)
+        check_gradients(self.param_groups)
         token = quiet.enter()
         try:
             for group in self.param_groups:

@@ -22,7 +22,14 @@ from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.native.once import module
 from weft.ops.strided import view_as_complex, view_as_real
-from weft.optim.optimizer import Optimizer, number, run_closure, scalar
+from weft.optim.optimizer import (
+    Optimizer,
+    check_gradients,
+    number,
+    refuse_gradient,
+    run_closure,
+    scalar,
+)
 
 CHUNK = 32768  # elements that a kernel works on at once
 TOGETHER = 16384  # elements in all from which one native call serves all parameters
@@ -164,6 +171,8 @@ class Unit:
                 return None
             if p._a is not array or (own is not None and states.get(p) is not own):
                 return False
+            if grad._a.shape != array.shape:
+                refuse_gradient(p)
             for name, tensor, view in checks:
                 if own.get(name) is not tensor or tensor._a is not view:  # type: ignore[union-attr]
                     return False
@@ -332,6 +341,8 @@ class Elementwise(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters once; a closure computes the loss anew and is answered with it."""
         loss = None if closure is None else run_closure(closure)
+        if len(self.param_groups) > 1:
+            check_gradients(self.param_groups)  # before the first group has changed
         for index, group in enumerate(self.param_groups):
             if group.get("capturable"):
                 self._refuse_capturable(group)
@@ -458,6 +469,7 @@ class Elementwise(Optimizer):
     def _make_plan(
         self, group: dict[str, Any], names: tuple[str, ...], before: Plan | None
     ) -> Plan:
+        check_gradients((group,))
         plan = Plan(group["params"], names, before)
         alone = self._must_go_alone(plan.params) | plan.loose
         bundles: dict[Any, list[list[Any]]] = {}
@@ -496,6 +508,7 @@ class Elementwise(Optimizer):
         return found
 
     def _step_by_ops(self, group: dict[str, Any]) -> None:
+        check_gradients((group,))
         for p in group["params"]:
             if p.grad is None:
                 continue

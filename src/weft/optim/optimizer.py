@@ -108,6 +108,24 @@ def _type_name(value: Any) -> str:
     return value.type() if isinstance(value, Tensor) else type(value).__name__
 
 
+def check_gradients(groups: Iterable[dict[str, Any]]) -> None:
+    """Refuse gradients of another shape than their parameters', before anything is changed."""
+    for group in groups:
+        for p in group["params"]:
+            if p.grad is not None and p.grad._a.shape != p._a.shape:
+                refuse_gradient(p)
+
+
+def refuse_gradient(p: Tensor) -> None:
+    """Raise the error for a gradient that does not fit its parameter."""
+    grad: Any = p.grad
+    raise RuntimeError(
+        f"The size of the gradient {list(grad._a.shape)} must match the size of its parameter "
+        f"{list(p._a.shape)}. Nothing was updated; call zero_grad() after a parameter's shape has "
+        f"changed\n  at {errors.here()}"
+    )
+
+
 class Optimizer:
     """Changes parameters to make a loss smaller; subclasses say how, in ``step``.
 

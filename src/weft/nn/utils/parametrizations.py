@@ -204,7 +204,7 @@ class _SpectralNorm(Module):
         with no_grad():
             for _ in range(count):
                 self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
-                self._v.copy_(F.normalize(matrix.t().mv(self._u), dim=0, eps=self.eps))
+                self._v.copy_(F.normalize(matrix.H.mv(self._u), dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -214,7 +214,7 @@ class _SpectralNorm(Module):
             self._power_method(matrix.detach(), self.n_power_iterations)
         # Later calls change the buffers, and backward needs this call's values.
         u, v = self._u.clone(), self._v.clone()
-        return weight / u.dot(matrix.mv(v))
+        return weight / _f("vdot")(u, matrix.mv(v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value

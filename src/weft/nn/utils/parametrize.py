@@ -203,7 +203,7 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         listed = module.parametrizations[tensor_name]
         if not unsafe:
-            _check_further(listed, parametrization, getattr(module, tensor_name))
+            _check_further(listed, parametrization, getattr(module, tensor_name), tensor_name)
         listed.append(parametrization)
         listed.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
@@ -223,18 +223,33 @@ def register_parametrization(
     return module
 
 
-def _check_further(listed: Any, parametrization: Any, value: Tensor) -> None:
-    """A further function must keep dtype and shape; its inverse is applied to the originals."""
+def _check_further(listed: Any, parametrization: Any, value: Tensor, name: str) -> None:
+    """A further function must keep dtype and shape, and so must its inverse.
+
+    The originals stay as they are: from now on the function is applied to what they gave so far.
+    """
     changed = parametrization(value)
     listed._check(changed, value.shape, value.dtype)
-    if hasattr(parametrization, "right_inverse"):
-        inverted = parametrization.right_inverse(value)
-        if not isinstance(inverted, Tensor):
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    try:
+        inverted = parametrization.right_inverse(changed)
+    except NotImplementedError:
+        return
+    if not isinstance(inverted, Tensor):
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {type(inverted).__name__}"
+        )
+    for what, wanted, found in (
+        ("dtype", value.dtype, inverted.dtype),
+        ("shape", value.shape, inverted.shape),
+    ):
+        if wanted != found:
             raise ValueError(
-                "parametrization.right_inverse must return a tensor. Got: "
-                f"{type(inverted).__name__}"
+                f"The tensor returned by parametrization.right_inverse must have the same {what} "
+                f"as module.{name}.\nmodule.{name}.{what}: {wanted}\n"
+                f"returned {what}: {found}"
             )
-        listed.right_inverse(inverted)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
