@@ -198,6 +198,7 @@ def what_grad_refuses(T):
             message="materialize_grads cannot be used when the given input is a GradientEdge",
         ),
         T.autograd.grad(a * 3, (a, edge), allow_unused=True),
+        T.autograd.grad(b * 3, (a, edge), materialize_grads=True),
     )
 
 

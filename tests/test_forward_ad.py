@@ -118,6 +118,23 @@ def functions_in_place(T):
 
 
 @scenario
+def out_is_refused(T):
+    fwad = T.autograd.forward_ad
+    x = double(T, 1.0, 2.0, grad=False)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, x + 1)
+        return [
+            trial(T, call, message="forward AD with")
+            for call in (
+                lambda: T.add(x, x, out=dual),
+                lambda: T.add(dual, x, out=x.clone()),
+                lambda: T.sin(dual, out=x.clone()),
+                lambda: T.add(x, x, out=x.clone()),
+            )
+        ]
+
+
+@scenario
 def detached(T):
     fwad = T.autograd.forward_ad
     with fwad.dual_level():

@@ -65,10 +65,21 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
             "allow_unused=False."
         )
-    if materialize_grads and any(isinstance(x, GradientEdge) for x in _many(inputs)):
-        raise RuntimeError(
-            "materialize_grads cannot be used when the given input is a GradientEdge: an edge does "
-            f"not say what zeros to make\n  at {errors.here()}"
+    edges = [isinstance(x, GradientEdge) for x in _many(inputs)]
+    if materialize_grads and any(edges):
+        found = grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, True,
+            is_grads_batched,
+        )  # fmt: skip
+        if any(g is None and edge for g, edge in zip(found, edges, strict=True)):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge: an edge "
+                f"that the outputs don't depend on has no zeros to give\n  at {errors.here()}"
+            )
+        zeros = api.FUNCTIONS["zeros_like"]
+        return tuple(
+            zeros(x, requires_grad=create_graph) if g is None else g
+            for g, x in zip(found, _many(inputs), strict=True)
         )
     outputs, inputs = _tensors(outputs), _tensors(inputs)
     if not inputs:

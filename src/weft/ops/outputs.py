@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import edge_of
+from weft.core.dual import tangents_of
 from weft.core.inplace import check_overlap, is_dense, write
 from weft.core.modes import MODES
 from weft.core.short import PUT_INTO
@@ -212,6 +213,11 @@ def _check(target: Any, value: Tensor, name: str) -> None:
         raise TypeError(
             f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}\n"
             f"  at {errors.here()}"
+        )
+    if MODES.now.dual_level >= 0 and (tangents_of(target) or tangents_of(value)):
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name}_out that does not support it because it is an "
+            f"out= function; call it without out=\n  at {errors.here()}"
         )
     if MODES.now.grad:
         recorded = value._node is not None and name not in RECORDED
