@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -rs
 
-# The long runs: ten thousand random programs, every sample of PyTorch's own op table.
+# The long runs: thirty thousand random programs, every sample of PyTorch's own op table.
 deep: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -m deep -rs
 

@@ -98,6 +98,18 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
         "a view made by a custom function can be used after its base was changed",
         (LEAF, "v1 = v0 * 1", "v2 = Alias.apply(v1)", "v1.mul_(2)", "v3 = v2 * 1"),
     ),
+    "late leaf": (
+        "a view does not require a gradient when its base begins to",
+        ("v0 = rand(1, (1,))", "v1 = v0.expand(2, 1)", "v0.requires_grad_()"),
+    ),
+    "changed view leaf": (
+        "views of a leaf that is a view are not made anew when it changes unrecorded",
+        (
+            *("v0 = rand(1, (8,))[::2].requires_grad_()", "v1 = v0[::2]", "v2 = v1[...]"),
+            *("v3 = torch.stack(v2.unbind(0))", "with torch.no_grad(): v0.fill_(1)"),
+            "v4, v5 = grad((v3 - v2).mean(), [v2, v2])",
+        ),
+    ),
     "reentrant": (
         "autograd.grad through a reentrant checkpoint is not refused",
         (
@@ -399,7 +411,8 @@ class Writer:
         # What the program has so far, where that limits what may come next.
         self.pooled = self.reentrant = self.veiled = self.saves_more = False
         self.hooked = self.several_hooked = self.recomputes = False
-        self.frozen: set[int] = set()
+        self.frozen: set[int] = set()  # storages that must not be changed,
+        self.sealed: set[int] = set()  # or not without recording
         names = list(THEMES)
         self.theme = theme or self.rng.choices(names, [THEMES[n][0] for n in names])[0]
         self.dtype = self.rng.choices(list(DTYPES), list(DTYPES.values()))[0]
@@ -572,6 +585,8 @@ class Writer:
             text = text.format(shape)
         wants = rng.random() < 0.85 if grad is None else grad
         made = self.define(text + (".requires_grad_()" if wants else ""))
+        if made and self.get(made[0])._is_view() and not self.allows("changed view leaf"):
+            self.sealed.add(home(self.get(made[0])))
         if made and made[0] not in self.good:
             self.good.append(made[0])
         return made[0] if made else self.leaf(grad)
@@ -626,6 +641,8 @@ class Writer:
     def view(self) -> None:
         x = self.some()
         text = self.rng.choice(VIEWS).format(x=x)
+        if text == ".mT" and not self.get(x).dim():
+            return  # deprecated in torch, where it is the scalar itself
         self.define(f"{x}{text}")
 
     def several(self) -> None:
@@ -644,7 +661,7 @@ class Writer:
     def quiet(self) -> None:
         """A change that is not recorded, such as a step of training."""
         x = self.pick(lambda t: t.is_leaf and t.requires_grad) or self.some()
-        if self.writable(x) is None:
+        if self.writable(x) is None or home(self.get(x)) in self.sealed:
             return
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
         if self.rng.random() < 0.4:
@@ -670,7 +687,11 @@ class Writer:
         if x is None or self.writable(x) is None:
             return
         prefix = "with torch.no_grad(): " if self.rng.random() < 0.08 else ""
+        if home(self.get(x)) in self.sealed:
+            prefix = ""
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
+        if text == "requires_grad_()" and not self.allows("late leaf"):
+            return
         if 0 in self.get(x).stride() and "masked_fill_" in text:
             return  # torch only warns where elements share memory
         self.emit(f"{prefix}{x}.{text}", (), True)
@@ -843,6 +864,8 @@ class Writer:
         x, y = self.rng.choice(holders), self.rng.choice(holders)
         if any(0 in self.get(n).stride() for n in (x, y)) and not self.allows("expanded leaf"):
             return
+        if any(home(self.get(n)) in self.sealed for n in (x, y)):
+            return
         self.emit(self.rng.choice(GRADS).format(x=x, y=y), (), True)
 
     def drop(self) -> None:
@@ -884,11 +907,8 @@ OVERWRITTEN = "modified by an inplace operation"
 SAVES_MORE = re.compile(r"aminmax|gather|masked_select|median|topk|sort")
 # What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
 MISSING = (
-    "not implemented",
-    "not supported",
-    "does not support",
-    "ZeroTensors",
-    "not differentiable",
+    *("not implemented", "not supported", "does not support", "not differentiable"),
+    *("not intended", "expected common dtype", "ZeroTensors", "error message be improved"),
 )
 SIMPLE = {
     *("AddBackward0", "SubBackward0", "MulBackward0", "CloneBackward0", "SinBackward0"),
