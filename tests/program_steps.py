@@ -692,8 +692,8 @@ class Writer:
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
         if text == "requires_grad_()" and not self.allows("late leaf"):
             return
-        if 0 in self.get(x).stride() and "masked_fill_" in text:
-            return  # torch only warns where elements share memory
+        if unchecked(self.get(x), text):
+            return
         self.emit(f"{prefix}{x}.{text}", (), True)
 
     def turned(self) -> None:
@@ -751,7 +751,9 @@ class Writer:
         self.emit(f"r{self.tags - 1} = {text}" if keep else text)
         t = self.get(x)
         if not t.is_leaf and self.rng.random() < 0.2 and self.writable(x) is not None:
-            self.emit(f"{x}.{self.rng.choice(ALONE).format(x=x, n=self.number())}", (), True)
+            text = self.rng.choice(ALONE).format(x=x, n=self.number())
+            if not unchecked(t, text):
+                self.emit(f"{x}.{text}", (), True)
 
     def log_hook(self) -> None:
         self.hook(HOOKS[:1])
@@ -925,6 +927,11 @@ def home(t: Any) -> int:
 def alone(t: Any) -> bool:
     """Whether a tensor is the only result of its op."""
     return t.grad_fn is None or len(t.grad_fn._input_metadata) == 1
+
+
+def unchecked(t: Any, text: str) -> bool:
+    """Whether torch writes to elements that share memory here, or only warns."""
+    return 0 in t.stride() and ("masked_fill_" in text or "tril_" in text)
 
 
 def tangled(t: Any) -> bool:
