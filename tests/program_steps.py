@@ -44,13 +44,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
         "lerp saves something, so a second backward is refused",
         (LEAF, "v1 = v0.lerp(v0, 0.25)", "v1.sum().backward()", "v1.sum().backward()"),
     ),
-    "captured": (
-        "grad gives what hooks made of a gradient where torch gives what came before them",
-        (
-            *(LEAF, "v1 = v0 * 1", "v1.register_hook(lambda g: g * 2)"),
-            "v2, v3 = grad(v1.sum(), [v0, v1])",
-        ),
-    ),
     "kept by a node": (
         "what a hook of a node keeps is overwritten by a later backward",
         (
@@ -66,25 +59,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
             "v0 = rand(1, (1, 2)).expand(2, 2).requires_grad_()",
             *("(v0 * v0).sum().backward()", "torch.optim.SGD([v0], lr=0.1).step()"),
         ),
-    ),
-    "out with gradient": (
-        "out= with an argument that requires a gradient is not always refused",
-        (
-            *("v0 = rand(1, ()).requires_grad_()", "v1 = v0 * v0", "v2 = rand(2, (3,))"),
-            "torch.add(v1, 3, out=v2)",
-        ),
-    ),
-    "materialized twice": (
-        "an unused input that is asked for twice gets one tensor of zeros, not two",
-        (
-            *(LEAF, "v1 = rand(2, (3,)).requires_grad_()"),
-            "v2, v3 = grad(v0.sum(), [v1, v1], create_graph=True, materialize_grads=True)",
-            "v2.sum().backward()",
-        ),
-    ),
-    "inputs of a constant": (
-        "backward(inputs=...) that is refused retains gradients all the same",
-        (LEAF, "v1 = v0 * 2", "v2 = rand(2, (3,))", "v2.sum().backward(inputs=[v1])"),
     ),
     "changed before recomputing": (
         "an input of a checkpoint that was changed is not noticed under create_graph",
@@ -110,13 +84,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
             "v4, v5 = grad((v3 - v2).mean(), [v2, v2])",
         ),
     ),
-    "reentrant": (
-        "autograd.grad through a reentrant checkpoint is not refused",
-        (
-            *(LEAF, "v1 = checkpoint(lambda a: a * 2, v0, use_reentrant=True)"),
-            "v2 = grad(v1.sum(), [v0])",
-        ),
-    ),
     "sum_to_size": (
         "sum_to_size to the same shape gives a view, not the tensor itself",
         (LEAF, "v1 = v0.sum_to_size(v0.shape)"),
@@ -134,7 +101,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
 OPEN_TEXTS = {
     "alpha": "alpha=2",
     "lerp": "lerp",
-    "out with gradient": "out=",
     "view of a function": "Alias",
     "sum_to_size": "sum_to_size",
 }
@@ -409,8 +375,8 @@ class Writer:
         self.count = self.tags = 0
         self.over = False  # whether what follows would be undefined
         # What the program has so far, where that limits what may come next.
-        self.pooled = self.reentrant = self.veiled = self.saves_more = False
-        self.hooked = self.several_hooked = self.recomputes = False
+        self.pooled = self.veiled = self.saves_more = False
+        self.several_hooked = self.recomputes = False
         self.frozen: set[int] = set()  # storages that must not be changed,
         self.sealed: set[int] = set()  # or not without recording
         names = list(THEMES)
@@ -430,7 +396,6 @@ class Writer:
             return False
         step = Step(code, new, effect)
         look = self.session.do(step)
-        self.reentrant |= "use_reentrant=True" in code
         self.recomputes |= "checkpoint(" in code
         self.saves_more |= bool(SAVES_MORE.search(code))
         if look.error:
@@ -745,7 +710,6 @@ class Writer:
         x = self.pick(lambda t: t.requires_grad and alone(t))
         if x is None or self.veiled:
             return
-        self.hooked = True
         text = self.rng.choice(choices).format(x=x, t=self.tag())
         keep = self.rng.random() < 0.3
         self.emit(f"r{self.tags - 1} = {text}" if keep else text)
@@ -809,10 +773,8 @@ class Writer:
         options = []
         if rng.random() < 0.5 or (self.pooled and not last):
             options.append("retain_graph=True")
-        if rng.random() < 0.12 and (not self.reentrant or self.allows("reentrant")):
+        if rng.random() < 0.12:
             inputs = [n for n in self.good if self.get(n).requires_grad]
-            if (not t.requires_grad or t.is_complex()) and not self.allows("inputs of a constant"):
-                inputs = self.leaves()
             chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
             if chosen:
                 options.append(f"inputs=[{', '.join(chosen)}]")
@@ -833,16 +795,10 @@ class Writer:
 
     def gradient(self, create: bool = False) -> None:
         rng, x = self.rng, self.some()
-        if self.reentrant and not self.allows("reentrant"):
-            return
         inputs = [n for n in self.good if self.get(n).requires_grad]
         if not inputs:
             return
         chosen = rng.choices(inputs, k=rng.choice((1, 1, 2, 3)))
-        if create and not self.allows("materialized twice"):
-            chosen = list(dict.fromkeys(chosen))
-        if self.hooked and not self.allows("captured"):
-            chosen = chosen[:1]
         options = [f"[{', '.join(chosen)}]"]
         if rng.random() < 0.8:
             options.append("allow_unused=True")
