@@ -45,7 +45,7 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
         (LEAF, "v1 = v0.lerp(v0, 0.25)", "v1.sum().backward()", "v1.sum().backward()"),
     ),
     "kept by a node": (
-        "what a hook of a node keeps is overwritten by a later backward",
+        "torch lets a later backward overwrite what a hook of a node keeps; weft does not",
         (
             *(LEAF, "v1 = v0.reshape(-1)"),
             "v1.grad_fn.register_hook(lambda gi, go: log.append(('h0', go)))",
