@@ -409,7 +409,7 @@ class Loop:
         steps = strides_of_result(shape, tuple(map(geometry, arrays)))
         # Never read: only its strides are looked at, and ``np.empty_like`` keeps their order.
         model = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, steps)
-        order = np.argsort([-s for s in np.empty_like(model).strides], kind="stable")
+        order = np.argsort([-s for s in steps], kind="stable")
         strides: list[Any] = []
         for a in arrays:
             if any(s % a.itemsize for s in a.strides):
