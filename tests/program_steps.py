@@ -657,6 +657,8 @@ class Writer:
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
         if text == "requires_grad_()" and not self.allows("late leaf"):
             return
+        if text == "detach_()" and self.get(x).retains_grad:
+            return  # torch goes on saying that its gradient is retained
         if unchecked(self.get(x), text):
             return
         self.emit(f"{prefix}{x}.{text}", (), True)
