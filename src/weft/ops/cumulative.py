@@ -55,10 +55,12 @@ def _scan_samples(m: Make) -> list[Sample]:
     ]
 
 
-def _accumulating(input: Tensor, dtype: Any) -> Tensor:
+def _accumulating(input: Tensor, dtype: Any, name: str) -> Tensor:
     """The input in the type that sums and products are formed in."""
     if dtype is not None:
-        return input.to(dtype)
+        input = input.to(dtype)
+        refuse("b", input, f"{name}_out_cpu")
+        return input
     return input.to(dt.int64) if input._a.dtype.kind in "iub" else input
 
 
@@ -67,9 +69,10 @@ def _accumulating(input: Tensor, dtype: Any) -> Tensor:
 
 @_with_dim
 def _cumsum(x: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
+    # In the type that was asked for: NumPy would widen small integers.
     if reverse:
-        return np.flip(np.add.accumulate(np.flip(x, dim), dim), dim)
-    return np.add.accumulate(x, dim)
+        return np.flip(np.add.accumulate(np.flip(x, dim), dim, x.dtype), dim)
+    return np.add.accumulate(x, dim, x.dtype)
 
 
 cumsum_op: Op = linear(
@@ -92,7 +95,7 @@ cumsum_op: Op = linear(
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along a dimension."""
     d = api.wrap_dim(dim, input._a.ndim)
-    return cumsum_op(_accumulating(input, dtype), dim=d, reverse=False)
+    return cumsum_op(_accumulating(input, dtype, "cumsum"), dim=d, reverse=False)
 
 
 # --- linear recurrences: what derivatives of running products are made of ---------------
@@ -142,7 +145,7 @@ def _cumprod_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
 
 cumprod_op = general(
     "cumprod",
-    _with_dim(lambda x, dim: np.multiply.accumulate(x, dim)),
+    _with_dim(lambda x, dim: np.multiply.accumulate(x, dim, x.dtype)),
     _cumprod_rule,
     promote="same",
     samples=lambda m: [
@@ -157,7 +160,7 @@ cumprod_op = general(
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along a dimension."""
-    return cumprod_op(_accumulating(input, dtype), dim=api.wrap_dim(dim, input._a.ndim))
+    return cumprod_op(_accumulating(input, dtype, "cumprod"), dim=api.wrap_dim(dim, input._a.ndim))
 
 
 api.inplace("cumsum_", cumsum)
