@@ -169,6 +169,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
             f"nanmean(): expected input to have floating point or complex dtype but got "
             f"{input.dtype}\n  at {errors.here()}"
         )
+    refuse("c", input, "nansum_cpu")
     missing = input != input  # the NaNs
     total = sum(where_op(missing, 0, input), dim, keepdim, dtype=dtype)
     if total._a.dtype.kind in "iub":
@@ -183,7 +184,19 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 
 
 def _prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
+    if x.dtype in dt.HALF:
+        return _half_prod(x, axes(x, dim), keepdim)
     return np.multiply.reduce(x, axis=axes(x, dim), keepdims=keepdim, dtype=x.dtype)
+
+
+def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    """Products that are rounded to the half type after each factor, as PyTorch's are."""
+    for d in dim:
+        if x.shape[d]:
+            x = np.take(np.multiply.accumulate(x, d, x.dtype), [-1], d)
+        else:
+            x = np.ones(kept_shape(x.shape, (d,)), x.dtype)
+    return x if keepdim else x.reshape([n for k, n in enumerate(x.shape) if k not in dim])
 
 
 def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
@@ -197,6 +210,7 @@ prod_op = general(
     _prod,
     _prod_rule,
     promote="same",
+    narrow=True,
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=lambda m: [
         *reduction_samples(m)[1:],
