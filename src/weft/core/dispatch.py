@@ -133,6 +133,8 @@ class Op:
         single_use: bool = False,
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
+        wide: tuple[int, ...] = (),
+        narrow: bool = False,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"op {name!r} is registered twice")
@@ -144,7 +146,11 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
-        self.refuses = refuses  # the kinds of common dtype that PyTorch has no kernel for
+        # The kinds of common dtype that PyTorch has no kernel for; "h" stands for half types.
+        self.refuses = refuses
+        # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
+        # to the half type first; whether the reference does its steps in the half type itself.
+        self.wide, self.narrow = wide, narrow
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
@@ -161,6 +167,8 @@ class Op:
         self.layout: Callable[[Any, Any], Any] | None = LAYOUTS.get(rule)
         self.images = rule.startswith("image")  # asked even if all arrays are in rows
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
+        # Whether those loops take half types as they are.
+        self.halves = self.traced and not narrow and check is None and not set("fVh") & set(refuses)
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
         self.way: Callable | None = None
         self.scaled: Callable | None = None
@@ -230,9 +238,9 @@ class Op:
             if self.promote is None or (self.plain and _all_float32(args)):
                 out = kernels.forward(self, args, attrs)
                 return run(*args, **attrs) if out is None else out
-            if self.traced and not self.refuses and self.check is None and _all_half(args):
+            if self.halves and _all_half(args):
                 # Widened, computed and rounded once in one pass.
-                out = kernels.forward(self, args, attrs)
+                out = kernels.forward(self, _with_half_numbers(self, args), attrs)
                 if out is not None:
                     return out
             run = self.run
@@ -318,6 +326,15 @@ def _all_half(args: Any) -> bool:
     return len(kinds) == 1 and kinds <= dt.HALF
 
 
+def _with_half_numbers(op: Op, args: Any) -> Any:
+    """Operands of which the numbers have the precision in which PyTorch takes them."""
+    half = next(x.dtype for x in args if x.__class__ is ndarray)
+    return [
+        float(half.type(x)) if x.__class__ in (int, float) and i not in op.wide else x
+        for i, x in enumerate(args)
+    ]
+
+
 def _back(out: Any, final: np.dtype) -> Any:
     # Comparisons and indices keep their own type; only the widened values go back.
     return kernels.cast(out, final) if out.dtype == F32 else out
@@ -349,22 +366,34 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
         common = dt.result_dtype(args[i] for i in chosen if i < len(args))
     if op.promote == "float" and dt.category(common) < dt.dtype.FLOAT:
         common = dt.get_default_dtype().np
-    if common.kind in op.refuses:
+    if common.kind in op.refuses or ("h" in op.refuses and common in dt.HALF):
         raise NotImplementedError(
             f"\"{op.name}_cpu\" not implemented for '{dt.TYPE_NAMES[dt.OF_NUMPY[common].name]}'"
         )
     final = None
-    if common in dt.HALF:
+    if common in dt.HALF and not op.narrow:
         common, final = F32, common
     args = list(args)
     for i in chosen:
         if i < len(args) and args[i] is not None:
             x = args[i]
             if x.__class__ is not ndarray:
-                args[i] = asarray(x).astype(common)
-            elif x.dtype is not common:
+                args[i] = _number(asarray(x), common, final, i in op.wide)
+            elif x.dtype is not (common if x.ndim or final is None else final):
+                if x.ndim:
+                    args[i] = kernels.cast(x, common)
+                else:
+                    args[i] = _number(x, common, final, i in op.wide)
+            elif final is not None:
                 args[i] = kernels.cast(x, common)
     return args, final
+
+
+def _number(x: Any, common: np.dtype, final: np.dtype | None, wide: bool) -> Any:
+    """A number for arrays of a common type: with half types in float32's precision or in theirs."""
+    if wide:
+        return x.astype(F32 if common in dt.HALF else common)
+    return x.astype(common) if final is None else x.astype(final).astype(common)
 
 
 def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None) -> Any:

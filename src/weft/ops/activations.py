@@ -20,7 +20,7 @@ from weft.core.short import fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api, random
-from weft.ops.arithmetic import where_op
+from weft.ops.arithmetic import fits_half, where_op
 from weft.ops.build import Sample, elementwise
 from weft.ops.pointwise import exp_op, keep_op, offer_in_place, sigmoid_op, tanh_op
 from weft.ops.special import erf_op
@@ -66,13 +66,15 @@ def _relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, _ZEROS[x.dtype])
 
 
-relu_op = elementwise("relu", _relu, lambda t, y: keep_op(t, ~(y <= 0)))  # NaN passes it on
+# NaN passes the gradient on.
+relu_op = elementwise("relu", _relu, lambda t, y: keep_op(t, ~(y <= 0)), refuses="c")
 api.under(F, _plain(relu_op))
 
 
 def _leaky_relu(x: np.ndarray, negative_slope: float) -> np.ndarray:
     low = x * negative_slope
-    return np.maximum(x, low) if 0 <= negative_slope <= 1 else choose(x > 0, x, low)
+    # At slope 0 infinity would become NaN.
+    return np.maximum(x, low) if 0 < negative_slope <= 1 else choose(x > 0, x, low)
 
 
 _SLOPES = _with_settings({"negative_slope": 0.01}, {"negative_slope": 0.0})
@@ -82,6 +84,7 @@ leaky_relu_op = elementwise(
     lambda t, x, negative_slope: where_op(x > 0, t, t * negative_slope),
     public=False,
     samples=_SLOPES,
+    refuses="biuc",
 )
 leaky_relu_result_op = elementwise(
     "leaky_relu_result",
@@ -90,6 +93,7 @@ leaky_relu_result_op = elementwise(
     public=False,
     samples=_SLOPES,
     grad_name="LeakyReluBackward",
+    refuses="biuc",
 )
 
 
@@ -108,6 +112,7 @@ prelu_op = elementwise(
     lambda t, a, b: keep_op(t * a, ~(a > 0)),
     public=False,
     grad_name="PreluKernelBackward",
+    refuses="biuc",
 )
 
 
@@ -193,6 +198,7 @@ hardtanh_op = elementwise(
     lambda t, x, low, high: _within(t, x, low, high),
     public=False,
     samples=_LIMITS,
+    refuses="bc",
 )
 hardtanh_result_op = elementwise(
     "hardtanh_result",
@@ -201,6 +207,7 @@ hardtanh_result_op = elementwise(
     public=False,
     samples=_LIMITS,
     grad_name="HardtanhBackward",
+    refuses="bc",
 )
 
 
@@ -226,18 +233,23 @@ threshold_op = elementwise(
     lambda t, x, threshold: keep_op(t, ~(x <= threshold)),
     public=False,
     samples=_with_settings({"threshold": 0.1, "value": 20.0}),
+    refuses="bc",
 )
 
 
 @api.under(F)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where it is above a threshold, else a value."""
+    if input._a.dtype.kind in "iu":
+        threshold = int(threshold)
     return _run(threshold_op, input, inplace, threshold=threshold, value=value)
 
 
 @api.top(name="threshold", out=True)
 def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """The input where it is above a threshold, else a value."""
+    if input._a.dtype.kind in "iu":
+        threshold = int(threshold)
     return threshold_op(input, threshold=threshold, value=value)
 
 
@@ -245,7 +257,7 @@ def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 
 def _elu(x: np.ndarray, alpha: float, scale: float, input_scale: float) -> np.ndarray:
-    return choose(x <= 0, np.expm1(x * input_scale) * (alpha * scale), x * scale)
+    return choose(x < 0, np.expm1(x * input_scale) * (alpha * scale), x * scale)
 
 
 def _elu_rule(t: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -261,7 +273,14 @@ _EXPONENTIAL = _with_settings(
     {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0},
     {"alpha": 1.7, "scale": 1.05, "input_scale": 0.6},
 )
-elu_op = elementwise("elu", _elu, _elu_rule, public=False, samples=_EXPONENTIAL)
+elu_op = elementwise(
+    "elu",
+    _elu,
+    _elu_rule,
+    public=False,
+    samples=_EXPONENTIAL,
+    refuses="biuc",
+)
 elu_result_op = elementwise(
     "elu_result",
     _elu,
@@ -269,6 +288,7 @@ elu_result_op = elementwise(
     public=False,
     samples=_EXPONENTIAL,
     grad_name="EluBackward",
+    refuses="biuc",
 )
 _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
 
@@ -311,9 +331,9 @@ silu_op = elementwise(
     "silu",
     lambda x: x * sigmoid_op.reference(x),
     _silu_rule,
-    promote="float",
     public=False,
     lower="silu",
+    refuses="biu",
 )
 api.under(F, _plain(silu_op))
 
@@ -329,6 +349,7 @@ softplus_op = elementwise(
     lambda t, x, beta, threshold: t * where_op(x * beta > threshold, 1.0, sigmoid_op(x * beta)),
     public=False,
     samples=_with_settings({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
+    refuses="biuc",
 )
 
 
@@ -343,7 +364,11 @@ def _log_sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 log_sigmoid_op = elementwise(
-    "log_sigmoid", _log_sigmoid, lambda t, x: t * sigmoid_op(-x), public=False
+    "log_sigmoid",
+    _log_sigmoid,
+    lambda t, x: t * sigmoid_op(-x),
+    public=False,
+    refuses="biuc",
 )
 api.under(F, fast_unary(log_sigmoid_op), name="logsigmoid")
 
@@ -357,7 +382,13 @@ def _mish_rule(t: Any, x: Any) -> Any:
     return t * (gate + x * sigmoid_op(x) * (1.0 - gate * gate))
 
 
-mish_op = elementwise("mish", _mish, _mish_rule, public=False)
+mish_op = elementwise(
+    "mish",
+    _mish,
+    _mish_rule,
+    public=False,
+    refuses="biuc",
+)
 api.under(F, _plain(mish_op))
 
 _ROOT_HALF, _ROOT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
@@ -387,7 +418,14 @@ def _gelu_tanh_rule(t: Any, x: Any) -> Any:
     return t * ((gate + 1.0) * 0.5 + x * 0.5 * (1.0 - gate * gate) * inner_slope)
 
 
-gelu_op = elementwise("gelu", _gelu, _gelu_rule, public=False, lower="gelu")
+gelu_op = elementwise(
+    "gelu",
+    _gelu,
+    _gelu_rule,
+    public=False,
+    lower="gelu",
+    refuses="biuc",
+)
 gelu_tanh_op = elementwise(
     "gelu_tanh",
     _gelu_tanh,
@@ -395,6 +433,7 @@ gelu_tanh_op = elementwise(
     public=False,
     grad_name="GeluBackward",
     lower="gelu_tanh",
+    refuses="biuc",
 )
 _fast_gelu, _fast_gelu_tanh = fast_unary(gelu_op), fast_unary(gelu_tanh_op)
 
@@ -441,6 +480,7 @@ hardsigmoid_op = elementwise(
     lambda t, x: keep_op(t / 6.0, (x > -3.0) & (x < 3.0)),
     public=False,
     domain=(-4.0, 4.0),
+    refuses="biuc",
 )
 api.under(F, _plain(hardsigmoid_op))
 
@@ -455,6 +495,7 @@ hardswish_op = elementwise(
     _hardswish_rule,
     public=False,
     domain=(-4.0, 4.0),
+    refuses="biuc",
 )
 api.under(F, _plain(hardswish_op))
 
@@ -472,13 +513,30 @@ def _softshrink(x: np.ndarray, lambd: float) -> np.ndarray:
 
 
 _LAMBDAS = _with_settings({"lambd": 0.5}, {"lambd": 0.0})
-hardshrink_op = elementwise("hardshrink", _hardshrink, _shrink_rule, public=False, samples=_LAMBDAS)
-softshrink_op = elementwise("softshrink", _softshrink, _shrink_rule, public=False, samples=_LAMBDAS)
+hardshrink_op = elementwise(
+    "hardshrink",
+    _hardshrink,
+    _shrink_rule,
+    public=False,
+    samples=_LAMBDAS,
+    refuses="biuc",
+)
+softshrink_op = elementwise(
+    "softshrink",
+    _softshrink,
+    _shrink_rule,
+    public=False,
+    samples=_LAMBDAS,
+    refuses="biuc",
+)
 
 
 @api.both(out=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """0 within ``lambd`` of 0, else the input."""
+    if input._a.dtype in dt.HALF:
+        fits_half(input._a.dtype, lambd)
+        lambd = float(input._a.dtype.type(lambd))  # PyTorch compares in the half type
     return hardshrink_op(input, lambd=lambd)
 
 
@@ -488,8 +546,9 @@ api.under(F, hardshrink)
 @api.under(F, out=True)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """The input moved towards 0 by ``lambd``, and 0 within that distance."""
-    if lambd < 0:
-        _refuse(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    top = dt.finfo(input.dtype).max if input._a.dtype.kind in "fV" else math.inf
+    if not 0 <= lambd <= top or lambd == math.inf:
+        _refuse(f"lambda must be in range [0, {top:g}] for {input.dtype}, but found {lambd}")
     return softshrink_op(input, lambd=lambd)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,31 @@ sub_op = elementwise(
     variant=lambda attrs, inputs: "RsubBackward1" if is_number(inputs[0]) else 0,
     public=False,
 )
-mul_op = elementwise("mul", np.multiply, lambda t, b: t * b, lambda t, a: t * a, public=False)
+
+
+def _mul_rule(t: Any, b: Any) -> Any:
+    return mul_op(t, b) if b.__class__ is float and _is_half(t) else t * b
+
+
+def _div_rule(t: Any, b: Any) -> Any:
+    return div_op(t, b) if b.__class__ is float and _is_half(t) else t / b
+
+
+def _is_half(t: Any) -> bool:
+    """Whether NumPy would round a number to the half type of an array before it is used."""
+    return t.__class__ is np.ndarray and t.dtype.itemsize == 2
+
+
+mul_op = elementwise(
+    "mul", np.multiply, _mul_rule, lambda t, a: _mul_rule(t, a), public=False, wide=(0, 1)
+)
 div_op = elementwise(
     "div",
     np.true_divide,
-    lambda t, b: t / b,
+    _div_rule,
     lambda t, a, b: -t * ((a / b) / b),
     promote="float",
+    wide=(1,),
     domain=((-2.0, 2.0), (0.5, 2.0)),
     public=False,
 )
@@ -53,27 +72,35 @@ div_op = elementwise(
 _add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div_op))
 
 
-# The default of alpha, as an object: a bool equals it too, and is refused.
-ONE = 1
-
-
 @api.both(out=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
-    plain = alpha is ONE or (alpha == 1 and alpha is not True)
-    return _add(input, other if plain else _scaled(other, alpha, input))
+    if not isinstance(input, Tensor):
+        input, other = _operands(input, other)
+    if alpha.__class__ is int and alpha == 1:
+        return _add(input, other) if isinstance(input, Tensor) else _add(other, input)
+    return _sum_with(input, other, number(alpha, "add", "alpha"))
 
 
 @api.both(out=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
-    plain = alpha is ONE or (alpha == 1 and alpha is not True)
-    return _sub(input, other if plain else _scaled(other, alpha, input))
+    if not isinstance(input, Tensor):
+        input, other = _operands(input, other)
+    if alpha.__class__ is int and alpha == 1:
+        if isinstance(input, Tensor):
+            return _sub(input, other)
+        return apply(sub_op, (input, other), NO_ATTRS)
+    return _sum_with(input, other, number(alpha, "sub", "alpha"), -1)
 
 
 @api.both(out=True)
 def mul(input: Any, other: Any) -> Tensor:
     """``input * other``."""
+    if not isinstance(input, Tensor):
+        input, other = _operands(input, other)
+        if not isinstance(input, Tensor):
+            return _mul(other, input)
     return _mul(input, other)
 
 
@@ -85,6 +112,43 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return apply(sub_op, (other, scaled), {})
 
 
+def _sum_with(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
+    """``a + alpha * b``, or the difference."""
+    scaled = _scaled(b, alpha, a)
+    if isinstance(b, Tensor) and isinstance(scaled, Tensor) and scaled._a.dtype in dt.HALF:
+        # One rounding, where a product and a sum would have two.
+        op = add_scaled_op if sign > 0 else sub_scaled_op
+        return op(a, b, float(scaled._a.dtype.type(alpha)))
+    return apply(add_op if sign > 0 else sub_op, (a, scaled), NO_ATTRS)
+
+
+def _scaling(name: str, reference: Any, slope: Any, grad_name: str) -> Op:
+    return elementwise(
+        name,
+        reference,
+        lambda t: t,
+        slope,
+        None,
+        names=("a", "b", "alpha"),
+        promote_args=(0, 1),
+        grad_name=grad_name,
+        public=False,
+        samples=lambda m: [Sample((m.real(2, 3), m.real(3), 1.5))],
+    )
+
+
+add_scaled_op = _scaling(
+    "add_scaled",
+    lambda a, b, alpha: a + b * alpha,
+    lambda t, alpha: _mul_rule(t, alpha),
+    "AddBackward",
+)
+sub_scaled_op = _scaling(
+    "sub_scaled", lambda a, b, alpha: a - b * alpha, lambda t, alpha: -_mul_rule(t, alpha),
+    "SubBackward",
+)  # fmt: skip
+
+
 def _scaled(value: Any, alpha: Any, other: Any) -> Any:
     """``alpha * value`` in the type of the sum; alpha may not widen it."""
     d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
@@ -94,16 +158,45 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
             f"  at {errors.here()}"
         )
     kind = dt.category(dt.scalar_dtype(alpha))
+    if d in dt.HALF:
+        fits_half(d, alpha)
     if kind > max(dt.category(d), dt.dtype.INTEGER):
-        least = "non-complex" if dt.category(d) == dt.dtype.FLOAT else "integral"
+        least, wider = "integral", "a floating point"
+        if dt.category(d) == dt.dtype.FLOAT:
+            least, wider = "non-complex", "a complex"
         raise RuntimeError(
-            f"For {least} input tensors, argument alpha must not be "
-            f"{alpha!r}, a number of a wider kind\n  at {errors.here()}"
+            f"For {least} input tensors, argument alpha must not be {wider} number. It is "
+            f"{alpha!r}\n  at {errors.here()}"
         )
+    if alpha == 1 and alpha is not True:
+        return value
     if not isinstance(value, Tensor):
         return bool(value * alpha) if d == dt.BOOL else value * alpha
     value = value.to(dt.of_numpy(d))
     return _mul(value, bool(alpha) if d == dt.BOOL else alpha)
+
+
+def number(value: Any, function: str, argument: str) -> Any:
+    """A number, for which a zero-dim tensor without a gradient may stand."""
+    if not isinstance(value, Tensor):
+        return value
+    if value._a.ndim or value.requires_grad:
+        raise TypeError(
+            f"{function}(): argument '{argument}' must be Number, not Tensor; call .item() on it\n"
+            f"  at {errors.here()}"
+        )
+    return value._a.item()
+
+
+def fits_half(d: np.dtype, value: Any) -> None:
+    """Refuse a number that a half type can't hold, where PyTorch does."""
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        if abs(value) > dt.finfo(dt.of_numpy(d)).max:
+            names = {"float16": "c10::Half", "bfloat16": "c10::BFloat16"}
+            raise RuntimeError(
+                f"value cannot be converted to type {names.get(d.name, d.name)} without overflow: "
+                f"{value}\n  at {errors.here()}"
+            )
 
 
 def as_operand(value: Any, like: Any) -> Tensor:
@@ -117,9 +210,11 @@ def as_operand(value: Any, like: Any) -> Tensor:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``; rounded to ``'floor'`` or ``'trunc'`` if asked."""
     if rounding_mode is None:
-        return _div(input, other)
+        if isinstance(input, Tensor):
+            return _div(input, other)
+        return apply(div_op, _operands(input, other), NO_ATTRS)
     if rounding_mode == "floor":
-        return floor_divide(input, other)
+        return div_floor_op(*_operands(input, other))
     if rounding_mode == "trunc":
         return trunc_divide_op(*_operands(input, other))
     raise RuntimeError(
@@ -148,46 +243,80 @@ def _integer_guard(function: Any) -> Any:
 
 
 def _floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind != "f":
-        return np.floor_divide(a, b)
+    if a.dtype in dt.HALF:
+        return _by_number(_floor_divide, a, b) if b.size == 1 else _floor_divide_halves(a, b)
     out = np.floor_divide(a, b)
+    if a.dtype.kind != "f":
+        return out
     return np.where(b == 0, a / b, out)  # NumPy gives NaN where C gives an infinity
 
 
+def _floor_divide_halves(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """PyTorch's steps, each of which is rounded to the half type."""
+    mod = np.fmod(a, b)
+    quotient = (a - mod) / b
+    below = (mod != 0) & ((b < 0) != (mod < 0))
+    quotient = np.where(below, quotient - a.dtype.type(1), quotient)
+    out = np.floor(quotient)
+    out = np.where(quotient - out > a.dtype.type(0.5), out + a.dtype.type(1), out)
+    exact = a / b
+    out = np.where(quotient == 0, np.copysign(a.dtype.type(0), exact), out)
+    return np.where(b == 0, exact, out)
+
+
 def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind == "f":
+    if a.dtype in dt.HALF and b.size == 1:
+        return _by_number(_trunc_divide, a, b)
+    if a.dtype.kind in "fV":
         return np.trunc(a / b)
     quotient = np.floor_divide(a, b)
     return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
 
 
-floor_divide_op = elementwise(
+def _by_number(function: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Half types divided by a single number: in float32, rounded once."""
+    return function(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+
+
+def _dividing(name: str, function: Any, *rules: Any, **more: Any) -> Op:
+    return elementwise(
+        name,
+        _integer_guard(function),
+        *rules,
+        domain=((-2.0, 2.0), (0.5, 0.7)),
+        public=False,
+        refuses="bc",
+        wide=(1,),
+        narrow=True,
+        **more,
+    )
+
+
+def _no_derivative(name: str) -> Any:
+    def refuse(t: Any) -> Any:
+        raise NotImplementedError(
+            f"derivative for aten::{name} is not implemented: detach() the tensor, or use "
+            "torch.div with rounding_mode"
+        )
+
+    return refuse
+
+
+_DIV = {"grad_name": "DivBackward", "variant": lambda attrs, inputs: 2}
+div_floor_op = _dividing("div_floor", _floor_divide, zero, zero, **_DIV)
+trunc_divide_op = _dividing("trunc_divide", _trunc_divide, zero, zero, **_DIV)
+floor_divide_op = _dividing(
     "floor_divide",
-    _integer_guard(_floor_divide),
-    zero,
-    zero,
-    domain=((-2.0, 2.0), (0.5, 0.7)),
-    public=False,
-    grad_name="DivBackward",
-    variant=lambda attrs, inputs: 2,
-    refuses="bc",
-)
-trunc_divide_op = elementwise(
-    "trunc_divide",
-    _integer_guard(_trunc_divide),
-    zero,
-    zero,
-    domain=((-2.0, 2.0), (0.5, 0.7)),
-    public=False,
-    grad_name="DivBackward",
-    variant=lambda attrs, inputs: 2,
-    refuses="bc",
+    _floor_divide,
+    _no_derivative("floor_divide"),
+    _no_derivative("floor_divide"),
+    samples=lambda m: [],
 )
 
 
 @api.both(out=True)
 def floor_divide(input: Any, other: Any) -> Tensor:
-    """``floor(input / other)``."""
+    """``floor(input / other)``, rounded towards minus infinity; it has no derivative."""
     return floor_divide_op(*_operands(input, other))
 
 
@@ -202,7 +331,7 @@ remainder_op = elementwise(
     "remainder",
     _integer_guard(_remainder),
     lambda t: t,
-    lambda t, a, b: -t * floor_divide_op(a, b),
+    lambda t, a, b: -t * div_floor_op(a, b),
     domain=((-2.0, 2.0), (0.5, 0.7)),
     variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 1,
     refuses="bc",
@@ -238,7 +367,11 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind in "iu" and a.dtype == b.dtype:
         return _integer_pow(a, b)
     if a.dtype.kind == "b":
-        return np.where(b, a, True)
+        if not np.ndim(b):
+            return np.where(b, a, True)
+        raise NotImplementedError("\"pow\" not implemented for 'Bool'; convert with .long() first")
+    if b.__class__ is float and b == -0.5:
+        return np.reciprocal(np.sqrt(a))
     return np.power(a, b)
 
 
@@ -257,7 +390,9 @@ def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
             return zero(t)
         if b == 2:
             return t * (2.0 * a)
-        return t * (b * a ** (b - 1))
+        if b == 0.5:
+            return t * (0.5 / REGISTRY["sqrt"](a))
+        return t * (b * (pow_op(a, b - 1) if _is_half(a) else a ** (b - 1)))
     return t * where_op(b == 0, 0.0, b * a ** (b - 1))
 
 
@@ -265,7 +400,14 @@ def _pow_rule_exponent(t: Any, a: Any, b: Any, y: Any) -> Any:
     flat = (a == 0) if _complex(a, b) else (a == 0) & (b >= 0)
     if _complex(b) and not _complex(a):
         a = a + 0j  # a negative real base has a logarithm here
-    return t * where_op(flat, 0.0, y * REGISTRY["log"](a))
+    return t * where_op(flat, 0.0, y * _log_of(a))
+
+
+def _log_of(a: Any) -> Any:
+    if not isinstance(a, (int, float)):
+        return REGISTRY["log"](a)
+    # A number's in double precision, whatever the default dtype is.
+    return math.log(a) if a > 0 else math.nan if a else -math.inf
 
 
 def _complex(*values: Any) -> bool:
@@ -305,15 +447,36 @@ _fast_pow = fast_binary(pow_op)
 @api.both(out=True)
 def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``."""
-    if isinstance(input, Tensor) and isinstance(exponent, int) and exponent < 0:
-        if input._a.dtype.kind in "iub":
-            raise RuntimeError(
-                f"pow: Integers to negative integer powers are not allowed.\n  at {errors.here()}"
-            )
     if isinstance(input, Tensor):
+        if not isinstance(exponent, Tensor):
+            _check_exponent(input, exponent)
         return _fast_pow(input, exponent)
     _need_one("pow", input, exponent)
     return apply(pow_op, (input, exponent), {})
+
+
+def _check_exponent(input: Tensor, exponent: Any) -> None:
+    d = input._a.dtype
+    if d is dt.F32 or d is dt.F64:
+        return
+    if isinstance(exponent, int) and exponent < 0 and d.kind in "iub":
+        raise RuntimeError(
+            f"pow: Integers to negative integer powers are not allowed.\n  at {errors.here()}"
+        )
+    if d in dt.HALF:
+        fits_half(d, exponent)
+        if d == dt.F16 and isinstance(exponent, complex):
+            raise NotImplementedError(
+                f"\"pow\" not implemented for 'ComplexHalf'; use .float()\n  at {errors.here()}"
+            )
+
+
+@api.method
+def pow_(self: Tensor, exponent: Any) -> Tensor:
+    """The power in place."""
+    if not isinstance(exponent, Tensor):
+        _check_exponent(self, exponent)
+    return apply_inplace(pow_op, (self, exponent), {})
 
 
 def _no_bool(function: Any, name: str) -> Any:
@@ -427,7 +590,6 @@ for _name, _op in (
     ("floor_divide_", floor_divide_op),
     ("remainder_", remainder_op),
     ("fmod_", fmod_op),
-    ("pow_", pow_op),
 ):
     api.inplace(_name, _op)
 
@@ -455,6 +617,46 @@ def _value_first(name: str, value: Any, pair: tuple[Any, Any]) -> tuple[Any, Any
     return (*pair, value)
 
 
+def _with_value(name: str, reference: Any, first: Any, second: Any, domain: float) -> Op:
+    """A sum with a product or quotient that a number scales."""
+    return elementwise(
+        name,
+        reference,
+        lambda t: t,
+        first,
+        second,
+        None,
+        names=("a", "b", "c", "value"),
+        promote_args=(0, 1, 2),
+        public=False,
+        refuses="b",
+        samples=lambda m: [
+            Sample((m.real(2, 3), m.real(3), m.real(2, 1, low=domain), 0.7)),
+            Sample((m.real(3), m.real(3), m.real(3, low=domain), 1)),
+        ],
+    )
+
+
+addcmul_op = _with_value(
+    "addcmul",
+    lambda a, b, c, value: a + _times(b, value) * c,
+    lambda t, c, value: _times(t, value) * c,
+    lambda t, b, value: _times(t, value) * b,
+    domain=-2.0,
+)
+addcdiv_op = _with_value(
+    "addcdiv",
+    lambda a, b, c, value: a + _times(b, value) / c,
+    lambda t, c, value: _times(t, value) / c,
+    lambda t, b, c, value: -t * (_times(b, value) / (c * c)),
+    domain=0.5,
+)
+
+
+def _times(x: Any, value: Any) -> Any:
+    return x if value.__class__ is int and value == 1 else x * value
+
+
 @api.both(out=True)
 def addcmul(
     input: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
@@ -463,8 +665,12 @@ def addcmul(
     if _last is not None:
         tensor1, tensor2, value = _value_first("addcmul", tensor1, (tensor2, _last))
     api.need_tensors("addcmul", tensor1=tensor1, tensor2=tensor2)
-    product = tensor1 * tensor2
-    return input + (product if value == 1 else product * value)
+    value = number(value, "addcmul", "value")
+    if isinstance(value, float) and all(
+        t._a.dtype.kind in "iub" for t in (input, tensor1, tensor2)
+    ):
+        value = int(value)  # in the type of the result
+    return apply(addcmul_op, (input, tensor1, tensor2, value), NO_ATTRS)
 
 
 @api.both(out=True)
@@ -475,34 +681,63 @@ def addcdiv(
     if _last is not None:
         tensor1, tensor2, value = _value_first("addcdiv", tensor1, (tensor2, _last))
     api.need_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
+    value = number(value, "addcdiv", "value")
     if tensor1._a.dtype.kind in "iub" and tensor2._a.dtype.kind in "iub":
         raise RuntimeError(
             "addcdiv: Integer division with addcdiv is no longer supported; convert an input to "
             f"a floating dtype\n  at {errors.here()}"
         )
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
+    return apply(addcdiv_op, (input, tensor1, tensor2, value), NO_ATTRS)
 
 
-def _add_pair_in_place(name: str, function: Any, pair: Any) -> None:
-    """``addcmul_`` and ``addcdiv_``: where nothing is recorded, an in-place add of the pair."""
+def _add_pair_in_place(name: str, function: Any, op: Op) -> None:
+    """``addcmul_`` and ``addcdiv_``: where nothing is recorded, one pass over the memory."""
 
     def change(
         self: Tensor, tensor1: Any, tensor2: Any, _last: Any = None, *, value: Any = 1
     ) -> Tensor:
         if _last is not None:
             tensor1, tensor2, value = _value_first(name + "_", tensor1, (tensor2, _last))
-        if MODES.now.mode is OFF and self._a.dtype.kind == "f":
-            term = pair(tensor1, tensor2)
-            return _iadd(self, term if value == 1 else _mul(term, value))
+        x = self._a
+        plain = value.__class__ is int or value.__class__ is float
+        if plain and MODES.now.mode is OFF and x.dtype in (dt.F32, dt.F64):
+            term = tensor1 if value.__class__ is int and value == 1 else _mul(tensor1, value)
+            return _iadd(self, (_mul if op is addcmul_op else _div)(term, tensor2))
         return api.change_by(self, name, function, (tensor1, tensor2), {"value": value})
 
     change.__name__ = change.__qualname__ = name + "_"
     api.method(change)
 
 
-_add_pair_in_place("addcmul", addcmul, _mul)
-_add_pair_in_place("addcdiv", addcdiv, _div)
+_add_pair_in_place("addcmul", addcmul, addcmul_op)
+_add_pair_in_place("addcdiv", addcdiv, addcdiv_op)
+
+
+def _lerp(a: np.ndarray, b: np.ndarray, weight: Any) -> np.ndarray:
+    # From the nearer end, so that both ends are reached exactly.
+    near = a + weight * (b - a)
+    far = b - (b - a) * (1.0 - weight)
+    if isinstance(weight, (int, float, complex)):
+        return near if abs(weight) < 0.5 else far
+    return np.where(np.abs(weight) < 0.5, near, far)
+
+
+lerp_op = elementwise(
+    "lerp",
+    _lerp,
+    lambda t, weight: t * (1.0 - weight),
+    lambda t, weight: _mul_rule(t, weight),
+    lambda t, a, b: t * (b - a),
+    names=("a", "b", "weight"),
+    public=False,
+    variant=lambda attrs, inputs: 0 if is_number(inputs[2]) else 1,
+    wide=(2,),
+    samples=lambda m: [
+        Sample((m.real(2, 3), m.real(3), m.real(2, 1))),
+        Sample((m.real(3), m.real(3), 0.3)),
+        Sample((m.real(3), m.real(3), 0.8)),
+    ],
+)
 
 
 @api.both(out=True)
@@ -520,16 +755,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
             f"\"lerp\" not implemented for '{dt.TYPE_NAMES[input.dtype.name]}'\n"
             f"  at {errors.here()}"
         )
-    if input._a.strides != end._a.strides and input._a.shape == end._a.shape:
-        # Both summands below lead the result's memory order, which is the first argument's.
-        end = where_op(np.False_, input, end)
-    if not isinstance(weight, Tensor):
-        if abs(weight) < 0.5:
-            return input + weight * (end - input)
-        return end - (end - input) * (1 - weight)
-    near = input + weight * (end - input)
-    far = end - (end - input) * (1 - weight)
-    return where_op(weight.abs() < 0.5, near, far)
+    return apply(lerp_op, (input, end, weight), NO_ATTRS)
 
 
 api.inplace("lerp_", lerp)
@@ -697,7 +923,18 @@ def _shift(function: Any, left: Any, right: Tensor) -> Tensor:
 _neg = Tensor.neg
 Tensor.__neg__ = lambda self: _neg(self)
 Tensor.__pos__ = lambda self: self
-Tensor.__invert__ = lambda self: bitwise_not(self)
+
+
+def _invert(self: Tensor) -> Tensor:
+    if self._a.dtype.kind not in "iub":
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not on "
+            f"{self.dtype}\n  at {errors.here()}"
+        )
+    return bitwise_not(self)
+
+
+Tensor.__invert__ = _invert
 Tensor.__abs__ = lambda self: self.abs()
 
 

@@ -14,6 +14,7 @@ from weft.ops import api
 from weft.ops.along import numpy_names, put_along_op, refuse, result_type, take_along_op
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Make, Sample, constant, general, linear
+from weft.ops.pairwise import complex_logaddexp
 from weft.ops.pointwise import exp_op
 from weft.ops.views import cat_op, reshape_op, slice_op, zeros_of
 
@@ -55,21 +56,35 @@ def _scan_samples(m: Make) -> list[Sample]:
     ]
 
 
-def _accumulating(input: Tensor, dtype: Any) -> Tensor:
+def _accumulating(input: Tensor, dtype: Any, name: str) -> Tensor:
     """The input in the type that sums and products are formed in."""
     if dtype is not None:
-        return input.to(dtype)
+        input = input.to(dtype)
+        refuse("b", input, f"{name}_out_cpu")
+        return input
     return input.to(dt.int64) if input._a.dtype.kind in "iub" else input
 
 
 # --- sums ------------------------------------------------------------------------------
 
 
+# What running sums and products of a type are formed in.
+_WIDER = {dt.F16: dt.F32, dt.BF16: dt.F32, dt.F32: dt.F64, dt.C64: dt.C128}
+
+
+def _accumulated(ufunc: np.ufunc, x: np.ndarray, dim: int) -> np.ndarray:
+    """Running results in the type of the input: NumPy would widen small integers."""
+    wide = _WIDER.get(x.dtype)
+    if wide is None:
+        return ufunc.accumulate(x, dim, x.dtype)
+    return ufunc.accumulate(x, dim, wide).astype(x.dtype)
+
+
 @_with_dim
 def _cumsum(x: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
     if reverse:
-        return np.flip(np.add.accumulate(np.flip(x, dim), dim), dim)
-    return np.add.accumulate(x, dim)
+        return np.flip(_accumulated(np.add, np.flip(x, dim), dim), dim)
+    return _accumulated(np.add, x, dim)
 
 
 cumsum_op: Op = linear(
@@ -77,6 +92,7 @@ cumsum_op: Op = linear(
     _cumsum,
     lambda g, dim, reverse: cumsum_op(g, dim=dim, reverse=not reverse),
     promote="same",
+    narrow=True,
     samples=lambda m: [
         Sample((m.real(2, 3),), {"dim": 1, "reverse": False}),
         Sample((m.real(3, 2),), {"dim": 0, "reverse": True}),
@@ -92,7 +108,7 @@ cumsum_op: Op = linear(
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along a dimension."""
     d = api.wrap_dim(dim, input._a.ndim)
-    return cumsum_op(_accumulating(input, dtype), dim=d, reverse=False)
+    return cumsum_op(_accumulating(input, dtype, "cumsum"), dim=d, reverse=False)
 
 
 # --- linear recurrences: what derivatives of running products are made of ---------------
@@ -142,9 +158,10 @@ def _cumprod_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
 
 cumprod_op = general(
     "cumprod",
-    _with_dim(lambda x, dim: np.multiply.accumulate(x, dim)),
+    _with_dim(lambda x, dim: _accumulated(np.multiply, x, dim)),
     _cumprod_rule,
     promote="same",
+    narrow=True,
     samples=lambda m: [
         *_scan_samples(m),
         Sample((np.array([[1.5, 0.0, 2.0, -1.0], [0.0, 0.5, 0.0, 2.0]]),), {"dim": 1}),
@@ -157,7 +174,7 @@ cumprod_op = general(
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along a dimension."""
-    return cumprod_op(_accumulating(input, dtype), dim=api.wrap_dim(dim, input._a.ndim))
+    return cumprod_op(_accumulating(input, dtype, "cumprod"), dim=api.wrap_dim(dim, input._a.ndim))
 
 
 api.inplace("cumsum_", cumsum)
@@ -238,17 +255,10 @@ def _logcumsumexp(x: np.ndarray, dim: int) -> np.ndarray:
         return np.logaddexp.accumulate(x, dim)
     out = np.array(x)
     rows = np.moveaxis(out, dim, 0)
-    for i in range(1, len(rows)):
-        rows[i] = _logaddexp(rows[i - 1], rows[i])
+    before: Any = np.asarray(complex(-np.inf, 0), x.dtype)
+    for i in range(len(rows)):
+        rows[i] = before = complex_logaddexp(rows[i], before)
     return out
-
-
-def _logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """log(exp(a) + exp(b)) of complex numbers, scaled by the greater."""
-    greater = np.where(a.real >= b.real, a, b)
-    smaller = np.where(a.real >= b.real, b, a)
-    out = greater + np.log1p(np.exp(smaller - greater))
-    return np.where(np.isneginf(greater.real), greater, out)
 
 
 def _logcumsumexp_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
@@ -322,9 +332,25 @@ def _spacings(y: Tensor, x: Any, dx: Any, dim: int) -> Any:
     return diff(x, dim=dim - y._a.ndim)
 
 
-def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
+def _trapezoids(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
+    if x is not None and dx is not None:
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: both `x` and `dx`\n"
+            f"  at {errors.here()}"
+        )
+    dx = 1.0 if dx is None else dx
+    if isinstance(dx, complex):
+        raise RuntimeError(
+            f"{name}: Currently, we only support dx as a real number.\n  at {errors.here()}"
+        )
     if not y._a.ndim:
-        raise IndexError(f"trapezoid needs at least one dimension\n  at {errors.here()}")
+        raise IndexError(f"{name} needs at least one dimension\n  at {errors.here()}")
+    for name, values in (("y", y), ("x", x)):
+        if isinstance(values, Tensor) and values._a.dtype.kind == "b":
+            raise RuntimeError(
+                f"{name}: received a bool input for `{name}`, but bool is not supported\n"
+                f"  at {errors.here()}"
+            )
     d = api.wrap_dim(dim, y._a.ndim)
     late, early = slice_op(y, index=along(d, 1)), slice_op(y, index=along(d, 0, -1))
     areas = (early + late) * _spacings(y, x, dx, d) / 2.0
@@ -333,9 +359,15 @@ def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
 
 @api.top
 @numpy_names
-def trapezoid(y: Tensor, x: Any = None, *, dx: Any = 1.0, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of samples along a dimension, by the trapezoid rule."""
-    areas, d = _trapezoids(y, x, dx, dim)
+    areas, d = _trapezoids("trapezoid", y, x, dx, dim)
+    if x is None and y._a.shape[d]:
+        # Between equal steps only the ends count half.
+        ends = slice_op(y, index=along(d + y._a.ndim, 0, 1)) + slice_op(
+            y, index=along(d + y._a.ndim, -1)
+        )
+        return (y.sum(d) - ends.squeeze(d) * 0.5) * (1.0 if dx is None else dx)
     return areas.sum(d)
 
 
@@ -344,9 +376,9 @@ api.alias("trapezoid", "trapz")
 
 @api.top
 @numpy_names
-def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = 1.0, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples along a dimension, by the trapezoid rule."""
-    areas, d = _trapezoids(y, x, dx, dim)
+    areas, d = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)
 
 
@@ -397,6 +429,8 @@ def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Estimates of the partial derivatives of a function given by its samples."""
+    if input._a.dtype == np.uint8:
+        raise RuntimeError(f"torch.gradient does not support uint8 input.\n  at {errors.here()}")
     dims = api.dims(dim, input._a.ndim)
     if isinstance(spacing, (list, tuple)):
         spacings = list(spacing)

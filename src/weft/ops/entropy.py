@@ -279,7 +279,8 @@ binary_cross_entropy_op = elementwise(
 
 
 def _bce_logits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.maximum(a, 0) - a * b + np.log1p(np.exp(-np.abs(a)))
+    # Infinite logits must not meet in a difference.
+    return (1 - b) * a - (np.minimum(a, 0) - np.log1p(np.exp(-np.abs(a))))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -292,6 +293,7 @@ bce_with_logits_op = elementwise(
     lambda t, a, b: t * (_sigmoid(a) - b),
     lambda t, a: t * -a,
     public=False,
+    refuses="biuc",
 )
 
 
@@ -395,6 +397,12 @@ def kl_div(
             "major release.",
             stacklevel=2,
         )
+    for given in (input, target):
+        kind = {"c": "Complex", "i": "Integral", "u": "Integral", "b": "Integral"}.get(
+            given._a.dtype.kind
+        )
+        if kind:
+            refuse(f"kl_div: {kind} inputs not supported.")
     if not batch:
         reduction_of(reduction)
     if log_target:

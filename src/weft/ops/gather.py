@@ -302,19 +302,31 @@ UFUNCS["amin"] = np.minimum
 
 
 def _scatter_reduce(
-    x: np.ndarray, src: np.ndarray, index: np.ndarray, dim: int, reduce: str, include_self: bool
+    x: np.ndarray,
+    src: np.ndarray,
+    index: np.ndarray,
+    dim: int,
+    reduce: str,
+    include_self: bool,
+    stepwise: bool = False,
 ) -> np.ndarray:
+    """``stepwise`` rounds half types after every step, and not once at the end."""
+    half = x.dtype if x.dtype in dt.HALF and not stepwise else None
+    if half is not None:
+        x, src = x.astype(np.float32), src.astype(np.float32)
     if not include_self and index.size:
         start = np.asarray(_neutral(reduce, x.dtype)).astype(x.dtype)
         x = _scatter_into(x, index, start, dim, _assign)
     ufunc = UFUNCS[reduce]
-    if ufunc is np.add:
+    if ufunc is np.add and x.dtype not in dt.HALF:
         out = _scatter_add(x, index, src, dim)
     else:
         out = _scatter_into(x, index, src, dim, ufunc.at)
+    if half is not None:
+        out = out.astype(half)
     if reduce == "mean":
-        count = _mean_counts(x.shape, index, dim, include_self).astype(x.real.dtype)
-        out = out / count if x.dtype.kind in "fc" else np.floor_divide(out, count)
+        count = _mean_counts(x.shape, index, dim, include_self).astype(out.real.dtype)
+        out = out / count if out.dtype.kind in "fcV" else np.floor_divide(out, count)
     return out
 
 
@@ -407,6 +419,7 @@ scatter_reduce_op = general(
     names=("x", "src", "index"),
     promote="same",
     promote_args=(0, 1),
+    narrow=True,
     samples=lambda m: [
         Sample(
             (m.real(4, 3), m.real(3, 3), np.array([[0, 3, 1], [0, 3, 3]])),

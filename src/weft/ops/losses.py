@@ -196,7 +196,7 @@ def smooth_l1_loss(
     """Squared differences below ``beta``, absolute ones above, averaged by default."""
     reduction = reduction_of(reduction, size_average, reduce)
     input, target = same_shape(input, target)
-    if beta < 0:
+    if not beta >= 0:
         refuse("smooth_l1_loss does not support negative values for beta.")
     need_float(input, "smooth_l1_cpu")
     return smooth_l1_loss_op(input, target, reduction=reduction, width=beta)
@@ -213,7 +213,7 @@ def huber_loss(
     """Squared differences up to ``delta``, ``delta`` times absolute ones above."""
     reduction = reduction_of(reduction)
     input, target = same_shape(input, target)
-    if delta <= 0:
+    if not delta > 0:
         refuse("huber_loss does not support non-positive values for delta.")
     need_float(input, "huber_cpu")
     if weight is None:
@@ -229,6 +229,8 @@ def huber_loss(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between two vectors along a dimension."""
     x1, x2 = together(x1, x2)
+    if x1.is_complex():
+        refuse(f"expected common dtype to be floating point, yet common dtype is {x1.dtype}")
     first = x1.norm(2, dim, keepdim=True).clamp_min(eps)
     second = x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return ((x1 / first) * (x2 / second)).sum(dim)

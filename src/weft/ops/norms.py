@@ -272,6 +272,13 @@ euclidean_op = general(
         Sample((m.real(0, 2), m.real(3, 2)), {"by_product": False}),
     ],
 )
+
+
+def _count_of(gap: Tensor) -> Tensor:
+    """How many coordinates differ; NaN where one of them is not known."""
+    return gap.abs().ceil().clamp(max=1).sum(-1)
+
+
 MM_MODES = (
     "use_mm_for_euclid_dist_if_necessary",
     "use_mm_for_euclid_dist",
@@ -306,6 +313,8 @@ def cdist(
         by_product = compute_mode == MM_MODES[1] or (compute_mode in (None, MM_MODES[0]) and many)
         return euclidean_op(x1, x2, by_product=by_product)
     gap = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == 0:
+        return _count_of(gap)
     return vector_norm_op(gap, p=float(p), dim=(gap._a.ndim - 1,), keepdim=False)
 
 
@@ -318,6 +327,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise refuse("pdist only supports non-negative p values")
     first, second = (wrap(k) for k in np.triu_indices(input._a.shape[0], 1))
     gap = input[first] - input[second]
+    if p == 0:
+        return _count_of(gap)
     return vector_norm_op(gap, p=float(p), dim=(1,), keepdim=False)
 
 

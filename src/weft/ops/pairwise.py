@@ -14,18 +14,18 @@ from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type
-from weft.ops.arithmetic import pow, where_op
+from weft.ops.arithmetic import conj_op, fits_half, pow, where_op
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
 from weft.ops.casting import convert
 from weft.ops.pointwise import (
-    cos_op,
     exp2_op,
     exp_op,
     isnan_op,
     keep_op,
+    log1p,
     log_op,
     offer_in_place,
-    sin_op,
+    sgn_op,
 )
 from weft.ops.views import imag_op, real_op
 
@@ -140,6 +140,9 @@ def _limits(low: Any, high: Any) -> tuple[Any, Any]:
 @api.both(out=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Values below ``min`` raised to it, values above ``max`` lowered to it."""
+    if input._a.dtype in dt.HALF:
+        for limit in (min, max):
+            fits_half(input._a.dtype, limit)
     return apply(clamp_op, (input, *_limits(min, max)), NO_ATTRS)
 
 
@@ -209,11 +212,18 @@ hypot_op = elementwise(
 
 
 def _logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind != "c":
-        return np.logaddexp(a, b)
+    return complex_logaddexp(a, b) if a.dtype.kind == "c" else np.logaddexp(a, b)
+
+
+def complex_logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """log(exp(a) + exp(b)) of complex numbers, scaled by the greater."""
     first = a.real >= b.real
-    large, small = np.where(first, a, b), np.where(first, b, a)
-    return np.where(np.isinf(a) & (a == b), a, large + np.log1p(np.exp(small - large)))
+    greater, smaller = np.where(first, a, b), np.where(first, b, a)
+    out = greater + log1p(np.exp(smaller - greater))
+    # Of two equal infinities the difference would be NaN.
+    same = (greater.real == smaller.real) & np.isinf(greater.real)
+    out = np.where(same, np.where(greater.real < 0, smaller, np.log(np.exp(a) + np.exp(b))), out)
+    return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), out).astype(a.dtype)
 
 
 logaddexp_op = elementwise(
@@ -274,6 +284,9 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``."""
     api.need_tensors("ldexp", input=input, other=other)
     if input._a.dtype.kind in "fV" and other._a.dtype.kind in "iu":
+        if input._a.dtype in dt.HALF:
+            # The power alone may be too large for a half type.
+            return (input.to(dt.float32) * pow(2.0, other.to(dt.float32))).to(input.dtype)
         other = other.to(input.dtype)  # or integers would make the power a float32
     return input * pow(2.0, other)
 
@@ -384,6 +397,10 @@ heaviside_op = constant(
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 for negative and 1 for positive numbers, the given values at 0."""
     api.need_tensors("heaviside", input=input, values=values)
+    if input.is_complex() or values.is_complex():
+        raise RuntimeError(
+            f"heaviside is not yet implemented for complex tensors.\n  at {errors.here()}"
+        )
     if input._a.dtype != values._a.dtype:
         raise RuntimeError(
             "heaviside is not yet implemented for tensors with different dtypes: "
@@ -528,8 +545,34 @@ def from_parts(real: Tensor, imag: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their lengths and angles."""
     api.need_tensors("polar", abs=abs, angle=angle)
-    _check_parts(abs, angle)
-    return complex_op(abs * cos_op(angle), abs * sin_op(angle))
+    return polar_op(abs, angle)
+
+
+def _polar(abs: np.ndarray, angle: np.ndarray) -> np.ndarray:
+    return _complex(abs * np.cos(angle), abs * np.sin(angle))
+
+
+def _polar_check(args: Any) -> None:
+    kinds = [x.dtype for x in args]
+    if kinds[0] != kinds[1] or kinds[0] not in (dt.F32, dt.F64):
+        raise RuntimeError(
+            "Expected both inputs to be Float or Double tensors of one dtype but got "
+            f"{kinds[0]} and {kinds[1]}"
+        )
+
+
+# The direction that a length scales is that of the result: none where the length is 0.
+polar_op = general(
+    "polar",
+    _polar,
+    lambda g, y: real_op(g * conj_op(sgn_op(y))),
+    lambda g, y: real_op(g * conj_op(y * 1j)),
+    names=("abs", "angle"),
+    jvp=(lambda t, y: t * sgn_op(y), lambda t, y: t * (y * 1j)),
+    promote="same",
+    check=_polar_check,
+    samples=lambda m: [Sample((m.real(2, 3, low=0.3), m.real(2, 3)))],
+)
 
 
 offer_in_place("clamp", "clamp_max", "clamp_min", "clip", "gcd", "lcm", "ldexp", "xlogy")

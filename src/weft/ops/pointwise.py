@@ -71,8 +71,23 @@ log2_op = elementwise(
 log10_op = elementwise(
     "log10", np.log10, lambda t, x: t / (x * _LN10), promote="float", domain=(0.1, 3.0)
 )
+
+
+def log1p(x: np.ndarray) -> np.ndarray:
+    """``log(1 + x)``, exact near 0 for complex numbers too."""
+    if x.dtype.kind != "c":
+        return np.log1p(x)
+    a, b = x.real, x.imag
+    square = a * (a + 2) + b * b  # what the square of |1 + x| is beyond 1
+    near = np.where(square == 0, a, 0.5 * np.log1p(square))
+    out = np.empty_like(x)
+    out.real = np.where(np.abs(x) < 0.5, near, np.log(np.hypot(a + 1, b)))
+    out.imag = np.arctan2(b, a + 1)
+    return out
+
+
 log1p_op = elementwise(
-    "log1p", np.log1p, lambda t, x: t / (x + 1.0), promote="float", domain=(-0.9, 3.0)
+    "log1p", log1p, lambda t, x: t / (x + 1.0), promote="float", domain=(-0.9, 3.0)
 )
 sqrt_op = elementwise(
     "sqrt", np.sqrt, lambda t, y: t / (2.0 * y), promote="float", domain=(0.1, 3.0)
@@ -120,6 +135,7 @@ logit_op = elementwise(
     _logit,
     _logit_rule,
     promote="float",
+    refuses="c",
     public=False,
     samples=lambda m: [
         Sample((m.real(2, 3, low=0.05, high=0.95),), {"eps": None}),
@@ -161,8 +177,10 @@ asinh_op = elementwise("asinh", np.arcsinh, lambda t, x: t * rsqrt_op(x * x + 1.
 acosh_op = elementwise(
     "acosh",
     np.arccosh,
-    # Two roots, since the root of the product takes the wrong branch in half of the plane.
-    lambda t, x: t * (rsqrt_op(x - 1.0) * rsqrt_op(x + 1.0)),
+    # Of complex numbers two roots: that of the product takes the wrong branch in half of the plane.
+    lambda t, x: (
+        t * (rsqrt_op(x - 1.0) * rsqrt_op(x + 1.0)) if is_complex(x) else t * rsqrt_op(x * x - 1.0)
+    ),
     promote="float",
     domain=(1.2, 3.0),
 )
@@ -181,8 +199,9 @@ def _sinc(x: np.ndarray) -> np.ndarray:
 
 def _sinc_rule(t: Any, x: Any) -> Any:
     angle = x * math.pi
-    slope = (angle * cos_op(angle) - sin_op(angle)) / (angle * x)
-    return t * where_op(x == 0, 0.0, slope)
+    square = angle * x  # underflows to 0 near 0, where the slope does too
+    slope = t * ((angle * cos_op(angle) - sin_op(angle)) / square)
+    return where_op(square == 0, 0.0, slope)
 
 
 sinc_op = elementwise("sinc", _sinc, _sinc_rule, promote="float")
@@ -222,7 +241,7 @@ def _complex_samples(m: Any) -> list[Sample]:
     ]
 
 
-sign_op = elementwise("sign", _sign, zero, domain=(0.1, 2.0))
+sign_op = elementwise("sign", _sign, zero, domain=(0.1, 2.0), refuses="c")
 sgn_op = general(
     "sgn", _sign, _sgn_rule, jvp=(_sgn_rule,), promote="same", samples=_complex_samples
 )
@@ -234,6 +253,7 @@ abs_op = general(
     lambda g, x: g * sgn_op(x),
     jvp=(lambda t, x: real_part(t * conj_op(sgn_op(x))),),
     promote="same",
+    refuses="b",
     samples=_complex_samples,
 )
 publish(abs_op, in_place=False)
@@ -331,13 +351,15 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 
 api.inplace("round_", round)
-frac_op = elementwise("frac", lambda x: x - np.trunc(x), lambda t: t, domain=(0.1, 0.9))
+frac_op = elementwise(
+    "frac", lambda x: x - np.trunc(x), lambda t: t, domain=(0.1, 0.9), refuses="biu"
+)
 
 # --- what kind of number it is ---------------------------------------------------------
 
 
-def _question(name: str, reference: Any) -> Op:
-    op = constant(name, reference, promote="compare")
+def _question(name: str, reference: Any, **more: Any) -> Op:
+    op = constant(name, reference, promote="compare", **more)
     publish(op, in_place=False)
     return op
 
@@ -356,8 +378,12 @@ isinf_op = _question("isinf", np.isinf)
 isfinite_op = _question("isfinite", np.isfinite)
 isposinf_op = _question("isposinf", _infinite("isposinf", math.inf))
 isneginf_op = _question("isneginf", _infinite("isneginf", -math.inf))
-isreal_op = _question("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else x == x.real)
-signbit_op = _question("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0)
+isreal_op = _question(
+    "isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool)
+)
+signbit_op = _question(
+    "signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, refuses="c"
+)
 
 
 def _nan_to_num(x: np.ndarray, nan: float, posinf: float, neginf: float) -> np.ndarray:

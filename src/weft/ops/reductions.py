@@ -23,6 +23,7 @@ from weft.ops.along import (
     take_along_op,
     taken,
 )
+from weft.ops.arguments import scalar_name
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Make, Sample, constant, general, linear
 from weft.ops.cumulative import has_zero_op, products_of_others
@@ -71,7 +72,9 @@ def reduction_samples(m: Make) -> list[Sample]:
 
 
 def _sum(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
-    return np.add.reduce(x, axis=dim, keepdims=keepdim) if x.ndim else x.copy()
+    # NumPy would widen small integers; booleans are counted.
+    kind = x.dtype if x.dtype.kind != "b" else None
+    return np.add.reduce(x, axis=dim, keepdims=keepdim, dtype=kind) if x.ndim else x.copy()
 
 
 sum_op = linear(
@@ -105,6 +108,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     """The sum over all elements or over some dimensions."""
     if dtype is not None:
         input = input.to(dtype)
+        if input._a.dtype.kind == "b":
+            return any_op(input, dim=reduced_dims(dim, input._a.ndim), keepdim=keepdim)
     elif input._a.dtype.kind in "iub":
         input = input.to(dt.int64)
     return apply_one(sum_op, input, _chosen(dim, input._a.ndim, keepdim))
@@ -164,8 +169,14 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
             f"nanmean(): expected input to have floating point or complex dtype but got "
             f"{input.dtype}\n  at {errors.here()}"
         )
+    refuse("c", input, "nansum_cpu")
     missing = input != input  # the NaNs
     total = sum(where_op(missing, 0, input), dim, keepdim, dtype=dtype)
+    if total._a.dtype.kind in "iub":
+        raise RuntimeError(
+            f"nanmean(): result type Float can't be cast to the desired output type "
+            f"{scalar_name(total.dtype)}; give a floating dtype=\n  at {errors.here()}"
+        )
     return total / sum(~missing, dim, keepdim)
 
 
@@ -173,7 +184,19 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 
 
 def _prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> np.ndarray:
+    if x.dtype in dt.HALF:
+        return _half_prod(x, axes(x, dim), keepdim)
     return np.multiply.reduce(x, axis=axes(x, dim), keepdims=keepdim, dtype=x.dtype)
+
+
+def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    """Products that are rounded to the half type after each factor, as PyTorch's are."""
+    for d in dim:
+        if x.shape[d]:
+            x = np.take(np.multiply.accumulate(x, d, x.dtype), [-1], d)
+        else:
+            x = np.ones(kept_shape(x.shape, (d,)), x.dtype)
+    return x if keepdim else x.reshape([n for k, n in enumerate(x.shape) if k not in dim])
 
 
 def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
@@ -187,6 +210,7 @@ prod_op = general(
     _prod,
     _prod_rule,
     promote="same",
+    narrow=True,
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=lambda m: [
         *reduction_samples(m)[1:],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from weft.core import errors
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import numpy_names, refuse, result_type
+from weft.ops.arithmetic import fits_half
 from weft.ops.build import constant
 
 # --- positions -------------------------------------------------------------------------
@@ -31,6 +33,11 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
 @api.both(out=True)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first ``size`` positions of elements that are not zero, filled up if there are fewer."""
+    if size < 0:
+        raise RuntimeError(
+            f"nonzero_static: 'size' must be an non-negative integer, not {size}\n"
+            f"  at {errors.here()}"
+        )
     return nonzero_static_op(input, size=size, fill_value=fill_value)
 
 
@@ -83,7 +90,9 @@ def _starts(x: np.ndarray, dim: int) -> np.ndarray:
     return starts
 
 
-def _runs(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _runs(
+    x: np.ndarray, dim: int, slices: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The first slices of runs of equal ones, the run of each slice, the runs' lengths."""
     starts = _starts(x, dim)
     first = np.flatnonzero(starts)
@@ -91,11 +100,43 @@ def _runs(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.take(x, first, dim), np.cumsum(starts) - 1, counts
 
 
-def _unique(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sorted_beside_nan(rows: np.ndarray) -> np.ndarray:
+    """The order of rows, where at a NaN neither of two is less and the columns after it decide."""
+
+    def compare(i: int, j: int) -> int:
+        for a, b in zip(listed[i], listed[j], strict=True):
+            if a < b:
+                return -1
+            if a > b:
+                return 1
+        return 0
+
+    listed = rows.tolist()
+    if len(rows) > 16:
+        return np.array(sorted(range(len(rows)), key=functools.cmp_to_key(compare)))
+    # Such an order is none: what comes out depends on the steps. These are the C++ library's.
+    order: list[int] = []
+    for i in range(len(rows)):
+        at = len(order)
+        if order and compare(i, order[0]) < 0:
+            at = 0
+        while at and compare(i, order[at - 1]) < 0:
+            at -= 1
+        order.insert(at, i)
+    return np.array(order)
+
+
+def _unique(
+    x: np.ndarray, dim: int, slices: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = np.moveaxis(x, dim, 0)
     rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    if rows.shape[1] == 1:
+    if rows.dtype.kind == "V":
+        rows = rows.astype(np.float32)  # NumPy sorts NaN of its own types only
+    if rows.shape[1] == 1 and not slices:
         order = np.argsort(rows[:, 0], kind="stable")
+    elif rows.size and rows.dtype.kind == "f" and np.isnan(rows).any():
+        order = _sorted_beside_nan(rows)
     elif rows.size:
         order = np.lexsort(rows.T[::-1])
     else:
@@ -124,7 +165,7 @@ def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> 
                 "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
                 f"applied\n  at {errors.here()}"
             )
-        found = op(x, dim=d)
+        found = op(x, dim=d, slices=True)
     places = found[1].reshape(x._a.shape) if dim is None else found[1]
     wanted = [found[0]] + [places] * bool(inverse) + [found[2]] * bool(counts)
     return wanted[0] if len(wanted) == 1 else tuple(wanted)
@@ -278,11 +319,20 @@ def _limits(
 
 def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
     flat = x.reshape(-1)
-    if low == high:
-        low, high = _limits(flat, low, high, "torch.histc", margin=1)
+    if low == high or not (math.isfinite(low) and math.isfinite(high)):
+        low, high = _limits(flat, low, high, "torch.histc", margin=0)
     kind = x.dtype.type
-    inside = flat[(flat >= kind(low)) & (flat <= kind(high))]
-    places = ((inside - kind(low)) * kind(bins) / (kind(high) - kind(low))).astype(np.int64)
+    start, stop = kind(low), kind(high)
+    if start == stop:
+        # One apart, or as far as the next number is where those lie wider.
+        one, far = kind(1), kind(math.inf)
+        start = min(start - one, np.nextafter(start, -far))
+        stop = max(stop + one, np.nextafter(stop, far))
+    width = stop - start
+    if not np.isfinite(width):
+        return np.zeros(bins, x.dtype)
+    inside = flat[(flat >= start) & (flat <= stop)]
+    places = ((inside - start) * kind(bins) / width).astype(np.int64)
     counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
     return counts.astype(x.dtype)
 
@@ -299,6 +349,9 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         raise RuntimeError(f"bins must be > 0, but got {bins} for histc\n  at {errors.here()}")
     if min > max:
         raise RuntimeError(f"histc: max must be larger than min\n  at {errors.here()}")
+    if input._a.dtype in dt.HALF:
+        fits_half(input._a.dtype, min)
+        fits_half(input._a.dtype, max)
     return histc_op(input, bins=bins, low=min, high=max)
 
 
@@ -313,7 +366,7 @@ def _edges(low: float, high: float, bins: int, d: np.dtype) -> np.ndarray:
 
 def _histogram(x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool) -> np.ndarray:
     """Counts (or sums of weights) of points, one row each, in a grid of bins."""
-    points = x.reshape(-1, len(edges))
+    points = x
     sizes = tuple(len(e) - 1 for e in edges)
     inside = np.ones(len(points), bool)
     places = []
@@ -340,18 +393,70 @@ _histogram_result = result_type("histogram", "hist", "bin_edges")
 _histogramdd_result = result_type("histogramdd", "hist", "bin_edges")
 
 
+def _check_histogram(input: Tensor, bins: Any, range: Any, weight: Any) -> None:
+    """What PyTorch refuses; the input has a row for each point."""
+    count = len(bins)
+
+    def fail(message: str) -> NoReturn:
+        raise RuntimeError(f"torch.histogramdd: {message}\n  at {errors.here()}")
+
+    for k, given in enumerate(bins):
+        if not isinstance(given, Tensor):
+            if given <= 0:
+                raise RuntimeError(
+                    f"torch.histogram(): bins must be > 0, but got {given} for dimension {k}\n"
+                    f"  at {errors.here()}"
+                )
+            continue
+        if given._a.dtype != input._a.dtype:
+            fail(
+                "input tensor and bins tensors should have the same dtype, but got input with "
+                f"dtype {input.dtype} and bins for dimension {k} with dtype {given.dtype}"
+            )
+        if given._a.ndim != 1:
+            fail(
+                f"bins tensor should have one dimension, but got {given._a.ndim} dimensions in "
+                f"the bins tensor for dimension {k}"
+            )
+        if not given._a.size:
+            fail(
+                "bins tensor should have at least 1 element, but got 0 elements in the bins "
+                f"tensor for dimension {k}"
+            )
+    if weight is not None:
+        if weight._a.dtype != input._a.dtype:
+            fail(
+                "if weight tensor is provided, input tensor and weight tensor should have the "
+                f"same dtype, but got input({input.dtype}), and weight({weight.dtype})"
+            )
+        if weight._a.size != input._a.shape[0]:
+            fail(
+                "if weight tensor is provided it should have the same shape as the input tensor "
+                "excluding its innermost dimension, but got input with shape "
+                f"{list(input._a.shape)} and weight with shape {list(weight._a.shape)}"
+            )
+    if range is None:
+        return
+    if len(range) != 2 * count:
+        fail(
+            f"for a {count}-dimensional histogram range should have {2 * count} elements, but "
+            f"got {len(range)}"
+        )
+    for k, (low, high) in enumerate(zip(range[::2], range[1::2], strict=True)):
+        if not (math.isfinite(low) and math.isfinite(high)):
+            fail(f"dimension {k}'s range [{low}, {high}] is not finite")
+        if low > high:
+            fail(f"min should not exceed max, but got min {low} max {high} for dimension {k}")
+
+
 def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
     """Boundaries for each column of the points, from counts, from tensors, or by range."""
-    points = input._a.reshape(-1, len(bins))
+    points = input._a
     edges = []
     for k, given in enumerate(bins):
         if isinstance(given, Tensor):
             edges.append(given)
             continue
-        if given <= 0:
-            raise RuntimeError(
-                f"histogram: expected positive numbers of bins, got {given}\n  at {errors.here()}"
-            )
         if range is None:
             empty = not len(points)
             low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, "histogram")
@@ -373,7 +478,13 @@ def histogram(
 ) -> Any:
     """Counts of all elements in bins, and the bins' boundaries."""
     refuse("iubc", input, "histogram")
+    if isinstance(bins, Tensor) and range is not None:
+        raise TypeError(
+            "histogram() received an invalid combination of arguments: a range goes with a number "
+            f"of bins, not with their edges\n  at {errors.here()}"
+        )
     flat = input.detach().reshape((-1, 1))
+    _check_histogram(flat, (bins,), range, weight)
     (edges,) = _bin_edges(flat, (bins,), range)
     found = _histogram_result(histogram_op(flat, weight, edges, density=density), edges)
     return found if out is None else api.into(out, found, "histogram", input)
@@ -394,9 +505,13 @@ def histogramdd(
     many = (bins,) * columns if isinstance(bins, int) else tuple(bins)
     if len(many) != columns:
         raise RuntimeError(
-            f"torch.histogramdd: expected {columns} sequences of bin edges or numbers of bins "
-            f"but got {len(many)}\n  at {errors.here()}"
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input, "
+            f"{columns}, not {len(many)}\n  at {errors.here()}"
         )
-    points = input.detach().reshape((-1, columns))
+    points = input.detach().reshape((math.prod(input._a.shape[:-1]), columns))
+    _check_histogram(points, many, range, weight)
+    if not columns:
+        empty = wrap(np.asarray(np.nan if density else 0.0, input._a.dtype))
+        return _histogramdd_result(empty, ())
     edges = _bin_edges(points, many, range)
     return _histogramdd_result(histogram_op(points, weight, *edges, density=density), tuple(edges))

@@ -250,7 +250,13 @@ def index_reduce(
     elif not source._a.ndim:
         index = index.reshape(())
     return scatter_reduce_op(
-        input, source, index, dim=d, reduce=reduce, include_self=bool(include_self)
+        input,
+        source,
+        index,
+        dim=d,
+        reduce=reduce,
+        include_self=bool(include_self),
+        stepwise=True,
     )
 
 

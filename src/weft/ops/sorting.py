@@ -140,6 +140,8 @@ _topk_result = result_type("topk", "values", "indices")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The ``k`` greatest (or smallest) elements of each row, and their indices."""
     refuse("bc", input, "topk")
+    if isinstance(dim, bool):
+        raise TypeError(f"topk(): argument 'dim' must be int, not bool\n  at {errors.here()}")
     d, k = api.wrap_dim(dim, input._a.ndim), int(k)
     if not 0 <= k <= (input._a.shape[d] if input._a.ndim else 1):
         raise RuntimeError(
@@ -150,8 +152,59 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return _topk_result(*apply(topk_op, (input,), attrs))
 
 
+# Up to so many elements of rows with ties the index of a tie is PyTorch's, found step by step.
+TIED = 1 << 16
+
+
 def _kth_index(x: np.ndarray, dim: int, k: int) -> np.ndarray:
-    return order_of(x, dim)[(slice(None),) * dim + (slice(k - 1, k),)]
+    index = order_of(x, dim)[(slice(None),) * dim + (slice(k - 1, k),)]
+    if not index.size:
+        return index
+    same = x == taken(x, index, dim)
+    tied = np.moveaxis(np.add.reduce(same, axis=dim, dtype=np.int64, keepdims=True), dim, -1) != 1
+    rows = np.argwhere(tied[..., 0])
+    if 0 < len(rows) * x.shape[dim] <= TIED:
+        index = np.array(index)
+        values, found = np.moveaxis(x, dim, -1), np.moveaxis(index, dim, -1)
+        for row in map(tuple, rows):
+            found[row] = _quickselect(values[row].tolist(), k - 1)
+    return index
+
+
+def _quickselect(row: list[Any], k: int) -> int:
+    """The index of what comes to rank k by Hoare's partitions about medians of three."""
+
+    def after(a: Any, b: Any) -> bool:
+        return (a != a and b == b) or a > b  # NaN comes last
+
+    def swap(i: int, j: int) -> None:
+        row[i], row[j], places[i], places[j] = row[j], row[i], places[j], places[i]
+
+    places = list(range(len(row)))
+    low, high = 0, len(row) - 1
+    while high > low:
+        if high == low + 1:
+            if after(row[low], row[high]):
+                swap(low, high)
+            break
+        swap(low + (high - low) // 2, low + 1)
+        for i, j in ((low + 1, high), (low, high), (low + 1, low)):
+            if after(row[i], row[j]):
+                swap(i, j)
+        i, j, pivot = low + 1, high, row[low]
+        while True:
+            i += 1
+            while after(pivot, row[i]):
+                i += 1
+            j -= 1
+            while after(row[j], pivot):
+                j -= 1
+            if j < i:
+                break
+            swap(i, j)
+        swap(low, j)
+        low, high = i if j <= k else low, j - 1 if j >= k else high
+    return places[k]
 
 
 kthvalue_op = row_pick(
@@ -244,12 +297,35 @@ def _mode_index(x: np.ndarray, dim: int) -> np.ndarray:
     rows = taken(np.moveaxis(x, dim, -1), order, -1)
     positions = np.arange(rows.shape[-1])
     starts = np.ones(rows.shape, bool)
-    missing = _is_nan(rows)  # here, unlike elsewhere, one NaN equals another
-    starts[..., 1:] = (rows[..., 1:] != rows[..., :-1]) & ~(missing[..., 1:] & missing[..., :-1])
+    starts[..., 1:] = rows[..., 1:] != rows[..., :-1]
     lengths = positions - np.maximum.accumulate(np.where(starts, positions, 0), -1)
     # The first place at which the greatest length is reached ends the run of the mode.
     last = np.argmax(lengths, -1, keepdims=True)
-    return np.moveaxis(taken(order, last, -1), -1, dim)
+    index = taken(order, last, -1)
+    missing = _is_nan(rows[..., -1])
+    if missing.any() and rows.shape[-1] <= 16:
+        lines = np.moveaxis(x, dim, -1)
+        for row in map(tuple, np.argwhere(missing)):
+            index[row] = _mode_beside_nan(lines[row].tolist())
+    return np.moveaxis(index, -1, dim)
+
+
+def _mode_beside_nan(row: list[Any]) -> int:
+    """NaN has no place in an order; this is where C++'s sort of few elements leaves it."""
+    order: list[int] = []
+    for i, value in enumerate(row):
+        at = 0 if order and value < row[order[0]] else len(order)
+        while at and value < row[order[at - 1]]:
+            at -= 1
+        order.insert(at, i)
+    best = length = most = 0
+    for n, i in enumerate(order):
+        length += 1
+        if n == len(order) - 1 or row[i] != row[order[n + 1]]:
+            if length > most:
+                best, most = i, length
+            length = 0
+    return best
 
 
 mode_op = row_pick("mode", _mode_index, "ModeBackward")

@@ -17,7 +17,16 @@ from weft.ops import api
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, elementwise
 from weft.ops.pairwise import pair
-from weft.ops.pointwise import cos_op, exp_op, log1p_op, log_op, offer_in_place, sgn_op, sin_op
+from weft.ops.pointwise import (
+    abs_op,
+    cos_op,
+    exp_op,
+    log1p_op,
+    log_op,
+    offer_in_place,
+    sgn_op,
+    sin_op,
+)
 
 
 @functools.cache
@@ -32,10 +41,13 @@ def _lazy(name: str) -> Callable:
     return lambda *arrays: _scipy(name)(*arrays)
 
 
-def _special(name: str, reference: Callable | str, *rules: Callable, **more: Any) -> Op:
+def _special(
+    name: str, reference: Callable | str, *rules: Callable, refuses: str = "hc", **more: Any
+) -> Op:
     """An elementwise op of one input that stands only in ``torch.special``."""
     reference = _lazy(reference) if isinstance(reference, str) else reference
-    op = elementwise(f"special_{name}", reference, *rules, promote="float", public=False, **more)
+    more = {"promote": "float", "public": False, "refuses": refuses, **more}
+    op = elementwise(f"special_{name}", reference, *rules, **more)
     api.under("special", fast_unary(op), name=name)
     return op
 
@@ -58,28 +70,38 @@ erf_op = elementwise(
     lambda t, x: t * (exp_op(-x * x) * (2.0 / _ROOT_PI)),
     promote="float",
     lower="erf",
+    refuses="c",
 )
 erfc_op = elementwise(
-    "erfc", _lazy("erfc"), lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)), promote="float"
+    "erfc",
+    _lazy("erfc"),
+    lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)),
+    promote="float",
+    refuses="c",
 )
 erfinv_op = elementwise(
     "erfinv",
-    _lazy("erfinv"),
+    lambda x: np.where(x == 0, x, _scipy("erfinv")(x)),  # keeps the sign of 0
     lambda t, y: t * (exp_op(y * y) * (_ROOT_PI / 2.0)),
     promote="float",
     domain=(-0.8, 0.8),
 )
 erfcx_op = _special("erfcx", "erfcx", lambda t, x, y: t * (2.0 * x * y - 2.0 / _ROOT_PI))
-ndtr_op = _special("ndtr", "ndtr", lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI))
+ndtr_op = _special("ndtr", "ndtr", lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI), refuses="c")
 ndtri_op = _special(
-    "ndtri", "ndtri", lambda t, y: t * (exp_op(0.5 * y * y) * _ROOT_2PI), domain=(0.1, 0.9)
+    "ndtri",
+    "ndtri",
+    lambda t, y: t * (exp_op(0.5 * y * y) * _ROOT_2PI),
+    domain=(0.1, 0.9),
 )
 log_ndtr_op = _special(
     "log_ndtr",
     "log_ndtr",
     lambda t, x: t / erfcx_op(x * -math.sqrt(0.5)) * math.sqrt(2.0 / math.pi),
 )
-entr_op = _special("entr", "entr", lambda t, x: t * (-1.0 - log_op(x)), domain=(0.1, 2.0))
+entr_op = _special(
+    "entr", "entr", lambda t, x: t * (-1.0 - log_op(x)), domain=(0.1, 2.0), refuses="c"
+)
 
 # --- gamma functions -------------------------------------------------------------------
 
@@ -105,6 +127,7 @@ digamma_op: Op = elementwise(
     lambda t, x: t * polygamma_op(x, n=1),
     promote="float",
     domain=(0.4, 3.0),
+    refuses="c",
 )
 polygamma_op: Op = elementwise(
     "polygamma",
@@ -178,6 +201,7 @@ igamma_op = elementwise(
     _gamma_density,
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
+    refuses="biuc",
 )
 igammac_op = elementwise(
     "igammac",
@@ -186,6 +210,7 @@ igammac_op = elementwise(
     lambda t, a, b: -_gamma_density(t, a, b),
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
+    refuses="biuc",
 )
 
 
@@ -201,6 +226,7 @@ zeta_op: Op = elementwise(
     promote="float",
     public=False,
     samples=_numbers_first(2.0, 3.5),
+    refuses="hc",
 )
 
 
@@ -218,6 +244,7 @@ xlog1py_op = elementwise(
     promote="float",
     domain=((-2.0, 2.0), (-0.5, 2.0)),
     public=False,
+    refuses="c",
 )
 
 
@@ -235,11 +262,21 @@ def _over(y: Any, x: Any, limit: float) -> Any:
     return where_op(x == 0, limit, y / x)
 
 
+def _past_zero(slope: Any, x: Any) -> Any:
+    """The slope of an odd Bessel function; 1/2 near 0, where its formula loses all digits."""
+    array = x._a if isinstance(x, Tensor) else x
+    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+    return where_op(abs_op(x) > eps, slope, 0.5)
+
+
 i0_op = elementwise("i0", _lazy("i0"), lambda t, x: t * i1_op(x), promote="float")
-i1_op: Op = _special("i1", "i1", lambda t, x, y: t * (i0_op(x) - _over(y, x, 0.5)))
-i0e_op = _special("i0e", "i0e", lambda t, x, y: t * (i1e_op(x) - sgn_op(x) * y))
+i1_op: Op = _special("i1", "i1", lambda t, x, y: t * _past_zero(i0_op(x) - y / x, x), refuses="c")
+i0e_op = _special("i0e", "i0e", lambda t, x, y: t * (i1e_op(x) - sgn_op(x) * y), refuses="c")
 i1e_op: Op = _special(
-    "i1e", "i1e", lambda t, x, y: t * (i0e_op(x) - sgn_op(x) * y - _over(y, x, 0.5))
+    "i1e",
+    "i1e",
+    lambda t, x, y: t * _past_zero(i0e_op(x) - y * (sgn_op(x) + 1.0 / x), x),
+    refuses="c",
 )
 _in_special("i0")
 _in_special(modified_bessel_i0="i0")
@@ -289,6 +326,7 @@ airy_ai_slope_op: Op = elementwise(
     lambda t, x: t * (x * airy_ai_op(x)),
     promote="float",
     public=False,
+    refuses="hc",
 )
 
 # --- orthogonal polynomials ------------------------------------------------------------
@@ -318,7 +356,12 @@ def _polynomial(name: str, evaluate: Callable, *, shifted: bool = False) -> None
         return np.where(degree < 0, 0.0, y).astype(x.dtype)
 
     op = constant(
-        f"special_{name}", reference, names=("x", "n"), promote="float", layout="operands"
+        f"special_{name}",
+        reference,
+        names=("x", "n"),
+        promote="float",
+        layout="operands",
+        refuses="h",
     )
 
     def function(input: Any, n: Any) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,29 @@ from weft.ops.views import zeros_of
 # --- variance and standard deviation ---------------------------------------------------
 
 
-def _var(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> np.ndarray:
+def _var(
+    x: np.ndarray, dim: tuple[int, ...], keepdim: bool, correction: float
+) -> tuple[np.ndarray, np.dtype]:
+    """The variance in double precision, and the type it is wanted in."""
+    # In double precision, as PyTorch does it: squares of float32 overflow and underflow early.
+    kind = x.dtype
+    if kind == np.float32 or kind == np.complex64:
+        x = x.astype(np.float64 if kind == np.float32 else np.complex128)
     dims, count = axes(x, dim), count_of(x.shape, dim)
     centred = x - np.add.reduce(x, axis=dims, keepdims=True) / x.dtype.type(count)
     squares = centred * centred if x.dtype.kind != "c" else centred.real**2 + centred.imag**2
     total = np.add.reduce(squares, axis=dims, keepdims=keepdim)
-    return total / squares.dtype.type(max(count - correction, 0))
+    return total / squares.dtype.type(max(count - correction, 0)), kind
+
+
+def _variance(x: np.ndarray, **attrs: Any) -> np.ndarray:
+    out, kind = _var(x, **attrs)
+    return out.astype(dt.of_numpy(kind).to_real().np)
+
+
+def _deviation(x: np.ndarray, **attrs: Any) -> np.ndarray:
+    out, kind = _var(x, **attrs)
+    return np.sqrt(out).astype(dt.of_numpy(kind).to_real().np)
 
 
 def _var_rule(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
@@ -51,10 +69,10 @@ def _spread_samples(m: Make) -> list[Sample]:
     ]
 
 
-var_op = general("var", _var, _var_rule, promote="same", samples=_spread_samples, rows=True)
+var_op = general("var", _variance, _var_rule, promote="same", samples=_spread_samples, rows=True)
 std_op = general(
     "std",
-    lambda x, dim, keepdim, correction: np.sqrt(_var(x, dim, keepdim, correction)),
+    _deviation,
     _std_rule,
     promote="same",
     samples=_spread_samples,
@@ -63,7 +81,7 @@ std_op = general(
 
 
 def _spread_attributes(
-    input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any
+    name: str, input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any
 ) -> dict[str, Any]:
     """One form for the overloads: ``(dim, unbiased, keepdim)``, ``(unbiased)``, ``correction=``."""
     if input._a.dtype.kind in "iub":
@@ -76,6 +94,12 @@ def _spread_attributes(
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
     dims = reduced_dims(dim, input._a.ndim)
+    if count_of(input._a.shape, dims) <= correction or not input._a.size:
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel).",
+            stacklevel=4,
+        )
     return {"dim": dims, "keepdim": bool(keepdim), "correction": correction}
 
 
@@ -90,7 +114,7 @@ def var(
     correction: Any = None,
 ) -> Tensor:
     """The variance, by default with Bessel's correction (``correction=1``)."""
-    return var_op(input, **_spread_attributes(input, dim, unbiased, keepdim, correction))
+    return var_op(input, **_spread_attributes("var", input, dim, unbiased, keepdim, correction))
 
 
 @api.both(out=True)
@@ -104,7 +128,7 @@ def std(
     correction: Any = None,
 ) -> Tensor:
     """The standard deviation, by default with Bessel's correction (``correction=1``)."""
-    return std_op(input, **_spread_attributes(input, dim, unbiased, keepdim, correction))
+    return std_op(input, **_spread_attributes("std", input, dim, unbiased, keepdim, correction))
 
 
 def _with_mean(input: Tensor, op: Any, attrs: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -123,7 +147,9 @@ def var_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
-    return _with_mean(input, var_op, _spread_attributes(input, dim, unbiased, keepdim, correction))
+    return _with_mean(
+        input, var_op, _spread_attributes("var_mean", input, dim, unbiased, keepdim, correction)
+    )
 
 
 @api.top
@@ -137,7 +163,9 @@ def std_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
-    return _with_mean(input, std_op, _spread_attributes(input, dim, unbiased, keepdim, correction))
+    return _with_mean(
+        input, std_op, _spread_attributes("std_mean", input, dim, unbiased, keepdim, correction)
+    )
 
 
 # --- norms -----------------------------------------------------------------------------
@@ -258,10 +286,17 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
             f"renorm: input needs at least 2 dimensions, got {input._a.ndim} dimensions\n"
             f"  at {errors.here()}"
         )
+    if input._a.dtype.kind in "iub":
+        raise RuntimeError(
+            "renorm: linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {input.dtype}\n  at {errors.here()}"
+        )
     d = api.wrap_dim(dim, input._a.ndim)
     others = tuple(i for i in range(input._a.ndim) if i != d)
-    size = norm_op(input, ord=p, dim=others, keepdim=True)
-    return input * where_op(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    half = input._a.dtype in dt.HALF  # whose norms may be too large for the type
+    size = norm_op(input.to(dt.float32) if half else input, ord=p, dim=others, keepdim=True)
+    factor = where_op(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    return input * (factor.to(input.dtype) if half else factor)
 
 
 api.inplace("renorm_", renorm)

@@ -38,6 +38,8 @@ PICK_TILE = PICK_BLOCK = 256
 SHORT = 32
 TOGETHER = 64
 LOWEST = -np.inf
+# Variances of float32 below this may have lost squares to underflow.
+FAINT = 1e-30
 # Fewer columns than this are taken several rows at a time.
 NARROW = 64
 
@@ -697,6 +699,8 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
         step(DEVIATIONS, d, (outer, n, k))(turned, centre, out)
         wide = out - n * np.square(gap, dtype=np.float64)
         np.divide(np.maximum(wide, 0.0), freedom, out=out, casting="same_kind")
+    if x.dtype == np.float32 and not np.all((out > FAINT) & (out < np.inf)) and np.ptp(x):
+        return None  # squares that overflowed or vanished: the reference has double precision
     return put_back(out, x.shape, dim, keepdim, back)
 
 
