@@ -416,3 +416,15 @@ x.permute(2, 0, 1).is_contiguous()
 def test_layouts(code: str) -> None:
     ours, theirs = (evaluate(code, system, made(system)) for system in (weft, torch))
     assert ours == theirs
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_real_view_of_complex_numbers_changed_in_place(create_graph: bool) -> None:
+    x = weft.ones(2, 3, dtype=weft.complex64, requires_grad=True)
+    base = x.clone()
+    view = weft.view_as_real(base).transpose(0, 1)
+    view.mul_(3)
+    (found,) = weft.autograd.grad(
+        weft.view_as_real(base).sum(), x, create_graph=create_graph
+    )  # warnings are errors: no complex number is cast to a real one on the way
+    assert found.tolist() == [[3 + 3j] * 3] * 2

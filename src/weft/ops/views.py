@@ -972,7 +972,9 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any, strides: Any = None) -
 copy_slices_op: Op = linear(
     "copy_slices",
     _copy_slices,
-    lambda g, part_shape, chain: copy_slices_op(g, zeros_of(g, part_shape), chain=chain),
+    lambda g, part_shape, chain: copy_slices_op(
+        g, zeros_of(follow(g, chain), part_shape), chain=chain
+    ),
     lambda g, chain: follow(g, chain),
     names=("base", "part"),
     together=True,
