@@ -714,3 +714,12 @@ def test_a_step_that_fails_changes_nothing(
     with pytest.raises(RuntimeError, match="must match the size"):
         optimizer.step()
     assert seen() == before
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adafactor", "RMSprop"])
+def test_elements_that_share_memory_are_not_updated(name: str) -> None:
+    x = weft.ones(1, 2).expand(2, 2).requires_grad_()
+    (x * x).sum().backward()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        getattr(weft.optim, name)([x], lr=0.1).step()
+    assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]

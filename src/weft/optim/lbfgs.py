@@ -171,7 +171,7 @@ class LBFGS(Optimizer):
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
         first_loss = closure()
-        loss, evaluations = float(first_loss), 1
+        loss, evaluations = float(number(first_loss)), 1
         state["func_evals"] += 1
         grad = self._flat_grad()
         if _largest(grad) <= group["tolerance_grad"]:
@@ -259,7 +259,7 @@ class LBFGS(Optimizer):
             self._move(t, direction)
             if last:
                 return t, start.loss, start.grad, 0  # nobody will look at what is there
-            loss = float(closure())
+            loss = float(number(closure()))
             return t, loss, self._flat_grad(), 1
         if search != "strong_wolfe":
             raise RuntimeError(f"only 'strong_wolfe' is supported\n  at {errors.here()}")
@@ -267,7 +267,7 @@ class LBFGS(Optimizer):
 
         def evaluate(t: float) -> Point:
             self._move(t, direction)
-            loss = float(closure())
+            loss = float(number(closure()))
             grad = self._flat_grad()
             for p, value in zip(self._params, home, strict=True):
                 p.copy_(value)

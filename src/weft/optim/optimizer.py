@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.inplace import check_overlap
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import RemovableHandle, add_hook
 from weft.core.tensor import Tensor, wrap
@@ -109,11 +110,14 @@ def _type_name(value: Any) -> str:
 
 
 def check_gradients(groups: Iterable[dict[str, Any]]) -> None:
-    """Refuse gradients of another shape than their parameters', before anything is changed."""
+    """Refuse gradients of another shape, and elements that share memory, before any change."""
     for group in groups:
         for p in group["params"]:
-            if p.grad is not None and p.grad._a.shape != p._a.shape:
+            if p.grad is None:
+                continue
+            if p.grad._a.shape != p._a.shape:
                 refuse_gradient(p)
+            check_overlap(p, "step")
 
 
 def refuse_gradient(p: Tensor) -> None:
