@@ -78,7 +78,9 @@ class Plan:
             self.targets = tuple(rules)
         self.slots = self._slots(rules)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
-        held = (*op.names, *op.outputs, "rest")
+        # A number beside a tensor counts as one, as in PyTorch; one behind two operands is a setting.
+        operands = [n for i, n in enumerate(op.names) if i < 2 or (i < len(tensors) and tensors[i])]
+        held = (*operands, *op.outputs, "rest")
         self.holds = op.single_use or any(slot in held for slot in self.slots)
         self.pack = self._make_pack(tensors)
         self.quick = self._quick(tensors)

@@ -115,10 +115,12 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 def _sum_with(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
     """``a + alpha * b``, or the difference."""
     scaled = _scaled(b, alpha, a)
-    if isinstance(b, Tensor) and isinstance(scaled, Tensor) and scaled._a.dtype in dt.HALF:
-        # One rounding, where a product and a sum would have two.
-        op = add_scaled_op if sign > 0 else sub_scaled_op
-        return op(a, b, float(scaled._a.dtype.type(alpha)))
+    if isinstance(b, Tensor) and isinstance(scaled, Tensor):
+        d = scaled._a.dtype
+        if d in dt.HALF or d is dt.F32 or d is dt.F64:
+            # One node, and for half types one rounding, where product and sum would have two.
+            op = add_scaled_op if sign > 0 else sub_scaled_op
+            return op(a, b, float(d.type(alpha)))
     return apply(add_op if sign > 0 else sub_op, (a, scaled), NO_ATTRS)
 
 
