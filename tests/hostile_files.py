@@ -544,7 +544,11 @@ def run(count: int, first: int = 0, most: int = 10) -> dict[int, str]:
     at, end = first, first + count
     while at < end and len(faults) < most:
         code = f"import hostile_files; hostile_files.work({end - at}, {at})"
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env
+        )
         assert child.stdout is not None
         here, done = None, False
         for line in child.stdout:

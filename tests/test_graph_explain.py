@@ -183,7 +183,7 @@ def test_a_list_of_losses_is_found():
     assert "the last from" in repr(owner) and "exp().sum()" in repr(owner)
     (leak,) = [text for text in found.leaks if "`losses`" in text]
     assert "4 tensors with their graphs" in leak and ".item()" in leak
-    losses = [float(loss) for loss in losses]
+    losses = [loss.item() for loss in losses]
     assert not [text for text in owners().leaks if "`losses`" in text]
 
 

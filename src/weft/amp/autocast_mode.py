@@ -118,12 +118,13 @@ def _guarded(function: Callable, policy: Callable[[Any, Any], str | None]) -> Ca
     def public(*args: Any, **kwargs: Any) -> Any:
         now = MODES.now
         casts = now.autocast
-        if casts is None or kwargs.get("out") is not None:
+        if casts is None:
             return function(*args, **kwargs)
-        chosen = policy(args, kwargs)
-        if chosen is None:
-            return function(*args, **kwargs)
-        args, kwargs = casts.cast(chosen, (args, kwargs))  # type: ignore[attr-defined]
+        if kwargs.get("out") is None:  # with ``out`` nothing is cast
+            chosen = policy(args, kwargs)
+            if chosen is None:
+                return function(*args, **kwargs)
+            args, kwargs = casts.cast(chosen, (args, kwargs))  # type: ignore[attr-defined]
         now.autocast = None
         now.update()
         try:

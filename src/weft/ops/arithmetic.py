@@ -517,7 +517,11 @@ def conj(input: Tensor) -> Tensor:
 # Conjugation and negation are done at once here, so there is nothing to resolve.
 for _name in ("resolve_conj", "resolve_neg"):
     api.both(lambda input: input, name=_name)
-api.both(lambda input: conj_op(input), name="conj_physical", out=True)
+api.both(
+    lambda input: conj_op(input) if input._a.dtype.kind == "c" else input,
+    name="conj_physical",
+    out=True,
+)
 api.inplace("conj_physical_", lambda input: conj_op(input))
 
 # --- in place --------------------------------------------------------------------------

@@ -375,7 +375,9 @@ def _put(target: Tensor, value: Tensor, name: str) -> None:
     if value._node is not None and MODES.now.grad:
         target.copy_(value)  # type: ignore[attr-defined]
         return
-    array = value._a.reshape(target._a.shape)
+    array = value._a
+    if array.shape != target._a.shape:
+        array = array.reshape(target._a.shape)
     if not dt.can_cast(value.dtype, target.dtype):
         array = wrap(array).to(target.dtype)._a  # type: ignore[attr-defined]
     write(target, array, name)

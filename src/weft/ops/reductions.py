@@ -191,6 +191,8 @@ def _prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) 
 
 def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
     """Products that are rounded to the half type after each factor, as PyTorch's are."""
+    if not dim:
+        return x.copy()
     for d in dim:
         if x.shape[d]:
             x = np.take(np.multiply.accumulate(x, d, x.dtype), [-1], d)
