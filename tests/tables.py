@@ -61,7 +61,7 @@ def check_refusal(ours: Callable[[], Any], theirs: Callable[[], Any], kind: type
     text = str(expected).split("\n")[0][:120]
     if found is None:
         raise NotRaised(f"no error; torch: {type(expected).__name__}: {text}")
-    if isinstance(found, Absent):
+    if isinstance(found, (Absent, Unsupported)):
         raise found
     if not isinstance(found, type(expected)) and not isinstance(found, kind):
         raise NotRaised(

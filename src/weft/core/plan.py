@@ -78,7 +78,7 @@ class Plan:
             self.targets = tuple(rules)
         self.slots = self._slots(rules)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
-        # A number beside a tensor counts as one, as in PyTorch; one behind two operands is a setting.
+        # A number beside a tensor counts, as in PyTorch; one behind two operands is a setting.
         given = len(tensors)
         operands = [n for i, n in enumerate(op.names) if i < 2 or (i < given and tensors[i])]
         held = (*operands, *op.outputs, "rest")

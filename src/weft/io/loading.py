@@ -324,7 +324,7 @@ def _find_any(module: str, name: str, otherwise: Callable[[str, str], Any]) -> A
     if module != "torch" and not module.startswith("torch."):
         return otherwise(module, name)
     own = f"weft{module[5:]}"
-    for place in (own, own.rpartition(".")[0], "weft.nn"):
+    for place in (own, own.rpartition(".")[0], "weft.nn", "weft.nn.functional"):
         try:
             found = importlib.import_module(place) if place else None
             for part in name.split("."):

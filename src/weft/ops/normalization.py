@@ -438,6 +438,8 @@ def batch_norm(
                 f"{input.shape!r}",
                 ValueError,
             )
+        if eps <= 0:
+            refuse(f"batch_norm eps must be positive during training, but got {eps}", ValueError)
     y = _normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
     return _like_input(y, input)
 

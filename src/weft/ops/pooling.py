@@ -248,6 +248,8 @@ adaptive_avg_pool_back_op: Op = linear(
 def _planes(input: Tensor, count: int, name: str) -> tuple[Tensor, bool]:
     """The input with a batch dimension, and whether it came with one."""
     rank = input.ndim
+    if count > 1 and rank <= count and name.startswith("adaptive"):
+        refuse(f"{name}: Input dimension should be at least {count + 1}, not {rank}", ValueError)
     if rank not in (count + 1, count + 2) or 0 in input._a.shape[1 if rank == count + 2 else 0 :]:
         refuse(
             f"{name}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "

@@ -120,7 +120,18 @@ def _windows(function: Callable) -> Callable:
     ) -> Tensor:  # fmt: skip
         _strided_only(layout, name, ValueError)
         formula = function(*args, **settings)
-        return _made(formula, M, sym, _window_type(dtype, name), device, requires_grad, name)
+        d = dt.get_default_dtype() if dtype is None else dtype
+        if d is not dt.float32 and d is not dt.float64:
+            raise ValueError(
+                f"{name} expects float32 or float64 dtypes, got: {d!r}\n  at {errors.here()}"
+            )
+        if sym and settings.get("center") is not None:
+            raise ValueError(f"Center must be None for symmetric windows\n  at {errors.here()}")
+        if M < 0:
+            raise ValueError(
+                f"{name} requires non-negative window length, got M={M}\n  at {errors.here()}"
+            )
+        return _made(formula, M, sym, d.np, device, requires_grad, name)
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = function.__doc__
