@@ -79,8 +79,8 @@ class Plan:
         self.slots = self._slots(rules)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
         # A number beside a tensor counts, as in PyTorch; one behind two operands is a setting.
-        given = len(tensors)
-        operands = [n for i, n in enumerate(op.names) if i < 2 or (i < given and tensors[i])]
+        count = len(tensors)
+        operands = [n for i, n in enumerate(op.names) if i < 2 or (i < count and tensors[i])]
         held = (*operands, *op.outputs, "rest")
         self.holds = op.single_use or any(slot in held for slot in self.slots)
         self.pack = self._make_pack(tensors)
