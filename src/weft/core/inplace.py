@@ -23,6 +23,7 @@ from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
 from weft.core.viewing import give_retained, has_several, root_of, take_retained, unhooked_node
+from weft.native import layout
 
 asarray, getframe = np.asarray, sys._getframe
 
@@ -199,13 +200,7 @@ def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> N
 
 def is_dense(array: np.ndarray) -> bool:
     """Whether an array fills a stretch of memory, each place once."""
-    expected = array.itemsize
-    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
+    return layout.is_dense(array.shape, array.strides, array.itemsize)
 
 
 def _record_inplace(op: Op, args: Any, arrays: Any, attrs: dict[str, Any], target: Tensor) -> None:
