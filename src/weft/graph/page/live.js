@@ -77,7 +77,8 @@ function showState() {
   byId("pause").textContent = paused ? "Resume" : "Pause";
   byId("pause").setAttribute("aria-pressed", String(paused));
   byId("undo").disabled = !app.document.edits?.length;
-  if (app.document.note) say("refused", app.document.note);
+  const refusal = app.refusal || app.document.note;
+  if (refusal) say("refused", refusal);
   else say(paused ? "paused" : "running", paused ? "paused" : "running");
 }
 
@@ -87,7 +88,8 @@ function say(state, words) {
   status.textContent = words;
 }
 
-/** Send an edit; the program answers at once whether it takes it. */
+/** Send an edit; the program answers at once whether it takes it. A refusal is shown until the next
+ * edit: documents that arrive meanwhile don't wipe it away. */
 app.edit = async (request) => {
   try {
     const answer = await fetch(address("edit"), {
@@ -96,6 +98,7 @@ app.edit = async (request) => {
       body: JSON.stringify(request),
     });
     const said = await answer.json();
+    app.refusal = said.error;
     if (said.error) say("refused", said.error);
     else if (said.waiting) say("running", `${request.edit}: waits for the end of the step`);
     return said;
