@@ -206,6 +206,49 @@ def a_backward_that_fails_keeps_nothing(torch: Any) -> Any:
         return v.retains_grad
 
 
+@program
+def a_view_of_a_base_that_was_detached_and_changed(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    b = x * 2
+    v = b[0]
+    b.detach_()
+    b.sin_()
+    v.sum().backward()
+    return x.grad, v.requires_grad
+
+
+@program
+def one_of_several_views_of_a_base_that_was_detached_and_changed(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    b = x * 2
+    v, _ = b.split([1, 2])
+    b.detach_()
+    b.sin_()
+    return v.requires_grad, v.grad_fn
+
+
+@program
+def asking_for_an_output_that_was_not_used(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    a, b, c = (x * 1).unbind(0)
+    c.retain_grad()
+    y = torch.hypot(c, c)
+    found = torch.autograd.grad(y, [a, b], allow_unused=True)
+    assert found == (None, None)
+    kept = c.grad.item()
+    try:
+        y.backward()
+    except RuntimeError:
+        return kept
+
+
+@program
+def a_norm_of_order_zero_has_no_gradient(torch: Any) -> Any:
+    x = torch.tensor([1.0, 0.0, 2.0]).requires_grad_()
+    (torch.linalg.vector_norm(x, 0) + torch.norm(x, 0) + torch.dist(x, torch.ones(3), 0)).backward()
+    return x.grad
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_both_systems_agree(function: Callable[[Any], Any]) -> None:

@@ -154,6 +154,10 @@ class _Run:
 
     def _towards_targets(self, order: list[Any]) -> list[Any]:
         useful: set[GraphNode] = set(self.targets or ())
+        shared = {t.node for t in useful if t.__class__ is Output}
+        if shared:
+            # As in PyTorch: who asks for one output of a node waits for all that comes to it.
+            useful.update(n for n in order if n.__class__ is Output and n.node in shared)
         for node in reversed(order):
             if any(edge in useful for edge in edges_of(node)):
                 useful.add(node)

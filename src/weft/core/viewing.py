@@ -75,7 +75,7 @@ def has_several(chain: Any) -> bool:
 def refresh_view(x: Tensor) -> None:
     """Give a view the node it would have if it were made now from its changed base."""
     base, chain = root_of(x), x._view
-    if base is None or chain is None or base._node is None:
+    if base is None or chain is None or (base._node is None and x._node in (None, NOWHERE)):
         x._stamp = x._vc[0]
         return
     if isinstance(x._node, AccumulateGrad) or not chain[5]:
@@ -95,7 +95,8 @@ def refresh_view(x: Tensor) -> None:
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
         )
     retained = take_retained(x)
-    x._node = replayed_node(x)
+    # The history of a base that was detached ends there, and so does that of its views.
+    x._node = NOWHERE if base._node is None else replayed_node(x)
     x._stamp = x._vc[0]
     give_retained(x, retained)
 

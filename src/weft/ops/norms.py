@@ -51,7 +51,7 @@ def norm_rule(g: Any, x: Any, y: Any, p: float, dim: tuple[int, ...], keepdim: b
         shape = kept_shape(x.shape, dim)
         g, y = reshape_op(g, shape=shape), reshape_op(y, shape=shape)
     if p == 0:
-        return x * 0.0
+        return None  # as in PyTorch: no gradient, rather than zeros
     if p == 1:
         return sgn_op(x) * g
     # Where the norm is zero, so is every element: the divisor there only must not be zero.

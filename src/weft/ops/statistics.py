@@ -192,7 +192,7 @@ def _norm_rule(g: Any, x: Any, y: Any, ord: float, dim: tuple[int, ...], keepdim
     shape = x.shape
     g, y = kept(g, shape, dim, keepdim), kept(y, shape, dim, keepdim)
     if ord == 0:
-        return zeros_of(g, shape)
+        return None  # as in PyTorch: no gradient, rather than zeros
     if ord == 1:
         return g * sgn_op(x)
     if ord == 2:
