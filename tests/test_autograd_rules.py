@@ -249,6 +249,95 @@ def a_norm_of_order_zero_has_no_gradient(torch: Any) -> Any:
     return x.grad
 
 
+@program
+def a_view_that_a_function_made_and_a_changed_base(torch: Any) -> Any:
+    class Alias(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 10
+
+    x = torch.ones(2).requires_grad_()
+    b = x * 1
+    v = Alias.apply(b)
+    b.mul_(2)
+    (v * 1).sum().backward()
+    return x.grad.tolist()
+
+
+@program
+def a_view_of_a_leaf_that_is_a_view_and_was_changed(torch: Any) -> Any:
+    x = torch.arange(8.0)[::2].requires_grad_()
+    v = x[::2]
+    w = v[...]
+    with torch.no_grad():
+        x.fill_(1)
+    found = torch.autograd.grad((w * w - v).mean(), [x, w], allow_unused=True)
+    return v.is_leaf, [None if g is None else g.tolist() for g in found]
+
+
+@program
+def hooks_of_the_node_that_accumulates(torch: Any) -> Any:
+    x = torch.ones(2).requires_grad_()
+    log: list[Any] = []
+    node = (x * 2).grad_fn.next_functions[0][0]
+    node.register_prehook(lambda g: (g[0] * 3,))
+    node.register_hook(lambda gi, go: log.append((gi, go[0].tolist())))
+    (x * 2).sum().backward()
+    (x * 2).sum().backward()
+    return x.grad.tolist(), log
+
+
+@program
+def hooks_of_a_leaf_that_wants_no_gradient_any_more(torch: Any) -> Any:
+    x = torch.ones(2).requires_grad_()
+    log: list[Any] = []
+    y = x * 2
+    x.register_post_accumulate_grad_hook(lambda p: log.append(p.grad))
+    x.register_hook(lambda g: log.append(g.tolist()))
+    x.requires_grad_(False)
+    y.sum().backward()
+    return x.grad, log
+
+
+@program
+def a_checkpoint_whose_input_was_changed(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    y = torch.utils.checkpoint.checkpoint(lambda a: a.sin(), x, use_reentrant=False)
+    with torch.no_grad():
+        x.mul_(2)
+    y.sum().backward()
+
+
+@program
+def averages_can_be_differentiated_once(torch: Any) -> Any:
+    x = torch.ones(1, 1, 4, 4).requires_grad_()
+    y = torch.nn.functional.avg_pool2d(x, 2)
+    y.sum().backward()
+    y.sum().backward()
+
+
+@program
+def both_extremes_are_one_node(torch: Any) -> Any:
+    x = torch.tensor([2.0, 1.0, 3.0, 3.0]).requires_grad_()
+    low, high = x.aminmax()
+    (low + 2 * high).backward()
+    return x.grad.tolist(), low.grad_fn is high.grad_fn, low.grad_fn.name()
+
+
+@program
+def results_that_are_no_views(torch: Any) -> Any:
+    f, x = torch.nn.functional, torch.ones(1, 1, 2, 2)
+    results = [
+        *(f.pixel_shuffle(x, 1), f.pixel_unshuffle(x, 1), f.channel_shuffle(x, 1)),
+        *(f.unfold(x, 1), torch.chain_matmul(x[0, 0]), torch.einsum("abcd->cd", x)),
+    ]
+    return [r.data_ptr() == x.data_ptr() for r in results]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_both_systems_agree(function: Callable[[Any], Any]) -> None:

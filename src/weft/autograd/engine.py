@@ -200,19 +200,27 @@ class _Run:
         if self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
         if self.sink and (self.targets is None or leaf in self.targets):
+            given = None
             if leaf.extras is not None and leaf.extras.before:
                 g = self.call_hooks(leaf.extras.before, (g,))[0]
+            if leaf.extras is not None and leaf.extras.post:
+                given = as_tensor(changeable(g))
             alone = getrefcount(g) == ALONE
             self.accumulate(leaf, g, alone)
+            if given is not None:
+                for hook in tuple(leaf.extras.post.values()):  # type: ignore[union-attr]
+                    hook((), (given,))
 
     def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
         """Add a gradient to its leaf's ``.grad``; one that nobody else holds may become it."""
         tensor = leaf.ref()
-        if tensor is None or tensor._node is None:
-            return  # it is gone, or wants no gradient any more
+        if tensor is None:
+            return
         with _accumulating:
             held = tensor.grad
-            if isinstance(g, Tensor):
+            if tensor._node is None:
+                pass  # it wants no gradient any more
+            elif isinstance(g, Tensor):
                 tensor.grad = g.clone() if held is None else held + g
             elif held is None:
                 tensor.grad = wrap(own(g, alone, tensor._a))

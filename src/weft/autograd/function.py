@@ -498,21 +498,6 @@ def _node(
     return node
 
 
-class _Settled:
-    """The stamp of a view whose place in the graph a Function has fixed for good."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-_SETTLED: Any = _Settled()
-
-
 def _place_output(
     ctx: FunctionCtx, node: FunctionNode | None, args: Any, out: Any, k: int, outs: Any
 ) -> Any:
@@ -530,7 +515,7 @@ def _place_output(
         if out._base is None and out._node is not None:
             out._node = None
         elif node is not None:
-            out._node, out._stamp = None, _SETTLED
+            out._node, out._stamp = None, out._vc[0]
         return out
     if given:
         out = _as_view(out)
@@ -538,7 +523,7 @@ def _place_output(
         out = out.detach()  # made with gradients on inside forward: that history ends here
     out._node = output_of(node, k) if node.op.multiple else node
     if out._base is not None:
-        out._stamp = _SETTLED
+        out._stamp = out._vc[0]
     return out
 
 

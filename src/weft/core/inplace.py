@@ -128,10 +128,12 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
         if base._node is not None or tracking:
             if not view[5]:
                 raise RuntimeError(
-                    f"{name}_: A view was created in no_grad mode and is being modified inplace "
+                    f"{name}_: A view was created in no_grad mode, or inside a custom Function "
+                    "(or because an input was returned as-is), and is being modified inplace "
                     "with grad mode enabled. Given that this use case is ambiguous and "
-                    "error-prone, it is forbidden. Move both the view and the in-place op "
-                    f"inside no_grad, or both outside\n  at {errors.here()}"
+                    "error-prone, it is forbidden. Move both the view and the in-place op inside "
+                    "no_grad, or both outside; clone() what a Function returns\n"
+                    f"  at {errors.here()}"
                 )
             if isinstance(base._node, AccumulateGrad) or (
                 base._node is None and target._node is not None

@@ -81,9 +81,11 @@ def refresh_view(x: Tensor) -> None:
     if isinstance(x._node, AccumulateGrad) or not chain[5]:
         if not chain[5]:
             raise RuntimeError(
-                "A view was created in no_grad mode and its base or another view of its base has "
-                "been modified inplace with grad mode enabled. Move both the view and the "
-                f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
+                "A view was created in no_grad mode, or inside a custom Function (or because an "
+                "input was returned as-is), and its base or another view of its base has been "
+                "modified inplace with grad mode enabled. Move both the view and the in-place op "
+                "inside no_grad, or both outside; clone() what a Function returns\n"
+                f"  at {errors.here()}"
             )
         x._stamp = x._vc[0]
         return
@@ -95,8 +97,7 @@ def refresh_view(x: Tensor) -> None:
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
         )
     retained = take_retained(x)
-    # The history of a base that was detached ends there, and so does that of its views.
-    x._node = NOWHERE if base._node is None else replayed_node(x)
+    x._node = replayed_node(x)
     x._stamp = x._vc[0]
     give_retained(x, retained)
 
@@ -108,7 +109,8 @@ def replayed_node(x: Tensor) -> GraphNode | None:
     MODES.now.update()
     try:
         base: Any = root_of(x)
-        return follow(wrap(base._a, base._node), x._view)._node  # type: ignore[arg-type]
+        # Where a base's history ends (it was detached, say), that of its views does too.
+        return follow(wrap(base._a, base._node or NOWHERE), x._view)._node  # type: ignore[arg-type]
     finally:
         MODES.now.grad, MODES.now.recorders = enabled, recorders
         MODES.now.update()

@@ -187,7 +187,7 @@ def unfold(x: np.ndarray, kernel: Ints, dilation: Ints, padding: Ints, stride: I
     """Copy every window of (N, C, *S) into a column: (N, C * prod(kernel), windows)."""
     out = output_extent(x.shape[2:], kernel, stride, padding, dilation)
     windows = _windows(_pad(x, padding), kernel, stride, dilation, out)
-    return windows.reshape(x.shape[0], x.shape[1] * prod(kernel), prod(out))
+    return np.array(windows, order="C").reshape(x.shape[0], x.shape[1] * prod(kernel), prod(out))
 
 
 def fold(

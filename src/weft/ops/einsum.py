@@ -192,14 +192,14 @@ class Program:
             )
         return x
 
-    def sum_out(self, x: Value, dims: list[int]) -> Value:
-        """Without some dimensions."""
+    def sum_out(self, x: Value, dims: list[int], copies: bool = False) -> Value:
+        """Without some dimensions; with ``copies`` never as a view."""
         if not dims:
             return x
         kept = [d for d in range(len(x.shape)) if d not in dims]
         shape = tuple(x.shape[d] for d in kept)
         function = functools.partial(_summed, dims=tuple(dims))
-        if all(x.shape[d] == 1 for d in dims):
+        if not copies and all(x.shape[d] == 1 for d in dims):
             function = functools.partial(reshape_op, shape=shape)
         return self.add(function, (x,), shape, [x.labels[d] for d in kept])
 
@@ -295,7 +295,8 @@ def _compile(
         wanted = set(final).union(*(part.labels for part in parts))
         parts.append(program.pair(first, second, wanted))
     x = parts[0]
-    x = program.sum_out(x, [d for d, label in enumerate(x.labels) if label not in final])
+    summed = [d for d, label in enumerate(x.labels) if label not in final]
+    x = program.sum_out(x, summed, copies=len(shapes) == 1)
     program.ordered(x, [*final], tuple(x.shape[x.labels.index(label)] for label in final))
     if not program.steps:
         program.add(_same, (x,), x.shape, x.labels)

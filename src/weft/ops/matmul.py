@@ -738,7 +738,7 @@ def multi_dot(tensors: Any) -> Tensor:
 @api.top(out=True)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices, multiplied in the cheapest order."""
-    return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
+    return multi_dot(matrices) if len(matrices) > 1 else matrices[0].clone()
 
 
 @api.both(out=True)

@@ -11,7 +11,7 @@ from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.build import Sample, general, linear
-from weft.ops.casting import as_image, number_for
+from weft.ops.casting import as_image, clone_op, contiguous_format, number_for
 from weft.ops.indexing import add_rows
 from weft.ops.views import fail
 
@@ -228,7 +228,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    rows = split.permute(order).contiguous()
+    rows = clone_op(split.permute(order), memory_format=contiguous_format)
     return as_image(rows.reshape(*lead, channels // (r * r), height * r, width * r), input)
 
 
@@ -246,7 +246,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    rows = split.permute(order).contiguous()
+    rows = clone_op(split.permute(order), memory_format=contiguous_format)
     return as_image(rows.reshape(*lead, channels * r * r, height // r, width // r), input)
 
 
@@ -261,7 +261,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"channels, but got {groups} for {shape[1]}",
         )
     split = input.reshape(shape[0], groups, shape[1] // groups, *shape[2:])
-    return as_image(split.transpose(1, 2).reshape(shape), input)
+    rows = clone_op(split.transpose(1, 2), memory_format=contiguous_format)
+    return as_image(rows.reshape(shape), input)
 
 
 for _function in (pixel_shuffle, pixel_unshuffle, channel_shuffle):

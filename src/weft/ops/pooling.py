@@ -200,6 +200,7 @@ avg_pool_op = linear(
     promote="same",
     layout="image 2d",
     grad_name="AvgPool2DBackward",
+    single_use=True,
     samples=lambda m: [
         Sample((m.real(2, 2, 6),), _window((3,), (2,), (1,), **_MEAN)),
         Sample((m.real(1, 2, 4, 3),), _window((2, 2), (1, 2), (0, 1), **_MEAN)),
@@ -228,6 +229,7 @@ adaptive_avg_pool_op = linear(
     _adaptive_avg_rule,
     promote="same",
     grad_name="AdaptiveAvgPool2DBackward",
+    single_use=True,
     samples=lambda m: [
         Sample((m.real(1, 2, 5, 4),), {"size": (2, 2)}),
         Sample((m.real(1, 1, 3),), {"size": (5,)}),

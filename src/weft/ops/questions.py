@@ -118,7 +118,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         )
     summed = [d for d, n in enumerate(self._a.shape) if d < lead or (shape[d - lead] == 1 != n)]
     result = self.sum(summed, keepdim=True) if summed else self
-    return result.reshape(shape)
+    return result.reshape(shape) if lead else result
 
 
 @api.method

@@ -355,6 +355,32 @@ def _all_extremes(name: str, op: Op) -> Any:
     return api.both(numpy_names(function), out=True)
 
 
+def _both_extremes_rule(
+    g: Any, x: Any, low: Any, high: Any, dim: tuple[int, ...], keepdim: bool
+) -> Any:
+    least = _extreme_rule(g[0], x, low, dim, keepdim)
+    return least + _extreme_rule(g[1], x, high, dim, keepdim)
+
+
+def _both_extremes_jvp(
+    t: Any, x: Any, low: Any, high: Any, dim: tuple[int, ...], keepdim: bool
+) -> Any:
+    return _extreme_jvp(t, x, low, dim, keepdim), _extreme_jvp(t, x, high, dim, keepdim)
+
+
+aminmax_op = general(
+    "aminmax",
+    lambda x, dim, keepdim: (
+        amin_op(x, dim=dim, keepdim=keepdim),
+        amax_op(x, dim=dim, keepdim=keepdim),
+    ),
+    _both_extremes_rule,
+    jvp=(_both_extremes_jvp,),
+    outputs=("low", "high"),
+    promote="same",
+    samples=lambda m: reduction_samples(m)[:2],
+    rows=True,
+)
 amax, amin = _all_extremes("amax", amax_op), _all_extremes("amin", amin_op)
 _aminmax_result = result_type("aminmax", "min", "max")
 
@@ -363,10 +389,13 @@ _aminmax_result = result_type("aminmax", "min", "max")
 @numpy_names
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """Minimum and maximum at once."""
+    refuse("c", input, "aminmax")
     if dim is None:
         _refuse_none(input, "aminmax")
         dim = ()
-    return _aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
+    dims = reduced_dims(dim, input._a.ndim)
+    refuse_empty(input, dims, "aminmax")
+    return _aminmax_result(*aminmax_op(input, dim=dims, keepdim=keepdim))
 
 
 def evenly(g: Any, x: Any, y: Any) -> Any:

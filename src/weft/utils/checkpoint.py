@@ -239,6 +239,7 @@ class _Record:
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.around, self.again = around, again
+        self.versions = [a._version if isinstance(a, Tensor) else 0 for a in args]
         # The graph holds the places; a value whose place is gone need not be kept.
         self.places: list[weakref.ref[_Place]] = []
         self.finished = False
@@ -274,6 +275,9 @@ class _Record:
 
     def run_again(self, key: Any) -> None:
         wanted, made, wrong = len(self.places), 0, []
+        for i, (a, version) in enumerate(zip(self.args, self.versions, strict=True)):
+            if isinstance(a, Tensor) and a._version != version:
+                raise RuntimeError(_overwritten(i, a, version))
 
         def keep(tensor: Tensor) -> Tensor:
             nonlocal made
@@ -303,6 +307,16 @@ class _Record:
                 "torch.utils.checkpoint: Recomputed values for the following tensors have "
                 "different metadata than during the forward pass.\n" + "\n".join(wrong)
             )
+
+
+def _overwritten(i: int, x: Tensor, version: int) -> str:
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: argument {i} of a checkpointed function, [{x.type()} {list(x.shape)}], is at "
+        f"version {x._version}; expected version {version} instead. Running the function again "
+        "would see other values: clone() the argument before changing it, or change it after "
+        "backward"
+    )
 
 
 def _different_kind(place: _Place, made: Tensor) -> str:
