@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ GRADIENT_LOST = (
 )
 
 
+GRAD_OF_NON_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+    "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you "
+    "access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead."
+)
+
+
 class _Late:
     """Functions that higher layers put here, since core imports none of them."""
 
@@ -47,7 +56,7 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
     t._a = array
     t._node = node
     t._vc = [0]
-    t.grad = t._base = t._view = t._x = None
+    t._grad = t._base = t._view = t._x = None
     return t
 
 
@@ -79,19 +88,20 @@ class Tensor(metaclass=_TensorMeta):
     # _node  the node that made this tensor, a leaf's AccumulateGrad, or None
     # _vc    the version cell, shared by all tensors on the same memory: [version, *changes]
     # _base, _view, _stamp  for views: whose memory, by which ops, node as of which version
-    # _x     rare things: tangents, names, hooks of a tensor without a node
+    # _grad  what ``grad`` shows: weft itself reads and writes it without the checks there
+    # _x     rare things: tangents, names, hooks of a tensor without a node, grad_dtype
     __slots__ = (
-        *("__dict__", "__weakref__", "_a", "_base", "_node", "_stamp", "_vc", "_view", "_x"),
-        "grad",
+        *("__dict__", "__weakref__", "_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view"),
+        "_x",
     )
     _a: np.ndarray
     _base: Tensor | None
+    _grad: Tensor | None
     _node: Any
     _stamp: int
     _vc: list[Any]
     _view: tuple[Any, ...] | None
     _x: dict[str, Any] | None
-    grad: Tensor | None
 
     # Arrays on the left of an operator leave the work to the tensor on its right.
     __array_priority__ = 1000
@@ -142,7 +152,7 @@ class Tensor(metaclass=_TensorMeta):
         t = new(cls)
         made = LATE.construct(*args, **kwargs)
         t._a, t._node, t._vc = made._a, None, made._vc
-        t.grad = t._base = t._view = t._x = None
+        t._grad = t._base = t._view = t._x = None
         return t
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -347,8 +357,80 @@ class Tensor(metaclass=_TensorMeta):
         return self._node.index if isinstance(self._node, Output) else 0
 
     @property
-    def _grad(self) -> Tensor | None:
-        return self.grad
+    def grad(self) -> Tensor | None:
+        """The gradient that backward has summed up for this tensor, or None."""
+        held = self._grad
+        if held is None and not self.is_leaf and not self.retains_grad:
+            warnings.warn(GRAD_OF_NON_LEAF, stacklevel=2)
+        return held
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _check_grad(self, value: Any) -> None:
+        """Refuse what can't be this tensor's gradient."""
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}\n  at {errors.here()}"
+            )
+        if value is self:
+            raise RuntimeError(f"can't assign Variable as its own grad\n  at {errors.here()}")
+        wanted = _grad_dtype(self)
+        if wanted is not None and value.dtype is not wanted:
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{value.dtype!r}' to a tensor with "
+                f"grad_dtype '{dt.TYPE_NAMES[wanted.name]}'. The gradient must match the tensor's "
+                f"grad_dtype (its own dtype if nothing else was set): convert it with "
+                f".to({wanted!r}), or set grad_dtype, to None for any dtype\n  at {errors.here()}"
+            )
+        if value._a.shape != self._a.shape:
+            raise RuntimeError(
+                f"attempting to assign a gradient of size '{list(value._a.shape)}' to a tensor of "
+                f"size '{list(self._a.shape)}'. Please ensure that the gradient and the tensor are "
+                f"the same size\n  at {errors.here()}"
+            )
+
+    @property
+    def grad_dtype(self) -> dt.dtype | None:
+        """The dtype that a leaf's gradient is summed up in; None takes any."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                f"grad_dtype can only be accessed on leaf tensors.\n  at {errors.here()}"
+            )
+        return _grad_dtype(self)
+
+    @grad_dtype.setter
+    def grad_dtype(self, wanted: dt.dtype | None) -> None:
+        if wanted is not None and not isinstance(wanted, dt.dtype):
+            raise RuntimeError(
+                "grad_dtype must be a torch.dtype or None, but got "
+                f"{type(wanted).__name__}\n  at {errors.here()}"
+            )
+        if not self.is_leaf:
+            raise RuntimeError(f"grad_dtype can only be set on leaf tensors.\n  at {errors.here()}")
+        held = self._grad
+        if held is not None and wanted is not None and held.dtype is not wanted:
+            raise RuntimeError(
+                f"Cannot set grad_dtype to '{dt.TYPE_NAMES[wanted.name]}' because there is already "
+                f"a gradient with dtype '{held.dtype!r}'. Please clear the gradient (.grad = None) "
+                "before changing grad_dtype, or ensure the new grad_dtype matches the existing "
+                f"gradient's dtype.\n  at {errors.here()}"
+            )
+        self._x = {**(self._x or {}), "grad_dtype": wanted}
+
+    @property
+    def volatile(self) -> bool:
+        """Always False; what it once did is done by ``no_grad``."""
+        warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+        return False
 
     def backward(
         self,
@@ -602,7 +684,7 @@ class Tensor(metaclass=_TensorMeta):
         array = copy_sharing(self._a, memory)
         twin = new(type(self))
         twin._a, twin._node, twin._vc = array, None, [0]
-        twin.grad = twin._base = twin._view = twin._x = None
+        twin._grad = twin._base = twin._view = twin._x = None
         memo[id(self)] = twin
         if self._node is not None:
             twin._node = AccumulateGrad(twin)
@@ -639,7 +721,7 @@ class Parameter(Tensor):
         source = wrap(np.empty(0, dt.get_default_dtype().np)) if data is None else data
         t = new(cls)
         t._a, t._node, t._vc = source._a, None, source._vc
-        t.grad = t._base = t._view = t._x = None
+        t._grad = t._base = t._view = t._x = None
         if requires_grad:
             t.requires_grad_()
         return t
@@ -656,7 +738,7 @@ def _rebuild(
 ) -> Tensor:
     t = new(cls)
     t._a, t._node, t._vc = over(owner, *place), None, [0]
-    t.grad = t._base = t._view = t._x = None
+    t._grad = t._base = t._view = t._x = None
     if requires_grad:
         t._node = AccumulateGrad(t)
     return t
@@ -683,6 +765,10 @@ def _layout_named(name: str) -> Layout:
 
 
 LAYOUT = Layout("strided")
+
+
+def _grad_dtype(x: Tensor) -> dt.dtype | None:
+    return x.dtype if x._x is None else x._x.get("grad_dtype", x.dtype)
 
 
 def storage_array(array: np.ndarray) -> np.ndarray:
