@@ -57,10 +57,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
             "v1.sin().sum().backward(create_graph=True)",
         ),
     ),
-    "view of a function": (
-        "a view made by a custom function can be used after its base was changed",
-        (LEAF, "v1 = v0 * 1", "v2 = Alias.apply(v1)", "v1.mul_(2)", "v3 = v2 * 1"),
-    ),
     "late leaf": (
         "a view does not require a gradient when its base begins to",
         ("v0 = rand(1, (1,))", "v1 = v0.expand(2, 1)", "v0.requires_grad_()"),
@@ -81,7 +77,6 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
 
 # How statements that show some of them are spelt.
 OPEN_TEXTS = {
-    "view of a function": "Alias",
     "sum_to_size": "sum_to_size",
 }
 # torch says IndexError for too few dimensions here, for no reason but its layers.

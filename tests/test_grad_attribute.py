@@ -124,7 +124,7 @@ def test_grad_dtype_says_what_may_be_assigned():
         p.grad_dtype = weft.float16
     p.grad_dtype = None
     p.grad_dtype = weft.float64
-    with pytest.raises(RuntimeError, match="grad_dtype must be a torch.dtype or None"):
+    with pytest.raises(RuntimeError, match="grad_dtype must be a torch\\.dtype"):
         p.grad_dtype = 3
     with pytest.raises(RuntimeError, match="grad_dtype 'Float'"):
         copy.deepcopy(p)  # as in PyTorch, the copy has the default again

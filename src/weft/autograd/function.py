@@ -24,6 +24,7 @@ from weft.core.inplace import bump, check_writable, set_history
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
 from weft.core.tensor import Tensor, wrap
+from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
 
 
 class FunctionCtx:
@@ -499,7 +500,7 @@ def _node(
 
 
 class _Settled:
-    """The stamp of a view whose place in the graph a Function has fixed for good."""
+    """The stamp of a view that a Function has marked as not differentiable, for good."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -537,8 +538,10 @@ def _place_output(
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
     out._node = output_of(node, k) if node.op.multiple else node
-    if out._base is not None:
-        out._stamp = _SETTLED
+    if out._view is not None:
+        several = sum(isinstance(o, Tensor) for o in outs) > 1
+        out._view = (*out._view[:5], OF_SEVERAL if several else IN_FUNCTION)
+        out._stamp = out._vc[0]
     return out
 
 

@@ -648,15 +648,20 @@ class Tensor(metaclass=_TensorMeta):
     # --- printing ---
 
     def __repr__(self) -> str:
-        node = self._node
-        grad_fn = None if node is None or isinstance(node, AccumulateGrad) else self.grad_fn
+        node, made_by = self._node, None
+        try:
+            if self._base is not None or not (node is None or isinstance(node, AccumulateGrad)):
+                made_by = self.grad_fn
+            grad_fn = None if made_by is None else made_by.name()
+        except RuntimeError:
+            grad_fn = "Invalid"  # a view that is not to be used: printing it must still work
         with_dtype = self.dtype
         return printing.format_tensor(
             self._a,
             dtype_name=with_dtype.name,
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
-            grad_fn_name=None if grad_fn is None else grad_fn.name(),
+            grad_fn_name=grad_fn,
             suffixes=self._tangent_notes(),
         )
 
