@@ -63,6 +63,11 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     dims = tuple(range(lead)) + tuple(
         i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
     )
+    if not dims:
+        raise RuntimeError(
+            f"invalid gradient: got {list(g.shape)} but expected shape compatible with "
+            f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
+        )
     if isinstance(g, Tensor):
         g = g.sum(dims, keepdim=True) if dims else g
         return g.reshape(shape)
