@@ -178,6 +178,8 @@ def array(t: Any) -> np.ndarray:
         t = t.clone()
     if t.dtype.itemsize == 2 and t.dtype.is_floating_point:
         t = t.float()
+    elif t.dtype.itemsize == 4 and t.is_complex():
+        t = t.cfloat()
     elif t.is_neg():
         t = t.resolve_neg()
     return np.array(t.numpy())

@@ -234,10 +234,10 @@ REASONS = {
         has_torch_function_unary has_torch_function_variadic
         """,
     "removed from PyTorch, where it only raises or warns": """
-        eig lstsq matrix_rank reinforce solve symeig volatile
+        eig lstsq matrix_rank reinforce solve symeig
         """,
     "internal to PyTorch": """
-        __dlpack_c_exchange_api__ slice_inverse index grad_dtype
+        __dlpack_c_exchange_api__ slice_inverse index
         Capsule DeepCopyMemoTable DispatchKey DispatchKeySet ExcludeDispatchKeyGuard FatalError
         LockingLogger LoggerBase NoopLogger PRIVATE_OPS StorageBase Tag ThroughputBenchmark
         USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH BenchmarkConfig BenchmarkExecutionStats

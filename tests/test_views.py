@@ -428,3 +428,131 @@ def test_a_real_view_of_complex_numbers_changed_in_place(create_graph: bool) -> 
         weft.view_as_real(base).sum(), x, create_graph=create_graph
     )  # warnings are errors: no complex number is cast to a real one on the way
     assert found.tolist() == [[3 + 3j] * 3] * 2
+
+
+# --- views that recorded view ops can't lead to ------------------------------------------
+
+
+class _Shown(weft.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 5
+
+
+class _Same(weft.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class _Halves(weft.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x[:1], x[1:]
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return weft.cat([g, h])
+
+
+class _OtherInput(weft.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g
+
+
+FROM_FUNCTIONS = {
+    "a view": (lambda b: _Shown.apply(b), "inside a custom Function"),
+    "the input": (lambda b: _Same.apply(b), "inside a custom Function"),
+    "several": (lambda b: _Halves.apply(b)[0], "function that returns multiple views"),
+    "of a constant": (
+        lambda b: _OtherInput.apply(b.detach(), weft.ones(3, requires_grad=True)),
+        "inside a custom Function",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FROM_FUNCTIONS)
+def test_a_function_s_view_is_not_changed_in_place(kind):
+    make, words = FROM_FUNCTIONS[kind]
+    base = weft.ones(3, requires_grad=True).clone()
+    out = make(base)
+    with pytest.raises(RuntimeError, match=f"is being modified inplace.*{words}"):
+        out.add_(1)
+    with pytest.raises(RuntimeError, match=f"is being modified inplace.*{words}"):
+        out[:1].add_(1)
+    with pytest.raises(RuntimeError, match=f"is being modified inplace.*{words}"):
+        out.unsqueeze_(0)
+    assert base.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", FROM_FUNCTIONS)
+def test_a_function_s_view_of_changed_memory_is_not_used(kind):
+    make, words = FROM_FUNCTIONS[kind]
+    base = weft.ones(3, requires_grad=True).clone()
+    out = make(base)
+    view = out[:1]
+    with weft.no_grad():
+        out.mul_(2)
+    for use in (lambda: out * 2, lambda: out.grad_fn, lambda: out.is_leaf, lambda: view * 2):
+        with pytest.raises(RuntimeError, match=f"its base or another view of its.*{words}"):
+            use()
+    assert "grad_fn=<Invalid>" in repr(out)
+
+
+def test_a_view_made_and_changed_without_recording_prints():
+    a = weft.ones(1, requires_grad=True)
+    with weft.no_grad():
+        b = a[:]
+        b *= 2
+    assert repr(b) == "tensor([2.], grad_fn=<Invalid>)"
+
+
+# --- another shape in place, not recorded ------------------------------------------------
+
+
+def test_a_leaf_given_another_shape_without_recording_keeps_its_gradient():
+    x = weft.ones(2, 3, requires_grad=True)
+    seen = []
+    x.register_hook(lambda g: seen.append(g.shape))
+    with weft.no_grad():
+        x.t_()
+    assert x.is_leaf and x.requires_grad and x._version == 1
+    (x * weft.arange(6.0).reshape(3, 2)).sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert seen == [(3, 2)]
+
+
+def test_a_view_given_another_shape_without_recording_is_replayed():
+    x = weft.ones(2, 3, requires_grad=True)
+    base = x.clone()
+    view = base[:]
+    with weft.no_grad():
+        view.t_()
+    view.mul_(2)
+    (view * weft.arange(6.0).reshape(3, 2)).sum().backward()
+    assert x.grad.tolist() == [[0.0, 4.0, 8.0], [2.0, 6.0, 10.0]]
+
+
+def test_a_result_given_another_shape_without_recording_keeps_its_node():
+    x = weft.ones(2, 3, requires_grad=True)
+    base = x.clone()
+    view = base[:1]
+    with weft.no_grad():
+        base.t_()
+    assert base.grad_fn.name() == "CloneBackward0"
+    assert view.grad_fn is not None
+    with pytest.raises(RuntimeError, match=r"got \[3, 2\] but expected shape compatible with"):
+        base.sum().backward()

@@ -63,6 +63,11 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     dims = tuple(range(lead)) + tuple(
         i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
     )
+    if not dims:
+        raise RuntimeError(
+            f"invalid gradient: got {list(g.shape)} but expected shape compatible with "
+            f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
+        )
     if isinstance(g, Tensor):
         g = g.sum(dims, keepdim=True) if dims else g
         return g.reshape(shape)
@@ -76,8 +81,10 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
 
 
-def cast(g: Any, wanted: np.dtype) -> Any:
+def cast(g: Any, wanted: np.dtype | None) -> Any:
     """A gradient in its input's type; the real part where the input is real."""
+    if wanted is None:
+        return g  # a leaf that takes any: see ``Tensor.grad_dtype``
     if isinstance(g, Tensor):
         if g._a.dtype == wanted:
             return g
@@ -217,13 +224,13 @@ class _Run:
         if tensor is None:
             return
         with _accumulating:
-            held = tensor.grad
+            held = tensor._grad
             if tensor._node is None:
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
-                tensor.grad = g.clone() if held is None else held + g
+                tensor._grad = g.clone() if held is None else held + g
             elif held is None:
-                tensor.grad = wrap(own(g, alone, tensor._a))
+                tensor._grad = wrap(own(g, alone, tensor._a))
             else:
                 add_into(held._a, g)
                 held._vc[0] += 1
@@ -259,7 +266,7 @@ class _Run:
                 tensor = held()
                 if tensor is not None:
                     kept = g.clone() if isinstance(g, Tensor) else wrap(np.array(g))
-                    tensor.grad = kept if tensor.grad is None else tensor.grad + kept
+                    tensor._grad = kept if tensor._grad is None else tensor._grad + kept
         if asked:
             self.captured[node] = g
         if extras is not None and extras.before and (self.targets is None or node in self.through):
@@ -493,7 +500,7 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
             return g
     if rows:
         return np.array(g, order="C")
-    owned = np.empty_like(like)
+    owned = np.empty_like(like, g.dtype)
     np.copyto(owned, g)
     return owned
 

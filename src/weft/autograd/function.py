@@ -24,6 +24,7 @@ from weft.core.inplace import bump, check_writable, set_history
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
 from weft.core.tensor import Tensor, wrap
+from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
 
 
 class FunctionCtx:
@@ -498,6 +499,21 @@ def _node(
     return node
 
 
+class _Settled:
+    """The stamp of a view that a Function has marked as not differentiable, for good."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SETTLED: Any = _Settled()
+
+
 def _place_output(
     ctx: FunctionCtx, node: FunctionNode | None, args: Any, out: Any, k: int, outs: Any
 ) -> Any:
@@ -515,14 +531,16 @@ def _place_output(
         if out._base is None and out._node is not None:
             out._node = None
         elif node is not None:
-            out._node, out._stamp = None, out._vc[0]
+            out._node, out._stamp = None, _SETTLED
         return out
     if given:
         out = _as_view(out)
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
     out._node = output_of(node, k) if node.op.multiple else node
-    if out._base is not None:
+    if out._view is not None:
+        several = sum(isinstance(o, Tensor) for o in outs) > 1
+        out._view = (*out._view[:5], OF_SEVERAL if several else IN_FUNCTION)
         out._stamp = out._vc[0]
     return out
 

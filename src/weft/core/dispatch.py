@@ -437,7 +437,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
     t = new(Tensor)
     t._a = out
     t._vc = [0]
-    t.grad = t._base = t._view = t._x = t._node = None
+    t._grad = t._base = t._view = t._x = t._node = None
     if op.view:
         link_view(t, args, op, attrs, 0)
     if needed and mode is PLAIN and op.differentiable:
@@ -473,7 +473,7 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     t = new(Tensor)
     t._a = y
     t._vc = cell = [0]
-    t.grad = t._base = t._view = t._x = t._node = None
+    t._grad = t._base = t._view = t._x = t._node = None
     if mode is PLAIN and op.differentiable:
         edge = x._node
         if x._base is not None and (edge is NOWHERE or x._stamp != x._vc[0]):
@@ -528,7 +528,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         return apply(op, (x,), attrs)  # fails again, and explains
     t = new(Tensor)
     t._a = y
-    t.grad = t._x = t._node = None
+    t._grad = t._x = t._node = None
     edge, base = x._node, x._base
     held = y.base
     if held is a or shares(y, a):
@@ -653,6 +653,8 @@ def record(
             if x._base is not None and x._stamp != cell[0]:
                 refresh(x)
             edge = x._node
+            if edge is NOWHERE and not x.requires_grad:
+                edge = None
             tensors |= bit
             cells.append(cell)
             if edge is None:

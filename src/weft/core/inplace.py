@@ -22,7 +22,15 @@ from weft.core.frames import caller, last_caller
 from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
-from weft.core.viewing import give_retained, has_several, root_of, take_retained, unhooked_node
+from weft.core.viewing import (
+    called,
+    give_retained,
+    has_several,
+    refusal,
+    root_of,
+    take_retained,
+    unhooked_node,
+)
 from weft.native import layout
 
 asarray, getframe = np.asarray, sys._getframe
@@ -127,14 +135,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
     if view is not None and base is not None:
         if base._node is not None or tracking:
             if not view[5]:
-                raise RuntimeError(
-                    f"{name}_: A view was created in no_grad mode, or inside a custom Function "
-                    "(or because an input was returned as-is), and is being modified inplace "
-                    "with grad mode enabled. Given that this use case is ambiguous and "
-                    "error-prone, it is forbidden. Move both the view and the in-place op inside "
-                    "no_grad, or both outside; clone() what a Function returns\n"
-                    f"  at {errors.here()}"
-                )
+                raise refusal(target, name)
             if isinstance(base._node, AccumulateGrad) or (
                 base._node is None and target._node is not None
             ):
@@ -145,7 +146,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
                 )
             if has_several(view):
                 raise RuntimeError(
-                    f"{name}_: Output {view[3]} of {view[0].node_types[0].__name__} is a view and "
+                    f"{name}_: Output {view[3]} of {called(view[0].grad_name)} is a view and "
                     "is being modified inplace. This view is the output of a function that "
                     "returns multiple views. Such functions do not allow the output views to be "
                     f"modified inplace. Use the out-of-place form\n  at {errors.here()}"

@@ -276,8 +276,14 @@ class AccumulateGrad(GraphNode):
 
     @property
     def dtype(self) -> np.dtype | None:
+        """What gradients are cast to on arrival; None leaves them as they come."""
         tensor = self.ref()
-        return None if tensor is None else tensor._a.dtype
+        if tensor is None:
+            return None
+        if tensor._x is not None and "grad_dtype" in tensor._x:
+            wanted = tensor._x["grad_dtype"]
+            return None if wanted is None else wanted.np
+        return tensor._a.dtype
 
 
 # The end of the road for views made in no_grad: they need a gradient that nobody receives.

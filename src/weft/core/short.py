@@ -60,7 +60,7 @@ def fast_unary(op: Op) -> Callable:
                 t = new(Tensor)
                 t._a = y
                 t._vc = cell = [0]
-                t.grad = t._base = t._view = t._x = t._node = None
+                t._grad = t._base = t._view = t._x = t._node = None
                 if mode is PLAIN and differentiable:
                     edge = input._node
                     if input._base is not None and (
@@ -167,7 +167,7 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                 t = new(Tensor)
                 t._a = z
                 t._vc = cell = [0]
-                t.grad = t._base = t._view = t._x = t._node = None
+                t._grad = t._base = t._view = t._x = t._node = None
                 if mode is PLAIN and differentiable:
                     left = input._node
                     if input._base is not None and (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -16,7 +17,14 @@ from weft.core import dtype as dt
 from weft.core import errors, printing
 from weft.core.dlpack import exported
 from weft.core.modes import MODES
-from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, add_hook
+from weft.core.node import (
+    NOWHERE,
+    AccumulateGrad,
+    GraphNode,
+    Output,
+    RemovableHandle,
+    add_hook,
+)
 from weft.core.size import Size
 from weft.native.layout import rows_of
 
@@ -26,6 +34,14 @@ new, new_tuple = object.__new__, tuple.__new__
 GRADIENT_LOST = (
     "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
     "Consider using tensor.detach() first."
+)
+
+
+GRAD_OF_NON_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+    "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you "
+    "access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead."
 )
 
 
@@ -47,7 +63,7 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
     t._a = array
     t._node = node
     t._vc = [0]
-    t.grad = t._base = t._view = t._x = None
+    t._grad = t._base = t._view = t._x = None
     return t
 
 
@@ -79,19 +95,20 @@ class Tensor(metaclass=_TensorMeta):
     # _node  the node that made this tensor, a leaf's AccumulateGrad, or None
     # _vc    the version cell, shared by all tensors on the same memory: [version, *changes]
     # _base, _view, _stamp  for views: whose memory, by which ops, node as of which version
-    # _x     rare things: tangents, names, hooks of a tensor without a node
+    # _grad  what ``grad`` shows: weft itself reads and writes it without the checks there
+    # _x     rare things: tangents, names, hooks of a tensor without a node, grad_dtype
     __slots__ = (
-        *("__dict__", "__weakref__", "_a", "_base", "_node", "_stamp", "_vc", "_view", "_x"),
-        "grad",
+        *("__dict__", "__weakref__", "_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view"),
+        "_x",
     )
     _a: np.ndarray
     _base: Tensor | None
+    _grad: Tensor | None
     _node: Any
     _stamp: int
     _vc: list[Any]
     _view: tuple[Any, ...] | None
     _x: dict[str, Any] | None
-    grad: Tensor | None
 
     # Arrays on the left of an operator leave the work to the tensor on its right.
     __array_priority__ = 1000
@@ -142,7 +159,7 @@ class Tensor(metaclass=_TensorMeta):
         t = new(cls)
         made = LATE.construct(*args, **kwargs)
         t._a, t._node, t._vc = made._a, None, made._vc
-        t.grad = t._base = t._view = t._x = None
+        t._grad = t._base = t._view = t._x = None
         return t
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -292,7 +309,10 @@ class Tensor(metaclass=_TensorMeta):
         view = self._view
         if view is not None and self._stamp != self._vc[0] and view[5]:
             refresh(self)
-        return self._node is not None
+        node = self._node
+        if node is NOWHERE and self._base is not None:
+            return self._base._node is not None  # a view made in no_grad says what its base says
+        return node is not None
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
@@ -347,8 +367,80 @@ class Tensor(metaclass=_TensorMeta):
         return self._node.index if isinstance(self._node, Output) else 0
 
     @property
-    def _grad(self) -> Tensor | None:
-        return self.grad
+    def grad(self) -> Tensor | None:
+        """The gradient that backward has summed up for this tensor, or None."""
+        held = self._grad
+        if held is None and not self.is_leaf and not self.retains_grad:
+            warnings.warn(GRAD_OF_NON_LEAF, stacklevel=2)
+        return held
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _check_grad(self, value: Any) -> None:
+        """Refuse what can't be this tensor's gradient."""
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}\n  at {errors.here()}"
+            )
+        if value is self:
+            raise RuntimeError(f"can't assign Variable as its own grad\n  at {errors.here()}")
+        wanted = _grad_dtype(self)
+        if wanted is not None and value.dtype is not wanted:
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{value.dtype!r}' to a tensor with "
+                f"grad_dtype '{dt.TYPE_NAMES[wanted.name]}'. The gradient must match the tensor's "
+                f"grad_dtype (its own dtype if nothing else was set): convert it with "
+                f".to({wanted!r}), or set grad_dtype, to None for any dtype\n  at {errors.here()}"
+            )
+        if value._a.shape != self._a.shape:
+            raise RuntimeError(
+                f"attempting to assign a gradient of size '{list(value._a.shape)}' to a tensor of "
+                f"size '{list(self._a.shape)}'. Please ensure that the gradient and the tensor are "
+                f"the same size\n  at {errors.here()}"
+            )
+
+    @property
+    def grad_dtype(self) -> dt.dtype | None:
+        """The dtype that a leaf's gradient is summed up in; None takes any."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                f"grad_dtype can only be accessed on leaf tensors.\n  at {errors.here()}"
+            )
+        return _grad_dtype(self)
+
+    @grad_dtype.setter
+    def grad_dtype(self, wanted: dt.dtype | None) -> None:
+        if wanted is not None and not isinstance(wanted, dt.dtype):
+            raise RuntimeError(
+                "grad_dtype must be a torch.dtype or None, but got "
+                f"{type(wanted).__name__}\n  at {errors.here()}"
+            )
+        if not self.is_leaf:
+            raise RuntimeError(f"grad_dtype can only be set on leaf tensors.\n  at {errors.here()}")
+        held = self._grad
+        if held is not None and wanted is not None and held.dtype is not wanted:
+            raise RuntimeError(
+                f"Cannot set grad_dtype to '{dt.TYPE_NAMES[wanted.name]}' because there is already "
+                f"a gradient with dtype '{held.dtype!r}'. Please clear the gradient (.grad = None) "
+                "before changing grad_dtype, or ensure the new grad_dtype matches the existing "
+                f"gradient's dtype.\n  at {errors.here()}"
+            )
+        self._x = {**(self._x or {}), "grad_dtype": wanted}
+
+    @property
+    def volatile(self) -> bool:
+        """Always False; what it once did is done by ``no_grad``."""
+        warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+        return False
 
     def backward(
         self,
@@ -566,15 +658,20 @@ class Tensor(metaclass=_TensorMeta):
     # --- printing ---
 
     def __repr__(self) -> str:
-        node = self._node
-        grad_fn = None if node is None or isinstance(node, AccumulateGrad) else self.grad_fn
+        node, made_by = self._node, None
+        try:
+            if self._base is not None or not (node is None or isinstance(node, AccumulateGrad)):
+                made_by = self.grad_fn
+            grad_fn = None if made_by is None else made_by.name()
+        except RuntimeError:
+            grad_fn = "Invalid"  # a view that is not to be used: printing it must still work
         with_dtype = self.dtype
         return printing.format_tensor(
             self._a,
             dtype_name=with_dtype.name,
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
-            grad_fn_name=None if grad_fn is None else grad_fn.name(),
+            grad_fn_name=grad_fn,
             suffixes=self._tangent_notes(),
         )
 
@@ -602,7 +699,7 @@ class Tensor(metaclass=_TensorMeta):
         array = copy_sharing(self._a, memory)
         twin = new(type(self))
         twin._a, twin._node, twin._vc = array, None, [0]
-        twin.grad = twin._base = twin._view = twin._x = None
+        twin._grad = twin._base = twin._view = twin._x = None
         memo[id(self)] = twin
         if self._node is not None:
             twin._node = AccumulateGrad(twin)
@@ -639,7 +736,7 @@ class Parameter(Tensor):
         source = wrap(np.empty(0, dt.get_default_dtype().np)) if data is None else data
         t = new(cls)
         t._a, t._node, t._vc = source._a, None, source._vc
-        t.grad = t._base = t._view = t._x = None
+        t._grad = t._base = t._view = t._x = None
         if requires_grad:
             t.requires_grad_()
         return t
@@ -656,7 +753,7 @@ def _rebuild(
 ) -> Tensor:
     t = new(cls)
     t._a, t._node, t._vc = over(owner, *place), None, [0]
-    t.grad = t._base = t._view = t._x = None
+    t._grad = t._base = t._view = t._x = None
     if requires_grad:
         t._node = AccumulateGrad(t)
     return t
@@ -683,6 +780,10 @@ def _layout_named(name: str) -> Layout:
 
 
 LAYOUT = Layout("strided")
+
+
+def _grad_dtype(x: Tensor) -> dt.dtype | None:
+    return x.dtype if x._x is None else x._x.get("grad_dtype", x.dtype)
 
 
 def storage_array(array: np.ndarray) -> np.ndarray:

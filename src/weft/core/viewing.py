@@ -16,6 +16,72 @@ if TYPE_CHECKING:
 ref = weakref.ref
 
 
+class Origin:
+    """Where a view comes from whose place in the graph can't be found by replaying view ops.
+
+    It stands where other views have True or False for "made with recording on", and is false.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def __bool__(self) -> bool:
+        return False
+
+
+IN_FUNCTION = Origin(
+    "This view was created inside a custom Function (or because an input was returned as-is) and "
+    "the autograd logic to handle view+inplace would override the custom backward associated with "
+    "the custom Function, leading to incorrect gradients. Clone the output of the custom Function"
+)
+OF_SEVERAL = Origin(
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. Use the out-of-place form"
+)
+
+
+def _named(x: Tensor) -> str:
+    node: Any = x._node
+    owner = getattr(node, "node", node)
+    who = "a view" if owner is None else called(owner.name())
+    return f"Output {getattr(node, 'index', 0)} of {who}"
+
+
+def called(name: str) -> str:
+    """What the function is called whose nodes have this name."""
+    return name.rstrip("0123456789").removesuffix("Backward")
+
+
+def refusal(x: Tensor, name: str = "") -> RuntimeError:
+    """Why a view that was not made by recorded view ops can't be changed, or used when stale.
+
+    ``name`` is the op that is to change it.
+    """
+    origin = x._view[5] if x._view is not None else False
+    how = (
+        "is being modified inplace"
+        if name
+        else ("its base or another view of its base has been modified inplace")
+    )
+    start = f"{name}_: " if name else ""
+    if isinstance(origin, Origin):
+        what = f"{_named(x)} is a view and {how}. {origin.words}"
+    elif name:
+        what = (
+            f"A view was created in no_grad mode and {how} with grad mode enabled. Given that this "
+            "use case is ambiguous and error-prone, it is forbidden. Move both the view and the "
+            "in-place op inside no_grad, or both outside"
+        )
+    else:
+        what = (
+            f"A view was created in no_grad mode and {how} with grad mode enabled. Move both the "
+            "view and the in-place op inside no_grad, or both outside"
+        )
+    return RuntimeError(f"{start}{what}\n  at {errors.here()}")
+
+
 def link_views(op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
     """Tie results to the tensor whose memory they share."""
     for k, result in enumerate(results):
@@ -78,20 +144,14 @@ def refresh_view(x: Tensor) -> None:
     if base is None or chain is None or (base._node is None and x._node in (None, NOWHERE)):
         x._stamp = x._vc[0]
         return
-    if isinstance(x._node, AccumulateGrad) or not chain[5]:
-        if not chain[5]:
-            raise RuntimeError(
-                "A view was created in no_grad mode, or inside a custom Function (or because an "
-                "input was returned as-is), and its base or another view of its base has been "
-                "modified inplace with grad mode enabled. Move both the view and the in-place op "
-                "inside no_grad, or both outside; clone() what a Function returns\n"
-                f"  at {errors.here()}"
-            )
+    if not chain[5]:
+        raise refusal(x)
+    if isinstance(x._node, AccumulateGrad):
         x._stamp = x._vc[0]
         return
     if has_several(chain):
         raise RuntimeError(
-            f"Output {chain[3]} of {chain[0].node_types[0].__name__} is a view and its base or "
+            f"Output {chain[3]} of {called(chain[0].grad_name)} is a view and its base or "
             "another view of its base has been modified inplace. This view is the output of a "
             "function that returns multiple views. Such functions do not allow the output views "
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"

@@ -50,7 +50,7 @@ def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
 
     With the loss (or a recorded graph) the answer names the node and the path.
     """
-    grad = tensor.grad
+    grad = tensor._grad
     if grad is None:
         return _why_none(tensor, loss)
     array = grad._a

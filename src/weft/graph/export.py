@@ -98,7 +98,7 @@ def _known_grad(graph: Graph, spec: Spec) -> np.ndarray | None:
     found = graph._grads.get(spec.id)
     if found is None and spec.leaf is not None:
         tensor = spec.leaf.tensor
-        found = None if tensor is None else tensor.grad
+        found = None if tensor is None else tensor._grad
     return None if found is None else found._a
 
 

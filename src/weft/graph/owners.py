@@ -174,8 +174,8 @@ def _named_tensors() -> list[tuple[Iterable[str], Tensor]]:
         for name, value, depth in queue:
             if isinstance(value, Tensor):
                 found.setdefault(id(value), ({}, value))[0][name] = None
-                if isinstance(value.grad, Tensor):
-                    found.setdefault(id(value.grad), ({}, value.grad))[0][f"{name}.grad"] = None
+                if isinstance(value._grad, Tensor):
+                    found.setdefault(id(value._grad), ({}, value._grad))[0][f"{name}.grad"] = None
                 continue
             if depth >= _DEPTH or id(value) in seen:
                 continue

@@ -256,9 +256,9 @@ class Recorder(Values, Listener):
         incoming = self._back_through(work, [node for node, _ in roots])
         for leaf, refs in incoming.items():
             tensor = leaf.ref() if leaf.__class__ is AccumulateGrad else None
-            if tensor is None or not work.sink or tensor.grad is None:
+            if tensor is None or not work.sink or tensor._grad is None:
                 continue
-            self._grad_arrives(leaf, tensor, tensor.grad, refs, number)
+            self._grad_arrives(leaf, tensor, tensor._grad, refs, number)
         self.watched = {}
 
     def _grad_arrives(
@@ -337,14 +337,14 @@ class Recorder(Values, Listener):
 
     def step_begins(self, optimizer: Any) -> None:
         every = [(p, group) for group in optimizer.param_groups for p in group["params"]]
-        moving = [(p, group) for p, group in every if p.grad is not None] or every
+        moving = [(p, group) for p, group in every if p._grad is not None] or every
         self.steps_taken.append([(p, g, self.ref(p), p._vc[0]) for p, g in moving])
 
     def step_ended(self, optimizer: Any) -> None:
         for p, group, value, version in self.steps_taken.pop():
             if p._vc[0] == version:
                 continue
-            grad = () if p.grad is None else (self.ref(p.grad),)
+            grad = () if p._grad is None else (self.ref(p._grad),)
             settings = {k: v for k, v in group.items() if k not in ("params", "param_names") and v}
             spec = self._add(
                 OPTIMIZER, type(optimizer).__name__, (value, *grad), settings,

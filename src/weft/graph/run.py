@@ -284,7 +284,7 @@ class Running:
         spec = graph._specs[graph._id(node)]
         held = graph._grads.get(spec.id)
         if held is None and spec.leaf is not None and spec.leaf.tensor is not None:
-            held = spec.leaf.tensor.grad
+            held = spec.leaf.tensor._grad
         if held is not None:
             return held
         roots = [(r, g) for p in graph._passes for r, g in p.roots

@@ -205,7 +205,7 @@ def rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -
     if type(tensor) is not kind:
         twin = new(kind)
         twin._a, twin._node, twin._vc = tensor._a, None, tensor._vc
-        twin.grad = twin._base = twin._view = twin._x = None
+        twin._grad = twin._base = twin._view = twin._x = None
         if tensor._node is not None:
             twin._node = AccumulateGrad(twin)
         tensor = twin

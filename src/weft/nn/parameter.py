@@ -132,7 +132,7 @@ class UninitializedTensorMixin:
 def _blank(cls: type, dtype: dt.dtype | None, requires_grad: bool) -> Any:
     t: Any = new(cls)
     t._node, t._vc = None, [0]
-    t.grad = t._base = t._view = t._x = None
+    t._grad = t._base = t._view = t._x = None
     t.__dict__["_dtype"] = dtype or dt.get_default_dtype()
     if requires_grad:
         t._node = AccumulateGrad(t)

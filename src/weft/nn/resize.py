@@ -152,7 +152,7 @@ class _Undo:
             for m in model.modules()
         ]
         tensors = [*model.parameters(), *model.buffers()]
-        self.tensors = [(t, t._a, t.grad, t._vc[0]) for t in tensors]
+        self.tensors = [(t, t._a, t._grad, t._vc[0]) for t in tensors]
         self.optimizers = [
             (
                 o,
@@ -175,7 +175,7 @@ class _Undo:
             module.__dict__.update(held)
             module._name_scope(module._scope_name)
         for tensor, array, grad, _ in self.tensors:
-            tensor._a, tensor.grad = array, grad
+            tensor._a, tensor._grad = array, grad
         for optimizer, state, groups in self.optimizers:
             optimizer.state.clear()
             optimizer.state.update(state)
@@ -367,8 +367,8 @@ def _exchange(
 ) -> None:
     """Put a new array into a tensor; the gradient and the optimizer state follow by a function."""
     shape = tensor._a.shape
-    if tensor.grad is not None:
-        tensor.grad = wrap(np.ascontiguousarray(follow(tensor.grad._a)))
+    if tensor._grad is not None:
+        tensor._grad = wrap(np.ascontiguousarray(follow(tensor._grad._a)))
     tensor._a = new.astype(tensor._a.dtype, copy=False)
     tensor._vc[0] += 1
     for optimizer in optimizers:

@@ -113,7 +113,7 @@ def _through_steps(
         results = run_steps(mode, x, sizes, state, weights, reverse)
         wanted = [h for h, need in zip(held, needs, strict=True) if need]
         LATE.backward(results, [_tensor(part) for part in g], create_graph=True, inputs=wanted)
-    return [h.grad if need else None for h, need in zip(held, needs, strict=True)]
+    return [h._grad if need else None for h, need in zip(held, needs, strict=True)]
 
 
 def _tensor(value: Any) -> Any:

@@ -343,11 +343,11 @@ amin_op = _extreme("amin", np.minimum)
 
 def _all_extremes(name: str, op: Op) -> Any:
     def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-        refuse("c", input, name)
         if api.no_dims(dim):
             _refuse_none(input, name)
         dims = reduced_dims(dim, input._a.ndim)
         refuse_empty(input, dims, name)
+        refuse("c", input, name)
         return op(input, dim=dims, keepdim=keepdim)
 
     function.__name__ = function.__qualname__ = name

@@ -999,8 +999,8 @@ def in_place_view(name: str, function: Any) -> None:
     """Offer ``Tensor.<name>``, which gives the tensor itself the geometry of its view."""
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        seen = function(self, *args, **kwargs)
-        if MODES.now.grad:
+        seen, recording, view = function(self, *args, **kwargs), MODES.now.grad, self._view
+        if recording:
             check_writable(self, seen._node is not None, name[:-1])
         retained = take_retained(self)
         tangents = self._x.get("tangents") if self._x is not None else None
@@ -1010,10 +1010,17 @@ def in_place_view(name: str, function: Any) -> None:
             self._base._vc = self._vc
             for level, tangent in (tangents or {}).items():
                 set_tangent(self._base, level, tangent)
-        self._a, self._node = seen._a, seen._node
+        self._a = seen._a
         self._vc[0] += 1
+        if recording:
+            self._node = seen._node
         if self._base is not None:
-            self._view, self._stamp = seen._view, self._vc[0]
+            self._view = seen._view or view
+            if not recording and seen._view is not None:
+                # What is not recorded takes nothing away: a view is replayed when used next.
+                self._view = (*seen._view[:5], True if view is None else view[5])
+            if recording or view is None:
+                self._stamp = self._vc[0]
         give_retained(self, retained)
         for level, tangent in ((tangents and tangents_of(seen)) or {}).items():
             set_tangent(self, level, tangent)

@@ -82,7 +82,7 @@ class Adafactor(Optimizer):
         try:
             for group in self.param_groups:
                 for p in group["params"]:
-                    if p.grad is not None:
+                    if p._grad is not None:
                         self._update(p, group)
         finally:
             quiet.leave(token)
@@ -99,7 +99,7 @@ class Adafactor(Optimizer):
         eps1, eps2 = group["eps"]
         names = ("row_var", "col_var", "variance")
         kept = [own[name]._a if name in own else None for name in names]
-        value, grad = p._a, p.grad._a  # type: ignore[union-attr]
+        value, grad = p._a, p._grad._a  # type: ignore[union-attr]
         half = value.dtype in dt.HALF
         if half:
             value, grad = value.astype(np.float32), grad.astype(np.float32)

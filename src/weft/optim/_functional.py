@@ -40,7 +40,7 @@ def _step(
     differentiable = settings.get("differentiable")
     # What stands in shares the memory and the version, and leaves the user's .grad alone.
     target = p if differentiable else p.detach()
-    kept, target.grad = target.grad, grad
+    kept, target._grad = target._grad, grad
     try:
         optimizer = kind([target], **settings)
         own = {name: values[i] for name, values in state.items()}
@@ -54,6 +54,6 @@ def _step(
                 optimizer._refuse_capturable(group)
             optimizer._step_group(0, group)
     finally:
-        target.grad = kept
+        target._grad = kept
     for name in own:
         state[name][i] = optimizer.state[target].get(name)

@@ -83,7 +83,7 @@ class Muon(Optimizer):
                     "Coefficients must be a tuple of exactly 3 values",
                 )
                 for p in group["params"]:
-                    if p.grad is not None:
+                    if p._grad is not None:
                         self._update(p, group)
         finally:
             quiet.leave(token)
@@ -95,7 +95,7 @@ class Muon(Optimizer):
         own = self.state[p]
         if "momentum_buffer" not in own:
             own["momentum_buffer"] = zeros_like(p)
-        grad, buffer = p.grad._a, own["momentum_buffer"]._a  # type: ignore[union-attr]
+        grad, buffer = p._grad._a, own["momentum_buffer"]._a  # type: ignore[union-attr]
         kind, momentum = buffer.dtype.type, group["momentum"]
         buffer += (grad - buffer) * kind(1 - momentum)
         update = grad + (buffer - grad) * kind(momentum) if group["nesterov"] else buffer

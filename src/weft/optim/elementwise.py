@@ -165,7 +165,7 @@ class Unit:
         """Look up the gradients; None if one is missing, False if the unit is out of date."""
         grads: list[Any] = []
         for p, array, own, checks in self.members:
-            grad = p.grad
+            grad = p._grad
             if grad is None:
                 self.grads = None
                 return None
@@ -355,7 +355,7 @@ class Elementwise(Optimizer):
 
     @staticmethod
     def _refuse_capturable(group: dict[str, Any]) -> None:
-        if any(p.grad is not None for p in group["params"]):
+        if any(p._grad is not None for p in group["params"]):
             raise AssertionError(
                 "If capturable=True, params and state_steps must be on supported devices: "
                 f"{CAPTURABLE_DEVICES}.\n  at {errors.here()}"
@@ -452,13 +452,13 @@ class Elementwise(Optimizer):
     def _is_current(self, plan: Plan) -> bool:
         """Collect the gradients of all units; False if some unit does not fit any more."""
         for p in plan.waiting:
-            if p.grad is not None:
+            if p._grad is not None:
                 return False
         states = self.state
         for unit in plan.units:
             found = unit.collect(states)
             if found is None:
-                if len(unit.params) > 1 and any(p.grad is not None for p in unit.params):
+                if len(unit.params) > 1 and any(p._grad is not None for p in unit.params):
                     # Some members have no gradient this time: from now on they go alone.
                     plan.loose.update(map(id, unit.params))
                     return False
@@ -474,7 +474,7 @@ class Elementwise(Optimizer):
         alone = self._must_go_alone(plan.params) | plan.loose
         bundles: dict[Any, list[list[Any]]] = {}
         for p in plan.params:
-            if p.grad is None and id(p) not in plan.known:
+            if p._grad is None and id(p) not in plan.known:
                 plan.waiting.append(p)
                 continue
             plan.known.add(id(p))
@@ -483,7 +483,7 @@ class Elementwise(Optimizer):
                 plan.units.append(Unit([p], [own], fresh))
                 continue
             ages = tuple(own[name]._a.item() for name in self._scalars) if own else ()
-            parts = bundles.setdefault((p._a.dtype, ages, fresh, p.grad is None), [])
+            parts = bundles.setdefault((p._a.dtype, ages, fresh, p._grad is None), [])
             if not parts or parts[-1][0] + p._a.size > CHUNK:
                 parts.append([0, [], []])
             parts[-1][0] += p._a.size
@@ -510,7 +510,7 @@ class Elementwise(Optimizer):
     def _step_by_ops(self, group: dict[str, Any]) -> None:
         check_gradients((group,))
         for p in group["params"]:
-            if p.grad is None:
+            if p._grad is None:
                 continue
             own, fresh = self._state_of(p, group)
             step: Any = fresh
@@ -519,7 +519,7 @@ class Elementwise(Optimizer):
                 step = own["step"].item()
             names = self._state_names(group)
             originals = [p, *(own[name] for name in names)]
-            grad = -p.grad if group.get("maximize") else p.grad
+            grad = -p._grad if group.get("maximize") else p._grad
             # Copies are read and the originals written, so that nothing saved is overwritten.
             value, *states = [t.clone() for t in originals]
             if p.is_complex():

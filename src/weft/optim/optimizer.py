@@ -113,16 +113,16 @@ def check_gradients(groups: Iterable[dict[str, Any]]) -> None:
     """Refuse gradients of another shape, and elements that share memory, before any change."""
     for group in groups:
         for p in group["params"]:
-            if p.grad is None:
+            if p._grad is None:
                 continue
-            if p.grad._a.shape != p._a.shape:
+            if p._grad._a.shape != p._a.shape:
                 refuse_gradient(p)
             check_overlap(p, "step")
 
 
 def refuse_gradient(p: Tensor) -> None:
     """Raise the error for a gradient that does not fit its parameter."""
-    grad: Any = p.grad
+    grad: Any = p._grad
     raise RuntimeError(
         f"The size of the gradient {list(grad._a.shape)} must match the size of its parameter "
         f"{list(p._a.shape)}. Nothing was updated; call zero_grad() after a parameter's shape has "
@@ -393,11 +393,11 @@ class Optimizer:
         """Forget the gradients of all parameters, or set them to zero."""
         for group in self.param_groups:
             for p in group["params"]:
-                grad = p.grad
+                grad = p._grad
                 if grad is None:
                     continue
                 if set_to_none:
-                    p.grad = None
+                    p._grad = None
                     continue
                 if grad.grad_fn is not None:
                     grad.detach_()

@@ -204,7 +204,7 @@ class _Reentrant(Function):
                 "none of output has requires_grad=True, this checkpoint() is not necessary"
             )
         engine.backward([o for o, _ in pairs], [g for _, g in pairs])
-        return None, None, *(a.grad if isinstance(a, Tensor) else None for a in args)
+        return None, None, *(a._grad if isinstance(a, Tensor) else None for a in args)
 
 
 # --- by hooks on saved tensors ---------------------------------------------------------
