@@ -139,6 +139,50 @@ torch.asarray(torch.ones(2, requires_grad=True) * 1, requires_grad=True).is_leaf
 torch.asarray(torch.ones(2, requires_grad=True) * 1, requires_grad=False).requires_grad
 torch.asarray(torch.ones(2, requires_grad=True), dtype=torch.float64).grad_fn is None
 torch.asarray(torch.ones(2, requires_grad=True), copy=True).is_leaf
+torch.add(torch.tensor(True), 1, torch.tensor(True))
+torch.add(torch.ones(2), 3, torch.ones(2))
+torch.add(torch.ones(2), torch.ones(2), 2)
+torch.add(torch.ones(2), 3, torch.ones(2), 4)
+torch.sub(torch.ones(2), 3, torch.ones(2))
+torch.ones(2).add(3, torch.ones(2))
+torch.ones(2).add_(3, torch.ones(2))
+torch.ones(2).sub_(3, torch.ones(2))
+torch.addmm(2, torch.ones(2, 2), 3, torch.ones(2, 2), torch.ones(2, 2))
+torch.addmm(2, torch.ones(2, 2), torch.ones(2, 2), torch.ones(2, 2))
+torch.ones(2, 2).addmm(2, torch.ones(2, 2), torch.ones(2, 2))
+torch.addmm(torch.ones(2, 2), torch.ones(2, 2), torch.ones(2, 2), 3)
+torch.addmv(2, torch.ones(2), 3, torch.ones(2, 2), torch.ones(2))
+torch.addr(2, torch.ones(2, 2), 3, torch.ones(2), torch.ones(2))
+torch.addbmm(2, torch.ones(2, 2), 3, torch.ones(2, 2, 2), torch.ones(2, 2, 2))
+torch.baddbmm(2, torch.ones(2, 2, 2), 3, torch.ones(2, 2, 2), torch.ones(2, 2, 2))
+torch.add(x1=torch.ones(2), x2=torch.ones(2))
+torch.div(torch.ones(2), x2=torch.ones(2))
+torch.mean(a=torch.ones(3, 2), axis=0, keepdims=True)
+torch.softmax(torch.ones(3), axis=0)
+torch.max(torch.ones(3), x2=torch.zeros(3))
+torch.clamp(x=torch.ones(2), max=0)
+torch.mm(x1=torch.ones(2, 2), x2=torch.ones(2, 2))
+torch.cat([torch.ones(2, 1), torch.ones(2, 1)], axis=1)
+torch.stack([torch.ones(2), torch.ones(2)], axis=1)
+torch.squeeze(torch.ones(1, 1, 2), axis=0)
+torch.unbind(torch.ones(1, 2), axis=1)
+torch.sum(torch.ones(3, 4), 0, out=torch.ones(4), dtype=torch.float64)
+torch.sum(torch.ones(3, 4), 0, out=torch.ones(4), dtype=torch.float32)
+torch.prod(torch.ones(3, 4), 0, out=torch.ones(4, dtype=torch.int32), dtype=torch.int16)
+torch.cumsum(torch.ones(3), 0, out=torch.ones(3), dtype=torch.float64)
+torch.cumprod(torch.ones(3), 0, out=torch.ones(3), dtype=torch.complex64)
+torch.mean(torch.ones(3, 4), 0, out=torch.ones(4), dtype=torch.float64)
+torch.mean(torch.ones(3, 4), 0, out=torch.ones(4, dtype=torch.float64))
+torch.nansum(torch.ones(3, 4), 0, out=torch.ones(4), dtype=torch.float64)
+torch.nanmean(torch.ones(3, 4), 0, out=torch.ones(4), dtype=torch.float64)
+torch.nonzero_static(torch.tensor([8]), size=1, out=torch.empty(1, 1))
+torch.nonzero_static(torch.tensor([8]), size=1, out=torch.empty(0, dtype=torch.long))
+torch.histc(torch.tensor([-1e38, 0, 1e38]), 4)
+torch.histc(torch.tensor([1.0, 1.0, 0.5, 1.5]), 4, min=1, max=1 + 1e-10)
+torch.Size([1]) + 1
+torch.Size([1]) * 2.5
+torch.Size([1]) * Wildcard()
+torch.histc(torch.tensor([1e30, 1e30]), 4, min=1e30, max=1e30)
 """
 
 # In place on memory that is shared, within the tensor or with what is read.
@@ -181,10 +225,12 @@ marks.masked_fill_(marks, False)
 
 
 class Wildcard:
-    """Can be added to anything, from the right."""
+    """Can be added to anything, from the right, and multiplied with it."""
 
     def __radd__(self, other: Any) -> str:
         return "mine"
+
+    __rmul__ = __radd__
 
 
 class Items:
@@ -258,3 +304,12 @@ def test_a_bfloat16_capsule_shares_memory() -> None:
     x = weft.ones(2, dtype=weft.bfloat16)
     weft.from_dlpack(x.__dlpack__()).fill_(5)
     assert x.tolist() == [5, 5]
+
+
+def test_factors_first_in_place() -> None:
+    x = weft.ones(2, 2)
+    with pytest.warns(UserWarning, match="This overload of addmm is deprecated"):
+        weft.set_warn_always(True)
+        x.addmm_(2, 3, weft.ones(2, 2), weft.ones(2, 2))
+        weft.set_warn_always(False)
+    assert x.tolist() == [[8, 8], [8, 8]]

@@ -41,7 +41,7 @@ class Size(tuple):
 
     def __add__(self, other: Any) -> Size:
         if not isinstance(other, tuple):
-            if hasattr(other, "__radd__"):
+            if hasattr(other, "__radd__") and not isinstance(other, (int, float)):
                 return NotImplemented
             raise TypeError(
                 f"can only concatenate tuple (not {type(other).__name__}) to torch.Size"
@@ -52,6 +52,8 @@ class Size(tuple):
         return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, other: Any) -> Size:
+        if not hasattr(other, "__index__"):
+            return NotImplemented
         return Size(tuple.__mul__(self, other))
 
     __rmul__ = __mul__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from weft.core.viewing import unhooked_node
 from weft.ops.outputs import (
     IN_DTYPE_OF_OUT,
     check_arguments,
+    check_one_dtype,
     check_supported,
     into,
     warn_expanded,
@@ -97,16 +99,47 @@ def alias(existing: str, *names: str) -> None:
                 setattr(Tensor, name + suffix, Tensor.__dict__[existing + suffix])
 
 
+# NumPy's names of arguments, which PyTorch takes as well.
+NUMPY_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
+
+def rename_numpy_names(function: Callable, kwargs: dict[str, Any]) -> bool:
+    """Put a function's own names in the place of NumPy's; whether there were any."""
+    found = [name for name in kwargs if name in NUMPY_NAMES]
+    if found:
+        own = inspect.signature(function).parameters
+        found = [name for name in found if name not in own and NUMPY_NAMES[name] in own]
+    for name in found:
+        kwargs[NUMPY_NAMES[name]] = kwargs.pop(name)
+    return bool(found)
+
+
 def with_out(function: Callable, name: str) -> Callable:
     """Add an ``out`` argument, which receives the result (or results)."""
 
     @functools.wraps(function)
     def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
+            try:
+                return function(*args, **kwargs)
+            except TypeError:
+                if not rename_numpy_names(function, kwargs):
+                    raise
             return function(*args, **kwargs)
-        if name in IN_DTYPE_OF_OUT and isinstance(out, Tensor) and kwargs.get("dtype") is None:
-            check_supported(out.dtype, name)
-            kwargs["dtype"] = out.dtype
+        if isinstance(out, Tensor):
+            chosen = kwargs.get("dtype")
+            if isinstance(chosen, dt.dtype):
+                check_one_dtype(out.dtype, chosen, name)
+            elif name in IN_DTYPE_OF_OUT:
+                check_supported(out.dtype, name)
+                kwargs["dtype"] = out.dtype
         return into(out, function(*args, **kwargs), name, (args, kwargs))
 
     return public

@@ -73,8 +73,10 @@ _add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div
 
 
 @api.both(out=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
+    if last:
+        other, alpha = _alpha_first("add", other, last)
     if not isinstance(input, Tensor):
         input, other = _operands(input, other)
     if alpha.__class__ is int and alpha == 1:
@@ -83,8 +85,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 @api.both(out=True)
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
+    if last:
+        other, alpha = _alpha_first("sub", other, last)
     if not isinstance(input, Tensor):
         input, other = _operands(input, other)
     if alpha.__class__ is int and alpha == 1:
@@ -102,6 +106,21 @@ def mul(input: Any, other: Any) -> Tensor:
         if not isinstance(input, Tensor):
             return _mul(other, input)
     return _mul(input, other)
+
+
+def _alpha_first(name: str, alpha: Any, last: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The arguments of the deprecated ``f(input, alpha, other)``, in today's order."""
+    if len(last) > 1 or not is_number(alpha):
+        raise TypeError(
+            f"{name}() takes 2 positional arguments but {2 + len(last)} were given\n"
+            f"  at {errors.here()}"
+        )
+    errors.warn_once(
+        f"This overload of {name} is deprecated:\n\t{name}(Tensor input, Number alpha, Tensor "
+        f"other)\nConsider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, Tensor other, *, Number alpha = 1)"
+    )
+    return last[0], alpha
 
 
 @api.both
@@ -534,7 +553,9 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
     """
     slow_name = name + "_"
 
-    def change(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    def change(self: Tensor, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
+        if last:
+            other, alpha = _alpha_first(slow_name, other, last)
         x = self._a
         d = x.dtype
         mode = MODES.now.mode

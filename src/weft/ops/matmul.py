@@ -14,7 +14,7 @@ from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arithmetic import conj_op, where_op
-from weft.ops.build import Sample, general, linear
+from weft.ops.build import Sample, general, is_number, linear
 from weft.ops.casting import TYPE_NAMES
 from weft.ops.views import reshape_op, stack_op, transpose_op, unsqueeze_op
 
@@ -473,9 +473,35 @@ def _added(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> 
     return scaled + product if name == "addr" else product + scaled
 
 
+def _beta_first(name: str, *args: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """The arguments of the deprecated ``f(beta, input, alpha, a, b)``, ``alpha`` optional.
+
+    As a method it is ``input.f(beta, alpha, a, b)``.
+    """
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    factors = [x for x in args if is_number(x)]
+    form = "".join("t" if isinstance(x, Tensor) else "n" if is_number(x) else "?" for x in args)
+    if form not in ("nttt", "ntntt", "tntt", "tnntt"):
+        raise TypeError(
+            f"{name}() takes 3 positional arguments but {len(args)} were given\n"
+            f"  at {errors.here()}"
+        )
+    errors.warn_once(
+        f"This overload of {name} is deprecated:\n\t{name}(Number beta, Tensor input, Number "
+        f"alpha, Tensor, Tensor)\nConsider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, Tensor, Tensor, *, Number beta = 1, Number alpha = 1)"
+    )
+    first, second, third = tensors
+    return first, second, third, factors[0], factors[1] if len(factors) > 1 else 1
+
+
 @api.both(out=True)
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *last: Any, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
     """``beta * input + alpha * (mat1 @ mat2)``."""
+    if last:
+        input, mat1, mat2, beta, alpha = _beta_first("addmm", input, mat1, mat2, *last)
     for name, x in (("mat1", mat1), ("mat2", mat2)):
         if x._a.ndim != 2:
             raise _refuse(f"addmm: {name} must be a matrix, got {x._a.ndim}-D tensor")
@@ -483,14 +509,22 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 
 @api.both(out=True)
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *last: Any, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
     """``beta * input + alpha * (mat @ vec)``."""
+    if last:
+        input, mat, vec, beta, alpha = _beta_first("addmv", input, mat, vec, *last)
     return _added("addmv", input, mv(mat, vec), beta, alpha)
 
 
 @api.both(out=True)
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *last: Any, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``, in the common type."""
+    if last:
+        input, vec1, vec2, beta, alpha = _beta_first("addr", input, vec1, vec2, *last)
     product = outer(vec1, vec2)
     common = dt.promote(input._a.dtype, product._a.dtype)
     if common == np.bool_:
@@ -506,20 +540,24 @@ def baddbmm(
     input: Tensor,
     batch1: Tensor,
     batch2: Tensor,
-    *,
+    *last: Any,
     beta: Any = 1,
     alpha: Any = 1,
     out_dtype: Any = None,
 ) -> Tensor:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
+    if last:
+        input, batch1, batch2, beta, alpha = _beta_first("baddbmm", input, batch1, batch2, *last)
     return _added("baddbmm", input, bmm(batch1, batch2, out_dtype), beta, alpha)
 
 
 @api.both(out=True)
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *last: Any, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """``beta * input + alpha * (sum of batch1 @ batch2 over the batch)``."""
+    if last:
+        input, batch1, batch2, beta, alpha = _beta_first("addbmm", input, batch1, batch2, *last)
     a, b = batch1._a.shape, batch2._a.shape
     if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
         bmm(batch1, batch2)  # raises, with the reason

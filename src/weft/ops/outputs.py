@@ -65,7 +65,8 @@ EXACT_MESSAGES = {
     "expected scalar type {want} but found {got}": """
         linalg.solve_triangular native_batch_norm log_sigmoid""",
     "expected scalar_type {want} but found {got}": "cummax cummin logcumsumexp",
-    "{name}: Expected out tensor to have scalar type {want} but got scalar type {got}": "nonzero",
+    "{name}: Expected out tensor to have scalar type {want} but got scalar type {got}": """
+        nonzero nonzero_static""",
     "{name} expected out tensor dtype {want} but got: {got}": "linalg.matrix_norm linalg.norm",
     "{name}: Expected out of dtype {want} but found {got}": "linalg.vecdot",
     "Expected the dtype for input and out to match, but got {want} for input's dtype and {got} "
@@ -129,6 +130,8 @@ UNSUPPORTED = {
 
 # Reductions that PyTorch computes in the dtype of ``out``.
 IN_DTYPE_OF_OUT = _names("cumsum cumprod sum prod nansum nanmean")
+# Reductions whose ``dtype`` argument, if given, must be that of ``out``.
+ONE_DTYPE = IN_DTYPE_OF_OUT | {"mean"}
 # New tensors: resized without a warning, whatever the overlap within them.
 CREATED = _names("empty eye full ones zeros rand randint randn randperm")
 SPACED = _names("arange linspace logspace range")
@@ -263,6 +266,25 @@ def _check_dtype(got: dt.dtype, want: dt.dtype, name: str) -> None:
             f"{name}(): {problem.format(**names)}. Make out with dtype={want!r}\n"
             f"  at {errors.here()}"
         )
+
+
+def check_one_dtype(got: dt.dtype, want: dt.dtype, name: str) -> None:
+    """Refuse a reduction whose ``dtype`` argument and ``out`` disagree."""
+    if got is want or name not in ONE_DTYPE:
+        return
+    if name in ("nansum", "nanmean"):
+        problem = (
+            f"nansum: provided dtype must match dtype of result. Got {dt.TYPE_NAMES[got.name]} "
+            f"and {dt.TYPE_NAMES[want.name]}"
+        )
+    else:
+        problem = (
+            f"Expected out tensor to have dtype {C_NAMES.get(want.name, want.name)}, but got "
+            f"{C_NAMES.get(got.name, got.name)} instead"
+        )
+    raise RuntimeError(
+        f"{name}(): {problem}. Leave dtype, or make out with dtype={want!r}\n  at {errors.here()}"
+    )
 
 
 def check_supported(got: dt.dtype, name: str) -> None:

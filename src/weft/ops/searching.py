@@ -323,7 +323,7 @@ def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
         low, high = _limits(flat, low, high, "torch.histc", margin=0)
     kind = x.dtype.type
     start, stop = kind(low), kind(high)
-    if start == stop:
+    if low == high:
         # One apart, or as far as the next number is where those lie wider.
         one, far = kind(1), kind(math.inf)
         start = min(start - one, np.nextafter(start, -far))
@@ -333,7 +333,9 @@ def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
         return np.zeros(bins, x.dtype)
     inside = flat[(flat >= start) & (flat <= stop)]
     places = ((inside - start) * kind(bins) / width).astype(np.int64)
-    counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
+    # Where the product overflows, or limits are equal in this dtype, the conversion gives the
+    # least integer.
+    counts = np.bincount(np.clip(places, 0, bins - 1), minlength=bins)
     return counts.astype(x.dtype)
 
 

@@ -381,8 +381,10 @@ squeeze_op = linear(
 
 
 @api.both
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """Without the dimensions of length one."""
+    if axis is not None:
+        dim = axis
     shape = input._a.shape
     chosen = range(len(shape)) if dim is None else api.dims(dim, len(shape))
     units = tuple([d for d in chosen if shape and shape[d] == 1])
@@ -656,8 +658,10 @@ unbind_op = linear(
 
 
 @api.both
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """All slices along a dimension."""
+    if axis is not None:
+        dim = axis
     if not input.ndim:
         raise IndexError(
             f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
@@ -716,8 +720,10 @@ def need_several(function: str, tensors: Any) -> None:
 
 
 @api.top
-def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have."""
+    if axis is not None:
+        dim = axis
     if out is not None:
         return put_into(out, cat, (tensors, dim), "cat")
     need_several("cat", tensors)
@@ -770,8 +776,10 @@ stack_op: Op = linear(
 
 
 @api.top
-def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+def stack(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
+    if axis is not None:
+        dim = axis
     if out is not None:
         return put_into(out, stack, (tensors, dim), "stack")
     need_several("stack", tensors)
