@@ -53,7 +53,7 @@ def rounded(value: Any) -> Any:
 
 def leaf(torch: Any, *shape: int) -> Any:
     values = torch.arange(1.0, 1.0 + int(np.prod(shape)), dtype=torch.float64)
-    return values.reshape(shape).requires_grad_()
+    return values.reshape(shape).clone().requires_grad_()
 
 
 def inner(torch: Any, *shape: int) -> tuple[Any, Any]:
@@ -74,6 +74,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "of a split": lambda b: b.split(1)[1][0],
     "split of a view": lambda b: b.mT.split(2)[1],
     "diagonal": lambda b: b.diagonal(),
+    "copied": lambda b: b.mT.reshape(-1),
     "detached": lambda b: b.detach()[0],
 }
 
@@ -118,7 +119,7 @@ def views_of_views_without_recording(torch: Any) -> Any:
         v = make(between)
         seen = v.requires_grad, v.is_leaf
         # Which of two broken rules is named, that of parts or that of no_grad, is not compared.
-        return seen, outcome(lambda: v.mul_(2))[0] if v.requires_grad else v.mul_(2).tolist()
+        return seen, v.tolist(), outcome(lambda: v.mul_(2).tolist())[0]
 
     return every_view(torch, use)
 
@@ -316,6 +317,100 @@ def a_kept_gradient_beside_another_of_the_same_node(torch: Any) -> Any:
     twin.mul_(2)
     (b + twin).sum().backward()
     return b.grad.tolist(), twin.grad.tolist(), x.grad.tolist()
+
+
+@program
+def constant_views_without_recording_whose_base_joined_the_graph(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        w, b = leaf(torch, 1), torch.ones(2, 3, dtype=torch.float64)
+        with torch.no_grad():
+            v = make(b)
+        b.mul_(w)
+        seen = v.requires_grad
+        v.sum().backward()
+        return seen, w.grad.tolist()
+
+    return every_view(torch, use)
+
+
+@program
+def views_that_are_leaves_whose_base_joined_the_graph(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        w, b = leaf(torch, 1), torch.ones(2, 3, dtype=torch.float64)
+        v = make(b).requires_grad_()
+        b.mul_(w)
+        seen = v.requires_grad, v.is_leaf
+        (v * 2).sum().backward()
+        return seen, [None if t.grad is None else t.grad.tolist() for t in (v, w)]
+
+    return every_view(torch, use)
+
+
+@program
+def views_that_are_leaves_whose_base_changed(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        b = torch.ones(2, 3, dtype=torch.float64)
+        v = make(b).requires_grad_()
+        b.mul_(3)
+        seen = v.requires_grad, v.is_leaf
+        (v * v).sum().backward()
+        return seen, v.grad.tolist(), outcome(lambda: v.mul_(2)), outcome(lambda: b.mul_(v[0, 0]))
+
+    return every_view(torch, use)
+
+
+@program
+def views_without_recording_of_a_leaf_that_changed_without_recording(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        x = leaf(torch, 2, 3)
+        with torch.no_grad():
+            v = make(x)
+            x.mul_(2)
+        return v.tolist(), v.requires_grad, v.grad_fn is None, (v * 2).requires_grad
+
+    return every_view(torch, use)
+
+
+@program
+def views_of_a_leaf_that_changed_without_recording(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        x = leaf(torch, 2, 3)
+        v = make(x)
+        with torch.no_grad():
+            x.mul_(2)
+        (v * v).sum().backward()
+        return v.tolist(), x.grad.tolist()
+
+    return every_view(torch, use)
+
+
+@program
+def the_node_of_a_view_whose_base_changed(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        x, b = inner(torch, 2, 3)
+        v = make(b)
+        b.mul_(3)
+        with torch.no_grad():
+            seen = v.requires_grad, v.is_leaf, v.grad_fn is v.grad_fn
+        v.sum().backward()
+        return seen, x.grad.tolist()
+
+    return every_view(torch, use)
+
+
+@program
+def gradients_that_nobody_asked_to_keep(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        x, b = inner(torch, 2, 3)
+        b.mul_(2)
+        v = make(b)
+        v.mul_(2)
+        w = make(b)
+        b.exp_()
+        (b.sum() + v.sum() + w.sum()).backward()
+        return [(t.retains_grad, t.grad) for t in (b, v, w)], x.grad.tolist()
+
+    return every_view(torch, use)
 
 
 @program

@@ -78,15 +78,12 @@ def refresh_view(x: Tensor) -> None:
     if base is None or chain is None or base._node is None:
         x._stamp = x._vc[0]
         return
-    if isinstance(x._node, AccumulateGrad) or not chain[5]:
-        if not chain[5]:
-            raise RuntimeError(
-                "A view was created in no_grad mode and its base or another view of its base has "
-                "been modified inplace with grad mode enabled. Move both the view and the "
-                f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
-            )
-        x._stamp = x._vc[0]
-        return
+    if not chain[5]:
+        raise RuntimeError(
+            "A view was created in no_grad mode and its base or another view of its base has "
+            "been modified inplace with grad mode enabled. Move both the view and the "
+            f"in-place op inside no_grad, or both outside\n  at {errors.here()}"
+        )
     if has_several(chain):
         raise RuntimeError(
             f"Output {chain[3]} of {chain[0].node_types[0].__name__} is a view and its base or "
