@@ -502,6 +502,9 @@ def results_that_do_not_fit(torch: Any) -> Any:
             lambda: torch.ones(3).add_(torch.ones(3, dtype=torch.complex64)),
             lambda: torch.ones(3, dtype=torch.bool).add_(torch.ones(3, dtype=torch.int64)),
             lambda: torch.ones(3, dtype=torch.float16).mul_(torch.ones(3)).tolist(),
+            lambda: torch.ones(3, dtype=torch.bfloat16).mul_(torch.full((3,), 2.5)).tolist(),
+            lambda: torch.ones(3, dtype=torch.uint8).add_(torch.full((3,), -3)).tolist(),
+            lambda: torch.ones(3, dtype=torch.int8).mul_(torch.full((3,), 300)).tolist(),
         )
     ]
 
@@ -607,6 +610,35 @@ def complex_numbers_and_their_parts(torch: Any) -> Any:
 
 
 @program
+def large_tensors_written_over(torch: Any) -> Any:
+    """Functions of one large tensor, which native code may write in place."""
+    names = ("exp_", "sin_", "sigmoid_", "neg_", "relu_", "sqrt_", "square_", "floor_", "abs_")
+    found = []
+    for name in names:
+        for make in (lambda b: b, lambda b: b[1:], lambda b: b.view(300, 200), lambda b: b[::2]):
+            for tracked in (False, True):
+                x = torch.linspace(0.1, 2, 60_000, dtype=torch.float64, requires_grad=tracked)
+                b = x * 1
+                if tracked:
+                    b.register_hook(lambda g: None)
+                v = make(b)
+                saved = v.cos()
+                at = v.data_ptr()
+                assert getattr(v, name)() is v
+                w = b[:5] * 2
+                found.append(
+                    (name, v.data_ptr() == at, v._version, b[:5].tolist(), v.requires_grad)
+                )
+                if tracked:
+                    (b[-4:] * torch.arange(1.0, 5)).sum().backward(retain_graph=True)
+                    found.append((x.grad[:3].tolist(), x.grad[-5:].tolist(), v.is_leaf))
+                    (w.sum() + v[3]).backward()
+                    found.append(x.grad[:9].tolist())
+                    found.append(outcome(lambda saved=saved: saved.sum().backward()))
+    return found
+
+
+@program
 def forward_derivatives_of_changes_in_place(torch: Any) -> Any:
     ad = torch.autograd.forward_ad
 
@@ -635,6 +667,8 @@ def forward_derivatives_of_changes_in_place(torch: Any) -> Any:
                 lambda a, b: a[0].mul_(b[1]),
                 lambda a, b: a.view(3).mul_(b),
                 lambda a, b: a.floor_(),
+                lambda a, b: a.eq_(b),
+                lambda a, b: a.view(3).mul_(a.detach() + b),
                 lambda a, b: a.copy_(b),
                 lambda a, b: a.fill_(1.0),
                 lambda a, b: a.detach().mul_(b),
@@ -643,6 +677,66 @@ def forward_derivatives_of_changes_in_place(torch: Any) -> Any:
             )
             for with_graph in (False, True)
         ]
+
+
+CHANGES = """
+b.add_(1)
+b.mul_(b.detach().clone())
+b.exp_()
+b.zero_()
+b.fill_(2)
+b.copy_(b.detach() * 2)
+b.uniform_()
+b.normal_()
+b.clamp_(0, 1)
+b.masked_fill_(b > 0, 0)
+b[0] = 1
+b[b > 0] = 1
+b[[0, 1]] = 1
+b += 1
+b[:1].mul_(2)
+b.index_fill_(0, torch.tensor([0]), 1)
+b.addcmul_(b.detach(), b.detach())
+torch.nn.functional.relu(b, inplace=True)
+torch.add(b, 1, out=b)
+torch.nn.init.ones_(b)
+"""
+
+
+@pytest.mark.parametrize("size", [3, 60_000])
+@pytest.mark.parametrize("code", CHANGES.strip().splitlines())
+def test_an_error_names_the_change_and_its_line(code: str, size: int) -> None:
+    x = weft.linspace(0.5, 1.5, size, requires_grad=True)
+    b = x * 1
+    twin = weft.ones(size, requires_grad=True)
+    y = b.sin() * twin * b
+    scope: dict[str, Any] = {"torch": weft}
+    exec(
+        compile(f"def outer(b):\n    inner(b)\n\ndef inner(b):\n    {code}\n", "my.py", "exec"),
+        scope,
+    )
+    with weft.no_grad():
+        scope["outer"](b)
+        weft.ones(3).add_(1)
+    with pytest.raises(RuntimeError, match=r"overwritten by \w+_ at my.py:5 \(1 version"):
+        y.sum().backward()
+
+
+def test_an_error_names_the_last_change_and_their_number() -> None:
+    x = weft.ones(3, requires_grad=True)
+    b = x * 1
+    y = b.sin()
+    with weft.no_grad():
+        for _ in range(29):
+            b.add_(1)
+        b.mul_(2)
+    with pytest.raises(RuntimeError, match=r"overwritten by mul_ at .* \(30 version\(s\) later\)"):
+        y.sum().backward()
+    assert b._version == 30
+    assert [change[:2] for change in b._vc[1:]] == [
+        *((k, "add") for k in range(23, 30)),
+        (30, "mul"),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore")
