@@ -60,7 +60,10 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     if now.mode is SPECIAL and now.dual_level >= 0 and op.differentiable:
         level = dual_level_of(args)
         if level is not None:
-            tangent = (tangents_of(apply(op, args, attrs)) or {}).get(level)
+            # The history of the tangent must not save what the write destroys.
+            old = target.clone() if tracking else target
+            before = tuple(old if x is target else x for x in args)
+            tangent = (tangents_of(apply(op, before, attrs)) or {}).get(level)
             duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]
             args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
@@ -136,6 +139,13 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
         if base._node is not None or tracking:
             if not view[5]:
                 raise refusal(target, name)
+            if has_several(view):
+                raise RuntimeError(
+                    f"{name}_: Output {view[3]} of {called(view[0].grad_name)} is a view and "
+                    "is being modified inplace. This view is the output of a function that "
+                    "returns multiple views. Such functions do not allow the output views to be "
+                    f"modified inplace. Use the out-of-place form\n  at {errors.here()}"
+                )
             if isinstance(base._node, AccumulateGrad) or (
                 base._node is None and target._node is not None
             ):
@@ -143,13 +153,6 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
                     f"{name}_: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation. Wrap it in torch.no_grad() if it should not be "
                     f"recorded, or clone() the leaf first\n  at {errors.here()}"
-                )
-            if has_several(view):
-                raise RuntimeError(
-                    f"{name}_: Output {view[3]} of {called(view[0].grad_name)} is a view and "
-                    "is being modified inplace. This view is the output of a function that "
-                    "returns multiple views. Such functions do not allow the output views to be "
-                    f"modified inplace. Use the out-of-place form\n  at {errors.here()}"
                 )
     if isinstance(target._node, AccumulateGrad) and target._node is not NOWHERE:
         raise RuntimeError(

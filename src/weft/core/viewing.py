@@ -141,14 +141,12 @@ def has_several(chain: Any) -> bool:
 def refresh_view(x: Tensor) -> None:
     """Give a view the node it would have if it were made now from its changed base."""
     base, chain = root_of(x), x._view
-    if base is None or chain is None or (base._node is None and x._node in (None, NOWHERE)):
+    leaf = x._node is None or isinstance(x._node, AccumulateGrad)
+    if base is None or chain is None or (base._node is None and leaf):
         x._stamp = x._vc[0]
         return
     if not chain[5]:
         raise refusal(x)
-    if isinstance(x._node, AccumulateGrad):
-        x._stamp = x._vc[0]
-        return
     if has_several(chain):
         raise RuntimeError(
             f"Output {chain[3]} of {called(chain[0].grad_name)} is a view and its base or "

@@ -18,7 +18,6 @@ from weft.ops.build import Make, Sample, general
 from weft.ops.outputs import put_into
 from weft.ops.pointwise import abs_op, sgn_op
 from weft.ops.reductions import axes, count_of, mean_op, reduced_dims, sum_op
-from weft.ops.views import zeros_of
 
 # --- variance and standard deviation ---------------------------------------------------
 
