@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap
+from weft.core.modes import MODES
 from weft.core.storage import (
     LEGACY,
     STORAGE_NAMES,
@@ -133,7 +135,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 @api.method
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Another shape in place; memory is kept if it is large enough, its values in any case."""
-    if self.requires_grad:
+    if self.requires_grad and not MODES.now.inference:
         raise RuntimeError(f"cannot resize variables that require grad\n  at {errors.here()}")
     shape = sizes(size, "resize_")
     if any(n < 0 for n in shape):
@@ -146,6 +148,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         check_format(shape, memory_format)
     if shape == self._a.shape and memory_format is None:
         return self
+    check_change(self, "resize_")
     d, offset = self._a.dtype, self.storage_offset()
     memory = memory_of(self._a)
     needed = (offset + math.prod(shape)) * d.itemsize
@@ -153,6 +156,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         grown = np.empty(needed, np.uint8)
         grown[: memory.size] = memory
         memory = grown
+    if shape != self._a.shape:
+        bump(self, "resize")
     self._a = _over(memory, d, shape, (last_of if last else rows_of)(shape), offset)
     return self
 
@@ -181,6 +186,7 @@ def _check_plain(self: Tensor, name: str, written: bool = True) -> None:
             f"var.detach().{name}()\n  at {errors.here()}"
         )
     if written:
+        check_change(self, name)
         check_overlap(self, name[:-1])
 
 
