@@ -234,7 +234,7 @@ def is_multithreading_enabled() -> bool:
 
 
 class inference_mode(_Switch):
-    """Like ``no_grad``; tensors made inside are marked, and can not be saved for backward or changed outside."""
+    """Like ``no_grad``; what is made inside can't be saved for backward, or changed, outside."""
 
     def __new__(cls, mode: Any = True) -> Any:
         if callable(mode):

@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.inference import check_change
-from weft.core.inplace import bump, check_overlap
+from weft.core.inplace import bump, check_overlap, check_writable
 from weft.core.modes import MODES
+from weft.core.node import NOWHERE, AccumulateGrad
 from weft.core.storage import (
     LEGACY,
     STORAGE_NAMES,
@@ -95,7 +96,21 @@ def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Tensor:
     """Take over another tensor's or storage's memory."""
+    check_change(self, "set_")
+    if MODES.now.grad:
+        check_writable(self, self._node is not None, "set")
+    _take_over(self, source, storage_offset, size, stride)
+    leaf = self._node
+    if isinstance(leaf, AccumulateGrad) and leaf is not NOWHERE:
+        # What was computed from the old memory has no part in the gradient of the new one.
+        self._node = AccumulateGrad(self)
+        self._node.extras, self._node.post_accumulate = leaf.extras, leaf.post_accumulate
+    return self
+
+
+def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any) -> None:
     if source is None:
+        bump(self, "set")
         self._a = np.empty(0, self._a.dtype)
     elif getattr(source, "dtype", self.dtype) is not self.dtype:
         raise RuntimeError(
@@ -104,6 +119,7 @@ def set_(
             f"{self.dtype!r} or an UntypedStorage\n  at {errors.here()}"
         )
     elif isinstance(source, Tensor) and size is None:
+        bump(self, "set")
         self._a, self._vc = source._a, source._vc
     else:
         memory = memory_of(source._a) if isinstance(source, Tensor) else source._bytes()
@@ -118,10 +134,10 @@ def set_(
         if needed > memory.size and not isinstance(source, Tensor):
             source.untyped().resize_(needed)  # as in PyTorch, a storage grows to fit
             memory = source._bytes()
+        bump(self, "set")
         self._a = _over(memory, d, shape, steps, storage_offset)
         if isinstance(source, Tensor):
             self._vc = source._vc
-    return self
 
 
 @api.method
