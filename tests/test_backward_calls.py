@@ -339,3 +339,64 @@ def switches(T):
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)
+
+
+# --- leaves that change what they are ----------------------------------------------------
+
+
+def test_set_makes_another_leaf_of_a_leaf():
+    x = weft.ones(3, requires_grad=True)
+    edge, out = weft.autograd.graph.get_gradient_edge(x), x.clone()
+    seen = []
+    x.register_hook(lambda g: seen.append(g))
+    with weft.no_grad():
+        x.set_(weft.rand(3))
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        weft.autograd.grad(out.sum(), x, retain_graph=True)
+    assert weft.autograd.grad(out.sum(), edge)[0].tolist() == [1.0, 1.0, 1.0]
+    seen.clear()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0] and len(seen) == 1
+
+
+def test_set_is_a_change_in_place():
+    x = weft.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used"):
+        x.set_(weft.rand(3))
+    y = weft.ones(3)
+    product = x * y
+    y.set_(weft.rand(3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_gradient_with_a_graph_is_copied_into_its_leaf_s_layout():
+    x = weft.ones(3, 2).t().requires_grad_()
+    (x * x * x).sum().backward(create_graph=True)
+    assert x.grad.grad_fn.name() == "CopyBackwards" and x.grad.stride() == (1, 2)
+    assert x.grad.grad_fn.next_functions[0] == (None, 0)
+    assert weft.autograd.grad(x.grad.sum(), x)[0].tolist() == [[6.0] * 3] * 2
+    gaps = weft.ones(4, 6)[:, ::2].requires_grad_()
+    (gaps * gaps).sum().backward(create_graph=True)
+    assert gaps.grad.grad_fn.name() == "CloneBackward0" and gaps.grad.stride() == (3, 1)
+
+
+def test_swapped_tensors_take_all_along():
+    p, q = weft.nn.Parameter(weft.ones(2)), weft.zeros(3)
+    p.note, p.grad = "mine", weft.ones(2)
+    seen = []
+    p.register_hook(lambda g: seen.append(g.tolist()))
+    first, second = p, q
+    weft.utils.swap_tensors(p, q)
+    assert first is p and second is q
+    assert type(p) is weft.Tensor and type(q) is weft.nn.Parameter
+    assert p.shape == (3,) and not p.requires_grad and not hasattr(p, "note")
+    (q * 2).sum().backward()
+    assert q.note == "mine" and q.grad.tolist() == [3.0, 3.0] and seen == [[2.0, 2.0]]
+    assert p.grad is None
+    base = weft.ones(2)
+    view = base[:1]
+    with pytest.raises(RuntimeError, match="has views"):
+        weft.utils.swap_tensors(base, weft.zeros(4))
+    assert view._base is base

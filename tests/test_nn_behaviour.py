@@ -231,3 +231,29 @@ def test_gradients_of_convolutions_as_functions() -> None:
             args = [T.tensor(a) if isinstance(a, np.ndarray) else a for a in given]
             results.append(getattr(T.nn.functional.grad, name)(*args).numpy())
         np.testing.assert_allclose(*results)
+
+
+@pytest.mark.parametrize("bias", ["float16", "float32", "int64"])
+def test_a_bias_of_another_dtype_is_added_where_rows_can_not_be_flattened(bias):
+    made = {}
+    for t in (weft, torch):
+        x = t.arange(24.0, dtype=t.float64).reshape(4, 2, 3).transpose(0, 1).requires_grad_()
+        weight, b = t.ones(2, 3, dtype=t.float64), t.ones(2, dtype=getattr(t, bias))
+        if bias != "int64":
+            b.requires_grad_()
+        out = t.nn.functional.linear(x, weight, b)
+        out.sum().backward()
+        made[t] = [out.dtype, out.tolist(), x.grad.tolist(), b.grad]
+        with pytest.raises(RuntimeError, match="must have the same dtype"):
+            t.nn.functional.linear(x[0], weight, b)
+    assert [str(made[weft][0]), *made[weft][1:3]] == [str(made[torch][0]), *made[torch][1:3]]
+    if bias != "int64":
+        assert made[weft][3].tolist() == made[torch][3].tolist()
+        assert str(made[weft][3].dtype) == str(made[torch][3].dtype)
+
+
+def test_packed_sequences_without_steps_are_refused():
+    rnn = weft.nn.utils.rnn
+    empty = rnn.PackedSequence(weft.zeros(0, 3), weft.tensor([], dtype=weft.int64))
+    with pytest.raises(RuntimeError, match="batch_sizes can not be empty"):
+        rnn.pad_packed_sequence(empty)

@@ -228,7 +228,7 @@ class _Run:
             if tensor._node is None:
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
-                tensor._grad = g.clone() if held is None else held + g
+                tensor._grad = copied(g, tensor._a) if held is None else held + g
             elif held is None:
                 tensor._grad = wrap(own(g, alone, tensor._a))
             else:
@@ -503,6 +503,13 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     owned = np.empty_like(like, g.dtype)
     np.copyto(owned, g)
     return owned
+
+
+def copied(g: Tensor, like: np.ndarray) -> Tensor:
+    """A gradient that is part of a graph, as memory of its own, laid out as its leaf."""
+    if not is_dense(like):
+        return g.clone()
+    return wrap(np.empty_like(like, g._a.dtype)).copy_(g)
 
 
 def changeable(g: Any) -> Any:

@@ -122,7 +122,9 @@ def tensor_at(edge: Any) -> Any:
     if isinstance(node, OpNode) and node.op.multiple:
         node = output_of(node, edge.output_nr)
     if isinstance(node, AccumulateGrad):
-        return node.variable
+        leaf = node.variable
+        # A leaf that has been given other memory since has another node.
+        return leaf if leaf is None or leaf._node is node else wrap(leaf._a, node)
     return wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
 
 

@@ -22,11 +22,12 @@ from weft.core.dual import (
     without_tangent,
 )
 from weft.core.frames import caller, last_caller
-from weft.core.modes import MODES, PLAIN, SPECIAL
+from weft.core.inference import Untracked, fresh_cell
+from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.tensor import Tensor, refresh, shares, wrap
-from weft.core.viewing import link_view, link_views
+from weft.core.viewing import IN_INFERENCE, link_view, link_views
 from weft.native.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
 from weft.native.trace import UFUNCS, Traced, lowered
@@ -436,7 +437,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         out = asarray(out)
     t = new(Tensor)
     t._a = out
-    t._vc = [0]
+    t._vc = [0] if not INFERRING else fresh_cell()
     t._grad = t._base = t._view = t._x = t._node = None
     if op.view:
         link_view(t, args, op, attrs, 0)
@@ -509,6 +510,8 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             t._node = n
         elif edge is not None:
             record(op, (x,), (a,), attrs, (t,))
+    elif INFERRING:
+        t._vc = fresh_cell()
     return t
 
 
@@ -534,7 +537,15 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     if held is a or shares(y, a):
         # As ``link_view`` does it.
         t._vc = cell = x._vc
-        t._stamp = cell[0]
+        if mode is not PLAIN and cell.__class__ is Untracked:
+            t._base = t._view = None
+            return t
+        try:
+            t._stamp = cell[0]
+        except RuntimeError:
+            # What shows an inference tensor is another one, and no view to autograd.
+            t._base = t._view = None
+            return t
         if base is None:
             t._base = x
             t._view = (op, (), attrs, 0, None, mode is PLAIN)
@@ -545,9 +556,11 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         if mode is not PLAIN:
             if t._base._node is not None:
                 t._node = NOWHERE
+                if INFERRING and now.inference:
+                    t._view = (*t._view[:5], IN_INFERENCE)
             return t
     else:
-        t._vc = [0]
+        t._vc = [0] if not INFERRING else fresh_cell()
         t._base = t._view = None
         if mode is not PLAIN:
             return t

@@ -19,6 +19,7 @@ from weft.core.dual import (
     without_tangent,
 )
 from weft.core.frames import caller, last_caller
+from weft.core.inference import Untracked, check_change, version_of
 from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
@@ -44,6 +45,8 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         if instead is not None:
             return instead
     target = args[0]
+    if target._vc.__class__ is Untracked:
+        check_change(target, f"{op.name}_")
     tracking = now.grad and op.differentiable
     if tracking:
         edges = [edge_of(x) for x in args if isinstance(x, Tensor)]
@@ -125,7 +128,7 @@ def bump(target: Tensor, name: str) -> None:
     frame = getframe(2)  # the user's, if he called what called this
     if frame.f_code is not last_caller[0]:
         frame = caller(frame)
-    version = cell[0] = cell[0] + 1
+    version = cell[0] = (cell[0] if cell.__class__ is list else version_of(target)) + 1
     cell.append((version, name, frame.f_code, frame.f_lasti))
     if len(cell) > 9:
         del cell[1]
@@ -182,6 +185,9 @@ def _keep_old(op: Op, args: Any, arrays: Any) -> tuple[list[Any], list[Any]]:
     needs = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor) and x._node is not None)
     tensors = sum(1 << i for i, x in enumerate(args) if isinstance(x, Tensor))
     plan = op.plan_for(needs, tensors, len(args), target._a.dtype.kind == "c")
+    for name, x in zip(op.names[1:], args[1:], strict=False):
+        if isinstance(x, Tensor) and x._vc.__class__ is Untracked and name in plan.slots:
+            x._vc[0]  # raises: it can't be saved
     args, arrays = list(args), list(arrays)
     arrays[0] = target._a.copy() if op.names and op.names[0] in plan.slots else target._a
     args[0] = wrap(arrays[0], edge)

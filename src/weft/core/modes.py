@@ -14,6 +14,11 @@ from typing import Any
 OFF, PLAIN, SPECIAL = 0, 1, 2
 
 
+# One entry for each inference mode that is on, in any thread: while there is none, nothing that
+# makes a tensor has to ask.
+INFERRING: list[None] = []
+
+
 class State:
     """The switches of one thread."""
 
@@ -229,7 +234,7 @@ def is_multithreading_enabled() -> bool:
 
 
 class inference_mode(_Switch):
-    """Like ``no_grad``; tensors made inside can't be used for gradients later."""
+    """Like ``no_grad``; what is made inside can't be saved for backward, or changed, outside."""
 
     def __new__(cls, mode: Any = True) -> Any:
         if callable(mode):
@@ -244,10 +249,12 @@ class inference_mode(_Switch):
 
     def _enter(self) -> None:
         self.previous = MODES.now.grad, MODES.now.inference
+        INFERRING.append(None)
         MODES.now.inference = self.enabled
         MODES.now.grad = not self.enabled
         MODES.now.update()
 
     def _exit(self) -> None:
+        INFERRING.pop()
         MODES.now.grad, MODES.now.inference = self.previous
         MODES.now.update()

@@ -13,8 +13,9 @@ from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
+from weft.core.inference import changeable, fresh_cell
 from weft.core.inplace import apply_inplace, bump
-from weft.core.modes import MODES, PLAIN, SPECIAL
+from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
 from weft.core.tensor import Parameter, Tensor, wrap
@@ -99,6 +100,8 @@ def fast_unary(op: Op) -> Callable:
                         n.scope = now.scope
                         n.extras = None
                         t._node = n
+                elif INFERRING:
+                    t._vc = fresh_cell()
                 return t
         if not isinstance(input, Tensor):
             return not_a_tensor(op, input)
@@ -229,6 +232,8 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                     n.scope = now.scope
                     n.extras = None
                     t._node = n
+                elif INFERRING:
+                    t._vc = fresh_cell()
                 return t
         if operator and not isinstance(other, OPERANDS):
             return NotImplemented
@@ -270,6 +275,7 @@ def fast_over(op: Op) -> Callable:
             and x.shape == y.shape
             and x.flags.c_contiguous
             and x.flags.writeable
+            and changeable(target)
         ):
             token = quiet.SET(quiet.SILENT)
             try:

@@ -16,7 +16,8 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, printing
 from weft.core.dlpack import exported
-from weft.core.modes import MODES
+from weft.core.inference import Untracked, fresh_cell, is_inference
+from weft.core.modes import INFERRING, MODES
 from weft.core.node import (
     NOWHERE,
     AccumulateGrad,
@@ -62,7 +63,7 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
     t = new(Tensor)
     t._a = array
     t._node = node
-    t._vc = [0]
+    t._vc = [0] if not INFERRING else fresh_cell()
     t._grad = t._base = t._view = t._x = None
     return t
 
@@ -281,8 +282,8 @@ class Tensor(metaclass=_TensorMeta):
     names = property(lambda self: (None,) * self._a.ndim)
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode (not tracked: always False)."""
-        return False
+        """Whether it was made in inference mode, or is a view of what was."""
+        return is_inference(self)
 
     def is_conj(self) -> bool:
         """Conjugation is done at once here, so there is no pending one."""
@@ -296,6 +297,10 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def _version(self) -> int:
+        if self._vc.__class__ is Untracked:
+            raise RuntimeError(
+                f"Inference tensors do not track version counter.\n  at {errors.here()}"
+            )
         return self._vc[0]
 
     def _is_view(self) -> bool:
@@ -328,6 +333,11 @@ class Tensor(metaclass=_TensorMeta):
                         "requires_grad_: only Tensors of floating point and complex dtype can "
                         f"require gradients, not {self.dtype}; convert it with .float() first\n"
                         f"  at {errors.here()}"
+                    )
+                if self._vc.__class__ is Untracked and not MODES.now.inference:
+                    raise RuntimeError(
+                        "Setting requires_grad=True on inference tensor outside InferenceMode is "
+                        f"not allowed; clone() it first\n  at {errors.here()}"
                     )
                 # A leaf that was frozen for a while has its hooks still.
                 leaf = self._x.pop("leaf", None) if self._x else None

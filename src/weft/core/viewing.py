@@ -6,7 +6,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from weft.core import errors
-from weft.core.modes import MODES
+from weft.core.inference import Untracked
+from weft.core.modes import INFERRING, MODES
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import LATE, Tensor, shares, wrap
 
@@ -42,6 +43,9 @@ OF_SEVERAL = Origin(
 )
 
 
+IN_INFERENCE = Origin("")
+
+
 def _named(x: Tensor) -> str:
     node: Any = x._node
     owner = getattr(node, "node", node)
@@ -66,18 +70,19 @@ def refusal(x: Tensor, name: str = "") -> RuntimeError:
         else ("its base or another view of its base has been modified inplace")
     )
     start = f"{name}_: " if name else ""
-    if isinstance(origin, Origin):
+    mode = "inference" if origin is IN_INFERENCE else "no_grad"
+    if origin is IN_FUNCTION or origin is OF_SEVERAL:
         what = f"{_named(x)} is a view and {how}. {origin.words}"
     elif name:
         what = (
-            f"A view was created in no_grad mode and {how} with grad mode enabled. Given that this "
+            f"A view was created in {mode} mode and {how} with grad mode enabled. Given that this "
             "use case is ambiguous and error-prone, it is forbidden. Move both the view and the "
-            "in-place op inside no_grad, or both outside"
+            "in-place op inside it, or both outside"
         )
     else:
         what = (
-            f"A view was created in no_grad mode and {how} with grad mode enabled. Move both the "
-            "view and the in-place op inside no_grad, or both outside"
+            f"A view was created in {mode} mode and {how} with grad mode enabled. Move both the "
+            "view and the in-place op inside it, or both outside"
         )
     return RuntimeError(f"{start}{what}\n  at {errors.here()}")
 
@@ -95,9 +100,14 @@ def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) 
     if held is not source._a and not shares(result._a, source._a):
         return
     cell = source._vc
+    if cell.__class__ is Untracked:
+        result._vc = cell  # another inference tensor, and no view to autograd
+        return
     base = source._base
     enabled = MODES.now.grad
-    visible = enabled and (base is None or source._view[5])
+    visible: Any = enabled and (base is None or source._view[5])
+    if INFERRING and MODES.now.inference:
+        visible = IN_INFERENCE
     result._vc = cell
     result._base = source if base is None else base
     result._stamp = cell[0]

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from weft.core.dispatch import Op
+from weft.core.inference import entry
 from weft.core.tensor import Tensor
 
 
@@ -14,11 +15,11 @@ class Made:
 
     def __init__(self, t: Tensor, call: tuple[Any, ...], cells: list[Any]) -> None:
         self.array, self.call = weakref.ref(t._a), call
-        self.cells, self.version = cells, sum(cell[0] for cell in cells)
+        self.cells, self.version = cells, sum(entry(cell, 0) for cell in cells)
 
     def overwritten(self) -> bool:
         """Whether what the op read or gave was written to since."""
-        return sum(cell[0] for cell in self.cells) != self.version
+        return sum(entry(cell, 0) for cell in self.cells) != self.version
 
 
 # By the number of an array: how many ops ago it was made, and how.

@@ -12,6 +12,7 @@ import numpy as np
 from weft.autograd.engine import edges_of
 from weft.core.dispatch import Op
 from weft.core.frames import caller
+from weft.core.inference import version_of
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad, GraphNode, Output
 from weft.core.tensor import Tensor, shares, wrap
@@ -185,7 +186,7 @@ class Recorder(Values, Listener):
             value = Ref(spec.id, k)
             if any(t is x for x in args):
                 place = self.places[id(t._a)]
-                place.root.count = t._vc[0]
+                place.root.count = version_of(t)
                 self._written(place, value, t)
             else:
                 self._put(t, Root(value, t), (), value)
@@ -223,7 +224,7 @@ class Recorder(Values, Listener):
             value = self._leaf(wrap(result)).value if held is None else self._update(held)
         self._preserve(place.root)
         self._written(place, self._cast(value, target), target)
-        place.root.count = max(place.root.count, target._vc[0] + 1)
+        place.root.count = max(place.root.count, version_of(target) + 1)
 
     # --- what is heard: backward -------------------------------------------------------
 
@@ -277,7 +278,7 @@ class Recorder(Values, Listener):
         value = Ref(spec.id)
         if held is not None:
             root = held.root
-            root.value, root.version, root.count = value, root.version + 1, grad._vc[0]
+            root.value, root.version, root.count = value, root.version + 1, version_of(grad)
             held.value, held.version = value, root.version
         else:
             self._put(grad, Root(value, grad), (), value)
@@ -338,11 +339,11 @@ class Recorder(Values, Listener):
     def step_begins(self, optimizer: Any) -> None:
         every = [(p, group) for group in optimizer.param_groups for p in group["params"]]
         moving = [(p, group) for p, group in every if p._grad is not None] or every
-        self.steps_taken.append([(p, g, self.ref(p), p._vc[0]) for p, g in moving])
+        self.steps_taken.append([(p, g, self.ref(p), version_of(p)) for p, g in moving])
 
     def step_ended(self, optimizer: Any) -> None:
         for p, group, value, version in self.steps_taken.pop():
-            if p._vc[0] == version:
+            if version_of(p) == version:
                 continue
             grad = () if p._grad is None else (self.ref(p._grad),)
             settings = {k: v for k, v in group.items() if k not in ("params", "param_names") and v}
@@ -355,7 +356,7 @@ class Recorder(Values, Listener):
             spec.forward = value.node if leaf is None else leaf
             spec.scope = self.specs[spec.forward].scope
             root = place.root
-            root.value, root.version, root.count = Ref(spec.id), root.version + 1, p._vc[0]
+            root.value, root.version, root.count = Ref(spec.id), root.version + 1, version_of(p)
             place.value, place.version = root.value, root.version
             if p._node is not None:
                 self._meet(p._node, place)

@@ -12,6 +12,7 @@ import numpy as np
 from weft.autograd import engine
 from weft.core import errors
 from weft.core.dispatch import Op, apply
+from weft.core.inference import version_of
 from weft.core.modes import MODES, enable_grad, no_grad
 from weft.core.node import FREED, Node, Output
 from weft.core.tensor import Tensor, wrap
@@ -79,7 +80,7 @@ class Execution:
         for spec in self.graph._specs.values():
             if spec.kind in LEAVES:
                 held = None if spec.leaf is None else spec.leaf.tensor
-                moved = held is None or held._vc[0] != spec.leaf.version  # type: ignore[union-attr]
+                moved = held is None or version_of(held) != spec.leaf.version  # type: ignore[union-attr]
                 if moved or spec.id in self.given:
                     stale.add(spec.id)
                 if held is not None and held._node is not None:

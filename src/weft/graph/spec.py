@@ -13,6 +13,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op
+from weft.core.inference import version_of
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor
 
@@ -46,7 +47,7 @@ class Leaf:
 
     def __init__(self, tensor: Tensor, strong: bool = True) -> None:
         self._hold: Any = tensor if strong else weakref.ref(tensor)
-        self.version = tensor._vc[0]
+        self.version = version_of(tensor)
         self.grad = tensor._node is not None
 
     @property

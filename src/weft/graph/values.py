@@ -13,6 +13,7 @@ from typing import Any
 
 from weft.core.dispatch import REGISTRY
 from weft.core.frames import caller
+from weft.core.inference import entry, version_of
 from weft.core.modes import MODES
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Parameter, Tensor, wrap
@@ -40,11 +41,11 @@ class Root:
 
     def __init__(self, value: Ref, tensor: Tensor, leaf: int | None = None) -> None:
         self.value, self.version, self.leaf = value, 0, leaf
-        self.cell, self.count = tensor._vc, tensor._vc[0]
+        self.cell, self.count = tensor._vc, version_of(tensor)
         self.kept: list[Ref] = []
 
     def written_unseen(self) -> bool:
-        last = self.cell[-1]
+        last = entry(self.cell, -1)
         return last.__class__ is tuple and last[0] > self.count
 
 
@@ -171,7 +172,7 @@ class Values:
             # Not by an op that weft knows: from here on the value is what it is.
             place = self._leaf(wrap(array.copy()))
             self.places[id(array)] = place
-            place.array, place.root.cell, place.root.count = ref(array), t._vc, t._vc[0]
+            place.array, place.root.cell, place.root.count = ref(array), t._vc, version_of(t)
         else:
             self._update(place)
         return place

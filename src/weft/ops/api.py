@@ -16,6 +16,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
+from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -180,6 +181,7 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
 
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
     """In place by way of an out-of-place function: compute, check, write, then record."""
+    check_change(self, f"{name}_")
     source = self
     if MODES.now.grad:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]

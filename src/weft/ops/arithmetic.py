@@ -558,7 +558,8 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
             other, alpha = _alpha_first(slow_name, other, last)
         x = self._a
         d = x.dtype
-        mode = MODES.now.mode
+        now = MODES.now
+        mode = now.mode
         factor = None
         if alpha != 1:
             if mode is OFF and alpha.__class__ is float and isinstance(other, Tensor):
@@ -580,7 +581,9 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
         else:
             y = other
             quiet_enough = quiet_enough and y.__class__ in (int, float)
-        if quiet_enough and (0 not in x.strides or x.size < 2):
+        # Inference tensors are left to the general way, which knows where they may be changed.
+        tracked = self._vc.__class__ is list or now.inference
+        if quiet_enough and tracked and (0 not in x.strides or x.size < 2):
             if factor is None:
                 done = kernels.into(op, x, y)
             else:

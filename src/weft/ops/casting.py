@@ -11,6 +11,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -388,6 +389,7 @@ def zero_(self: Tensor) -> Tensor:
     now = MODES.now
     if (not now.grad or self._node is None) and not now.recorders and now.dual_level < 0:
         if self._base is None or not now.grad:
+            check_change(self, "zero_")
             self._a.fill(0)
             bump(self, "zero")
             return self

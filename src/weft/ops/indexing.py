@@ -13,6 +13,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
+from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
@@ -442,7 +443,7 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
     ):
         return False
     array = x._a
-    if 0 in array.strides:
+    if 0 in array.strides or not (x._vc.__class__ is list or now.inference):
         return False
     kind = value.__class__
     if kind is int or kind is float:
@@ -510,6 +511,7 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
     if accumulate or not free:
         attrs = {"where": where, "accumulate": accumulate}
         return apply_inplace(index_put_op, (target, value, *indices), attrs)
+    check_change(target, "index_put_")
     if mode is not OFF:
         check_writable(target, False, "index_put")
     if 0 in target._a.strides:

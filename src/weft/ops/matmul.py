@@ -229,6 +229,9 @@ def _linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def _linear_with_bias(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     if bias.dtype != x.dtype:
+        if x.ndim > 2 and not x.flags.c_contiguous and bias.dtype.kind != "c":
+            # What PyTorch can't flatten it multiplies first and then adds to in place.
+            return REGISTRY["add"].compute((_linear(x, weight), bias), {}).astype(x.dtype)
         raise RuntimeError(
             "self and mat2 must have the same dtype, but got "
             f"{TYPE_NAMES[dt.OF_NUMPY[bias.dtype].name]} and "

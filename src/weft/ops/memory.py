@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.inplace import bump, check_overlap
+from weft.core.inference import check_change
+from weft.core.inplace import bump, check_overlap, check_writable
+from weft.core.modes import MODES
+from weft.core.node import NOWHERE, AccumulateGrad
 from weft.core.storage import (
     LEGACY,
     STORAGE_NAMES,
@@ -93,7 +96,21 @@ def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Tensor:
     """Take over another tensor's or storage's memory."""
+    check_change(self, "set_")
+    if MODES.now.grad:
+        check_writable(self, self._node is not None, "set")
+    _take_over(self, source, storage_offset, size, stride)
+    leaf = self._node
+    if isinstance(leaf, AccumulateGrad) and leaf is not NOWHERE:
+        # What was computed from the old memory has no part in the gradient of the new one.
+        self._node = AccumulateGrad(self)
+        self._node.extras, self._node.post_accumulate = leaf.extras, leaf.post_accumulate
+    return self
+
+
+def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any) -> None:
     if source is None:
+        bump(self, "set")
         self._a = np.empty(0, self._a.dtype)
     elif getattr(source, "dtype", self.dtype) is not self.dtype:
         raise RuntimeError(
@@ -102,6 +119,7 @@ def set_(
             f"{self.dtype!r} or an UntypedStorage\n  at {errors.here()}"
         )
     elif isinstance(source, Tensor) and size is None:
+        bump(self, "set")
         self._a, self._vc = source._a, source._vc
     else:
         memory = memory_of(source._a) if isinstance(source, Tensor) else source._bytes()
@@ -116,10 +134,10 @@ def set_(
         if needed > memory.size and not isinstance(source, Tensor):
             source.untyped().resize_(needed)  # as in PyTorch, a storage grows to fit
             memory = source._bytes()
+        bump(self, "set")
         self._a = _over(memory, d, shape, steps, storage_offset)
         if isinstance(source, Tensor):
             self._vc = source._vc
-    return self
 
 
 @api.method
@@ -133,7 +151,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 @api.method
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Another shape in place; memory is kept if it is large enough, its values in any case."""
-    if self.requires_grad:
+    if self.requires_grad and not MODES.now.inference:
         raise RuntimeError(f"cannot resize variables that require grad\n  at {errors.here()}")
     shape = sizes(size, "resize_")
     if any(n < 0 for n in shape):
@@ -146,6 +164,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         check_format(shape, memory_format)
     if shape == self._a.shape and memory_format is None:
         return self
+    check_change(self, "resize_")
     d, offset = self._a.dtype, self.storage_offset()
     memory = memory_of(self._a)
     needed = (offset + math.prod(shape)) * d.itemsize
@@ -153,6 +172,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         grown = np.empty(needed, np.uint8)
         grown[: memory.size] = memory
         memory = grown
+    if shape != self._a.shape:
+        bump(self, "resize")
     self._a = _over(memory, d, shape, (last_of if last else rows_of)(shape), offset)
     return self
 
@@ -181,6 +202,7 @@ def _check_plain(self: Tensor, name: str, written: bool = True) -> None:
             f"var.detach().{name}()\n  at {errors.here()}"
         )
     if written:
+        check_change(self, name)
         check_overlap(self, name[:-1])
 
 

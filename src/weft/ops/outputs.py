@@ -15,6 +15,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import edge_of
 from weft.core.dual import tangents_of
+from weft.core.inference import check_change
 from weft.core.inplace import check_overlap, is_dense, write
 from weft.core.modes import MODES
 from weft.core.short import PUT_INTO
@@ -205,6 +206,7 @@ def into(out: Any, result: Any, name: str, inputs: Any = ()) -> Any:
     for target, value in zip(targets, values, strict=True):
         _check(target, value, name)
     for target in targets:
+        check_change(target, f"{name}(out=...)")
         _check_memory(target, name, inputs)
     for target, value in zip(targets, values, strict=True):
         _put(target, value, name)

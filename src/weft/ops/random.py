@@ -13,6 +13,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
+from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -158,6 +159,7 @@ def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._view is not None:
         check_writable(self, False, name)
+    check_change(self, f"{name}_")
     np.copyto(self._a, values, casting="unsafe")
     bump(self, name)
     return self
@@ -435,7 +437,7 @@ def _like(name: str, draw: Callable) -> None:
         d = input._a.dtype if dtype is None else dt.as_numpy(dtype)
         made = finish(like_array(input._a, d, memory_format), device)
         draw(made, args, named, generator)
-        made._vc = [0]
+        made._vc = fresh_cell()
         return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name

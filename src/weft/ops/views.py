@@ -12,6 +12,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
+from weft.core.inference import check_change, version_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, strided, wrap
@@ -1007,19 +1008,21 @@ def in_place_view(name: str, function: Any) -> None:
     """Offer ``Tensor.<name>``, which gives the tensor itself the geometry of its view."""
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_change(self, name)
         seen, recording, view = function(self, *args, **kwargs), MODES.now.grad, self._view
         if recording:
             check_writable(self, seen._node is not None, name[:-1])
         retained = take_retained(self)
         tangents = self._x.get("tangents") if self._x is not None else None
-        if self._base is None and getrefcount(self._vc) > CELL_OF_TWO:
+        tracked = self._vc.__class__ is list
+        if self._base is None and tracked and getrefcount(self._vc) > CELL_OF_TWO:
             # Views of this tensor were made from its old geometry, which lives on as their base.
             self._base = wrap(self._a, self._node)
             self._base._vc = self._vc
             for level, tangent in (tangents or {}).items():
                 set_tangent(self._base, level, tangent)
         self._a = seen._a
-        self._vc[0] += 1
+        self._vc[0] = version_of(self) + 1
         if recording:
             self._node = seen._node
         if self._base is not None:

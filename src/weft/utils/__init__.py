@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any
+
+from weft.core import errors
+from weft.core.node import AccumulateGrad
+from weft.core.tensor import Tensor
+
+_SLOTS = ("_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view", "_x", "__dict__", "__class__")
+
+
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
+    """Exchange what two tensors are; who holds the one holds the other from now on."""
+    for t in (t1, t2):
+        if any(isinstance(x, Tensor) and x._base is t for x in gc.get_referrers(t)):
+            raise RuntimeError(
+                f"swap_tensors: a tensor of shape {list(t.shape)} has views, which would show the "
+                f"other's values; delete them first\n  at {errors.here()}"
+            )
+    for name in _SLOTS:
+        first, second = getattr(t1, name, None), getattr(t2, name, None)
+        setattr(t1, name, second)
+        setattr(t2, name, first)
+    for t in (t1, t2):
+        leaf = t._node
+        if isinstance(leaf, AccumulateGrad):
+            t._node = AccumulateGrad(t)
+            t._node.extras, t._node.post_accumulate = leaf.extras, leaf.post_accumulate
 
 
 def __getattr__(name: str) -> Any:

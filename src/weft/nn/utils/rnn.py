@@ -176,6 +176,11 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """A batch of sequences with padding, and their lengths."""
     sizes = sequence.batch_sizes.tolist()
+    if not sizes:
+        raise RuntimeError(
+            "pad_packed_sequence: batch_sizes can not be empty; a packed sequence has at least one "
+            f"step\n  at {errors.here()}"
+        )
     steps = len(sizes)
     if total_length is not None:
         if total_length < steps:
