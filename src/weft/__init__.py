@@ -78,6 +78,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("cond", "_check", "_check_index", "_check_is_size"), "_checks"),
     **dict.fromkeys(("_check_type", "_check_value", "_check_with"), "_checks"),
     **dict.fromkeys(("_check_not_implemented", "_check_tensor_all"), "_checks"),
+    **dict.fromkeys(("_check_tensor_all_with",), "_checks"),
     "GradScaler": "amp",
     "compile": "compiler",
 }

@@ -10,7 +10,7 @@ from weft.core.tensor import Tensor
 
 __all__ = [
     "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
-    "_check_type", "_check_value", "_check_with", "cond",
+    "_check_tensor_all_with", "_check_type", "_check_value", "_check_with", "cond",
 ]  # fmt: skip
 
 
@@ -66,6 +66,13 @@ def _check_is_size(
 def _check_tensor_all(cond: Tensor, message: Callable[[], Any] | None = None) -> None:
     """Raise RuntimeError unless a condition holds everywhere in a tensor of bools."""
     _check(bool(cond.all()), message)
+
+
+def _check_tensor_all_with(
+    error_type: type[Exception], cond: Tensor, message: Callable[[], Any] | None = None
+) -> None:
+    """Raise an error of this kind unless a condition holds everywhere in a tensor of bools."""
+    _check_with(error_type, bool(cond.all()), message)
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[Any] = ()) -> Any:

@@ -16,6 +16,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from weft.compat import naming, tree
+
 __all__ = ["install", "installed", "uninstall"]
 
 # Tells a worker process which main program to load, as "path:..." or "name:...".
@@ -23,46 +25,65 @@ MAIN = "WEFT_MAIN"
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Maps ``torch.x.y`` to the very module object that is ``weft.x.y``."""
+    """Maps ``torch.x.y`` to the very module object that is ``weft.x.y``, or to one of the table."""
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.startswith("weft."):
+            return self._own_spec(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        found = _find(_own(fullname))
-        if found is None:
+        own = tree.own_module(fullname)
+        found = None if own is None else importlib.util.find_spec(own)
+        if found is None and not tree.has_module(fullname):
             # Python goes on to look beside weft's own files, where there is nothing either.
             return None
-        package = found.submodule_search_locations is not None
-        return importlib.machinery.ModuleSpec(
-            fullname, self, origin=found.origin, is_package=package
-        )
+        package = found is None or found.submodule_search_locations is not None
+        origin = None if found is None else found.origin
+        return importlib.machinery.ModuleSpec(fullname, self, origin=origin, is_package=package)
+
+    def _own_spec(self, fullname: str, path: Any) -> importlib.machinery.ModuleSpec | None:
+        """weft's own file, which is given PyTorch's names when it has run."""
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader_state = spec.loader
+            spec.loader = _Naming()
+        return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(_own(spec.name))
+        module = tree.find_module(spec.name)
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         # The module has run under its own name; only what import changed is put back.
         if module.__spec__ is not None and module.__spec__.loader is self:
-            module.__spec__ = module.__spec__.loader_state
+            if module.__spec__.loader_state is not None:
+                module.__spec__ = module.__spec__.loader_state
         # Importing a submodule rebinds its name in the package, where weft may have put a function
         # of that name (``autograd.gradcheck``). Those loaded by now need no import any more.
-        for name in [n for n in sys.modules if n.startswith(module.__name__ + ".")]:
-            sys.modules.setdefault("torch" + name.removeprefix("weft"), sys.modules[name])
+        own = module.__spec__.name if module.__spec__ is not None else ""
+        for name in [n for n in sys.modules if n.startswith(own + ".")]:
+            spec = sys.modules[name].__spec__
+            if name.startswith("weft.") and not naming.is_own(name) and spec and spec.name == name:
+                sys.modules.setdefault(naming.torch_name(name), sys.modules[name])
 
 
-def _own(name: str) -> str:
-    return "weft" + name.removeprefix("torch")
+class _Naming(importlib.abc.Loader):
+    """Loads a file of weft's as it is loaded otherwise, and gives it PyTorch's names."""
 
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return spec.loader_state.create_module(spec)  # type: ignore[union-attr]
 
-def _find(name: str) -> importlib.machinery.ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        return None
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        assert spec is not None
+        loader: Any = spec.loader_state
+        spec.loader = module.__loader__ = loader
+        spec.loader_state = None
+        loader.exec_module(module)
+        naming.rename(module)
 
 
 _FINDER = _Finder()
@@ -80,6 +101,7 @@ def install() -> None:
             "weft.compat.install() before anything imports torch"
         )
     sys.meta_path.insert(0, _FINDER)
+    naming.rename_all()
     _hand_on_to_workers()
 
 
@@ -88,9 +110,14 @@ def uninstall() -> None:
     if not installed():
         return
     sys.meta_path.remove(_FINDER)
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
-        if sys.modules[name] is sys.modules.get(_own(name)):
-            del sys.modules[name]
+    naming.put_back()
+    names = [n for n in sys.modules if n == "torch" or n.startswith("torch.")]
+    modules = {name: sys.modules.pop(name) for name in names}
+    for name, module in modules.items():
+        # Import has bound the modules of the table in weft's packages.
+        owner, _, last = name.rpartition(".")
+        if tree.is_made(module) and vars(modules.get(owner, module)).get(last) is module:
+            delattr(modules[owner], last)
     _stop_handing_on()
 
 

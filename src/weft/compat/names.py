@@ -6,6 +6,8 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from weft.compat import tree
+
 
 class Missing(Exception):
     """Says the shortest part of a dotted name that weft lacks, and why if that is known."""
@@ -38,27 +40,33 @@ def look_up(name: str) -> Any:
             # Attributes of values can't be told without running the program.
             return found
         try:
-            found = _member(found, parts[i])
+            found = _member(found, ".".join(parts[:i]), parts[i])
         except ImportError as error:
             raise Missing(".".join(parts[: i + 1]), str(error)) from None
         if found is _ABSENT:
             raise Missing(".".join(parts[: i + 1]))
         if not isinstance(found, ModuleType) and getattr(found, "unavailable", False):
-            raise Refused(".".join(parts[: i + 1]))
+            raise Refused(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))
     return found
 
 
 _ABSENT = object()
 
 
-def _member(owner: Any, name: str) -> Any:
+def _member(owner: Any, known: str, name: str) -> Any:
+    """What a module or class has under a name; ``known`` is what PyTorch calls it."""
+    if isinstance(owner, ModuleType):
+        try:
+            return tree.member(known, name)
+        except (AttributeError, ModuleNotFoundError):
+            pass
     try:
         return getattr(owner, name)
     except AttributeError:
         pass
     if isinstance(owner, ModuleType):
         try:
-            return importlib.import_module(f"{owner.__name__}.{name}")
+            return tree.find_module(f"{known}.{name}")
         except ModuleNotFoundError:
             pass
     return _ABSENT

@@ -363,6 +363,8 @@ class TypedStorage:
         memory = _copied(buffer, byte_order, count, offset, chosen)
         return TypedStorage(wrap_storage=UntypedStorage._over(memory), dtype=chosen)
 
+    _from_buffer = from_buffer
+
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> Any:
         """A storage on a file's own elements; changes reach the file only if it is shared."""

@@ -132,23 +132,29 @@ class OutOfMemoryError(RuntimeError):
     """Raised when a CUDA device's memory is used up: never here."""
 
 
-class _Absent:
-    """Stands for a type of CUDA tensors; tensors can be asked about it, none can be made."""
+class _Absent(type):
+    """The class of CUDA's classes of tensors; tensors can be asked about them, none can be made."""
 
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-        self.is_cuda = True
+    is_cuda, is_sparse = True, False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"type torch.cuda.{self.__name__} not available. weft runs on the CPU")
+    def __new__(cls, name: str) -> _Absent:
+        return super().__new__(cls, name, (), {"__module__": __name__})
 
-    dtype = property(__call__)
+    def __init__(cls, name: str) -> None:
+        super().__init__(name, (), {})
 
-    def __instancecheck__(self, instance: Any) -> bool:
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"type torch.cuda.{cls.__name__} not available. weft runs on the CPU")
+
+    @property
+    def dtype(cls) -> NoReturn:
+        return cls()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
         return False
 
-    def __repr__(self) -> str:
-        return f"<class 'torch.cuda.{self.__name__}'>"
+    def __repr__(cls) -> str:
+        return f"<class 'torch.cuda.{cls.__name__}'>"
 
 
 for _name in (

@@ -46,6 +46,9 @@ class ReduceOp(enum.Enum):
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+
+
 class GroupMember:
     """The group of all processes, of which there is none."""
 

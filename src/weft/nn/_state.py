@@ -306,3 +306,13 @@ def _load(
                 "return new values, if incompatible_keys need to be modified, it should be done "
                 "inplace."
             )
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix such as ``module.`` off the keys of a state dict, in place."""
+    for key in [k for k in state_dict if k.startswith(prefix)]:
+        state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", None) or {}
+    for key in list(metadata):
+        if key and (key == prefix.replace(".", "") or key.startswith(prefix)):
+            metadata[key[len(prefix) :]] = metadata.pop(key)

@@ -15,7 +15,7 @@ from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.dlpack import Importer
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
-from weft.core.tensor import LATE, Tensor, wrap
+from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
 from weft.ops import api
 from weft.ops.casting import TYPE_NAMES, in_format, number_for
@@ -703,23 +703,27 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return construct(*args, dtype=self.dtype, **kwargs)
 
 
-class tensortype:
-    """A class-like object such as ``torch.FloatTensor``: makes and recognizes one dtype."""
+class tensortype(type):
+    """The class of classes such as ``torch.FloatTensor``: each makes and recognizes one dtype."""
 
-    def __init__(self, name: str, dtype: dt.dtype) -> None:
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = "torch"
-        self.dtype = dtype
-        self.is_cuda = self.is_sparse = False
+    dtype: dt.dtype
+    is_cuda = is_sparse = False
+    layout = LAYOUT
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        return construct(*args, dtype=self.dtype, **kwargs)
+    def __new__(cls, name: str, dtype: dt.dtype) -> tensortype:
+        return super().__new__(cls, name, (), {"__module__": "weft", "__slots__": ()})
 
-    def __instancecheck__(self, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance._a.dtype == self.dtype.np
+    def __init__(cls, name: str, dtype: dt.dtype) -> None:
+        cls.dtype = dtype
 
-    def __repr__(self) -> str:
-        return f"<class 'torch.{self.__name__}'>"
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:  # type: ignore[override]
+        return construct(*args, dtype=cls.dtype, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance._a.dtype == cls.dtype.np
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{cls.__name__}'>"
 
 
 LEGACY = {

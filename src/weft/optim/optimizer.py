@@ -405,6 +405,21 @@ class Optimizer:
                     grad.requires_grad_(False)
                 grad.zero_()
 
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Any]], with_indices: bool = False
+    ) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
+        """Lists of tensors in groups, by the device and dtype of those in the first list."""
+        groups: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
+        for i, first in enumerate(tensorlistlist[0]):
+            key = (first.device, first.dtype)
+            lists, indices = groups.setdefault(key, ([[] for _ in tensorlistlist], []))
+            for row, source in zip(lists, tensorlistlist, strict=True):
+                if source:
+                    row.append(source[i])
+            indices.append(i)
+        return groups
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Optimize further parameters, with settings of their own where the group gives them."""
         if not isinstance(param_group, dict):

@@ -34,12 +34,12 @@ class WorkerInfo(NamedTuple):
     dataset: Any
 
 
-_info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
     """What is known of this worker process; None in the main process."""
-    return _info
+    return _worker_info
 
 
 class Resume(NamedTuple):
@@ -254,9 +254,9 @@ def run(connection: Connection, job: Job) -> None:
 
 
 def _start(job: Job) -> None:
-    global _info
+    global _worker_info
     set_num_threads(1)
-    _info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
+    _worker_info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
     if job.init_fn is not None:
         job.init_fn(job.worker_id)
     if job.resume is not None and job.resume.random is not None:

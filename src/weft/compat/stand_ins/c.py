@@ -1,0 +1,129 @@
+"""What libraries reach for in ``torch._C``, PyTorch's compiled half."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from typing import Any
+
+import weft
+from weft.core.device import device as Device
+from weft.core.dtype import dtype as Dtype
+from weft.core.tensor import Tensor
+
+_TensorMeta = type(Tensor)
+
+
+def _log_api_usage_once(event: str) -> None:
+    """For PyTorch's own count of which features are used; nothing is counted here."""
+
+
+class DisableTorchFunctionSubclass(contextlib.nullcontext):
+    """A block in which subclasses of Tensor are not asked how to run a function."""
+
+
+class DisableTorchFunction(contextlib.nullcontext):
+    """A block in which nobody is asked how to run a function."""
+
+
+class DispatchKey(enum.Enum):
+    """The layers through which PyTorch sends a call; weft has none, so they can only be named."""
+
+    Undefined = 0
+    CPU, CUDA, Meta, XPU, AutogradCPU, AutogradCUDA, Autograd = range(1, 8)
+    AutocastCPU, AutocastCUDA, AutocastXPU, ADInplaceOrView, Python, BackendSelect = range(8, 14)
+    CompositeExplicitAutograd, CompositeImplicitAutograd = range(14, 16)
+
+
+class DispatchKeySet:
+    """A set of such layers."""
+
+    def __init__(self, keys: Any) -> None:
+        self._keys = frozenset([keys] if isinstance(keys, DispatchKey) else keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys | other._keys)
+
+    def __and__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys & other._keys)
+
+    def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys - other._keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DispatchKeySet) and self._keys == other._keys
+
+    def __hash__(self) -> int:
+        return hash(self._keys)
+
+    def add(self, key: DispatchKey) -> DispatchKeySet:
+        """The set with one more layer."""
+        return DispatchKeySet(self._keys | {key})
+
+    def remove(self, key: DispatchKey) -> DispatchKeySet:
+        """The set without a layer."""
+        return DispatchKeySet(self._keys - {key})
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether a layer is in the set."""
+        return key in self._keys
+
+
+class _ExcludeDispatchKeyGuard(contextlib.nullcontext):
+    """A block without some of PyTorch's dispatch keys, of which there are none here."""
+
+
+def _disabled_torch_function_impl(
+    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """Run a function as if its arguments were plain tensors."""
+    return func(*args, **(kwargs or {}))
+
+
+def _get_tracing_state() -> None:
+    """What TorchScript is tracing: nothing."""
+
+
+def _false(*args: Any, **kwargs: Any) -> bool:
+    """Whether something is on that weft does not have: never."""
+    return False
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """A switch of something that weft does not have."""
+
+
+def _get_cudnn_enabled() -> bool:
+    """Whether cuDNN may be used, for programs that put the switch back as it was."""
+    return bool(weft.backends.cudnn.enabled)
+
+
+def _get_default_device() -> str:
+    """The kind of the default device."""
+    return weft.get_default_device().type
+
+
+def _get_accelerator() -> Device:
+    """The device that computations are meant for: the CPU."""
+    return weft.device("cpu")
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of the device that an extension may have registered."""
+    return "privateuseone"
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """The arguments of ``Tensor.to`` as device, dtype, non_blocking and memory format."""
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    wait, form = bool(kwargs.get("non_blocking", False)), kwargs.get("memory_format")
+    for position, value in enumerate(args):
+        if isinstance(value, Tensor):
+            device, dtype = value.device, value.dtype
+        elif isinstance(value, Dtype):
+            dtype = value
+        elif isinstance(value, bool):
+            wait = wait or (value and position < 3)
+        elif value is not None:
+            device = value
+    return (None if device is None else weft.device(device)), dtype, wait, form
