@@ -338,6 +338,17 @@ def results_that_are_no_views(torch: Any) -> Any:
     return [r.data_ptr() == x.data_ptr() for r in results]
 
 
+@program
+def asking_for_a_view_made_without_recording(torch: Any) -> Any:
+    x = torch.ones(3).requires_grad_()
+    with torch.no_grad():
+        v = x[1:]
+    y = v.sort(0)[0].sin()
+    found = torch.autograd.grad(y.sum(), [v], allow_unused=True)
+    y.sum().backward()
+    return found, x.grad
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_both_systems_agree(function: Callable[[Any], Any]) -> None:

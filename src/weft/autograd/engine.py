@@ -696,7 +696,7 @@ def run(
     del gradients, gradient, g
     targets = None
     if inputs is not None:
-        targets = {t._node for t in inputs if t.requires_grad}
+        targets = {t._node for t in inputs if t.requires_grad and t._node is not NOWHERE}
     for tensor in inputs or ():
         if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
             tensor.retain_grad()
