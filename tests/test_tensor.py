@@ -229,7 +229,7 @@ REASONS = {
         ScalingType SwizzleType
         """,
     "subclasses of Tensor that take part in dispatch": """
-        __torch_dispatch__ __torch_function__ as_subclass DisableTorchFunction
+        __torch_dispatch__ DisableTorchFunction
         DisableTorchFunctionSubclass handle_torch_function has_torch_function
         has_torch_function_unary has_torch_function_variadic
         """,

@@ -14,6 +14,7 @@ from weft import _cpu  # first: it speaks to libraries that are about to be load
 # isort: split
 from weft import autograd
 from weft.core import dtype as _dt
+from weft.core import overrides as _overrides
 from weft.core.device import device, get_default_device, set_default_device
 from weft.core.dtype import dtype, finfo, get_default_dtype, iinfo, set_default_dtype
 from weft.core.modes import (
@@ -46,9 +47,11 @@ from weft.core.tensor import Layout as layout
 from weft.core.tensor import Tensor
 from weft.ops import api as _api
 from weft.ops import load as _load
+from weft.ops import overriding as _overriding
 from weft.torch_version import __version__
 
 _load.everything()
+_overriding.separate()
 
 from weft import fft, linalg, special  # noqa: E402
 from weft.func import vmap  # noqa: E402
@@ -119,3 +122,5 @@ globals().update({d.name: d for d in _dt.ALL})
 globals().update(_dt.ALIASES)
 globals().update(_api.FUNCTIONS)
 _api.settle()
+if _overrides.mentioned():
+    _overrides.switch_on()

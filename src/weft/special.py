@@ -9,7 +9,7 @@ from weft.ops import api as _api
 globals().update(_api.NAMESPACES.get("special", {}))
 # Functions of other families that torch.special offers under the same names.
 for _name in ("softmax", "log_softmax", "logsumexp"):
-    if _name in _api.FUNCTIONS:
+    if _name not in globals():
         globals()[_name] = _api.FUNCTIONS[_name]
 
 

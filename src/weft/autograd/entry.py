@@ -8,7 +8,7 @@ from weft.autograd import engine
 from weft.autograd.graph import GradientEdge, tensor_at
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, overriding
 
 
 def _many(value: Any) -> tuple[Any, ...]:
@@ -106,3 +106,6 @@ def grad(
     return tuple(
         None if column[0] is None else stack(column) for column in zip(*columns, strict=True)
     )
+
+
+overriding.offer("torch.autograd", backward=backward, grad=grad)

@@ -68,8 +68,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "Use the Python function or module itself",
     ),
     "subclasses": (
-        "weft does not ask subclasses or modes how to run a function",
-        "Call the function on plain tensors",
+        "weft has no dispatcher below its public functions, so no __torch_dispatch__",
+        "Use __torch_function__ or torch.overrides.TorchFunctionMode",
     ),
     "datapipes": (
         "weft has the base classes of datapipes only",
@@ -579,8 +579,15 @@ weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_b
 !quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor _scaled_mm
 !cuda: Stream Event
 [torch._C]
-weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once DisableTorchFunctionSubclass
-    DisableTorchFunction _ExcludeDispatchKeyGuard _disabled_torch_function_impl _get_tracing_state
+weft.core.overrides: DisableTorchFunction DisableTorchFunctionSubclass
+    _EnableTorchFunction=EnableTorchFunction _disabled_torch_function_impl=disabled_torch_function
+    _is_torch_function_enabled=types_asked _is_torch_function_all_disabled=nobody_asked
+    _len_torch_function_stack=count_modes _push_on_torch_function_stack=enter_mode
+    _pop_torch_function_stack=leave_mode
+torch.overrides: _has_torch_function=has_torch_function
+    _has_torch_function_unary=has_torch_function_unary
+    _has_torch_function_variadic=has_torch_function_variadic
+weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once _ExcludeDispatchKeyGuard _get_tracing_state
     _get_cudnn_enabled _get_default_device _get_accelerator _get_privateuse1_backend_name
     _are_functorch_transforms_active=_false _cuda_isInBadFork=_false _is_tracing=_false
     _jit_can_fuse_on_cpu=_false _jit_can_fuse_on_gpu=_false _jit_texpr_fuser_enabled=_false
@@ -641,11 +648,6 @@ torch: _dtype=dtype _layout=layout Storage _size=Size
 !capture: SymInt PySymType
 [torch.functional]
 torch: istft
-[torch.overrides]
-weft.compat.stand_ins.protocol: is_tensor_like has_torch_function has_torch_function_unary
-    has_torch_function_variadic get_default_nowrap_functions is_tensor_method_or_property
-!subclasses: TorchFunctionMode BaseTorchFunctionMode handle_torch_function wrap_torch_function
-    get_ignored_functions get_overridable_functions get_testing_overrides resolve_name
 [torch.autograd]
 weft.compat.stand_ins.c: _profiler_enabled=_false
 !cuda: _disable_profiler _enable_profiler

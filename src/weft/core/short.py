@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, overrides, quiet
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
 from weft.core.inference import changeable, fresh_cell
@@ -104,7 +104,7 @@ def fast_unary(op: Op) -> Callable:
                     t._vc = fresh_cell()
                 return t
         if not isinstance(input, Tensor):
-            return not_a_tensor(op, input)
+            return unary(input) if overrides.met(input) else not_a_tensor(op, input)
         return apply(op, (input,), NO_ATTRS)
 
     unary.__name__ = unary.__qualname__ = op.name
@@ -236,14 +236,23 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                     t._vc = fresh_cell()
                 return t
         if operator and not isinstance(other, OPERANDS):
+            if overrides.met(other):
+                named = getattr(Tensor, op.name)
+                return overrides.hand_over_operator(named, binary, (input, other), NO_ATTRS)
             return NotImplemented
-        if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
-            return not_a_tensor(op, input)
-        if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
-            if op.name in OF_NUMBERS and isinstance(input, NUMBERS) and isinstance(other, NUMBERS):
-                return apply(op, (as_scalar(input), as_scalar(other)), NO_ATTRS)
-            return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
-        return apply(op, (input, other), NO_ATTRS)
+        try:
+            if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
+                return not_a_tensor(op, input)
+            if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
+                if op.name in OF_NUMBERS and isinstance(input, NUMBERS):
+                    if isinstance(other, NUMBERS):
+                        return apply(op, (as_scalar(input), as_scalar(other)), NO_ATTRS)
+                return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
+            return apply(op, (input, other), NO_ATTRS)
+        except (AttributeError, TypeError):
+            if not overrides.met(input, other):
+                raise
+        return binary(input, other)
 
     binary.__name__ = binary.__qualname__ = op.name
     return binary

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import copyreg
+import functools
 import sys
 import warnings
 import weakref
@@ -14,7 +16,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors, printing
+from weft.core import errors, overrides, printing
 from weft.core.dlpack import exported
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.modes import INFERRING, MODES
@@ -51,6 +53,7 @@ class _Late:
 
     refresh: Callable
     backward: Callable
+    alias: Callable
     construct: Callable
     missing: Callable
 
@@ -159,12 +162,52 @@ class Tensor(metaclass=_TensorMeta):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         t = new(cls)
         made = LATE.construct(*args, **kwargs)
+        if args and isinstance(args[0], Tensor):
+            with overrides.DisableTorchFunctionSubclass():
+                return _turned(LATE.alias(args[0]), cls)
         t._a, t._node, t._vc = made._a, None, made._vc
         t._grad = t._base = t._view = t._x = None
         return t
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.partition(".")[0] != "weft":
+            overrides.switch_on()
+            # Only now, since a metaclass that is asked makes every isinstance slower.
+            _ParameterMeta.__instancecheck__ = _is_parameter  # type: ignore[method-assign]
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """How functions act on tensors of this class: as on others, with results of the class."""
+        if not all(issubclass(cls, kind) for kind in types):
+            return NotImplemented
+        with overrides.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            return result if func in keep_class() else _converted(result, cls)
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same values and memory as an object of a subclass of Tensor; recorded as a view."""
+        _check_subclass(cls)
+        with overrides.DisableTorchFunctionSubclass():
+            return _turned(LATE.alias(self), cls)
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+        """The same memory as an object of a subclass of Tensor, unseen by autograd."""
+        _check_subclass(cls)
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                "_make_subclass(): argument 'data' (position 2) must be Tensor, not "
+                f"{type(data).__name__}\n  at {errors.here()}"
+            )
+        with overrides.DisableTorchFunctionSubclass():
+            t = _turned(Tensor.detach(data), cls)
+            return t.requires_grad_() if require_grad else t
 
     def alias_of(self) -> Tensor:
         """The same memory and the same place in the graph, as another object."""
@@ -276,9 +319,6 @@ class Tensor(metaclass=_TensorMeta):
         """Whether the dtype can hold negative values."""
         return self.dtype.is_signed
 
-    # The kinds of tensor that weft does not have; code that asks gets an honest no.
-    is_cuda = is_meta = is_sparse = is_sparse_csr = is_quantized = is_mkldnn = False
-    is_nested = is_mps = is_xpu = is_ipu = is_xla = is_mtia = is_vulkan = is_maia = False
     names = property(lambda self: (None,) * self._a.ndim)
 
     def is_inference(self) -> bool:
@@ -663,6 +703,8 @@ class Tensor(metaclass=_TensorMeta):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        if any(name in vars(kind) for kind in type(self).__mro__):
+            return object.__getattribute__(self, name)  # a property failed: let it say why
         return LATE.missing(f"Tensor.{name}")
 
     # --- printing ---
@@ -676,14 +718,17 @@ class Tensor(metaclass=_TensorMeta):
         except RuntimeError:
             grad_fn = "Invalid"  # a view that is not to be used: printing it must still work
         with_dtype = self.dtype
-        return printing.format_tensor(
+        plain = type(self) is Tensor or type(self) is Parameter
+        text = printing.format_tensor(
             self._a,
             dtype_name=with_dtype.name,
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
             grad_fn_name=grad_fn,
+            prefix="tensor(" if plain else f"{type(self).__name__}(",
             suffixes=self._tangent_notes(),
         )
+        return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"
 
     def _tangent_notes(self) -> list[str]:
         found = self._x.get("tangents") if self._x is not None else None
@@ -717,6 +762,8 @@ class Tensor(metaclass=_TensorMeta):
             twin.grad = copy.deepcopy(self.grad, memo)
         if self.__dict__:
             twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        for name, value in values_of_slots(self).items():
+            object.__setattr__(twin, name, copy.deepcopy(value, memo))
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -730,20 +777,107 @@ class Tensor(metaclass=_TensorMeta):
             owner = np.asarray(dense(owner))  # NumPy's own pickles forget other orders
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         place = (array.dtype, array.shape, array.strides, start if array.size else 0)
-        state = self.__dict__ or None
+        state: Any = self.__dict__ or None
+        slots = values_of_slots(self)
+        if slots:
+            state = (state, slots)
         return (_rebuild, (type(self), owner, place, self.requires_grad), state)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def __setstate__(self, state: Any) -> None:
+        attributes, slots = state if isinstance(state, tuple) else (state, {})
+        self.__dict__.update(attributes or {})
+        for name, value in slots.items():
+            object.__setattr__(self, name, value)
 
 
-class Parameter(Tensor):
+# The kinds of tensor that weft does not have; code that asks gets an honest no.
+for _kind in (
+    *("cuda", "meta", "sparse", "sparse_csr", "quantized", "mkldnn", "nested", "mps", "xpu"),
+    *("ipu", "xla", "mtia", "vulkan", "maia"),
+):
+    setattr(Tensor, f"is_{_kind}", property(lambda self: False))
+
+
+@functools.cache
+def keep_class() -> frozenset[Any]:
+    """Functions whose results keep the class that they have."""
+    return frozenset((Tensor._base.__get__, Tensor._grad.__get__, Tensor.grad.__get__))  # type: ignore[attr-defined, union-attr]
+
+
+def _check_subclass(cls: Any) -> None:
+    if not isinstance(cls, type):
+        raise TypeError(f"cls must be a type (got {type(cls).__name__})\n  at {errors.here()}")
+    if not issubclass(cls, Tensor):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+            f"possible. Make sure your class inherits from Tensor; {cls.__name__} does not\n"
+            f"  at {errors.here()}"
+        )
+
+
+def _turned(made: Tensor, cls: type) -> Any:
+    """A tensor that nobody has seen yet, as one of another class."""
+    try:
+        made.__class__ = cls
+        return made
+    except TypeError:  # the class has slots of its own
+        t: Any = new(cls)
+        for name in ("_a", "_node", "_vc", "_grad", "_base", "_view", "_x"):
+            setattr(t, name, getattr(made, name))
+        if made._base is not None:
+            t._stamp = made._stamp
+        return t
+
+
+def slots_of(kind: type) -> list[str]:
+    """The names of the slots that a class of a program's own adds to those of Tensor."""
+    if kind is Tensor or kind is Parameter:
+        return []
+    return [name for name in copyreg._slotnames(kind) if name not in Tensor.__slots__]  # type: ignore[attr-defined]
+
+
+def values_of_slots(x: Tensor) -> dict[str, Any]:
+    """What stands in those slots."""
+    return {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
+
+
+def _converted(result: Any, cls: type) -> Any:
+    """A result with its tensors as objects of a class, also those in lists and tuples."""
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if isinstance(result, (tuple, list)) and result.__class__ is not Size:
+        parts = [_converted(part, cls) for part in result]
+        make = getattr(type(result), "_make", type(result))
+        return make(parts)
+    return result
+
+
+class _ParameterMeta(_TensorMeta):
+    """Lets tensors of other classes be parameters too, which ``Parameter(x)`` marks so."""
+
+
+def _is_parameter(cls: type, instance: Any) -> bool:
+    if type.__instancecheck__(cls, instance):
+        return True
+    return (
+        cls is Parameter
+        and isinstance(instance, Tensor)
+        and bool(instance.__dict__.get("_is_param"))
+    )
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a module owns and an optimizer changes."""
 
     __slots__ = ()
+    __torch_function__ = overrides.disabled_torch_function  # type: ignore[assignment]
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         source = wrap(np.empty(0, dt.get_default_dtype().np)) if data is None else data
+        if overrides.has_say(type(source)):
+            return _marked_parameter(source, requires_grad)
         t = new(cls)
         t._a, t._node, t._vc = source._a, None, source._vc
         t._grad = t._base = t._view = t._x = None
@@ -756,6 +890,23 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+overrides.PLAIN.update((Tensor, Parameter))
+
+
+def _marked_parameter(data: Tensor, requires_grad: bool) -> Any:
+    """A parameter that keeps the class of its values, as its methods make it."""
+    t = data.detach().requires_grad_(requires_grad)
+    if type(t) is not type(data):
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {type(data).__name__} requires that "
+            "detach() returns an instance of the same type, but return type "
+            f"{type(t).__name__} was found instead. To use the type as a Parameter, please correct "
+            f"the detach() semantics defined by its __torch_function__\n  at {errors.here()}"
+        )
+    t._is_param = True
+    return t
 
 
 def _rebuild(

@@ -14,7 +14,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.size import Size
 from weft.core.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, memory_of
-from weft.core.tensor import Layout, Parameter, Tensor
+from weft.core.tensor import Layout, Parameter, Tensor, values_of_slots
 
 
 class Named:
@@ -177,6 +177,7 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
 
     def _reduce_tensor(self, obj: Tensor) -> tuple[Any, ...]:
         kind, state = type(obj), dict(obj.__dict__)
+        slots = values_of_slots(obj)
         if kind is Parameter:
             arguments: tuple[Any, ...] = (obj.data, obj.requires_grad, OrderedDict())
             if state:
@@ -192,7 +193,7 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
             function, arguments = _TENSOR_V3, (*arguments, _DTYPES[obj.dtype])
         if kind is Tensor and not state:
             return function, arguments
-        return _TYPED, (function, kind, arguments, state)
+        return _TYPED, (function, kind, arguments, (state, slots) if slots else state)
 
     def save_named(self, obj: Named) -> None:
         """Write a name."""

@@ -16,7 +16,7 @@ from weft.core import dtype as dt
 from weft.core.node import AccumulateGrad
 from weft.core.size import Size
 from weft.core.storage import LEGACY, STORAGE_NAMES, TypedStorage, UntypedStorage
-from weft.core.tensor import LAYOUT, Layout, Parameter, Tensor, new, wrap
+from weft.core.tensor import LAYOUT, Layout, Parameter, Tensor, new, slots_of, wrap
 
 _MOST_DIMENSIONS = 64  # NumPy's limit
 _MOST_ELEMENTS = 1 << 62
@@ -214,9 +214,13 @@ def rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -
 
 def with_state(tensor: Tensor, state: Any) -> Tensor:
     """Give a tensor the attributes that it was saved with."""
+    slots = slots_of(type(tensor))
     for name, value in attributes(state):
         check_name(type(tensor), name)
-        tensor.__dict__[name] = value
+        if name in slots:
+            object.__setattr__(tensor, name, value)
+        else:
+            tensor.__dict__[name] = value
     return tensor
 
 
@@ -248,12 +252,15 @@ _OWN = frozenset({*Parameter.__mro__, *OrderedDict.__mro__})
 def check_name(kind: type, name: Any) -> None:
     """A file may give a tensor or dict new attributes, but replace nothing of its class.
 
-    A class of the user's may have constants that are the defaults of attributes.
+    A class of the user's may have constants that are the defaults of attributes, and slots.
     """
     good = type(name) is str and name.isidentifier() and not _is_protocol(name)
     for base in kind.__mro__ if good else ():
         if name in vars(base):
-            good = base not in _OWN and not hasattr(type(vars(base)[name]), "__get__")
+            kept = type(vars(base)[name])
+            good = base not in _OWN and (
+                kept is MemberDescriptorType or not hasattr(kept, "__get__")
+            )
             break
     if not good:
         raise RuntimeError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, overriding
 
 _PLAIN = (
     *("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
@@ -265,3 +265,8 @@ eye, dirac, sparse = _old_name(eye_), _old_name(dirac_), _old_name(sparse_)
 xavier_uniform, xavier_normal = _old_name(xavier_uniform_), _old_name(xavier_normal_)
 kaiming_uniform, kaiming_normal = _old_name(kaiming_uniform_), _old_name(kaiming_normal_)
 orthogonal = _old_name(orthogonal_)
+
+overriding.offer(
+    "torch.nn.init",
+    **{f.__name__: f for f in (constant_, kaiming_uniform_, normal_, uniform_)},
+)

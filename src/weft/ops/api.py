@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, overrides
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
 from weft.core.inference import check_change
@@ -130,7 +130,9 @@ def with_out(function: Callable, name: str) -> Callable:
         if out is None:
             try:
                 return function(*args, **kwargs)
-            except TypeError:
+            except (AttributeError, TypeError):
+                if overrides.met(*args, *kwargs.values()):
+                    return public(*args, **kwargs)
                 if not rename_numpy_names(function, kwargs):
                     raise
             return function(*args, **kwargs)

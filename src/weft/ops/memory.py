@@ -250,7 +250,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
 # --- small questions and functions that are also methods -------------------------------
 
 
-Tensor.is_cpu = True
+Tensor.is_cpu = property(lambda self: True)
 
 
 @api.method

@@ -15,7 +15,7 @@ from weft.core.dual import set_tangent, tangents_of
 from weft.core.inference import check_change, version_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
-from weft.core.tensor import Tensor, strided, wrap
+from weft.core.tensor import LATE, Tensor, strided, wrap
 from weft.core.viewing import follow, give_retained, take_retained
 from weft.ops import api
 from weft.ops.build import Sample, linear, zeros_of
@@ -25,6 +25,20 @@ from weft.ops.outputs import put_into
 def fail(kind: type[Exception], message: str) -> Exception:
     """An error that ends with the user's line."""
     return kind(f"{message}\n  at {errors.here()}")
+
+
+# --- alias -----------------------------------------------------------------------------
+
+
+alias_op: Op = linear(
+    "alias",
+    lambda x: x[...],
+    lambda g: g,
+    view=True,
+    samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
+)
+
+LATE.alias = alias_op
 
 
 # --- permute, transpose ----------------------------------------------------------------

@@ -18,14 +18,6 @@ def _log_api_usage_once(event: str) -> None:
     """For PyTorch's own count of which features are used; nothing is counted here."""
 
 
-class DisableTorchFunctionSubclass(contextlib.nullcontext):
-    """A block in which subclasses of Tensor are not asked how to run a function."""
-
-
-class DisableTorchFunction(contextlib.nullcontext):
-    """A block in which nobody is asked how to run a function."""
-
-
 class DispatchKey(enum.Enum):
     """The layers through which PyTorch sends a call; weft has none, so they can only be named."""
 
@@ -71,13 +63,6 @@ class DispatchKeySet:
 
 class _ExcludeDispatchKeyGuard(contextlib.nullcontext):
     """A block without some of PyTorch's dispatch keys, of which there are none here."""
-
-
-def _disabled_torch_function_impl(
-    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Any:
-    """Run a function as if its arguments were plain tensors."""
-    return func(*args, **(kwargs or {}))
 
 
 def _get_tracing_state() -> None:
