@@ -256,6 +256,19 @@ def hooks_on_many(T):
 
 
 @scenario
+def hooks_on_many_wait_for_what_runs(T):
+    a = double(T, 1.0, 2.0)
+    b = a * 3
+    c = b.unsqueeze(0)
+    seen = []
+    T.autograd.graph.register_multi_grad_hook(
+        [a, b], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
+    c.sin().sum().backward(inputs=[c, b])  # runs the node of b, and stops short of the leaf
+    return seen, b.grad, a.grad
+
+
+@scenario
 def hooks_under_create_graph(T):
     x = double(T, 1.0, 2.0)
     y = x * x

@@ -175,7 +175,7 @@ class _Run:
         self.pending.clear()
         for node in order:
             for edge in edges_of(node) if node in useful else ():
-                if edge.__class__ is AccumulateGrad:
+                if edge.__class__ is AccumulateGrad and edge in useful:
                     self.pending[edge] = self.pending.get(edge, 0) + 1
         return order
 
