@@ -85,6 +85,18 @@ def every_view(torch: Any, use: Callable[[Any, Callable[[Any], Any]], Any]) -> A
 
 
 @program
+def changes_without_a_derivative_of_views_of_plain_tensors(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        b = torch.arange(6.0).view(2, 3)
+        v = make(b)
+        with torch.no_grad():
+            unseen = make(b)
+        return v.logical_not_().tolist(), unseen.eq_(1).tolist(), b.tolist()
+
+    return every_view(torch, use)
+
+
+@program
 def views_without_recording_of_a_leaf(torch: Any) -> Any:
     def use(torch: Any, make: Any) -> Any:
         x = leaf(torch, 2, 3)
