@@ -97,6 +97,40 @@ def changes_without_a_derivative_of_views_of_plain_tensors(torch: Any) -> Any:
 
 
 @program
+def changes_without_a_derivative_of_views_of_intermediates(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        _, b = inner(torch, 2, 3)
+        v = make(b)
+        with torch.no_grad():
+            unseen = make(b)
+        return outcome(lambda: v.eq_(1).tolist()), outcome(lambda: unseen.ge_(1).tolist())
+
+    return every_view(torch, use)
+
+
+@program
+def hooks_of_large_views_that_functions_of_one_tensor_change(torch: Any) -> Any:
+    x, b = inner(torch, 64, 1024)
+    w = b.view(128, 512)
+    w.register_hook(lambda g: g * 2)
+    w.exp_()
+    b.sum().backward()
+    return x.grad.sum().item(), b.sum().item()
+
+
+@program
+def changes_of_views_whose_base_was_detached(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        _, b = inner(torch, 2, 3)
+        v = make(b)
+        changed = outcome(lambda: b.detach_().tolist())
+        seen = outcome(lambda: (v.requires_grad, v.is_leaf))
+        return changed, seen, outcome(lambda: v.mul_(2).tolist()), b.tolist()
+
+    return every_view(torch, use)
+
+
+@program
 def views_without_recording_of_a_leaf(torch: Any) -> Any:
     def use(torch: Any, make: Any) -> Any:
         x = leaf(torch, 2, 3)
