@@ -102,6 +102,20 @@ def test_byteswap(dtype: str) -> None:
     check(lambda t: swapped(t, 17))
 
 
+def test_deep_copies_share_what_was_shared() -> None:
+    def both(t: Any) -> Any:
+        a, b = t.arange(6.0), t.zeros(2)
+        first, bytes_of_b, view, second, storage = copy.deepcopy(
+            [a, b.untyped_storage(), a[2:], b, a.storage()]
+        )
+        first.add_(1)
+        second.fill_(7)
+        shared = t.tensor([], dtype=t.float32).set_(bytes_of_b)
+        return storage.tolist(), shared.tolist(), view.tolist(), a.tolist(), b.tolist()
+
+    check(both)
+
+
 @pytest.mark.parametrize(
     "function",
     [
