@@ -183,6 +183,21 @@ torch.Size([1]) + 1
 torch.Size([1]) * 2.5
 torch.Size([1]) * Wildcard()
 torch.histc(torch.tensor([1e30, 1e30]), 4, min=1e30, max=1e30)
+torch.tensor([[1, 2], 3])
+torch.tensor([1, [2]])
+torch.tensor([[[1], [2]], [[1], 2]])
+torch.tensor([[1.5], [[2]]])
+torch.from_numpy(np.zeros(3, [('a', 'u1'), ('b', 'f4')])['b'])
+torch.empty(0, 4, 2**61)
+torch.empty(()).resize_([2, 4, 2**29, 2**29])
+torch.empty(()).resize_([0, 4, 2**61])
+torch.empty_strided((2**40, 2**40), (2**40, 1))
+torch.eye(2**40)
+torch.UntypedStorage(np.int16(3)).size()
+torch.FloatStorage(np.int16(3)).untyped().size()
+torch.ones(2, requires_grad=True).view(torch.float32)
+torch.ones(2).view(torch.float32)._is_view()
+torch.view_as_complex(torch.zeros(0).reshape(0, 2))._is_view()
 """
 
 # In place on memory that is shared, within the tensor or with what is read.

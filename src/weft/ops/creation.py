@@ -179,7 +179,7 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
             raise RuntimeError(
                 f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
             ) from None
-        kind, message = _ragged(data) or (ValueError, "tensor: the data is ragged")
+        kind, message = _ragged(data, _sizes(data)) or (ValueError, "tensor: the data is ragged")
         raise kind(f"{message}\n  at {errors.here()}") from None
     finally:
         quiet.RESET(token)
@@ -195,30 +195,33 @@ def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
     )
 
 
-def _ragged(data: Any, dim: int = 0) -> tuple[type[Exception], str] | None:
-    """Say where nested sequences stop being of one length, or of one depth."""
-    if isinstance(data, (list, tuple)) and data:
-        lengths = [len(d) if hasattr(d, "__len__") and np.ndim(d) else None for d in data]
-        for n in lengths:
-            if n != lengths[0]:
-                if n is None or lengths[0] is None:
-                    mixed = f"expected all elements at dim {dim + 1} to be numbers or all sequences"
-                    return TypeError, mixed
-                expected = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
-                return ValueError, expected
-        for d in data:
-            if isinstance(d, (list, tuple)):
-                found = _ragged(d, dim + 1)
-                if found:
-                    return found
-        depths = {np.ndim(d) if isinstance(d, np.ndarray) else _depth(d) for d in data}
-        if len(depths) > 1:
-            return TypeError, f"expected data of one depth at dim {dim + 1}"
-    return None
+def _is_sequence(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim > 0)
 
 
-def _depth(data: Any) -> int:
-    return 1 + _depth(data[0]) if isinstance(data, (list, tuple)) and data else 0
+def _sizes(data: Any) -> list[int]:
+    """The shape of nested sequences, as their first elements have it."""
+    found = []
+    while _is_sequence(data):
+        found.append(len(data))
+        if not len(data):
+            break
+        data = data[0]
+    return found
+
+
+def _ragged(data: Any, sizes: list[int], dim: int = 0) -> tuple[type[Exception], str] | None:
+    """Where nested sequences do not have these sizes, in one depth."""
+    if dim == len(sizes):
+        if _is_sequence(data):
+            return TypeError, f"must be real number, not {type(data).__name__} (dim {dim})"
+        return None
+    if not _is_sequence(data):
+        return TypeError, f"not a sequence: {type(data).__name__} at dim {dim}"
+    if len(data) != sizes[dim]:
+        expected = f"expected sequence of length {sizes[dim]} at dim {dim} (got {len(data)})"
+        return ValueError, expected
+    return next(filter(None, (_ragged(d, sizes, dim + 1) for d in data)), None)
 
 
 @api.top
@@ -326,6 +329,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
             f"strides are not currently supported; use array.copy()\n  at {errors.here()}"
+        )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            f"array to reallocate the memory: array.copy()\n  at {errors.here()}"
         )
     if not ndarray.flags.writeable:
         warnings.warn(
@@ -436,7 +444,9 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
         if math.prod(shape) * d.itemsize >= 1 << 63:
             wrong = errors.too_large(shape, d.itemsize)
             raise RuntimeError(f"{wrong}\n  at {errors.here()}") from None
-        raise
+        raise RuntimeError(
+            f"Stride calculation overflowed with sizes={list(shape)}\n  at {errors.here()}"
+        ) from None
 
 
 def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
@@ -594,7 +604,7 @@ def new_tensor(
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = np.empty(0 if 0 in size else span, d)
+    memory = build(lambda *_: np.empty(0 if 0 in size else span, d), size, d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 

@@ -32,7 +32,7 @@ from weft.ops.casting import (
     preserve_format,
     type_name,
 )
-from weft.ops.creation import sizes
+from weft.ops.creation import build, sizes
 
 api.FUNCTIONS.update(LEGACY)
 api.FUNCTIONS["Storage"] = LEGACY["FloatStorage"]
@@ -169,12 +169,14 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     memory = memory_of(self._a)
     needed = (offset + math.prod(shape)) * d.itemsize
     if needed > memory.size:
-        grown = np.empty(needed, np.uint8)
+        grown = build(lambda *_: np.empty(needed, np.uint8), shape, d)
         grown[: memory.size] = memory
         memory = grown
+    strides = (last_of if last else rows_of)(shape)
+    made = build(lambda *_: _over(memory, d, shape, strides, offset), shape, d)
     if shape != self._a.shape:
         bump(self, "resize")
-    self._a = _over(memory, d, shape, (last_of if last else rows_of)(shape), offset)
+    self._a = made
     return self
 
 
