@@ -14,6 +14,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.dlpack import Importer
+from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
@@ -337,8 +338,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         )
     if not ndarray.flags.writeable:
         warnings.warn(
-            "The given NumPy array is not writable: changing the tensor in place will fail. Copy "
-            "the array first, or use torch.tensor",
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors: changing this one in place will fail. Copy the array first, or use "
+            "torch.tensor",
             UserWarning,
             stacklevel=2,
         )
@@ -352,7 +354,7 @@ def _own_storage(array: np.ndarray) -> np.ndarray:
     pickled with it.
     """
     if type(array) is np.ndarray and array.base is None:
-        return array
+        return array.view()  # the caller may change the shape and flags of the array
     try:
         return np.asarray(memoryview(array))  # type: ignore[arg-type]
     except (ValueError, TypeError, BufferError):  # a type that offers no buffer
@@ -485,9 +487,13 @@ def _filler(name: str, make: Any) -> Any:
     return api.top(create)
 
 
+def _raw(shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    return undefined(np.empty(shape, d))
+
+
 zeros = _filler("zeros", np.zeros)
 ones = _filler("ones", np.ones)
-empty = _filler("empty", np.empty)
+empty = _filler("empty", _raw)
 
 
 def _number(value: Any) -> Any:
@@ -540,6 +546,8 @@ def _like(name: str, fill: Any) -> Any:
                            memory_format)  # fmt: skip
         if fill is not None:
             array.fill(fill)
+        else:
+            undefined(array)
         return finish(array, device, requires_grad)
 
     create.__name__ = create.__qualname__ = name
@@ -582,7 +590,7 @@ def _new(name: str, make: Any) -> None:
 
 _new("new_zeros", np.zeros)
 _new("new_ones", np.ones)
-_new("new_empty", np.empty)
+_new("new_empty", _raw)
 
 
 @api.method
@@ -604,7 +612,7 @@ def new_tensor(
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = build(lambda *_: np.empty(0 if 0 in size else span, d), size, d)
+    memory = build(lambda *_: _raw((0 if 0 in size else span,), d), size, d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
@@ -644,7 +652,7 @@ def empty_permuted(
             f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
             f"of size {list(shape)}\n  at {errors.here()}"
         )
-    made = build(np.empty, tuple(shape[i] for i in order), number_type(dtype))
+    made = build(_raw, tuple(shape[i] for i in order), number_type(dtype))
     return finish(made.transpose(np.argsort(order)) if order else made, device, requires_grad)
 
 
@@ -673,13 +681,13 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
     if not args:
         if "size" in kwargs:
-            return wrap(build(np.empty, sizes((kwargs["size"],), "new"), d.np))
+            return wrap(build(_raw, sizes((kwargs["size"],), "new"), d.np))
         if not kwargs:
             return wrap(np.empty(0, d.np))
         args = (kwargs.get("data", kwargs.get("other")),)
     data = args[0]
     if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
-        return wrap(build(np.empty, sizes(args, "new"), d.np))
+        return wrap(build(_raw, sizes(args, "new"), d.np))
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not d:
             raise TypeError(
@@ -696,7 +704,7 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return tensor_over(data, d)
     if isinstance(data, np.integer):
-        return wrap(build(np.empty, (int(data),), d.np))
+        return wrap(build(_raw, (int(data),), d.np))
     if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):
         raise TypeError(
             f"new(): data must be a sequence (got {type(data).__name__})\n  at {errors.here()}"
@@ -747,6 +755,10 @@ api.FUNCTIONS.update(LEGACY)
 @api.top
 def set_default_tensor_type(t: Any) -> None:
     """Set the default floating dtype by a legacy type or its name."""
+    errors.warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         t = LEGACY.get(t.removeprefix("torch."))
     if t is Tensor:
