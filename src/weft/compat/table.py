@@ -896,7 +896,6 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
     hamming hann kaiser nuttall
 [torch.serialization]
 weft.compat.stand_ins.helpers: MAP_LOCATION
-!script: get_unsafe_globals_in_checkpoint
 [torch.sparse]
 !sparse: spdiags sampled_addmm
 [torch.utils]
