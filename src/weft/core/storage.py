@@ -322,6 +322,8 @@ class TypedStorage:
         device: Any = None, _internal: bool = False,
     ) -> None:  # fmt: skip
         self.dtype: dt.dtype = dtype or dt.get_default_dtype()
+        if device is not None:
+            dev.present(device)
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage
             return
