@@ -665,6 +665,12 @@ def test_many_threads():
     )
 
 
+def test_inputs_of_grad_may_be_an_iterator():
+    model = weft.nn.Linear(2, 1)
+    weight, bias = weft.autograd.grad(model(weft.ones(2)).sum(), model.parameters())
+    assert weight.tolist() == [[1, 1]] and bias.tolist() == [1]
+
+
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)

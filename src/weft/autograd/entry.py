@@ -65,7 +65,8 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
             "allow_unused=False."
         )
-    edges = [isinstance(x, GradientEdge) for x in _many(inputs)]
+    inputs = _many(inputs)  # which may be an iterator, as model.parameters() is
+    edges = [isinstance(x, GradientEdge) for x in inputs]
     if materialize_grads and any(edges):
         found = grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, True,
@@ -79,7 +80,7 @@ def grad(
         zeros = api.FUNCTIONS["zeros_like"]
         return tuple(
             zeros(x, requires_grad=create_graph) if g is None else g
-            for g, x in zip(found, _many(inputs), strict=True)
+            for g, x in zip(found, inputs, strict=True)
         )
     outputs, inputs = _tensors(outputs), _tensors(inputs)
     if not inputs:

@@ -93,6 +93,8 @@ weft.core.tensor: Tensor layout=Layout
 weft.ops.casting: memory_format
 [torch._C]
 weft.ops.random: Generator
+weft.core.settings: _get_deterministic_fill_uninitialized_memory=fills_memory
+    _set_deterministic_fill_uninitialized_memory=fill_memory
 [torch._C._profiler]
 weft.profiler: ProfilerActivity
 [torch._lobpcg]
@@ -894,7 +896,6 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
     hamming hann kaiser nuttall
 [torch.serialization]
 weft.compat.stand_ins.helpers: MAP_LOCATION
-!script: get_unsafe_globals_in_checkpoint
 [torch.sparse]
 !sparse: spdiags sampled_addmm
 [torch.utils]

@@ -569,7 +569,7 @@ class Tensor(metaclass=_TensorMeta):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"
             )
-        return self._a
+        return self._a.view()  # whose shape and flags are the caller's to change
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)

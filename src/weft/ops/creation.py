@@ -14,6 +14,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.dlpack import Importer
+from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
@@ -179,7 +180,7 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
             raise RuntimeError(
                 f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
             ) from None
-        kind, message = _ragged(data) or (ValueError, "tensor: the data is ragged")
+        kind, message = _ragged(data, _sizes(data)) or (ValueError, "tensor: the data is ragged")
         raise kind(f"{message}\n  at {errors.here()}") from None
     finally:
         quiet.RESET(token)
@@ -195,30 +196,33 @@ def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
     )
 
 
-def _ragged(data: Any, dim: int = 0) -> tuple[type[Exception], str] | None:
-    """Say where nested sequences stop being of one length, or of one depth."""
-    if isinstance(data, (list, tuple)) and data:
-        lengths = [len(d) if hasattr(d, "__len__") and np.ndim(d) else None for d in data]
-        for n in lengths:
-            if n != lengths[0]:
-                if n is None or lengths[0] is None:
-                    mixed = f"expected all elements at dim {dim + 1} to be numbers or all sequences"
-                    return TypeError, mixed
-                expected = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
-                return ValueError, expected
-        for d in data:
-            if isinstance(d, (list, tuple)):
-                found = _ragged(d, dim + 1)
-                if found:
-                    return found
-        depths = {np.ndim(d) if isinstance(d, np.ndarray) else _depth(d) for d in data}
-        if len(depths) > 1:
-            return TypeError, f"expected data of one depth at dim {dim + 1}"
-    return None
+def _is_sequence(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim > 0)
 
 
-def _depth(data: Any) -> int:
-    return 1 + _depth(data[0]) if isinstance(data, (list, tuple)) and data else 0
+def _sizes(data: Any) -> list[int]:
+    """The shape of nested sequences, as their first elements have it."""
+    found = []
+    while _is_sequence(data):
+        found.append(len(data))
+        if not len(data):
+            break
+        data = data[0]
+    return found
+
+
+def _ragged(data: Any, sizes: list[int], dim: int = 0) -> tuple[type[Exception], str] | None:
+    """Where nested sequences do not have these sizes, in one depth."""
+    if dim == len(sizes):
+        if _is_sequence(data):
+            return TypeError, f"must be real number, not {type(data).__name__} (dim {dim})"
+        return None
+    if not _is_sequence(data):
+        return TypeError, f"not a sequence: {type(data).__name__} at dim {dim}"
+    if len(data) != sizes[dim]:
+        expected = f"expected sequence of length {sizes[dim]} at dim {dim} (got {len(data)})"
+        return ValueError, expected
+    return next(filter(None, (_ragged(d, sizes, dim + 1) for d in data)), None)
 
 
 @api.top
@@ -327,10 +331,16 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative "
             f"strides are not currently supported; use array.copy()\n  at {errors.here()}"
         )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            f"array to reallocate the memory: array.copy()\n  at {errors.here()}"
+        )
     if not ndarray.flags.writeable:
         warnings.warn(
-            "The given NumPy array is not writable: changing the tensor in place will fail. Copy "
-            "the array first, or use torch.tensor",
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors: changing this one in place will fail. Copy the array first, or use "
+            "torch.tensor",
             UserWarning,
             stacklevel=2,
         )
@@ -344,7 +354,7 @@ def _own_storage(array: np.ndarray) -> np.ndarray:
     pickled with it.
     """
     if type(array) is np.ndarray and array.base is None:
-        return array
+        return array.view()  # the caller may change the shape and flags of the array
     try:
         return np.asarray(memoryview(array))  # type: ignore[arg-type]
     except (ValueError, TypeError, BufferError):  # a type that offers no buffer
@@ -436,7 +446,9 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
         if math.prod(shape) * d.itemsize >= 1 << 63:
             wrong = errors.too_large(shape, d.itemsize)
             raise RuntimeError(f"{wrong}\n  at {errors.here()}") from None
-        raise
+        raise RuntimeError(
+            f"Stride calculation overflowed with sizes={list(shape)}\n  at {errors.here()}"
+        ) from None
 
 
 def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
@@ -475,9 +487,13 @@ def _filler(name: str, make: Any) -> Any:
     return api.top(create)
 
 
+def _raw(shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    return undefined(np.empty(shape, d))
+
+
 zeros = _filler("zeros", np.zeros)
 ones = _filler("ones", np.ones)
-empty = _filler("empty", np.empty)
+empty = _filler("empty", _raw)
 
 
 def _number(value: Any) -> Any:
@@ -530,6 +546,8 @@ def _like(name: str, fill: Any) -> Any:
                            memory_format)  # fmt: skip
         if fill is not None:
             array.fill(fill)
+        else:
+            undefined(array)
         return finish(array, device, requires_grad)
 
     create.__name__ = create.__qualname__ = name
@@ -572,7 +590,7 @@ def _new(name: str, make: Any) -> None:
 
 _new("new_zeros", np.zeros)
 _new("new_ones", np.ones)
-_new("new_empty", np.empty)
+_new("new_empty", _raw)
 
 
 @api.method
@@ -594,7 +612,7 @@ def new_tensor(
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = np.empty(0 if 0 in size else span, d)
+    memory = build(lambda *_: _raw((0 if 0 in size else span,), d), size, d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
@@ -634,7 +652,7 @@ def empty_permuted(
             f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
             f"of size {list(shape)}\n  at {errors.here()}"
         )
-    made = build(np.empty, tuple(shape[i] for i in order), number_type(dtype))
+    made = build(_raw, tuple(shape[i] for i in order), number_type(dtype))
     return finish(made.transpose(np.argsort(order)) if order else made, device, requires_grad)
 
 
@@ -663,13 +681,13 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
     if not args:
         if "size" in kwargs:
-            return wrap(build(np.empty, sizes((kwargs["size"],), "new"), d.np))
+            return wrap(build(_raw, sizes((kwargs["size"],), "new"), d.np))
         if not kwargs:
             return wrap(np.empty(0, d.np))
         args = (kwargs.get("data", kwargs.get("other")),)
     data = args[0]
     if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
-        return wrap(build(np.empty, sizes(args, "new"), d.np))
+        return wrap(build(_raw, sizes(args, "new"), d.np))
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not d:
             raise TypeError(
@@ -686,7 +704,7 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return tensor_over(data, d)
     if isinstance(data, np.integer):
-        return wrap(build(np.empty, (int(data),), d.np))
+        return wrap(build(_raw, (int(data),), d.np))
     if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):
         raise TypeError(
             f"new(): data must be a sequence (got {type(data).__name__})\n  at {errors.here()}"
@@ -737,6 +755,10 @@ api.FUNCTIONS.update(LEGACY)
 @api.top
 def set_default_tensor_type(t: Any) -> None:
     """Set the default floating dtype by a legacy type or its name."""
+    errors.warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         t = LEGACY.get(t.removeprefix("torch."))
     if t is Tensor:

@@ -513,6 +513,10 @@ def normal(
     for array in arrays:
         if isinstance(array, np.ndarray):
             _floats_only(array.dtype, "normal_kernel_cpu", complex_too=array is arrays[0])
+    try:
+        np.broadcast_shapes(*(a.shape for a in arrays if isinstance(a, np.ndarray)))
+    except ValueError as error:
+        raise errors.explain(error, "normal", arrays, {}) from None
     values = g.normal_tensor(*arrays)
     if any(isinstance(v, Tensor) and edge_of(v) is not None for v in (mean, std)):
         return normal_op(mean, std, values=values)
