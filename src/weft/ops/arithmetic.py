@@ -213,9 +213,8 @@ def fits_half(d: np.dtype, value: Any) -> None:
     """Refuse a number that a half type can't hold, where PyTorch does."""
     if isinstance(value, (int, float)) and math.isfinite(value):
         if abs(value) > dt.finfo(dt.of_numpy(d)).max:
-            names = {"float16": "c10::Half", "bfloat16": "c10::BFloat16"}
             raise RuntimeError(
-                f"value cannot be converted to type {names.get(d.name, d.name)} without overflow: "
+                f"value cannot be converted to type c10::{dt.TYPE_NAMES[d.name]} without overflow: "
                 f"{value}\n  at {errors.here()}"
             )
 

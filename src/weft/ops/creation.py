@@ -18,12 +18,13 @@ from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
 from weft.ops import api
-from weft.ops.casting import TYPE_NAMES, in_format, number_for
+from weft.ops.casting import TYPE_NAMES, cast, in_format, number_for, zero_of
 
 # --- from data -------------------------------------------------------------------------
 
 _PLAIN_TYPES = {bool, int, float, complex}
 _NUMBERS: Any = (bool, int, float, complex)
+_FLOAT8 = frozenset(d.np for d in dt.FLOAT8)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -124,7 +125,7 @@ def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
             "given numpy array has byte order different from the native byte order. Convert it "
             f"with array.astype(array.dtype.newbyteorder('=')) first\n  at {errors.here()}"
         )
-    return array if wanted is None else array.astype(wanted, copy=False)
+    return array if wanted is None or wanted == array.dtype else cast(array, wanted)
 
 
 def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
@@ -163,6 +164,8 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
         if target.kind == "u":
             # Negative values wrap around; values too large are an error.
             return _wrapped(np.array(data), target)
+        if target in _FLOAT8:
+            return cast(np.array(data, np.float32), target)
         return np.array(data, target)
     except OverflowError:
         where = f"\n  at {errors.here()}"
@@ -529,7 +532,7 @@ def _like(name: str, fill: Any) -> Any:
         array = like_array(source, source.dtype if dtype is None else dt.as_numpy(dtype),
                            memory_format)  # fmt: skip
         if fill is not None:
-            array.fill(fill)
+            array.fill(fill or zero_of(array.dtype))
         return finish(array, device, requires_grad)
 
     create.__name__ = create.__qualname__ = name
