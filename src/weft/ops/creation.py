@@ -41,7 +41,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
     if kinds <= _PLAIN_TYPES:
         found |= kinds
         return
-    for value in data:
+    for at, value in enumerate(data):
         if isinstance(value, (list, tuple)):
             _leaf_types(value, found)
         elif isinstance(value, Tensor):
@@ -53,7 +53,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
         elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             _leaf_types(value, found)
         else:
-            _refuse(value, nested=True)
+            _refuse(value, nested=not found and not at)
 
 
 def _refuse(value: Any, nested: bool = False) -> None:
@@ -61,7 +61,7 @@ def _refuse(value: Any, nested: bool = False) -> None:
     where = f"\n  at {errors.here()}"
     if isinstance(value, (str, bytes)):
         if nested:
-            raise ValueError(f"tensor: too many dimensions '{kind}'{where}")
+            raise ValueError(f"too many dimensions '{kind}'{where}")
         raise TypeError(f"new(): invalid data type '{kind}'{where}")
     if isinstance(value, (int, float, complex)):
         return
@@ -108,7 +108,12 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray:
         return _array_of_array(data._a if isinstance(data, Tensor) else data, wanted)
     if isinstance(data, (list, tuple)):
         found: set[Any] = set()
-        _leaf_types(data, found)
+        try:
+            _leaf_types(data, found)
+        except RecursionError:
+            raise TypeError(
+                f"new(): self-referential lists are incompatible\n  at {errors.here()}"
+            ) from None
     elif kind in _PLAIN_TYPES:
         found = {kind}
     else:
@@ -286,6 +291,11 @@ def asarray(
             )
     shares = _shared(obj, dtype)
     if shares is None or (dtype is not None and shares._a.dtype != dt.as_numpy(dtype)):
+        if copy is False and isinstance(obj, np.generic):
+            raise RuntimeError(
+                "can't alias NumPy scalars. Either remove copy=False or make an array of it with "
+                f"np.asarray\n  at {errors.here()}"
+            )
         if copy is False:
             raise ValueError(
                 f"can't alias {'a sequence' if shares is None else 'data of another dtype'} "
@@ -359,7 +369,19 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A one-dimensional tensor on the memory of a Python buffer."""
-    problem = _buffer_problem(memoryview(buffer).nbytes, dtype.itemsize, count, offset)
+    try:
+        memory = memoryview(buffer)
+    except TypeError:
+        raise ValueError(
+            "object does not implement Python buffer protocol: a "
+            f"{type(buffer).__name__}\n  at {errors.here()}"
+        ) from None
+    if memory.readonly:
+        errors.warn_once(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
+            "Copy it first, for example into a bytearray, or be sure not to write to the tensor."
+        )
+    problem = _buffer_problem(memory.nbytes, dtype.itemsize, count, offset)
     if problem:
         raise ValueError(f"{problem}\n  at {errors.here()}")
     return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
@@ -456,6 +478,23 @@ def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
     return asked
 
 
+def need_strided(layout: Any, out: Tensor | None = None) -> None:
+    """Refuse every layout but that of dense tensors."""
+    if layout is None or layout is LAYOUT:
+        return
+    kind = {"torch.sparse_coo": "Sparse", "torch.sparse_csr": "SparseCsr"}.get(
+        str(layout), str(layout)
+    )
+    raise RuntimeError(
+        (
+            f"layout {kind} does not match layout of out parameter (Strided)"
+            if out is not None
+            else f"weft has no tensors of layout {layout}; leave layout="
+        )
+        + f"\n  at {errors.here()}"
+    )
+
+
 def _filler(name: str, make: Any) -> Any:
     def create(
         *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -466,6 +505,7 @@ def _filler(name: str, make: Any) -> Any:
             raise TypeError(
                 f'{name}() missing 1 required positional arguments: "size"\n  at {errors.here()}'
             )
+        need_strided(layout, out)
         shape = sizes(args if size is None else (size,), name)
         array = build(make, shape, number_type(dtype, out))
         if memory_format is not None:
@@ -596,8 +636,13 @@ def new_tensor(
 
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
-    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = np.empty(0 if 0 in size else span, d)
+    span = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if span * d.itemsize >= 1 << 63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and "
+            f"strides={list(stride)}\n  at {errors.here()}"
+        )
+    memory = build(np.empty, (span,), d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
@@ -658,6 +703,11 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
     d = dt.get_default_dtype() if dtype is None else dtype
     if device is not None:
         dev.present(device)
+        if any(isinstance(given, Tensor) for given in (*args[:1], kwargs.get("other"))):
+            raise RuntimeError(
+                "Legacy tensor constructor of the form torch.Tensor(tensor, device=device) is not "
+                f"supported. Use torch.tensor(...) or torch.as_tensor(...)\n  at {errors.here()}"
+            )
     for name in kwargs:
         if name not in ("size", "data", "other"):
             raise TypeError(
@@ -732,7 +782,7 @@ class tensortype(type):
 LEGACY = {
     f"{short}Tensor": tensortype(f"{short}Tensor", dt.BY_NAME[name])
     for name, short in TYPE_NAMES.items()
-    if name[-2:] not in ("fn", "m2") and not name.startswith(("uint16", "uint32", "uint64"))
+    if not name.startswith(("float8", "uint16", "uint32", "uint64"))
 }
 api.FUNCTIONS.update(LEGACY)
 
