@@ -110,6 +110,8 @@ def mul(input: Any, other: Any) -> Tensor:
 
 def _alpha_first(name: str, alpha: Any, last: tuple[Any, ...]) -> tuple[Any, Any]:
     """The arguments of the deprecated ``f(input, alpha, other)``, in today's order."""
+    if isinstance(alpha, Tensor) and not alpha._a.ndim and alpha._node is None:
+        alpha = alpha.item()
     if len(last) > 1 or not is_number(alpha):
         raise TypeError(
             f"{name}() takes 2 positional arguments but {2 + len(last)} were given\n"
