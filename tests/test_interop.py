@@ -20,7 +20,15 @@ from side_by_side import agree, lines, needs_torch, torch
 
 DTYPES = [
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64"),
+    *(
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e8m0fnu",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     *("complex64", "complex128"),
 ]
 # The types that NumPy itself has.

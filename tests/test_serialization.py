@@ -43,7 +43,7 @@ TENSORS = tuple(library.Tensor for library in LIBRARIES)
 OLD_TYPES = (
     "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
 )
-NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
+NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
 CLEAR = (RuntimeError, pickle.UnpicklingError)
 
 

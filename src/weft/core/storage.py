@@ -556,6 +556,7 @@ _CASTS = {
     "long": "int64", "half": "float16", "bfloat16": "bfloat16", "float": "float32",
     "double": "float64", "complex_float": "complex64", "complex_double": "complex128",
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+    "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
 
 

@@ -19,12 +19,13 @@ from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
 from weft.ops import api
-from weft.ops.casting import TYPE_NAMES, in_format, number_for
+from weft.ops.casting import TYPE_NAMES, cast, in_format, number_for, zero_of
 
 # --- from data -------------------------------------------------------------------------
 
 _PLAIN_TYPES = {bool, int, float, complex}
 _NUMBERS: Any = (bool, int, float, complex)
+_FLOAT8 = frozenset(d.np for d in dt.FLOAT8)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -41,7 +42,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
     if kinds <= _PLAIN_TYPES:
         found |= kinds
         return
-    for value in data:
+    for at, value in enumerate(data):
         if isinstance(value, (list, tuple)):
             _leaf_types(value, found)
         elif isinstance(value, Tensor):
@@ -53,7 +54,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
         elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             _leaf_types(value, found)
         else:
-            _refuse(value, nested=True)
+            _refuse(value, nested=not found and not at)
 
 
 def _refuse(value: Any, nested: bool = False) -> None:
@@ -61,7 +62,7 @@ def _refuse(value: Any, nested: bool = False) -> None:
     where = f"\n  at {errors.here()}"
     if isinstance(value, (str, bytes)):
         if nested:
-            raise ValueError(f"tensor: too many dimensions '{kind}'{where}")
+            raise ValueError(f"too many dimensions '{kind}'{where}")
         raise TypeError(f"new(): invalid data type '{kind}'{where}")
     if isinstance(value, (int, float, complex)):
         return
@@ -108,7 +109,12 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray:
         return _array_of_array(data._a if isinstance(data, Tensor) else data, wanted)
     if isinstance(data, (list, tuple)):
         found: set[Any] = set()
-        _leaf_types(data, found)
+        try:
+            _leaf_types(data, found)
+        except RecursionError:
+            raise TypeError(
+                f"new(): self-referential lists are incompatible\n  at {errors.here()}"
+            ) from None
     elif kind in _PLAIN_TYPES:
         found = {kind}
     else:
@@ -125,7 +131,7 @@ def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
             "given numpy array has byte order different from the native byte order. Convert it "
             f"with array.astype(array.dtype.newbyteorder('=')) first\n  at {errors.here()}"
         )
-    return array if wanted is None else array.astype(wanted, copy=False)
+    return array if wanted is None or wanted == array.dtype else cast(array, wanted)
 
 
 def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
@@ -164,6 +170,8 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
         if target.kind == "u":
             # Negative values wrap around; values too large are an error.
             return _wrapped(np.array(data), target)
+        if target in _FLOAT8:
+            return cast(np.array(data, np.float32), target)
         return np.array(data, target)
     except OverflowError:
         where = f"\n  at {errors.here()}"
@@ -287,6 +295,11 @@ def asarray(
             )
     shares = _shared(obj, dtype)
     if shares is None or (dtype is not None and shares._a.dtype != dt.as_numpy(dtype)):
+        if copy is False and isinstance(obj, np.generic):
+            raise RuntimeError(
+                "can't alias NumPy scalars. Either remove copy=False or make an array of it with "
+                f"np.asarray\n  at {errors.here()}"
+            )
         if copy is False:
             raise ValueError(
                 f"can't alias {'a sequence' if shares is None else 'data of another dtype'} "
@@ -366,7 +379,19 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A one-dimensional tensor on the memory of a Python buffer."""
-    problem = _buffer_problem(memoryview(buffer).nbytes, dtype.itemsize, count, offset)
+    try:
+        memory = memoryview(buffer)
+    except TypeError:
+        raise ValueError(
+            "object does not implement Python buffer protocol: a "
+            f"{type(buffer).__name__}\n  at {errors.here()}"
+        ) from None
+    if memory.readonly:
+        errors.warn_once(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
+            "Copy it first, for example into a bytearray, or be sure not to write to the tensor."
+        )
+    problem = _buffer_problem(memory.nbytes, dtype.itemsize, count, offset)
     if problem:
         raise ValueError(f"{problem}\n  at {errors.here()}")
     return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
@@ -465,6 +490,23 @@ def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
     return asked
 
 
+def need_strided(layout: Any, out: Tensor | None = None) -> None:
+    """Refuse every layout but that of dense tensors."""
+    if layout is None or layout is LAYOUT:
+        return
+    kind = {"torch.sparse_coo": "Sparse", "torch.sparse_csr": "SparseCsr"}.get(
+        str(layout), str(layout)
+    )
+    raise RuntimeError(
+        (
+            f"layout {kind} does not match layout of out parameter (Strided)"
+            if out is not None
+            else f"weft has no tensors of layout {layout}; leave layout="
+        )
+        + f"\n  at {errors.here()}"
+    )
+
+
 def _filler(name: str, make: Any) -> Any:
     def create(
         *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -475,6 +517,7 @@ def _filler(name: str, make: Any) -> Any:
             raise TypeError(
                 f'{name}() missing 1 required positional arguments: "size"\n  at {errors.here()}'
             )
+        need_strided(layout, out)
         shape = sizes(args if size is None else (size,), name)
         array = build(make, shape, number_type(dtype, out))
         if memory_format is not None:
@@ -545,7 +588,7 @@ def _like(name: str, fill: Any) -> Any:
         array = like_array(source, source.dtype if dtype is None else dt.as_numpy(dtype),
                            memory_format)  # fmt: skip
         if fill is not None:
-            array.fill(fill)
+            array.fill(fill or zero_of(array.dtype))
         else:
             undefined(array)
         return finish(array, device, requires_grad)
@@ -611,8 +654,13 @@ def new_tensor(
 
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
-    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = build(lambda *_: _raw((0 if 0 in size else span,), d), size, d)
+    span = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if span * d.itemsize >= 1 << 63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and "
+            f"strides={list(stride)}\n  at {errors.here()}"
+        )
+    memory = build(_raw, (span,), d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
@@ -673,6 +721,11 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
     d = dt.get_default_dtype() if dtype is None else dtype
     if device is not None:
         dev.present(device)
+        if any(isinstance(given, Tensor) for given in (*args[:1], kwargs.get("other"))):
+            raise RuntimeError(
+                "Legacy tensor constructor of the form torch.Tensor(tensor, device=device) is not "
+                f"supported. Use torch.tensor(...) or torch.as_tensor(...)\n  at {errors.here()}"
+            )
     for name in kwargs:
         if name not in ("size", "data", "other"):
             raise TypeError(
@@ -747,7 +800,7 @@ class tensortype(type):
 LEGACY = {
     f"{short}Tensor": tensortype(f"{short}Tensor", dt.BY_NAME[name])
     for name, short in TYPE_NAMES.items()
-    if name[-2:] not in ("fn", "m2") and not name.startswith(("uint16", "uint32", "uint64"))
+    if not name.startswith(("float8", "uint16", "uint32", "uint64"))
 }
 api.FUNCTIONS.update(LEGACY)
 
