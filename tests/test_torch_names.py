@@ -307,10 +307,9 @@ def test_parts_and_back() -> None:
 
 def test_swapped_tensors_keep_their_graphs() -> None:
     def swapped(T: Any) -> Any:
-        swap = helpers.swap_tensors if T is weft else torch.utils.swap_tensors
         a, b = T.nn.Parameter(T.ones(2)), T.nn.Parameter(T.zeros(3))
         a.note = "a"
-        swap(a, b)
+        T.utils.swap_tensors(a, b)
         (a * 2).sum().backward()
         return a.tolist(), a.grad.tolist(), b.tolist(), b.grad, b.note, hasattr(a, "note")
 

@@ -201,6 +201,10 @@ weft.nn._hooks: register_module_backward_hook register_module_buffer_registratio
     register_module_parameter_registration_hook
 weft.nn._state: _IncompatibleKeys
 weft.nn.module: Module _addindent _forward_unimplemented
+    _global_backward_hooks _global_backward_pre_hooks _global_buffer_registration_hooks
+    _global_forward_hooks _global_forward_hooks_always_called _global_forward_hooks_with_kwargs
+    _global_forward_pre_hooks _global_is_full_backward_hook _global_module_registration_hooks
+    _global_parameter_registration_hooks
 [torch.nn.modules.normalization]
 weft.nn.normalization: CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm
 [torch.nn.modules.padding]
@@ -898,8 +902,6 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
 weft.compat.stand_ins.helpers: MAP_LOCATION
 [torch.sparse]
 !sparse: spdiags sampled_addmm
-[torch.utils]
-weft.compat.stand_ins.helpers: swap_tensors
 [torch.utils._foreach_utils]
 weft.compat.stand_ins.helpers: _group_tensors_by_device_and_dtype
 [torch.utils._sympy.numbers]

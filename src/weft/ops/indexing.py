@@ -429,6 +429,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)
+            if value._vc is target._vc:
+                value = value.expand(target.shape)  # one element may be written over its like
         apply_inplace(copy_op, (target, value), {})
     else:
         check_overlap(target, "setitem")

@@ -12,7 +12,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import weft
 from weft.core import errors
-from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.nn._arguments import ntuple
 
@@ -138,23 +137,6 @@ def grouped_mm(
         else:
             result = weft.stack([mat_a[:, i:j] @ mat_b[i:j] for i, j in parts])
     return result if out_dtype is None else result.to(out_dtype)
-
-
-def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Let two tensors change places: who holds the one holds the other from here on."""
-    slots = ("_a", "_vc", "_base", "_view", "_x", "grad", "__dict__", "__class__")
-    for name in slots:
-        first, second = getattr(t1, name), getattr(t2, name)
-        setattr(t1, name, second)
-        setattr(t2, name, first)
-    stamps = getattr(t1, "_stamp", 0), getattr(t2, "_stamp", 0)
-    t1._stamp, t2._stamp = stamps[1], stamps[0]
-    t1._node, t2._node = t2._node, t1._node
-    for tensor in (t1, t2):
-        if isinstance(tensor._node, AccumulateGrad):
-            fresh = AccumulateGrad(tensor)
-            fresh.extras, fresh.post_accumulate = tensor._node.extras, tensor._node.post_accumulate
-            tensor._node = fresh
 
 
 # ------------------------------------------------------------------ TorchScript
