@@ -207,15 +207,14 @@ class _Run:
         if self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
         if self.sink and (self.targets is None or leaf in self.targets):
-            given = None
             if leaf.extras is not None and leaf.extras.before:
                 g = self.call_hooks(leaf.extras.before, (g,))[0]
-            if leaf.extras is not None and leaf.extras.post:
-                given = as_tensor(changeable(g))
             alone = getrefcount(g) == ALONE
             self.accumulate(leaf, g, alone)
-            if given is not None:
-                for hook in tuple(leaf.extras.post.values()):  # type: ignore[union-attr]
+            if leaf.extras is not None and leaf.extras.post:
+                # As in PyTorch: a gradient that became ``.grad`` is shown as what it is by now.
+                given = as_tensor(changeable(g))
+                for hook in tuple(leaf.extras.post.values()):
                     hook((), (given,))
 
     def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
@@ -269,7 +268,7 @@ class _Run:
                     tensor._grad = kept if tensor._grad is None else tensor._grad + kept
         if asked:
             self.captured[node] = g
-        if extras is not None and extras.before and (self.targets is None or node in self.through):
+        if extras is not None and extras.before and self.leads_on(node):
             g = self.hooked(extras.before, g)
         return g
 
@@ -338,6 +337,7 @@ class _Run:
                     gi = None
                     self.settle(edge)
                     continue
+            gi = None  # the node before may have left this very gradient here
             g = self.notice(node, g)
             if self.useful is not None and node not in self.useful:
                 pass  # a root that leads to none of the inputs: only its hooks have a say
@@ -525,6 +525,8 @@ def as_tensor(g: Any) -> Any:
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     """Zeros for outputs that got no gradient; None stays for those that can have none."""
+    if node.op.takes_none:
+        return tuple(grads)
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":

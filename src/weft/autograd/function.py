@@ -197,16 +197,16 @@ class _FunctionOp:
     """What the engine asks of an op, answered for a Function."""
 
     rules = jvp = variant = promote = None
+    takes_none = True  # filling in for missing gradients is the Function's choice
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    constant_outputs: frozenset[int] = frozenset()
 
     def __init__(self, cls: type[Function], outputs: int | None) -> None:
         self.name = cls.__name__
         self.node_types = [cls._node_type] * 3
         self.multiple = outputs is not None
-        # Filling in for missing gradients is the Function's choice, not the engine's.
-        self.constant_outputs = frozenset(range(outputs or 0))
 
     def __repr__(self) -> str:
         return f"<autograd.Function {self.name}>"
@@ -248,9 +248,7 @@ class _FunctionPlan:
             if r is None or not needs[i]:
                 results[i] = None
             elif not create:
-                # The engine may take over an array only if nobody else can see it.
-                shared = sys.getrefcount(r) > 3 or sys.getrefcount(r._a) > 2
-                results[i] = r._a.view() if shared else r._a
+                results[i] = r._a
         r = None
         return results
 

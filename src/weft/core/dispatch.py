@@ -132,6 +132,7 @@ class Op:
         numbers: bool = True,
         into_overlap: bool = False,
         single_use: bool = False,
+        takes_none: bool = False,
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
@@ -156,6 +157,7 @@ class Op:
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
+        self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
         self.lower = lower  # does the same in kernels: see ``weft.native.trace.lowered``

@@ -130,9 +130,34 @@ def std(
     return std_op(input, **_spread_attributes("std", input, dim, unbiased, keepdim, correction))
 
 
-def _with_mean(input: Tensor, op: Any, attrs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    mean = mean_op(input, dim=attrs["dim"], keepdim=attrs["keepdim"], variant=1)
-    return op(input, **attrs), mean
+def _with_mean(name: str, op: Any, rule: Any) -> Any:
+    """An op that gives a measure of spread and the mean at once."""
+
+    def both(x: Any, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
+        spread = op(x, dim=dim, keepdim=keepdim, correction=correction)
+        return spread, mean_op(x, dim=dim, keepdim=keepdim, variant=1)
+
+    def both_rule(g: Any, x: Any, y: Any, dim: Any, keepdim: bool, correction: float) -> Any:
+        spread = None if g[0] is None else rule(g[0], x, y, dim, keepdim, correction)
+        if g[1] is None:
+            return spread
+        mean = kept(g[1], x.shape, dim, keepdim) / count_of(x.shape, dim)
+        return mean if spread is None else spread + mean
+
+    return general(
+        name,
+        both,
+        both_rule,
+        outputs=("y", "mean"),
+        promote="same",
+        samples=_spread_samples,
+        rows=True,
+        takes_none=True,
+    )
+
+
+var_mean_op = _with_mean("var_mean", var_op, lambda g, x, y, *attrs: _var_rule(g, x, *attrs))
+std_mean_op = _with_mean("std_mean", std_op, _std_rule)
 
 
 @api.top
@@ -146,8 +171,8 @@ def var_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
-    return _with_mean(
-        input, var_op, _spread_attributes("var_mean", input, dim, unbiased, keepdim, correction)
+    return var_mean_op(
+        input, **_spread_attributes("var_mean", input, dim, unbiased, keepdim, correction)
     )
 
 
@@ -162,8 +187,8 @@ def std_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
-    return _with_mean(
-        input, std_op, _spread_attributes("std_mean", input, dim, unbiased, keepdim, correction)
+    return std_mean_op(
+        input, **_spread_attributes("std_mean", input, dim, unbiased, keepdim, correction)
     )
 
 
