@@ -59,7 +59,221 @@ Sum.apply(a, b)[1][0].backward()
 """,
 }
 
-CASES = {**HOOKS, **FUNCTIONS}
+SAVED = {
+    "saved values are tensors in their place": """
+a = torch.tensor([0.5, 2.0], requires_grad=True)
+b = a * a
+c = a * b
+d = a.exp()
+(b.grad_fn._saved_self is a, b.grad_fn._saved_other is a, c.grad_fn._saved_self is a,
+ c.grad_fn._saved_other.grad_fn is b.grad_fn, c.grad_fn._saved_other, d.grad_fn._saved_result,
+ d.grad_fn._saved_result.grad_fn is d.grad_fn)
+""",
+    "a saved result shows later changes": """
+b = torch.tensor([0.5], requires_grad=True).exp()
+saved = b.grad_fn._saved_result
+with torch.no_grad():
+    b += 1
+(saved, saved._version)
+""",
+    "saved values are gone after backward": """
+a = torch.ones(2, requires_grad=True)
+b = a * a
+b.sum().backward()
+b.grad_fn._saved_self
+""",
+    "hooks on one saved value": """
+a = torch.tensor([1.0, 3.0], requires_grad=True)
+y = a * a
+y.grad_fn._raw_saved_self.register_hooks(lambda x: 2 * x, lambda x: x)
+seen = y.grad_fn._saved_self
+y.sum().backward()
+(seen, a.grad)
+""",
+    "hooks on one saved value, twice differentiable": """
+a = torch.tensor([1.0, 3.0], requires_grad=True)
+y = a ** 3
+y.grad_fn._raw_saved_self.register_hooks(lambda x: x.tolist(), torch.tensor)
+(g,) = torch.autograd.grad(y.sum(), a, create_graph=True)
+g.sum().backward()
+a.grad
+""",
+    "the other saved value is still guarded": """
+a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+y = a * b
+y.grad_fn._raw_saved_self.register_hooks(lambda x: x, lambda x: x)
+with torch.no_grad():
+    b += 1
+y.sum().backward()
+""",
+    "pack hooks get what is saved, with recording off": """
+seen = []
+def pack(x):
+    seen.append((x.requires_grad, x.is_leaf, x._version, torch.is_grad_enabled()))
+    return x
+a = torch.ones(2, requires_grad=True)
+with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    a * a, a.clone() * a, a * torch.ones(2)
+seen
+""",
+    "hooks that backward switched on are off again": """
+a = torch.ones(2, requires_grad=True)
+hooks = torch.autograd.graph.saved_tensors_hooks
+block = hooks(lambda x: x, lambda x: (x, block.__enter__())[0])
+with block:
+    a.sin().sum().backward()
+y = a.exp()  # kept: PyTorch's handle does not keep its node
+y.grad_fn._raw_saved_result.register_hooks(lambda x: x, lambda x: x)
+""",
+    "what a function saved and a hook replaced has a version of its own": """
+class Sin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+    @staticmethod
+    def backward(ctx, g):
+        ctx.saved_tensors[0].add_(1)
+        return g
+a = torch.tensor(1.0, requires_grad=True)
+other = a.clone()
+with torch.autograd.graph.saved_tensors_hooks(lambda x: other, lambda x: x):
+    b = Sin.apply(a)
+b.backward()
+(a._version, other._version)
+""",
+    "a function's saved tensors take hooks": """
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, None)
+        return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+a = torch.tensor([2.0], requires_grad=True)
+y = Same.apply(a)
+y.grad_fn._raw_saved_tensors[0].register_hooks(lambda x: x * 10, lambda x: x)
+y.sum().backward()
+(a.grad, len(Same.apply(a).grad_fn._raw_saved_tensors))
+""",
+}
+
+REFUSED_HOOKS = {
+    name: f"""
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, None)
+        return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        return g
+def add(x):
+    x += 1
+    return x
+a = torch.ones(2, requires_grad=True)
+y, f = a * a, Same.apply(a)
+saved, held = y.grad_fn._raw_saved_self, f.grad_fn._raw_saved_tensors
+{code}
+"""
+    for name, code in {
+        "one function": "saved.register_hooks(lambda x: x)",
+        "numbers": "held[0].register_hooks(1, 1)",
+        "on None": "held[1].register_hooks(lambda x: x, lambda x: x)",
+        "twice": "[s.register_hooks(lambda x: x, lambda x: x) for s in (saved, saved)]",
+        "twice on a function's": "[held[0].register_hooks(len, len) for _ in range(2)]",
+        "that change their input": "saved.register_hooks(add, lambda x: x)",
+        "of a block that change their input": """
+with torch.autograd.graph.saved_tensors_hooks(add, lambda x: x):
+    a.exp()""",
+        "that give no tensor": """
+saved.register_hooks(lambda x: x, lambda x: 1)
+y.grad_fn._saved_self""",
+        "after backward": """
+y.sum().backward()
+y.grad_fn._raw_saved_self.register_hooks(lambda x: x, lambda x: x)""",
+        "made by hand": "torch.autograd.SavedTensor()",
+    }.items()
+}
+
+MUTATION = {
+    name: f"""
+a = torch.tensor([[0.5, 2.0, 1.0]], requires_grad=True)
+allow = torch.autograd.graph.allow_mutation_on_saved_tensors
+{code}
+"""
+    for name, code in {
+        "a saved tensor is copied once, when it changes": """
+with allow() as ctx:
+    b = a.clone()
+    c, d = b**2, b**2
+    counts = [len(ctx.cloned)]
+    b.sin_()
+    counts.append(len(ctx.cloned))
+    (c + d).sum().backward()
+    counts.append(len(ctx.cloned))
+(counts, a.grad)""",
+        "versions are copied apart, and die with their graph": """
+with allow() as ctx:
+    b = a.clone()
+    c = b**2
+    b.sin_()
+    d = b**2
+    b.zero_()
+    counts = [len(ctx.cloned)]
+    del c
+    counts.append(len(ctx.cloned))
+    d.sum().backward()
+(counts, a.grad)""",
+        "a view of what was saved changes": """
+with allow():
+    b = a.clone()
+    c = (b**2).sum()
+    b[:, :1].mul_(10)
+    c.backward()
+a.grad""",
+        "what was saved is changed by out=, random numbers and an optimizer": """
+with allow():
+    b, p = torch.ones(1, 3), torch.full((1, 3), 2.0, requires_grad=True)
+    c, d, e = a * b, a * (w := torch.ones(3) * 2), a * p
+    torch.sin(torch.ones(1, 3), out=b)
+    w.normal_()
+    p.grad = torch.ones(1, 3)
+    torch.optim.SGD([p], 0.1).step()
+    (c + d + e).sum().backward()
+(a.grad, p.grad)""",
+        "differentiated twice": """
+with allow():
+    b = a.clone()
+    c = (b**3).sum()
+    b.sin_()
+    (g,) = torch.autograd.grad(c, a, create_graph=True)
+    (g2,) = torch.autograd.grad(g.sum(), a)
+(g, g2)""",
+        "backward after the block": """
+with allow():
+    b = (a**2).sum()
+b.backward()""",
+        "backward in another block": """
+with allow():
+    b = (a**2).sum()
+with allow():
+    b.backward()""",
+        "a block in a block": """
+with allow():
+    with allow():
+        pass""",
+    }.items()
+}
+
+CASES = {
+    **HOOKS,
+    **FUNCTIONS,
+    **SAVED,
+    **{f"refused hooks: {name}": code for name, code in REFUSED_HOOKS.items()},
+    **MUTATION,
+}
 
 
 @needs_torch

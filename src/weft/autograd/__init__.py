@@ -18,10 +18,12 @@ from weft.core.modes import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from weft.core.saved import SavedTensor
 
 __all__ = [
     "Function",
     "GradcheckError",
+    "SavedTensor",
     "Variable",
     "anomaly_mode",
     "backward",

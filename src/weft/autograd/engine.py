@@ -19,7 +19,7 @@ from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
-from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
+from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
 from weft.core.modes import MODES
@@ -31,7 +31,14 @@ from weft.core.node import (
     GraphNode,
     Node,
     Output,
-    output_of,
+)
+from weft.core.saved import (
+    PackedGuard,
+    as_history,
+    check_versions,
+    overwritten,
+    unpacked,
+    used_up,
 )
 from weft.core.tensor import LATE, Tensor, wrap
 
@@ -421,7 +428,7 @@ class _Run:
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
-        elif guard is PACKED:
+        elif guard.__class__ is PackedGuard:
             saved = unpacked(saved)
         useful = self.useful
         needs = None
@@ -537,33 +544,6 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     return tuple(filled)
 
 
-def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved values, with those that hooks hold asked back."""
-    if not any(isinstance(v, Packed) for v in saved):
-        return saved
-    return tuple(v.unpack(v.value)._a if isinstance(v, Packed) else v for v in saved)
-
-
-def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved values as tensors in their place in the graph, for a differentiable backward."""
-    op, values = node.op, []
-    for slot, value in zip(node.plan.slots, saved, strict=False):
-        if isinstance(value, Packed):
-            value = value.unpack(value.value)._a
-        if isinstance(value, ndarray):
-            if slot in op.names:
-                edge = node.inputs[op.names.index(slot)]
-                value = wrap(value, edge if isinstance(edge, GraphNode) else None)
-            elif slot in op.outputs:
-                k = op.outputs.index(slot)
-                place: GraphNode | None = node
-                if op.multiple:
-                    place = None if k in op.constant_outputs else output_of(node, k)
-                value = wrap(value, place)
-        values.append(value)
-    return tuple(values)
-
-
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
     count = len(node.shape) if isinstance(node, Node) and node.op.multiple else 1
@@ -586,8 +566,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
         return ()
     if node.saved is FREED:
         raise used_up(node)
-    if node.guard and node.guard[0] != sum(cell[0] for cell in node.guard[1:]):
-        raise overwritten(node)
+    check_versions(node)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
     g = fill_missing(node, list(given)) if node.op.multiple else given[0]
@@ -603,38 +582,6 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
 
 
 CALL.append(call)
-
-
-# --- errors ----------------------------------------------------------------------------
-
-
-def overwritten(node: Node) -> RuntimeError:
-    """What was saved, what overwrote it, and where both stand."""
-    assert node.guard is not None
-    total = node.guard[0]
-    changes = []
-    for cell in node.guard[1:]:
-        total -= cell[0]
-        changes += cell[1:]
-    last = changes[-1] if changes else None
-    who = "an op that weft did not see"
-    if last is not None:
-        who = f"{last[1]}_ at {errors.describe_position(last[2], last[3])}"
-    return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: {node.op.name} ({node.name()}) saved a value at {node.source}, and it was "
-        f"overwritten by {who} ({-total} version(s) later). Use the out-of-place form there, or "
-        "clone() the tensor before changing it."
-    )
-
-
-def used_up(node: Node) -> RuntimeError:
-    return RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        f"after they have already been freed): the values that {node.op.name} saved at "
-        f"{node.source} are gone. Specify retain_graph=True if you need to backward through the "
-        "graph a second time."
-    )
 
 
 # --- entry points ----------------------------------------------------------------------
@@ -707,6 +654,7 @@ def run(
     work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
+    hooks = now.saved_hooks
     work.ends_step = sink and outer is None
     if outer is not None:
         work.depth = outer.depth + 1
@@ -729,7 +677,7 @@ def run(
             warn_of_error(work.at)
         raise
     finally:
-        now.grad, now.backward = enabled, outer
+        now.grad, now.backward, now.saved_hooks = enabled, outer, hooks
         now.update()
         if work.watch is not None:
             work.watch.release()

@@ -26,6 +26,7 @@ from weft.core.inference import Untracked, fresh_cell
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import NOTHING, RESULT, Plan
+from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
 from weft.native.layout import channels_wanted, like_image, like_operands
@@ -734,44 +735,13 @@ def record(
     return node
 
 
-# The guard of a node whose values are in the hands of saved-tensor hooks.
-PACKED: tuple[Any, ...] = ()
-
-
-class Packed:
-    """A saved value that a saved-tensor hook holds in its own form."""
-
-    __slots__ = ("unpack", "value")
-
-    def __init__(self, value: Any, unpack: Callable) -> None:
-        self.value, self.unpack = value, unpack
-
-
 def _special(node: Node) -> None:
     if MODES.now.anomaly:
         import traceback
 
         node._extras().trace = "".join(traceback.format_stack(errors.user_frame(getframe(2))))
     if MODES.now.saved_hooks and node.saved:
-        pack, unpack = MODES.now.saved_hooks[-1]
-        op, values = node.op, []
-        for slot, value in zip(node.plan.slots, node.saved, strict=True):
-            if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
-                tensor = wrap(value)
-                if slot in op.names:
-                    edge = node.inputs[op.names.index(slot)]
-                    tensor._node = edge if isinstance(edge, GraphNode) else None
-                hooks, MODES.now.saved_hooks = MODES.now.saved_hooks, ()
-                MODES.now.update()
-                try:
-                    values.append(Packed(pack(tensor), unpack))
-                finally:
-                    MODES.now.saved_hooks = hooks
-                    MODES.now.update()
-            else:
-                values.append(value)
-        node.saved, node.guard = tuple(values), PACKED
-        node._extras()  # keeps the engine from the short way, which knows arrays only
+        pack_values(node, *MODES.now.saved_hooks[-1])
 
 
 def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:

@@ -23,7 +23,8 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "carriers", "dual_level"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "before_write"),
+        *("carriers", "dual_level", "forward_grad"),
         *(
             "grad",
             "inference",
@@ -43,8 +44,11 @@ class State:
         self.anomaly = False
         self.anomaly_check_nan = True
         self.dual_level = -1
+        self.forward_grad = True  # whether ops move tangents
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()
+        # Told of a tensor whose memory is about to change, while saved-tensor hooks are on.
+        self.before_write: Callable[[Any], None] | None = None
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""

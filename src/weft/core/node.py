@@ -100,8 +100,9 @@ class GraphNode:
         return f"<{self.name()} object at 0x{id(self):x}>"
 
 
-# autograd sits above this module and puts its function here.
+# autograd and ``weft.core.saved`` sit above this module and put their functions here.
 CALL: list[Callable] = []
+SAVED: list[Callable] = []
 
 
 def add_hook(hooks: dict[int, Any], hook: Callable) -> RemovableHandle:
@@ -182,20 +183,10 @@ class Node(GraphNode):
         return tuple(_as_edge(i) for i in self.inputs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_saved_"):
-            return saved_value(self, name.removeprefix("_saved_"))
+        if name.startswith(("_saved_", "_raw_saved_")):
+            raw, _, wanted = name.partition("_saved_")
+            return SAVED[0](self, wanted, bool(raw))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def saved_value(node: Node, name: str) -> Any:
-    """A value kept for backward, by the name of the op's argument (or ``result``)."""
-    wanted = {"self": node.op.names[0] if node.op.names else "", "result": "y"}.get(name, name)
-    for slot, value in zip(node.plan.slots, node.saved, strict=False):
-        if slot == wanted:
-            return value
-    if wanted in node.attrs:
-        return node.attrs[wanted]
-    raise AttributeError(f"{node.name()} has no saved value {name!r}")
 
 
 def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:

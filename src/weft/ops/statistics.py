@@ -137,17 +137,10 @@ def _with_mean(name: str, op: Any, rule: Any) -> Any:
         spread = op(x, dim=dim, keepdim=keepdim, correction=correction)
         return spread, mean_op(x, dim=dim, keepdim=keepdim, variant=1)
 
-    def both_rule(g: Any, x: Any, y: Any, dim: Any, keepdim: bool, correction: float) -> Any:
-        spread = None if g[0] is None else rule(g[0], x, y, dim, keepdim, correction)
-        if g[1] is None:
-            return spread
-        mean = kept(g[1], x.shape, dim, keepdim) / count_of(x.shape, dim)
-        return mean if spread is None else spread + mean
-
     return general(
         name,
         both,
-        both_rule,
+        rule,
         outputs=("y", "mean"),
         promote="same",
         samples=_spread_samples,
@@ -156,8 +149,28 @@ def _with_mean(name: str, op: Any, rule: Any) -> Any:
     )
 
 
-var_mean_op = _with_mean("var_mean", var_op, lambda g, x, y, *attrs: _var_rule(g, x, *attrs))
-std_mean_op = _with_mean("std_mean", std_op, _std_rule)
+def _with_mean_rule(spread: Any, g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    """The gradient by way of the spread, which may be None, and that by way of the mean."""
+    if g is None:
+        return spread
+    mean = kept(g, x.shape, dim, keepdim) / count_of(x.shape, dim)
+    return mean if spread is None else spread + mean
+
+
+def _var_mean_rule(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
+    spread = None if g[0] is None else _var_rule(g[0], x, dim, keepdim, correction)
+    return _with_mean_rule(spread, g[1], x, dim, keepdim)
+
+
+def _std_mean_rule(
+    g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool, correction: float
+) -> Any:
+    spread = None if g[0] is None else _std_rule(g[0], x, y, dim, keepdim, correction)
+    return _with_mean_rule(spread, g[1], x, dim, keepdim)
+
+
+var_mean_op = _with_mean("var_mean", var_op, _var_mean_rule)
+std_mean_op = _with_mean("std_mean", std_op, _std_mean_rule)
 
 
 @api.top
