@@ -267,12 +267,101 @@ with allow():
     }.items()
 }
 
+ENGINE = {
+    "nodes are instances of graph.Node": """
+Node = torch.autograd.graph.Node
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        seen.append(isinstance(ctx, Node))
+        return x
+    @staticmethod
+    def backward(ctx, g):
+        return g
+seen = []
+a = torch.ones(2, requires_grad=True)
+nodes = [a.exp().grad_fn, a.exp().grad_fn.next_functions[0][0], Same.apply(a).grad_fn]
+seen + [isinstance(n, Node) for n in nodes] + [Node in type(n).mro() for n in nodes] + [
+    n.name() for n in nodes] + [isinstance(1, Node), issubclass(Node, Node)]
+""",
+    "the shape and dtype of a gradient given to grad": """
+x = torch.ones(2, requires_grad=True)
+found = []
+for g in (torch.ones(3), torch.ones(2, dtype=torch.complex64)):
+    try:
+        torch.autograd.grad(x * 2, x, g)
+    except RuntimeError as error:
+        found.append(str(error).partition("\\n  at ")[0])
+found
+""",
+    "batched gradients of another shape": """
+x = torch.ones(2, 2, requires_grad=True)
+torch.autograd.grad(x * 2, x, torch.ones(2), is_grads_batched=True)
+""",
+    "levels of forward mode do not nest": """
+with torch.autograd.forward_ad.dual_level():
+    torch.autograd.forward_ad.enter_dual_level()
+""",
+    "tangents can be switched off": """
+ad = torch.autograd.forward_ad
+with ad.dual_level():
+    x = ad.make_dual(torch.ones(2), torch.full((2,), 3.0))
+    with ad._set_fwd_grad_enabled(False):
+        off = (ad._is_fwd_grad_enabled(), x * 2, ad.unpack_dual(x).tangent)
+    on = (ad._is_fwd_grad_enabled(), ad.unpack_dual(x * 2).tangent, ad.unpack_dual(off[1]).tangent)
+off + on
+""",
+    "lobpcg differentiates the symmetric part": """
+torch.manual_seed(0)
+a = torch.rand(6, 6, dtype=torch.float64)
+a = (a @ a.mT / 10).requires_grad_()
+e, _ = torch.lobpcg(a, k=1, X=torch.eye(6, 1, dtype=torch.float64))
+e.sum().backward()
+(a.grad - a.grad.mT).abs().max() < 1e-6
+""",
+    "the basis that jacobians are made by": """
+torch.autograd.functional._construct_standard_basis_for(
+    (torch.ones(2, dtype=torch.float64), torch.ones(()), torch.ones(1, 2)), (2, 1, 2))
+""",
+    "the first vmap refuses random numbers": """
+torch._vmap_internals._vmap(lambda x: x + torch.rand(2))(torch.ones(3, 2))
+""",
+    "the first vmap": """
+torch._vmap_internals._vmap(lambda x, y: (x @ y, x), (0, None))(torch.ones(3, 2), torch.ones(2))
+""",
+}
+
+STRICT = {
+    f"{name} of a function {what}": f"""
+F = torch.autograd.functional
+x, v = torch.tensor([0.5, 2.0]), torch.ones({"2" if name != "vjp" else "()"})
+def function(x):
+    return {code}
+found = []
+for options in ({{}}, {{"strict": True}}, {{"strict": True, "create_graph": True}}):
+    try:
+        found.append(F.{name}(function, x{", v" if name[-1] == "p" else ""}, **options))
+    except RuntimeError as error:
+        found.append(str(error)[:70])
+found
+"""
+    for name in ("jacobian", "hessian", "vjp", "jvp", "vhp", "hvp")
+    for what, code in {
+        "that is detached": "x.detach().sum()",
+        "of something else": "x.detach().requires_grad_().clone().sum()",
+        "that is linear": "(3 * x).sum()",
+        "that is curved": "(x**3).sum()",
+    }.items()
+}
+
 CASES = {
     **HOOKS,
     **FUNCTIONS,
     **SAVED,
     **{f"refused hooks: {name}": code for name, code in REFUSED_HOOKS.items()},
     **MUTATION,
+    **ENGINE,
+    **STRICT,
 }
 
 

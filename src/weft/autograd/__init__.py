@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.autograd import anomaly as anomaly_mode
 from weft.autograd import forward_ad, function, functional, graph
 from weft.autograd.anomaly import detect_anomaly, set_detect_anomaly
@@ -44,3 +46,11 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "torch":  # PyTorch's module has imported its own package
+        import weft
+
+        return weft
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,8 @@ In a plain backward the gradients are bare arrays and nothing is recorded. With
 
 from __future__ import annotations
 
+import copy
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +50,7 @@ by_age = attrgetter("seq")
 # What is told of every backward, of any thread: see ``weft.graph.watch``.
 WATCHERS: list[Any] = []
 _accumulating = threading.Lock()
+_numbers = itertools.count()  # of backward passes
 
 # The gradient that a scalar loss starts with. Nobody writes to an incoming gradient.
 ONES = {d: np.ones((), d) for d in (dt.F32, dt.F64)}
@@ -136,6 +139,7 @@ class _Run:
         self.at: GraphNode | None = None  # the node whose hooks are running
         self.depth = 1  # of passes inside passes
         self.callbacks: list[Callable[[], None]] = []  # for the end of the pass
+        self.number = next(_numbers)
         self.passing: Any = None  # the gradient handed to ``step``, which alone may hold it
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
@@ -357,6 +361,10 @@ class _Run:
                 self.step(node)
         for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
             self.arrive(leaf)
+
+    def still_ahead(self) -> Iterator[Any]:
+        """The nodes after the one whose hooks are running, newest first."""
+        return copy.copy(self.ahead)
 
     def leads_on(self, node: Any) -> bool:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
@@ -617,10 +625,17 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
             f"  at {errors.here()}"
         )
     if gradient._a.shape != shape:
-        raise RuntimeError(
+        error = RuntimeError(
             f"Mismatch in shape: grad_output[{k}] has a shape of "
-            f"{gradient.shape} and output[{k}] has a shape of {tensor.shape}\n"
-            f"  at {errors.here()}"
+            f"{gradient.shape} and output[{k}] has a shape of {tensor.shape}."
+        )
+        error.add_note(f"  at {errors.here()}")  # programs compare the message as a whole
+        raise error
+    if (gradient._a.dtype.kind == "c") != (tensor._a.dtype.kind == "c"):
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the "
+            f"same dtype. Mismatch in dtype: grad_output[{k}] has a dtype of {gradient.dtype!r} "
+            f"and output[{k}] has a dtype of {tensor.dtype!r}.\n  at {errors.here()}"
         )
     return tensor._node, gradient
 

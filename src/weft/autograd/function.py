@@ -206,6 +206,8 @@ class FunctionNode(Node):
         return getattr(self.attrs["ctx"], name)
 
 
+BackwardCFunction = FunctionNode  # PyTorch's name
+
 # Stands in a node's inputs for an argument that is no tensor.
 NO_TENSOR = None
 
@@ -751,4 +753,4 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

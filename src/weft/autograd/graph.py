@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
-import copy
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -12,13 +12,22 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from weft.autograd.function import FunctionCtx
 from weft.core import errors
 from weft.core.dispatch import edge_of
 from weft.core.inplace import bump
 from weft.core.modes import MODES, _Switch
-from weft.core.node import AccumulateGrad, Output, RemovableHandle, output_of
+from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, output_of
 from weft.core.node import Node as OpNode
 from weft.core.tensor import Tensor, wrap
+
+
+class Node(abc.ABC):  # noqa: B024 - nothing derives from it
+    """What nodes of a graph are instances of: ``isinstance(y.grad_fn, Node)``."""
+
+
+Node.register(GraphNode)
+Node.register(FunctionCtx)
 
 # --- saved tensors ---------------------------------------------------------------------
 
@@ -28,6 +37,11 @@ class _Forbidden(threading.local):
 
 
 _forbidden = _Forbidden()
+
+
+def hooks_allowed() -> bool:
+    """Whether saved-tensor hooks may be used: see ``disable_saved_tensors_hooks``."""
+    return _forbidden.message is None
 
 
 class saved_tensors_hooks(_Switch):
@@ -281,7 +295,7 @@ def _running() -> tuple[Any, set[Any] | None]:
     work = MODES.now.backward
     if work is None:
         return None, None
-    return work, {work.at, *copy.copy(work.ahead), *work.pending, *work.grads}
+    return work, {work.at, *work.still_ahead(), *work.pending, *work.grads}
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -590,6 +590,9 @@ weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once DisableTorchFunctionSub
     _jit_set_nvfuser_guard_mode=_nothing _jit_set_profiling_executor=_nothing
     _jit_set_profiling_mode=_nothing _jit_set_texpr_fuser_enabled=_nothing
     _set_math_sdp_allow_fp16_bf16_reduction=_nothing _set_graph_executor_optimize=_nothing
+weft.compat.stand_ins.engine: _current_graph_task_id _current_graph_task_execution_order
+    _will_engine_execute_node _current_autograd_node _WeakTensorRef has_lapack is_grad_enabled
+weft.autograd.forward_ad: _is_fwd_grad_enabled _set_fwd_grad_enabled=set_fwd_grad_enabled
 torch: Size device dtype layout memory_format
 torch.futures: Future
 !script: ScriptMethod ScriptFunction ScriptModule ScriptObject Graph Value CompilationUnit
@@ -604,9 +607,12 @@ weft.compat.stand_ins.c: is_batchedtensor=_false is_gradtrackingtensor=_false
 [torch._C._distributed_c10d]
 !many: Reducer ProcessGroup Store Work
 [torch._C._functions]
+weft.compat.stand_ins.engine: AccumulateGrad DelayedError UndefinedGrad
 [torch._C._distributed_rpc]
 weft.compat.stand_ins.c: _is_current_rpc_agent_set=_false
 [torch._C._autograd]
+weft.compat.stand_ins.engine: SavedTensor _get_current_graph_task_keep_graph
+    _saved_tensors_hooks_is_enabled=hooks_allowed
 torch.profiler: ProfilerActivity
 [torch._C._profiler]
 torch.profiler: ProfilerActivity

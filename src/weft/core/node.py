@@ -97,7 +97,7 @@ class GraphNode:
         return CALL[0](self, grads)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at 0x{id(self):x}>"
+        return f"<{type(self).__name__} object at 0x{id(self):x}>"
 
 
 # autograd and ``weft.core.saved`` sit above this module and put their functions here.
@@ -150,6 +150,10 @@ class Node(GraphNode):
         self.instruction = instruction
         self.scope = scope
         self.extras = None
+
+    def __repr__(self) -> str:
+        self.named()
+        return super().__repr__()
 
     def named(self) -> Node:
         """This node with the class that carries its name (``MulBackward0``).
@@ -254,6 +258,10 @@ class AccumulateGrad(GraphNode):
         self.ref: Callable[[], Tensor | None] = _nobody if tensor is None else weakref.ref(tensor)
         self.extras = None
         self.post_accumulate: OrderedDict[int, Callable] | None = None
+
+    def name(self) -> str:
+        """The name PyTorch gives it, which is not that of its class."""
+        return "torch::autograd::AccumulateGrad"
 
     @property
     def variable(self) -> Tensor | None:
