@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import weft
 from side_by_side import agree, needs_torch
+from weft.profiler._events import EventList, FunctionEvent, FunctionEventAvg
+from weft.profiler._recorder import is_on
 
 HOOKS = {
     "a node's hook after accumulation sees the gradient that became .grad": """
@@ -331,6 +334,56 @@ torch._vmap_internals._vmap(lambda x, y: (x @ y, x), (0, None))(torch.ones(3, 2)
 """,
 }
 
+NAMED = {
+    "names that dir() gives are there": """
+x = torch.ones(2)
+[name for name in dir(x) if name not in ("imag", "volatile") and not hasattr(x, name)]
+""",
+    "a view of what changed is made by strides, or by its own op": """
+def name():
+    y = torch.ones(2, 2, requires_grad=True).clone().view(-1)
+    y.add_(1)
+    return (type(y.grad_fn).__name__, torch.autograd.is_view_replay_enabled())
+track = torch.autograd._force_original_view_tracking
+found = [name()]
+with track(True):
+    found.append(name())
+with track(False):
+    track(True)
+    found.append(name())
+found.append(name())
+found
+""",
+    "an error in a node that a backward made names both": """
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sum(0, keepdim=True)
+    @staticmethod
+    def backward(ctx, g):
+        return Inner.apply(g * ctx.saved_tensors[0])
+class Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g / 0 * 0
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    try:
+        with torch.autograd.detect_anomaly():
+            x = torch.ones(3, requires_grad=True)
+            (g,) = torch.autograd.grad(Outer.apply(x), x, create_graph=True)
+            g.sum().backward()
+    except RuntimeError as error:
+        seen = [str(w.message).strip().splitlines()[0].partition(" Traceback")[0] for w in seen]
+        seen.append(str(error).partition(chr(10))[0])
+seen
+""",
+}
+
 STRICT = {
     f"{name} of a function {what}": f"""
 F = torch.autograd.functional
@@ -361,6 +414,7 @@ CASES = {
     **{f"refused hooks: {name}": code for name, code in REFUSED_HOOKS.items()},
     **MUTATION,
     **ENGINE,
+    **NAMED,
     **STRICT,
 }
 
@@ -369,3 +423,23 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_autograd_agrees(name: str) -> None:
     agree(CASES[name])
+
+
+def test_events_of_a_profile_can_be_made_by_hand() -> None:
+    spans = [(1, 0, 1), (1, 1, 2), (0, 0, 2), (0, 1, 2), (0, 1, 3)]
+    events = EventList(
+        FunctionEvent(id=i, name="a", thread=t, start_us=start, end_us=end)
+        for i, (t, start, end) in enumerate(spans)
+    )
+    events._populate_cpu_children()
+    # The last one outlives the first of its thread, which so holds nothing.
+    assert [[child.id for child in e.cpu_children] for e in events] == [[], [], [], [], [3]]
+    total = FunctionEventAvg()
+    total.add(events[2]).add(events[0]).add(total)
+    assert (total.key, total.count, total.cpu_time_total, total.cpu_time) == ("a", 4, 6, 1.5)
+
+
+def test_whether_a_profiler_is_on() -> None:
+    with weft.profiler.profile():
+        assert is_on()
+    assert not is_on()

@@ -16,10 +16,12 @@ from weft.core.modes import (
     enable_grad,
     inference_mode,
     is_multithreading_enabled,
+    is_view_replay_enabled,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from weft.core.modes import force_original_view_tracking as _force_original_view_tracking  # noqa: F401
 from weft.core.saved import SavedTensor
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "graph",
     "inference_mode",
     "is_multithreading_enabled",
+    "is_view_replay_enabled",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",

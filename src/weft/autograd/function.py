@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
 from weft.core.modes import MODES, no_grad
-from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
+from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
 from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
 from weft.core.tensor import Tensor, wrap
 from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
@@ -512,7 +511,7 @@ def _node(
         next_sequence(), code, instruction, MODES.now.scope,
     )  # fmt: skip
     if MODES.now.anomaly:
-        node._extras().trace = "".join(traceback.format_stack(frame))
+        note_origin(node, frame)
     return node
 
 

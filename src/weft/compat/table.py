@@ -111,7 +111,7 @@ weft.core.modes: enable_grad inference_mode no_grad set_grad_enabled set_multith
 weft.profiler._recorder: record_function
 weft.profiler.legacy: profile
 [torch.autograd.profiler_util]
-weft.profiler._events: EventList FunctionEvent
+weft.profiler._events: EventList FunctionEvent FunctionEventAvg
 [torch.cuda.amp.autocast_mode]
 weft.cuda.amp: autocast custom_bwd custom_fwd
 [torch.cuda.amp.grad_scaler]
@@ -653,7 +653,7 @@ weft.compat.stand_ins.protocol: is_tensor_like has_torch_function has_torch_func
 !subclasses: TorchFunctionMode BaseTorchFunctionMode handle_torch_function wrap_torch_function
     get_ignored_functions get_overridable_functions get_testing_overrides resolve_name
 [torch.autograd]
-weft.compat.stand_ins.c: _profiler_enabled=_false
+weft.profiler._recorder: _profiler_enabled=is_on
 !cuda: _disable_profiler _enable_profiler
 [torch.autograd.profiler]
 !cuda: emit_nvtx emit_itt

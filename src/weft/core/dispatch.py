@@ -24,7 +24,7 @@ from weft.core.dual import (
 from weft.core.frames import caller, last_caller
 from weft.core.inference import Untracked, fresh_cell
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
-from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
+from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence, note_origin
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
@@ -737,9 +737,7 @@ def record(
 
 def _special(node: Node) -> None:
     if MODES.now.anomaly:
-        import traceback
-
-        node._extras().trace = "".join(traceback.format_stack(errors.user_frame(getframe(2))))
+        note_origin(node, errors.user_frame(getframe(2)))
     if MODES.now.saved_hooks and node.saved:
         pack_values(node, *MODES.now.saved_hooks[-1])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.modes import MODES
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op, Plan
@@ -53,7 +54,7 @@ class RemovableHandle:
 class Extras:
     """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
 
-    __slots__ = ("before", "metadata", "post", "pre", "retained", "trace")
+    __slots__ = ("before", "metadata", "parent", "post", "pre", "retained", "trace")
 
     def __init__(self) -> None:
         self.pre: OrderedDict[int, Callable] = OrderedDict()  # of the tensor
@@ -61,7 +62,8 @@ class Extras:
         self.post: OrderedDict[int, Callable] = OrderedDict()
         self.retained: list[weakref.ref[Tensor]] = []
         self.metadata: dict[Any, Any] = {}
-        self.trace: str | None = None
+        self.trace: str | None = None  # of the call that made it, in anomaly mode
+        self.parent: GraphNode | None = None  # in whose backward it was made, then
 
 
 class GraphNode:
@@ -191,6 +193,16 @@ class Node(GraphNode):
             raw, _, wanted = name.partition("_saved_")
             return SAVED[0](self, wanted, bool(raw))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def note_origin(node: GraphNode, frame: Any) -> None:
+    """In anomaly mode: the calls that made a node, and in whose backward they were made."""
+    import traceback
+
+    extras = node._extras()
+    extras.trace = "".join(traceback.format_stack(frame))
+    running = MODES.now.backward
+    extras.parent = None if running is None else running.at
 
 
 def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
