@@ -113,7 +113,7 @@ weft.core.modes: enable_grad inference_mode no_grad set_grad_enabled set_multith
 weft.profiler._recorder: record_function
 weft.profiler.legacy: profile
 [torch.autograd.profiler_util]
-weft.profiler._events: EventList FunctionEvent
+weft.profiler._events: EventList FunctionEvent FunctionEventAvg
 [torch.cuda.amp.autocast_mode]
 weft.cuda.amp: autocast custom_bwd custom_fwd
 [torch.cuda.amp.grad_scaler]
@@ -596,6 +596,9 @@ weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once DisableTorchFunctionSub
     _jit_set_nvfuser_guard_mode=_nothing _jit_set_profiling_executor=_nothing
     _jit_set_profiling_mode=_nothing _jit_set_texpr_fuser_enabled=_nothing
     _set_math_sdp_allow_fp16_bf16_reduction=_nothing _set_graph_executor_optimize=_nothing
+weft.compat.stand_ins.engine: _current_graph_task_id _current_graph_task_execution_order
+    _will_engine_execute_node _current_autograd_node _WeakTensorRef has_lapack is_grad_enabled
+weft.autograd.forward_ad: _is_fwd_grad_enabled _set_fwd_grad_enabled=set_fwd_grad_enabled
 torch: Size device dtype layout memory_format
 torch.futures: Future
 !script: ScriptMethod ScriptFunction ScriptModule ScriptObject Graph Value CompilationUnit
@@ -610,9 +613,12 @@ weft.compat.stand_ins.c: is_batchedtensor=_false is_gradtrackingtensor=_false
 [torch._C._distributed_c10d]
 !many: Reducer ProcessGroup Store Work
 [torch._C._functions]
+weft.compat.stand_ins.engine: AccumulateGrad DelayedError UndefinedGrad
 [torch._C._distributed_rpc]
 weft.compat.stand_ins.c: _is_current_rpc_agent_set=_false
 [torch._C._autograd]
+weft.compat.stand_ins.engine: SavedTensor _get_current_graph_task_keep_graph
+    _saved_tensors_hooks_is_enabled=hooks_allowed
 torch.profiler: ProfilerActivity
 [torch._C._profiler]
 torch.profiler: ProfilerActivity
@@ -653,7 +659,7 @@ weft.compat.stand_ins.protocol: is_tensor_like has_torch_function has_torch_func
 !subclasses: TorchFunctionMode BaseTorchFunctionMode handle_torch_function wrap_torch_function
     get_ignored_functions get_overridable_functions get_testing_overrides resolve_name
 [torch.autograd]
-weft.compat.stand_ins.c: _profiler_enabled=_false
+weft.profiler._recorder: _profiler_enabled=is_on
 !cuda: _disable_profiler _enable_profiler
 [torch.autograd.profiler]
 !cuda: emit_nvtx emit_itt

@@ -114,8 +114,11 @@ def write(target: Tensor, result: Any, name: str) -> None:
             f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
             f".to({source!r}) first\n  at {errors.here()}"
         )
-    for recorder in MODES.now.recorders:
+    now = MODES.now
+    for recorder in now.recorders:
         recorder.writing(target, result)
+    if now.before_write is not None:
+        now.before_write(target)
     np.copyto(target._a, result, casting="unsafe")
     bump(target, name)
 

@@ -658,7 +658,8 @@ class Tensor(metaclass=_TensorMeta):
         return id(self)
 
     def __dir__(self) -> list[str]:
-        return sorted({*dir(type(self)), *self.__dict__})
+        names = {*dir(type(self)), *self.__dict__}
+        return sorted(names - {"_stamp"})  # which only views have
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

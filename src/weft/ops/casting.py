@@ -408,7 +408,8 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     now = MODES.now
-    if (not now.grad or self._node is None) and not now.recorders and now.dual_level < 0:
+    watched = now.recorders or now.before_write or now.dual_level >= 0
+    if (not now.grad or self._node is None) and not watched:
         if self._base is None or not now.grad:
             check_change(self, "zero_")
             self._a.fill(zero_of(self._a.dtype))

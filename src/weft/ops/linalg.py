@@ -613,7 +613,8 @@ def lobpcg(
         factor = cholesky(B)
         half = solve_triangular(factor, A, upper=False)
         matrix = adjoint(solve_triangular(factor, adjoint(half), upper=False))
-    values, vectors = eigh(matrix)
+    # PyTorch's iterations see the symmetric part of a matrix, eigh one triangle.
+    values, vectors = eigh((matrix + adjoint(matrix)) / 2)
     if largest is None or largest:
         values, vectors = values.flip(-1), vectors.flip(-1)
     values, vectors = values[..., :count], vectors[..., :count]

@@ -155,7 +155,8 @@ def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
 
 def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     """Overwrite a tensor with random values; its old value gets a gradient of zero."""
-    if MODES.now.recorders or (MODES.now.grad and edge_of(self) is not None):
+    now = MODES.now
+    if now.recorders or now.before_write or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._view is not None:
         check_writable(self, False, name)
