@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.doctor import main as doctor
 
         return doctor()
+    if options.command == "torch":
+        from weft.compat.distribution import main as distribution
+
+        return distribution(options.action)
     return _run(options, rest)
 
 
@@ -93,6 +97,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="the script, or with -m the module")
     commands.add_parser("graph", help="look at saved graphs: show, diff, run, view", add_help=False)
     commands.add_parser("doctor", help="say what works on this machine and what is missing")
+    shim = commands.add_parser(
+        "torch",
+        help="let pip and plain `import torch` find weft: install, remove, status",
+        description="Put a distribution named torch into this environment, which satisfies "
+        "libraries that depend on PyTorch and hands `import torch` over to weft; take it out "
+        "again; or say which torch is there (exit code 0 if it is weft).",
+        allow_abbrev=False,
+    )
+    shim.add_argument("action", choices=("install", "remove", "status"))
     return parser
 
 
