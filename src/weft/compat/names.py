@@ -45,7 +45,8 @@ def look_up(name: str) -> Any:
             raise Missing(".".join(parts[: i + 1]), str(error)) from None
         if found is _ABSENT:
             raise Missing(".".join(parts[: i + 1]))
-        if not isinstance(found, ModuleType) and getattr(found, "unavailable", False):
+        # A namespace of ops makes up what it is asked for.
+        if not isinstance(found, ModuleType) and getattr(found, "unavailable", None) is True:
             raise Refused(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))
     return found
 
