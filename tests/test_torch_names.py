@@ -157,7 +157,38 @@ def test_modules_and_classes_say_torch(tmp_path: pathlib.Path) -> None:
     assert run(script, tmp_path) == "done\n"
 
 
+def test_type_hints_of_renamed_classes(tmp_path: pathlib.Path) -> None:
+    script = """
+        import typing, torch
+        class Net(torch.nn.Module):
+            size: int
+        hints = typing.get_type_hints(Net)
+        print(hints["size"], hints["training"])
+        from torch.jit.annotations import BroadcastingList2, List, Optional
+        def pool(x: List[int], size: BroadcastingList2[int]): pass
+        print(Optional[int])
+        """
+    assert run(script, tmp_path) == "<class 'int'> <class 'bool'>\ntyping.Optional[int]\n"
+
+
 # ------------------------------------------------------------------ what works
+
+
+def test_what_is_registered_with_exporters_and_other_processes_is_kept() -> None:
+    kept = tree.member("torch.onnx.symbolic_helper", "parse_args")("v", "f")(len)
+    assert kept is len
+    assert tree.member("torch.onnx", "register_custom_op_symbolic")("a::b", len, 11) is None
+    called = tree.member("torch.distributed.rpc.api", "_require_initialized")(len)
+    with pytest.raises(RuntimeError, match=r"RPC has not been initialized.*one process"):
+        called([])
+
+
+def test_a_bar_that_shows_nothing() -> None:
+    from weft.compat.stand_ins import progress
+
+    with progress.tqdm(range(3), disable=True) as bar:
+        assert list(bar) == [0, 1, 2]
+        bar.update(1)
 
 
 def both(function: Any) -> tuple[Any, Any]:

@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.graph.cli import main as graph
 
         return graph(all_given[1:])
-    given, rest = all_given, []
+    given: list[str] = all_given
+    rest: list[str] = []
     if all_given[:1] == ["run"]:
         given, rest = _split(_on_processor(all_given))
     options = _parser().parse_args(given)

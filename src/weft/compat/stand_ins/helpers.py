@@ -413,3 +413,18 @@ def assume_constant_result(fn: Callable) -> Callable:
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
     """A mark for graph capture."""
+
+
+def _keep(*kinds: Any, **options: Any) -> Callable:
+    """A decorator that gives back what it is given: for exporters, which weft does not have."""
+    return lambda function: function
+
+
+class _Broadcasting:
+    """In annotations: a list, or one number for all of its members."""
+
+    def __getitem__(self, kind: Any) -> None:
+        """Says nothing that Python checks."""
+
+
+_BROADCASTING = _Broadcasting()
