@@ -22,8 +22,8 @@ class Refused(Missing):
     """A name that is there for programs to mention, and raises when it is called."""
 
 
-# Packages that hold code compiled against PyTorch, without which they can't be imported; torchvision
-# can, and does without its own ops.
+# Packages that hold code compiled against PyTorch, without which they can't be imported;
+# torchvision can, and does without its own ops.
 COMPANIONS = ("torchvision", "torchaudio", "torchtext")
 
 
