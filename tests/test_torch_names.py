@@ -256,6 +256,23 @@ def test_grouped_mm(kind: str) -> None:
     torch.testing.assert_close(torch.tensor(result.tolist()), expected, atol=0.05, rtol=0.02)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize("initial", [None, 0, 2.5])
+def test_segment_reduce(reduce: str, initial: float | None) -> None:
+    def reduced(T: Any) -> Any:
+        function = helpers.segment_reduce if T is weft else torch.segment_reduce
+        x = T.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]], requires_grad=True)
+        found = [
+            function(x, reduce, lengths=T.tensor([2, 1]), initial=initial),
+            function(x.detach(), reduce, offsets=T.tensor([0, 0, 3]), initial=initial),
+        ]
+        found[0].pow(2).sum().backward()
+        return str([(t + 0.0).tolist() for t in (*found, x.grad)])
+
+    ours, theirs = both(reduced)
+    assert ours == theirs
+
+
 def test_parse_to() -> None:
     for arguments in (
         lambda T: (T.float64,),

@@ -571,7 +571,7 @@ weft.compat.stand_ins.foreach: _foreach_abs _foreach_abs_ _foreach_add _foreach_
     _foreach_tanh_ _foreach_trunc _foreach_trunc_ _foreach_zero_
 weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_backward_data
     _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo get_device_module
-    _grouped_mm=grouped_mm DeviceObjType
+    _grouped_mm=grouped_mm DeviceObjType segment_reduce _segment_reduce=segment_reduce
 !sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
 !capture: SymInt SymFloat SymBool while_loop

@@ -428,3 +428,39 @@ class _Broadcasting:
 
 
 _BROADCASTING = _Broadcasting()
+
+
+_START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -float("inf"), "amin": float("inf")}
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:
+    """Reduce the rows of a tensor in runs, whose lengths or whose ends are given."""
+    if lengths is None:
+        if offsets is None:
+            raise RuntimeError(f"Either lengths or offsets must be defined.\n  at {errors.here()}")
+        lengths = offsets.diff()
+    if axis != 0 or lengths.ndim != 1:
+        raise NotImplementedError(
+            f"segment_reduce: weft reduces runs of rows (axis 0, lengths of one dimension), not of "
+            f"axis {axis} with lengths of shape {tuple(lengths.shape)}\n  at {errors.here()}"
+        )
+    start = _START[reduce] if initial is None else initial
+    shape = (len(lengths), *data.shape[1:])
+    run = weft.arange(len(lengths)).repeat_interleave(lengths)
+    run = run.reshape(-1, *[1] * (data.ndim - 1)).expand(data.shape)
+    kind = "sum" if reduce == "mean" else reduce
+    result = data.new_full(shape, start).scatter_reduce(0, run, data, kind)
+    if reduce != "mean":
+        return result
+    counts = lengths.reshape(-1, *[1] * (data.ndim - 1)).to(data.dtype)
+    return result / (counts if initial is None else counts.clamp(min=1))
