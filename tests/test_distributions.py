@@ -453,7 +453,6 @@ def test_divergences_between_families_that_are_no_distributions() -> None:
     assert weft.distributions.kl_divergence(point, point) == "by the foreign rule"
 
 
-
 def test_divergence_of_exponential_families() -> None:
     results = []
     for T in (weft, torch):

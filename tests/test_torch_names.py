@@ -93,6 +93,13 @@ def test_a_mere_name_is_a_class_without_instances() -> None:
     assert tree.module("torch.fx.graph").Graph is graph
 
 
+def test_a_dtype_that_weft_lacks_can_be_compared_with() -> None:
+    half = tree.member("torch", "complex32")
+    assert weft.ones(1).dtype != half and weft.complex64 not in (half,)
+    with pytest.raises(TypeError):
+        weft.ones(1, dtype=half)
+
+
 def test_a_mere_function_refuses_and_an_enumeration_has_its_members() -> None:
     with pytest.raises(RuntimeError, match=r"torch\.onnx\.export: .*ONNX.*Save the weights"):
         tree.member("torch.onnx", "export")(None)

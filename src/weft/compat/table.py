@@ -42,6 +42,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft has no sparse tensors",
         "Use a dense tensor, or index_add_ and scatter_add_ on the entries",
     ),
+    "half": (
+        "weft has no complex numbers of half precision",
+        "Use torch.complex64",
+    ),
     "nested": (
         "weft has no nested tensors",
         "Use torch.nn.utils.rnn.pad_sequence, or a list of tensors",
@@ -575,6 +579,7 @@ weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_b
 !sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
 !capture: SymInt SymFloat SymBool while_loop
+!half: chalf complex32
 !script: PyTorchFileReader PyTorchFileWriter classes
 !quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor _scaled_mm
 !cuda: Stream Event
