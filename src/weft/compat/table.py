@@ -42,6 +42,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft has no sparse tensors",
         "Use a dense tensor, or index_add_ and scatter_add_ on the entries",
     ),
+    "half": (
+        "weft has no complex numbers of half precision",
+        "Use torch.complex64",
+    ),
     "nested": (
         "weft has no nested tensors",
         "Use torch.nn.utils.rnn.pad_sequence, or a list of tensors",
@@ -577,10 +581,11 @@ weft.compat.stand_ins.foreach: _foreach_abs _foreach_abs_ _foreach_add _foreach_
     _foreach_tanh_ _foreach_trunc _foreach_trunc_ _foreach_zero_
 weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_backward_data
     _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo get_device_module
-    _grouped_mm=grouped_mm DeviceObjType
+    _grouped_mm=grouped_mm DeviceObjType segment_reduce _segment_reduce=segment_reduce
 !sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
 !capture: SymInt SymFloat SymBool while_loop
+!half: chalf complex32
 !script: PyTorchFileReader PyTorchFileWriter classes
 !quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor _scaled_mm
 !cuda: Stream Event
@@ -740,7 +745,8 @@ torch.distributed: ReduceOp ProcessGroup GroupMember all_gather all_reduce barri
 [torch.distributed.checkpoint.hf_storage]
 !many: HuggingFaceStorageReader HuggingFaceStorageWriter
 [torch.distributed.rpc.api]
-!many: _all_gather _require_initialized
+weft.compat.stand_ins.parallel: _require_initialized
+!many: _all_gather
 [torch.distributed.fsdp.wrap]
 !many: _or_policy
 [torch.distributed.tensor.placement_types]
@@ -832,12 +838,20 @@ weft.compat.stand_ins.fx: is_traceable_wrapper_subclass
 !export: CustomDecompTable
 [torch.hub]
 weft.hub: HASH_REGEX=_HASH
+weft.compat.stand_ins.progress: tqdm
 weft.compat.stand_ins.helpers: _get_torch_home
 [torch.jit]
 weft.compat.stand_ins.helpers: Attribute _overload _overload_method _script_if_tracing
 !script: CompilationUnit
+[torch.jit.annotations]
+weft.compat.stand_ins.helpers: BroadcastingList1=_BROADCASTING BroadcastingList2=_BROADCASTING
+    BroadcastingList3=_BROADCASTING
+typing: Any Dict List Optional Tuple Union
 [torch.jit._recursive]
 !script: ScriptMethodStub wrap_cpp_module
+[torch._custom_ops]
+torch.library: impl_abstract
+!capture: get_ctx
 [torch.library]
 weft.library: fallthrough_kernel=_refuse_triton
 [torch.nn.functional]
@@ -876,15 +890,16 @@ weft.compat.stand_ins.parallel: get_a_var parallel_apply
 weft.compat.stand_ins.helpers: call_for_per_sample_grads
 [torch.onnx]
 !onnx: OperatorExportTypes=ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,ONNX_FALLTHROUGH TensorProtoDataType
-    TrainingMode=EVAL,PRESERVE,TRAINING register_custom_op_symbolic unregister_custom_op_symbolic
-    select_model_mode_for_export
-weft.compat.stand_ins.c: is_in_onnx_export=_false
+    TrainingMode=EVAL,PRESERVE,TRAINING select_model_mode_for_export
+weft.compat.stand_ins.c: is_in_onnx_export=_false register_custom_op_symbolic=_nothing
+    unregister_custom_op_symbolic=_nothing
 [torch.onnx.operators]
 weft.compat.stand_ins.helpers: shape_as_tensor=_shape_as_tensor
 [torch.onnx.utils]
 !onnx: export
 [torch.onnx.symbolic_helper]
-!onnx: cast_pytorch_to_onnx parse_args _get_tensor_sizes
+weft.compat.stand_ins.helpers: parse_args=_keep
+!onnx: cast_pytorch_to_onnx _get_tensor_sizes
 [torch.onnx.symbolic_opset9]
 !onnx: masked_fill softmax
 [torch.onnx.symbolic_opset11]
@@ -941,4 +956,5 @@ weft.compat.stand_ins.datapipes: Batcher Filter IterableWrapper Mapper
 !flops: FlopCounterMode register_flop_formula
 [torch.utils.model_zoo]
 torch.hub: load_url=load_state_dict_from_url
+weft.compat.stand_ins.progress: tqdm
 """
