@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from weft.autograd import anomaly as anomaly_mode
@@ -53,7 +54,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "torch":  # PyTorch's module has imported its own package
-        import weft
-
-        return weft
+        return sys.modules["weft"]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
