@@ -38,17 +38,7 @@ MODEST = 1e4  # values beyond this are seldom used again
 
 # Differences that are known and not mended: why, and a program that shows each. Programs leave them
 # out unless asked for; a test fails when one no longer is a difference.
-LEAF = "v0 = rand(1, (2, 3)).requires_grad_()"
 OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kept by a node": (
-        "torch lets a later backward overwrite what a hook of a node keeps; weft does not",
-        (
-            *(LEAF, "v1 = v0.reshape(-1)"),
-            "v1.grad_fn.register_hook(lambda gi, go: log.append(('h0', go)))",
-            "(v1 * v1).sum().backward()",
-            "(v1 * 2).sum().backward()",
-        ),
-    ),
     "late leaf": (
         "a view does not require a gradient when its base begins to",
         ("v0 = rand(1, (1,))", "v1 = v0.expand(2, 1)", "v0.requires_grad_()"),
@@ -383,9 +373,7 @@ class Writer:
                 for n in self.session.names if effect else names:
                     self.session.look_at(n, look)
                 if effect and self.session.log:
-                    from programs import plain
-
-                    look.log = plain(self.session.log, torch)
+                    self.session.look_at_log(look)
                 self.steps.append(step)
                 self.looks.append(look)
                 for n in names:
@@ -677,8 +665,7 @@ class Writer:
         simple = lambda t: t.grad_fn is not None and t.grad_fn.name() in SIMPLE
         x = self.pick(simple)
         if x:
-            if self.allows("kept by a node") or not self.get(x)._is_view():
-                self.emit(self.rng.choice(NODE_HOOKS).format(x=x, t=self.tag()))
+            self.emit(self.rng.choice(NODE_HOOKS).format(x=x, t=self.tag()))
 
     def multi_hook(self) -> None:
         a, b = self.some(), self.some()

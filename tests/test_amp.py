@@ -485,6 +485,47 @@ def test_the_scaler_steps_as_in_pytorch() -> None:
     assert repr(scaled_steps(weft)) == repr(scaled_steps(torch))
 
 
+def own_scaling(T: Any) -> list[Any]:
+    """What optimizers get that unscale gradients by themselves."""
+    seen: list[Any] = []
+
+    class Takes(T.optim.Optimizer):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure: Any = None) -> str:
+            scale = None if self.grad_scale is None else float(self.grad_scale)
+            seen.append((scale, float(self.found_inf)))
+            return "done"
+
+    class TakesScaler(Takes):
+        def step(self, closure: Any = None, *, grad_scaler: Any = None) -> None:
+            seen.append((grad_scaler.get_scale(), hasattr(self, "grad_scale")))
+
+    w = T.tensor([1.0, 2.0], requires_grad=True)
+    scaler = T.amp.GradScaler("cpu", init_scale=8.0)
+    for kind in (Takes, TakesScaler):
+        for factor, first in ((1.0, False), (2.0, True), (float("inf"), False)):
+            optimizer = kind([w], {})
+            w.grad = None
+            scaler.scale((w * factor).sum()).backward()
+            if first:
+                scaler.unscale_(optimizer)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                seen.append(scaler.step(optimizer))
+            seen.append([w.category.__name__ for w in told if "GradScaler" in str(w.message)])
+            seen.append((w.grad.tolist(), hasattr(optimizer, "grad_scale")))
+            seen.append(error(lambda o=optimizer: scaler.step(o)))
+            if kind is Takes:
+                scaler.update()
+            seen.append(scaler.get_scale())
+    return seen
+
+
+def test_optimizers_that_scale_by_themselves() -> None:
+    assert repr(own_scaling(weft)) == repr(own_scaling(torch))
+
+
 def test_a_scale_that_would_overflow_stays() -> None:
     results = []
     for T in BOTH:

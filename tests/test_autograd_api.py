@@ -256,6 +256,19 @@ def hooks_on_many(T):
 
 
 @scenario
+def hooks_on_many_wait_for_what_runs(T):
+    a = double(T, 1.0, 2.0)
+    b = a * 3
+    c = b.unsqueeze(0)
+    seen = []
+    T.autograd.graph.register_multi_grad_hook(
+        [a, b], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
+    c.sin().sum().backward(inputs=[c, b])  # runs the node of b, and stops short of the leaf
+    return seen, b.grad, a.grad
+
+
+@scenario
 def hooks_under_create_graph(T):
     x = double(T, 1.0, 2.0)
     y = x * x
@@ -650,6 +663,12 @@ def test_many_threads():
     np.testing.assert_allclose(
         shared.grad.numpy(), 20 * sum(np.sin(k) for k in range(8)), rtol=1e-12
     )
+
+
+def test_inputs_of_grad_may_be_an_iterator():
+    model = weft.nn.Linear(2, 1)
+    weight, bias = weft.autograd.grad(model(weft.ones(2)).sum(), model.parameters())
+    assert weight.tolist() == [[1, 1]] and bias.tolist() == [1]
 
 
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)

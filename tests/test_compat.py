@@ -87,6 +87,26 @@ def test_every_form_of_import_gives_the_modules_of_weft(tmp_path: pathlib.Path) 
     assert output(*WEFT, "run", "forms.py", cwd=tmp_path) == "fine\n"
 
 
+def test_hooks_of_all_modules_are_reset_by_binding_their_names_anew(tmp_path: pathlib.Path) -> None:
+    write(
+        tmp_path,
+        "reset.py",
+        """
+        from collections import OrderedDict
+        import torch
+        from torch.nn.modules import module
+
+        module.register_module_forward_hook(lambda m, args, result: result + 1)
+        print(torch.nn.Identity()(1), len(module._global_forward_hooks))
+        module._global_forward_hooks = OrderedDict()
+        print(torch.nn.Identity()(1), len(module._global_forward_hooks))
+        module.register_module_full_backward_hook(print)
+        print(module._global_is_full_backward_hook)
+        """,
+    )
+    assert output(*WEFT, "run", "reset.py", cwd=tmp_path) == "2 1\n1 0\nTrue\n"
+
+
 PROBE = '''
 """What a script can see of how it was started."""
 import sys

@@ -456,3 +456,32 @@ def test_importing_loads_nothing_heavy():
     code = "import sys, weft; print([m for m in ('scipy', 'numpy.random') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int8", "uint16", "bool"])
+def test_new_memory_is_filled_for_deterministic_algorithms(dtype):
+    d = getattr(weft, dtype)
+    weft.use_deterministic_algorithms(True)
+    try:
+        made = [
+            weft.empty(2, 3, dtype=d),
+            weft.empty_like(weft.zeros(3, 2, dtype=d).t()),
+            weft.empty_strided((2, 2), (1, 4), dtype=d),
+            weft.empty_permuted((2, 3), (1, 0), dtype=d),
+            weft.zeros(1, dtype=d).new_empty(3),
+            weft.zeros(2, dtype=d).resize_(5)[2:],
+        ]
+        kept = weft.ones(2, dtype=d).resize_(5)[:2]
+        weft.utils.deterministic.fill_uninitialized_memory = False
+        untouched = weft.zeros(4, dtype=d).resize_(2).resize_(4)
+    finally:
+        weft.use_deterministic_algorithms(False)
+        weft.utils.deterministic.fill_uninitialized_memory = True
+    for x in made:
+        if d.is_floating_point or d.is_complex:
+            assert x.isnan().all()
+        else:
+            assert (x == (True if d is weft.bool else weft.iinfo(d).max)).all()
+    assert kept.tolist() == [1, 1] and untouched.tolist() == [0] * 4
+    with pytest.raises(RuntimeError, match="expected a bool, but got int"):
+        weft.utils.deterministic.fill_uninitialized_memory = 1

@@ -438,6 +438,21 @@ def test_divergence_finds_the_nearest_pair() -> None:
         weft.distributions.register_kl(3, 4)  # type: ignore[arg-type]
 
 
+def test_divergences_between_families_that_are_no_distributions() -> None:
+    class Foreign:
+        pass
+
+    class Point(Foreign, weft.distributions.Normal):
+        pass
+
+    @weft.distributions.register_kl(Point, Foreign)
+    def both_foreign(p: Any, q: Any) -> Any:
+        return "by the foreign rule"
+
+    point = Point(0.0, 1.0)
+    assert weft.distributions.kl_divergence(point, point) == "by the foreign rule"
+
+
 def test_divergence_of_exponential_families() -> None:
     results = []
     for T in (weft, torch):

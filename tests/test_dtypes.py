@@ -18,7 +18,10 @@ FULL = (
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
 # Types for storage and conversion, for which PyTorch has few kernels.
-BARE = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+BARE = (
+    *("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"),
+    *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
+)
 EVERY = (*FULL, *BARE)
 
 # --- literals --------------------------------------------------------------------------
@@ -421,6 +424,24 @@ torch.tensor([1.9, -1.9, 0.5]).to(torch.int64), torch.tensor([0.0, 0.3, -2.0]).t
 torch.tensor([1 + 2j]).real.dtype, torch.tensor([1 + 2j]).abs().dtype
 torch.tensor([1e5, 1e-9]).half(), torch.tensor([1e5, 1e-9, 1.00390625]).bfloat16()
 torch.tensor([1.0, 500.0]).to(torch.float8_e4m3fn).float(), torch.tensor([1.1]).to(torch.float8_e5m2).float()
+[torch.tensor([240.0, 248.0, -0.0, 1e6, float('-inf'), 1e-9, 0.3]).to(d).float() for d in D[-3:-1]]
+torch.tensor([1.0, 3.0, 5.0, -2.0, 0.0, -0.0, 1e38, 3.4e38, 1e-40, float('inf')]).to(D[-1]).float()
+[torch.tensor([3, 5, -5, 0]).to(D[-1]).float(), torch.tensor([0.0, -3.0, 500.0], dtype=D[-1]).float()]
+[str(torch.arange(8, dtype=torch.uint8).view(d)) for d in D[-3:]], str(torch.zeros(2, dtype=D[-1]))
+[torch.zeros_like(torch.ones(2, dtype=D[-1])).double(), torch.ones(2, dtype=D[-1]).zero_().double()]
+torch.tensor([500.0, float('inf')], dtype=torch.float8_e4m3fn), torch.tensor(np.array([5e3]), dtype=D[-5])
+torch.set_default_dtype(torch.float8_e5m2)
+torch.full((2,), 1e9, dtype=torch.float16)
+torch.full((2,), 65510, dtype=torch.float16)
+torch.full((2,), 1e39, dtype=torch.bfloat16)
+torch.full((2,), float('inf'), dtype=torch.float8_e4m3fn)
+torch.full((2,), 0.0, dtype=torch.float8_e8m0fnu)
+[torch.full((2,), float(v), dtype=torch.float16) for v in ('inf', '-inf', 'nan', '65504')]
+torch.zeros(2, dtype=torch.float16).masked_fill(torch.tensor([True, False]), -1e9)
+torch.zeros(2, dtype=torch.float16).masked_fill(torch.tensor([True, False]), torch.tensor(-1e9))
+torch.zeros(2, dtype=torch.float16).fill_(1e9)
+torch.zeros(2, dtype=torch.int8).index_fill(0, torch.tensor([0]), torch.tensor(300))
+x = torch.zeros(3, dtype=torch.float16); x[0] = 1e9; x[torch.tensor([1])] = -1e9; x
 """
 
 

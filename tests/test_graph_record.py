@@ -231,6 +231,13 @@ def reshaped_in_place(x):
     return y.sum(1)
 
 
+def large_in_place(x):
+    y = x.repeat(64, 512)
+    y.neg_()
+    y.exp_()
+    return y.mean(1)
+
+
 def by_out(x):
     out = weft.empty(4, 3)
     weft.add(x, x, out=out)
@@ -277,8 +284,8 @@ def several_results(x):
 
 
 PROGRAMS = [
-    in_place_chain, through_detach, through_data, views_of_views, reshaped_in_place, by_out,
-    masked, casts, filled, drawn, unknown_writer, several_results,
+    in_place_chain, through_detach, through_data, views_of_views, reshaped_in_place,
+    large_in_place, by_out, masked, casts, filled, drawn, unknown_writer, several_results,
 ]  # fmt: skip
 
 
@@ -310,7 +317,9 @@ def test_writes_replay_on_other_values(program):
 
 @pytest.mark.parametrize("values", [False, True])
 @pytest.mark.parametrize(
-    "program", [in_place_chain, views_of_views, masked, several_results], ids=lambda f: f.__name__
+    "program",
+    [in_place_chain, large_in_place, views_of_views, masked, several_results],
+    ids=lambda f: f.__name__,
 )
 def test_gradients_of_a_replay(program, values):
     w = weft.randn(4, 3, requires_grad=True)

@@ -85,6 +85,97 @@ def every_view(torch: Any, use: Callable[[Any, Callable[[Any], Any]], Any]) -> A
 
 
 @program
+def changes_without_a_derivative_of_views_of_plain_tensors(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        b = torch.arange(6.0).view(2, 3)
+        v = make(b)
+        with torch.no_grad():
+            unseen = make(b)
+        return v.logical_not_().tolist(), unseen.eq_(1).tolist(), b.tolist()
+
+    return every_view(torch, use)
+
+
+@program
+def changes_without_a_derivative_of_views_of_intermediates(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        _, b = inner(torch, 2, 3)
+        v = make(b)
+        with torch.no_grad():
+            unseen = make(b)
+        return outcome(lambda: v.eq_(1).tolist()), outcome(lambda: unseen.ge_(1).tolist())
+
+    return every_view(torch, use)
+
+
+@program
+def hooks_of_large_views_that_functions_of_one_tensor_change(torch: Any) -> Any:
+    x, b = inner(torch, 64, 1024)
+    w = b.view(128, 512)
+    w.register_hook(lambda g: g * 2)
+    w.exp_()
+    b.sum().backward()
+    return x.grad.sum().item(), b.sum().item()
+
+
+@program
+def changes_of_views_whose_base_was_detached(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        _, b = inner(torch, 2, 3)
+        v = make(b)
+        changed = outcome(lambda: b.detach_().tolist())
+        seen = outcome(lambda: (v.requires_grad, v.is_leaf))
+        return changed, seen, outcome(lambda: v.mul_(2).tolist()), b.tolist()
+
+    return every_view(torch, use)
+
+
+@program
+def changes_by_a_detached_alias(torch: Any) -> Any:
+    x, y = inner(torch, 2, 3)
+    w = y.detach()
+    y.mul_(w)  # saves what it has just overwritten
+    return outcome(lambda: y.sum().backward()), None if x.grad is None else x.grad.tolist()
+
+
+@program
+def changes_of_tensors_repeated_once(torch: Any) -> Any:
+    a = torch.arange(3.0)
+    return a.expand(1, 3).add_(1).tolist(), a.expand(1, 1, 3).mul_(a).tolist(), a.tolist()
+
+
+@program
+def a_stale_view_that_is_looked_at_without_recording(torch: Any) -> Any:
+    _, b = inner(torch, 2, 3)
+    v = b[0]
+    b.mul_(2)
+    with torch.no_grad():
+        known = v.grad_fn is not None
+        y = v * 2
+    return known, y.requires_grad, v.requires_grad, (v * 2).requires_grad
+
+
+@program
+def views_outside_of_an_inference_block_inside_another(torch: Any) -> Any:
+    with torch.inference_mode(), torch.inference_mode(False):
+        x, b = inner(torch, 2, 3)
+        v = b[0]
+        v.mul_(2)
+        b.sum().backward()
+    return x.grad.tolist(), v.is_inference()
+
+
+@program
+def views_of_inference_tensors(torch: Any) -> Any:
+    def use(torch: Any, make: Any) -> Any:
+        with torch.inference_mode():
+            b = torch.arange(6.0).view(2, 3)
+        return make(b).is_inference()
+
+    return every_view(torch, use)
+
+
+@program
 def views_without_recording_of_a_leaf(torch: Any) -> Any:
     def use(torch: Any, make: Any) -> Any:
         x = leaf(torch, 2, 3)
@@ -751,3 +842,60 @@ def test_both_systems_agree(function: Callable[[Any], Any], hooked: bool) -> Non
         else:
             outcomes.append(outcome(lambda torch=torch: function(torch)))
     assert rounded(outcomes[0]) == rounded(outcomes[1])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda b: b.split(1)[1], "Output 1 of Split{} is a view and {}. This view is the output"),
+        (
+            lambda b: b.unbind(0)[0],
+            "Output 0 of Unbind{} is a view and {}. This view is the output",
+        ),
+    ],
+)
+def test_refusals_name_the_view(make: Callable[[Any], Any], words: str) -> None:
+    """As torch's words do, but for the digits behind the name of the node."""
+    for change, how in (("view", "is being modified inplace"), ("base", "its base or another")):
+        texts = []
+        for torch in (oracle, weft):
+            b = leaf(torch, 2, 3) * 1
+            v = make(b)
+            with pytest.raises(RuntimeError) as error:
+                if change == "view":
+                    v.mul_(2)
+                else:
+                    b.mul_(2)
+                    _ = v.grad_fn
+            texts.append(str(error.value))
+        for text in texts:
+            assert all(part in text for part in words.split(" is a view")[0].split("{}"))
+            assert how in text
+        assert texts[1].startswith("mul_: ") == (change == "view")
+
+
+def test_refusals_name_the_function_and_the_mode() -> None:
+    b = leaf(weft, 2, 3) * 1
+    with weft.no_grad():
+        v = b[0]
+    with pytest.raises(RuntimeError, match=r"^mul_: A view was created in no_grad mode and is be"):
+        v.mul_(2)
+    b.mul_(2)
+    with pytest.raises(RuntimeError, match=r"^A view was created in no_grad mode and its base or"):
+        _ = v.grad_fn
+
+    class Alias(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g
+
+    with pytest.raises(RuntimeError, match=r"^mul_: Output 0 of Alias is a view and is being mod"):
+        Alias.apply(leaf(weft, 2, 3) * 1).mul_(2)
+    y = leaf(weft, 2, 3) * 1
+    y.mul_(y.detach())
+    with pytest.raises(RuntimeError, match=r"overwritten by mul_ at .*\(1 version\(s\) later\)"):
+        y.sum().backward()

@@ -20,7 +20,15 @@ from side_by_side import agree, lines, needs_torch, torch
 
 DTYPES = [
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64"),
+    *(
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e8m0fnu",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     *("complex64", "complex128"),
 ]
 # The types that NumPy itself has.
@@ -372,3 +380,13 @@ def test_pickles_written_to_files() -> None:
     loaded = pickle.load(file)
     assert loaded["w"].tolist() == [1.0, 1.0]
     assert loaded["n"] == 3
+
+
+def test_shape_and_flags_of_an_array_are_its_own():
+    array = np.arange(6.0)
+    tensor = weft.from_numpy(array)
+    other = tensor.numpy()
+    array.shape, other.shape = (2, 3), (3, 2)
+    other.flags.writeable = False
+    tensor.add_(1)
+    assert tensor.shape == (6,) and array[0, 0] == other[0, 0] == 1

@@ -109,3 +109,16 @@ def test_in_place_addmm_and_matmul():
 def test_zero_beta_ignores_nan():
     nan = weft.full((2, 2), float("nan"), dtype=weft.float64)
     assert weft.addmm(nan, ones(2, 2), ones(2, 2), beta=0).tolist() == [[2.0, 2.0]] * 2
+
+
+def test_gradients_of_determinants_of_singular_matrices():
+    inf, nan = float("inf"), float("nan")
+    matrices = weft.tensor([[[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [2.0, 4.0]], [[2.0, 0], [0, 1]]])
+    x = matrices.requires_grad_()
+    (logs,) = weft.autograd.grad(weft.linalg.slogdet(x)[1].sum(), x)
+    expected = [[[nan, nan], [nan, inf]], [[-inf, inf], [inf, -inf]], [[0.5, 0.0], [0.0, 1.0]]]
+    np.testing.assert_array_equal(logs.numpy(), np.array(expected))
+    (plain,) = weft.autograd.grad(weft.linalg.det(x).sum(), x)
+    np.testing.assert_array_equal(plain.numpy(), [np.zeros((2, 2))] * 2 + [[[1, 0], [0, 2]]])
+    (recorded,) = weft.autograd.grad(weft.linalg.det(x[1]), x, create_graph=True)
+    np.testing.assert_allclose(recorded[1].detach().numpy(), [[4, -2], [-2, 1]], rtol=1e-5)

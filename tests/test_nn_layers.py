@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 
 import pytest
@@ -388,6 +389,63 @@ def gradients_of_convolutions(T):
         grad.conv1d_weight(x, (4, 1, 3), g, 2, 1, 1, 2),
         grad.conv2d_weight(T.rand(1, 2, 5, 5), (3, 2, 2, 2), T.rand(1, 3, 4, 4)),
         grad.conv3d_input((1, 1, 3, 3, 3), T.rand(1, 1, 2, 2, 2), T.rand(1, 1, 2, 2, 2)),
+    ]
+
+
+@scenario
+def empty_batches_and_images_of_adaptive_pools(T):
+    log = []
+    for name in ("AdaptiveAvgPool", "AdaptiveMaxPool"):
+        for d in (1, 2, 3):
+            pool = getattr(T.nn, f"{name}{d}d")(5)
+            spatial = (10,) * d
+            for shape in ((0, *spatial), (0, 2, *spatial), (2, 0, *spatial)):
+                x = T.ones(shape, requires_grad=True)
+                try:
+                    y = pool(x)
+                except RuntimeError:
+                    log.append("refused")
+                    continue
+                log.append(y.shape)
+                if not shape[0]:
+                    y.sum().backward()
+                    log.append(x.grad.shape)
+            for shape in ((3, *spatial[1:], 0), (2, 1, 0, *spatial[1:]), (2,)):
+                log.append(error(functools.partial(pool, T.ones(shape)))[0])
+    return log
+
+
+@scenario
+def the_end_of_the_last_bag(T):
+    indices, log = T.tensor([0, 1, 2, 3]), []
+    for options in (
+        {"mode": "max"},
+        {"mode": "sum", "padding_idx": 7},
+        {"mode": "mean", "padding_idx": 2},
+        {"mode": "mean", "dtype": T.float64},
+    ):
+        layer = T.nn.EmbeddingBag(10, 3, include_last_offset=True, **options)
+        for offsets in ([0, 2, 3], [0, 3, 3], [0, 0, 4]):
+            layer.zero_grad()
+            y = layer(indices, T.tensor(offsets))
+            y.sum().backward()
+            log += [y, layer.weight.grad]
+    layer = T.nn.EmbeddingBag(10, 3, include_last_offset=True, mode="sum")
+    return [*log, layer(indices, T.tensor([0, 2, 3]))]
+
+
+@scenario
+def lazy_parameters_before_they_have_a_shape(T):
+    lazy, other = T.nn.LazyLinear(3), T.nn.LazyLinear(3)
+    p = T.nn.parameter.UninitializedParameter()
+    p.materialize(10)
+    return [
+        list(lazy.load_state_dict(other.state_dict())),
+        lazy.has_uninitialized_params(),
+        error(lazy.share_memory),
+        error(lambda: T.nn.utils.spectral_norm(lazy)),
+        p.shape,
+        p.dtype == T.float32,
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import warnings
 from collections import OrderedDict
@@ -550,6 +551,46 @@ def imports(T):
         T.nn.DataParallel(T.nn.Identity())(T.ones(2)),
         T.nn.utils.skip_init(T.nn.Linear, 2, 3).weight.shape,
     ]
+
+
+@scenario
+def keys_of_parameters_that_are_none(T):
+    keys = {"weight": T.ones(2, 2), "bias": T.ones(2)}
+    module = T.nn.Linear(2, 2, bias=False)
+    batch = T.nn.BatchNorm1d(2, track_running_stats=False)
+    return [
+        error(lambda: module.load_state_dict(keys)),
+        list(module.load_state_dict(keys, strict=False)),
+        list(batch.load_state_dict({"running_mean": T.ones(2)}, strict=False)),
+        error(lambda: batch.load_state_dict({"weight": T.ones(2, 2)}, strict=False, assign=True)),
+    ]
+
+
+@scenario
+def conversions_that_overwrite_or_swap(T):
+    log = []
+    for way in ("overwrite", "swap"):
+        switch = getattr(T.__future__, f"set_{way}_module_params_on_conversion")
+        asked = getattr(T.__future__, f"get_{way}_module_params_on_conversion")
+        module = T.nn.Linear(2, 1)
+        module(T.ones(3, 2)).sum().backward()
+        before, grad = module.weight, module.weight.grad
+        log.append(asked())
+        switch(True)
+        try:
+            module.double()
+            now = module.weight
+            log += [asked(), now is before, now.grad is grad, now, now.grad, str(before.dtype)]
+            module.weight.grad = None
+            state = T.nn.Linear(2, 1).double().state_dict()
+            log += [list(module.load_state_dict(state)), module.weight is now, module.weight]
+            wrong = {"weight": T.ones(3), "bias": T.ones(1)}
+            log += [error(functools.partial(module.load_state_dict, wrong))]
+            module.load_state_dict({k: v.float() for k, v in state.items()}, assign=True)
+            log += [module.weight is now, str(module.weight.dtype), module.weight.requires_grad]
+        finally:
+            switch(False)
+    return log
 
 
 @pytest.mark.parametrize("scenario", scenarios(dict(globals())), ids=lambda f: f.__name__)

@@ -43,7 +43,7 @@ TENSORS = tuple(library.Tensor for library in LIBRARIES)
 OLD_TYPES = (
     "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
 )
-NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
+NEW_TYPES = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
 CLEAR = (RuntimeError, pickle.UnpicklingError)
 
 
@@ -1196,3 +1196,110 @@ def test_old_files_hold_the_source_of_modules(
         assert isinstance(load_bytes(data, weights_only=False)[0], changed)
     linear = save_bytes(weft.nn.Linear(2, 3), _use_new_zipfile_serialization=False)
     assert load_bytes(linear, weights_only=False).weight.shape == (3, 2)
+
+
+def old_text(text: bytes) -> bytes:
+    """A string as Python 2 pickled it, which says neither text nor bytes."""
+    return b"U" + bytes([len(text)]) + text
+
+
+def python2_file(text: bytes) -> bytes:
+    """What Python 2 wrote of ``[text, torch.ones(1)]``, in the older format."""
+    head = old_text(b"little_endian") + b"\x88"
+    storage = b"(" + old_text(b"storage") + b"ctorch\nFloatStorage\n" + old_text(b"7")
+    storage += old_text(b"cpu") + b"K\x01NtQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00K\x01\x85K\x01\x85\x89NtR"
+    return b"".join(
+        [
+            pickle.dumps(0x1950A86A20F9469CFC6C, 2),
+            pickle.dumps(1001, 2),
+            b"\x80\x02}" + head + b"s.",
+            b"\x80\x02](" + old_text(text) + tensor + b"e.",
+            b"\x80\x02]" + old_text(b"7") + b"a.",
+            struct.pack("<qf", 1, 1.0),
+        ]
+    )
+
+
+@pytest.mark.filterwarnings("ignore:pickle_load_args only works")
+@pytest.mark.parametrize("safely", [True, False])
+def test_strings_of_python_2(safely: bool) -> None:
+    word = "żąą"
+    for library in LIBRARIES:
+
+        def load(data: bytes, library: Any = library, **more: Any) -> Any:
+            text, tensor = library.load(io.BytesIO(data), weights_only=safely, **more)
+            assert tensor.tolist() == [1]
+            return text
+
+        data = python2_file(word.encode())
+        assert load(data) == load(data, encoding="utf-8") == word
+        assert load(data, encoding="bytes") == word.encode()
+        assert load(data, encoding="latin1") == word.encode().decode("latin1")
+        with pytest.raises((UnicodeDecodeError, pickle.UnpicklingError)):
+            load(data, encoding="ascii")
+
+
+def test_files_that_do_not_say_their_byte_order() -> None:
+    values = weft.tensor([1, 256, -2], dtype=weft.int16)
+    file = io.BytesIO()
+    serialization.save(values, file, _disable_byteorder_record=True)
+    orders = serialization.LoadEndianness
+    other = orders.BIG if sys.byteorder == "little" else orders.LITTLE
+    expected = {None: values.tolist(), orders.NATIVE: values.tolist(), other: [256, 1, -257]}
+    try:
+        for order, found in expected.items():
+            serialization.set_default_load_endianness(order)
+            assert serialization.get_default_load_endianness() is order
+            file.seek(0)
+            assert weft.load(file).tolist() == found
+    finally:
+        serialization.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="set_default_load_endianness"):
+        serialization.set_default_load_endianness("big")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("safely", [True, False])
+def test_values_can_be_left_out(safely: bool) -> None:
+    model, whole, empty = weft.nn.Linear(2, 3), io.BytesIO(), io.BytesIO()
+    weft.save(model.state_dict(), whole)
+    with serialization.skip_data():
+        weft.save(model.state_dict(), empty)
+        whole.seek(0)
+        found = weft.load(whole, weights_only=safely)
+        with pytest.raises(RuntimeError, match="Cannot use skip_data=True"):
+            weft.save(model.state_dict(), io.BytesIO(), _use_new_zipfile_serialization=False)
+    assert len(empty.getvalue()) == len(whole.getvalue())
+    empty.seek(0)
+    for state in (found, weft.load(empty, weights_only=safely)):
+        assert {k: v.shape for k, v in state.items()} == {"weight": (3, 2), "bias": (3,)}
+        assert not any(v.any() for v in state.values())
+    whole.seek(0)
+    assert weft.equal(weft.load(whole)["weight"], model.weight)
+
+
+class Unknown:
+    """A class that nobody has allowed."""
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_what_a_file_would_call(protocol: int) -> None:
+    content = [Unknown(), "a", "b", Unknown(), Counter("ab"), OrderedDict(), weft.ones(2), Bomb()]
+    file = io.BytesIO()
+    weft.save(content, file, pickle_protocol=protocol)
+    file.seek(0)
+    unknown, bomb = f"{__name__}.Unknown", "os.system" if os.name == "nt" else "posix.system"
+    found = serialization.get_unsafe_globals_in_checkpoint(file)
+    assert found == sorted([unknown, bomb])
+    with serialization.safe_globals([Unknown]):
+        file.seek(0)
+        assert serialization.get_unsafe_globals_in_checkpoint(file) == [bomb]
+    with pytest.raises(ValueError, match=r"Expected input to be a checkpoint returned by torch\."):
+        serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(python2_file(b"")))
+
+
+class Bomb:
+    """Calls the system's shell when it is loaded with everything that is in it."""
+
+    def __reduce__(self) -> Any:
+        return os.system, ("exit 1",)

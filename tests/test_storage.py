@@ -102,6 +102,33 @@ def test_byteswap(dtype: str) -> None:
     check(lambda t: swapped(t, 17))
 
 
+@pytest.mark.parametrize("name", ["UntypedStorage", "TypedStorage", "FloatStorage"])
+def test_other_devices_are_refused(name: str) -> None:
+    with pytest.raises(RuntimeError, match="weft runs on the CPU"):
+        getattr(weft, name)(3, device="cuda")
+    assert getattr(weft, name)(3, device="cpu").size() == 3
+
+
+def test_names_by_dtype_and_back() -> None:
+    names = weft.storage._dtype_to_storage_type_map()
+    assert names[weft.float32] == "FloatStorage"
+    assert weft.storage._storage_type_to_dtype_map() == {v: k for k, v in names.items()}
+
+
+def test_deep_copies_share_what_was_shared() -> None:
+    def both(t: Any) -> Any:
+        a, b = t.arange(6.0), t.zeros(2)
+        first, bytes_of_b, view, second, storage = copy.deepcopy(
+            [a, b.untyped_storage(), a[2:], b, a.storage()]
+        )
+        first.add_(1)
+        second.fill_(7)
+        shared = t.tensor([], dtype=t.float32).set_(bytes_of_b)
+        return storage.tolist(), shared.tolist(), view.tolist(), a.tolist(), b.tolist()
+
+    check(both)
+
+
 @pytest.mark.parametrize(
     "function",
     [

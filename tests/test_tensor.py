@@ -210,7 +210,7 @@ REASONS = {
     "nested tensors": "to_padded_tensor",
     "dtypes that NumPy has no counterpart of": """
         chalf complex32 bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2
-        float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu int1 int2 int3 int4 int5 int6 int7 uint1
+        int1 int2 int3 int4 int5 int6 int7 uint1
         uint2 uint3 uint4 uint5 uint6 uint7
         """,
     "other devices and their streams": """

@@ -93,6 +93,13 @@ def test_a_mere_name_is_a_class_without_instances() -> None:
     assert tree.module("torch.fx.graph").Graph is graph
 
 
+def test_a_dtype_that_weft_lacks_can_be_compared_with() -> None:
+    half = tree.member("torch", "complex32")
+    assert weft.ones(1).dtype != half and weft.complex64 not in (half,)
+    with pytest.raises(TypeError):
+        weft.ones(1, dtype=half)
+
+
 def test_a_mere_function_refuses_and_an_enumeration_has_its_members() -> None:
     with pytest.raises(RuntimeError, match=r"torch\.onnx\.export: .*ONNX.*Save the weights"):
         tree.member("torch.onnx", "export")(None)
@@ -157,7 +164,38 @@ def test_modules_and_classes_say_torch(tmp_path: pathlib.Path) -> None:
     assert run(script, tmp_path) == "done\n"
 
 
+def test_type_hints_of_renamed_classes(tmp_path: pathlib.Path) -> None:
+    script = """
+        import typing, torch
+        class Net(torch.nn.Module):
+            size: int
+        hints = typing.get_type_hints(Net)
+        print(hints["size"], hints["training"])
+        from torch.jit.annotations import BroadcastingList2, List, Optional
+        def pool(x: List[int], size: BroadcastingList2[int]): pass
+        print(Optional[int])
+        """
+    assert run(script, tmp_path) == "<class 'int'> <class 'bool'>\ntyping.Optional[int]\n"
+
+
 # ------------------------------------------------------------------ what works
+
+
+def test_what_is_registered_with_exporters_and_other_processes_is_kept() -> None:
+    kept = tree.member("torch.onnx.symbolic_helper", "parse_args")("v", "f")(len)
+    assert kept is len
+    assert tree.member("torch.onnx", "register_custom_op_symbolic")("a::b", len, 11) is None
+    called = tree.member("torch.distributed.rpc.api", "_require_initialized")(len)
+    with pytest.raises(RuntimeError, match=r"RPC has not been initialized.*one process"):
+        called([])
+
+
+def test_a_bar_that_shows_nothing() -> None:
+    from weft.compat.stand_ins import progress
+
+    with progress.tqdm(range(3), disable=True) as bar:
+        assert list(bar) == [0, 1, 2]
+        bar.update(1)
 
 
 def both(function: Any) -> tuple[Any, Any]:
@@ -223,6 +261,23 @@ def test_grouped_mm(kind: str) -> None:
     expected = torch.nn.functional.grouped_mm(a.bfloat16(), b.bfloat16(), offs=ends).float()
     assert result.shape == expected.shape
     torch.testing.assert_close(torch.tensor(result.tolist()), expected, atol=0.05, rtol=0.02)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize("initial", [None, 0, 2.5])
+def test_segment_reduce(reduce: str, initial: float | None) -> None:
+    def reduced(T: Any) -> Any:
+        function = helpers.segment_reduce if T is weft else torch.segment_reduce
+        x = T.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]], requires_grad=True)
+        found = [
+            function(x, reduce, lengths=T.tensor([2, 1]), initial=initial),
+            function(x.detach(), reduce, offsets=T.tensor([0, 0, 3]), initial=initial),
+        ]
+        found[0].pow(2).sum().backward()
+        return str([(t + 0.0).tolist() for t in (*found, x.grad)])
+
+    ours, theirs = both(reduced)
+    assert ours == theirs
 
 
 def test_parse_to() -> None:
@@ -307,10 +362,9 @@ def test_parts_and_back() -> None:
 
 def test_swapped_tensors_keep_their_graphs() -> None:
     def swapped(T: Any) -> Any:
-        swap = helpers.swap_tensors if T is weft else torch.utils.swap_tensors
         a, b = T.nn.Parameter(T.ones(2)), T.nn.Parameter(T.zeros(3))
         a.note = "a"
-        swap(a, b)
+        T.utils.swap_tensors(a, b)
         (a * 2).sum().backward()
         return a.tolist(), a.grad.tolist(), b.tolist(), b.grad, b.note, hasattr(a, "note")
 

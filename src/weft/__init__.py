@@ -87,7 +87,7 @@ _ELSEWHERE = {
 }
 
 
-_PRIVATE = ("__config__", "_dynamo", "_inductor", "_logging")
+_PRIVATE = ("__config__", "__future__", "_dynamo", "_inductor", "_logging", "_vmap_internals")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.tensor import Tensor
 
@@ -65,13 +66,19 @@ def _check_is_size(
 
 def _check_tensor_all(cond: Tensor, message: Callable[[], Any] | None = None) -> None:
     """Raise RuntimeError unless a condition holds everywhere in a tensor of bools."""
-    _check(bool(cond.all()), message)
+    _check_tensor_all_with(RuntimeError, cond, message)
 
 
 def _check_tensor_all_with(
     error_type: type[Exception], cond: Tensor, message: Callable[[], Any] | None = None
 ) -> None:
     """Raise an error of this kind unless a condition holds everywhere in a tensor of bools."""
+    if not isinstance(cond, Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}\n  at {errors.here()}")
+    if cond.dtype is not dt.bool_:
+        raise TypeError(
+            f"cond tensor must have dtype torch.bool, but got {cond.dtype!r}\n  at {errors.here()}"
+        )
     _check_with(error_type, bool(cond.all()), message)
 
 

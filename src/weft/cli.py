@@ -26,9 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.graph.cli import main as graph
 
         return graph(all_given[1:])
+    given: list[str] = all_given
+    rest: list[str] = []
     if all_given[:1] == ["run"]:
-        all_given = _on_processor(all_given)
-    given, rest = _split(all_given)
+        given, rest = _split(_on_processor(all_given))
     options = _parser().parse_args(given)
     if options.version:
         from weft.version import weft as own_version
@@ -42,6 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.doctor import main as doctor
 
         return doctor()
+    if options.command == "torch":
+        from weft.compat.distribution import main as distribution
+
+        return distribution(options.action)
+    if options.command == "check":
+        from weft.compat.check import main as check
+
+        return check(options.target, as_json=options.json)
     return _run(options, rest)
 
 
@@ -93,6 +102,25 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="the script, or with -m the module")
     commands.add_parser("graph", help="look at saved graphs: show, diff, run, view", add_help=False)
     commands.add_parser("doctor", help="say what works on this machine and what is missing")
+    check = commands.add_parser(
+        "check",
+        help="say which names of torch a package uses that weft lacks",
+        description="Read the source of an installed package, a folder or a file, without running "
+        "it, and list the names of torch in it that weft lacks or that raise when they are called. "
+        "The exit code is 1 if a name is missing that the code does not ask for first.",
+        allow_abbrev=False,
+    )
+    check.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    check.add_argument("target", help="the name of an installed package, a folder, or a file")
+    shim = commands.add_parser(
+        "torch",
+        help="let pip and plain `import torch` find weft: install, remove, status",
+        description="Put a distribution named torch into this environment, which satisfies "
+        "libraries that depend on PyTorch and hands `import torch` over to weft; take it out "
+        "again; or say which torch is there (exit code 0 if it is weft).",
+        allow_abbrev=False,
+    )
+    shim.add_argument("action", choices=("install", "remove", "status"))
     return parser
 
 

@@ -21,6 +21,7 @@ def lines() -> list[str]:
     """The report, a line for each finding."""
     from weft import _cpu
     from weft.backends import native
+    from weft.compat import distribution
     from weft.native import cache, pool
     from weft.version import weft as own
 
@@ -53,6 +54,10 @@ def lines() -> list[str]:
         found = importlib.util.find_spec(name) is not None
         what = importlib.metadata.version(name) if found else OPTIONAL.get(name, "needed")
         report.append(_line(found, name, what))
+    active = distribution.active()
+    without = " (weft torch install lets libraries import weft as torch)"
+    hint = without if active.kind == "none" else ""
+    report.append(_line(active.kind not in ("none", "partial"), "torch", f"{active}{hint}"))
     return report
 
 

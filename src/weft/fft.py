@@ -7,6 +7,7 @@ from typing import Any
 from weft.ops import api as _api
 
 globals().update(_api.NAMESPACES.get("fft", {}))
+__all__ = list(_api.NAMESPACES.get("fft", {}))
 
 
 def __getattr__(name: str) -> Any:

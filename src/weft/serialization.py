@@ -11,16 +11,20 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import mmap as mmap_module
 import os
 import pickle
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from weft.core import device as dev
-from weft.io import archive, atomic, loading, pickling
+from weft.io import archive, atomic, loading, pickling, unpickle
 from weft.io.loading import SourceChangeWarning
 from weft.io.safetensors import (
     SafetensorError,
@@ -36,10 +40,11 @@ from weft.io.unpickle import (
 )
 
 __all__ = [
-    "SafetensorError", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals",
-    "get_crc32_options", "get_default_mmap_options", "get_safe_globals", "load",
+    "LoadEndianness", "SafetensorError", "SourceChangeWarning", "add_safe_globals",
+    "clear_safe_globals", "get_crc32_options", "get_default_load_endianness",
+    "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
     "load_safetensors", "safe_globals", "safetensors_metadata", "save", "save_safetensors",
-    "set_crc32_options", "set_default_mmap_options",
+    "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options", "skip_data",
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2
@@ -51,6 +56,80 @@ _PRIVATE, _SHARED = (
 )
 _with_crc = True
 _mmap_flags = _PRIVATE
+
+
+class LoadEndianness(enum.Enum):
+    """The byte order of files that do not say which they have."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_load_order: LoadEndianness | None = None
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The byte order that files without a mark are read in; None means this machine's."""
+    return _load_order
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Say in which byte order files without a mark are read."""
+    global _load_order
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError(
+            "Invalid argument type in function set_default_load_endianness: expected a "
+            f"LoadEndianness, got {type(endianness).__name__}"
+        )
+    _load_order = endianness
+
+
+class _Skipping(threading.local):
+    data = False
+
+
+_skipping = _Skipping()
+
+
+class skip_data:
+    """Within a ``with`` block ``save`` and ``load`` leave out the values of tensors.
+
+    The file is as long as ever, with zeros for the values; what is loaded has zeros as well.
+
+    >>> import io, weft
+    >>> file = io.BytesIO()
+    >>> with weft.serialization.skip_data():
+    ...     weft.save(weft.ones(2), file)
+    >>> _ = file.seek(0)
+    >>> weft.load(file)
+    tensor([0., 0.])
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self) -> None:
+        self.before, _skipping.data = _skipping.data, True
+
+    def __exit__(self, *exc: object) -> None:
+        _skipping.data = self.before
+
+
+def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> list[str]:
+    """The classes and functions that a file names and ``load`` would refuse; runs none of them."""
+    with _opened(f) as file:
+        if not _is_zipfile(file):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        data = archive.Reader(archive.Source(file)).read("data.pkl")
+    return sorted(name for name in unpickle.named_globals(data) if not unpickle.is_known(name))
+
+
+def _is_zipfile(file: BinaryIO) -> bool:
+    start = file.tell()
+    found = file.read(4)
+    file.seek(start)
+    return found == b"PK\3\4"
 
 
 class set_default_mmap_options:
@@ -112,6 +191,8 @@ def save(
     """
     if pickle_module is not pickle and not hasattr(pickle_module, "_Pickler"):
         raise ValueError("save works with Python's own pickle only; leave out pickle_module")
+    if _skipping.data and not _use_new_zipfile_serialization:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     memories = pickling.Memories()
     write: Callable[[Any, str], None]
     if _use_new_zipfile_serialization:
@@ -145,7 +226,8 @@ def _write_archive(
     if order is not None:
         writer.add("byteorder", order)
     for number, memory in enumerate(memories.bytes):
-        writer.add(f"data/{number}", memory.data)
+        values = np.zeros_like(memory) if _skipping.data else memory
+        writer.add(f"data/{number}", values.data)
     writer.add("version", _ARCHIVE_VERSION)
     writer.close()
 
@@ -194,7 +276,7 @@ def load(
             raise RuntimeError(
                 "Can not safely load weights when explicit pickle_module is specified"
             )
-        run: loading.Run = loading.run_safely
+        run = loading.safely(pickle_load_args.get("encoding", "utf-8"))
     else:
         run = loading.trusting(pickle_module or pickle, {"encoding": "utf-8", **pickle_load_args})
     with _opened(f) as file:
@@ -203,7 +285,12 @@ def load(
         mapped = None
         if mmap and os.fstat(file.fileno()).st_size:
             mapped = loading.Mapping(file, f, shared=_mmap_flags == _SHARED)
-        return loading.read(archive.Source(file), map_location, run, mapped)
+        order = "big" if _load_order is LoadEndianness.BIG else (
+            "little" if _load_order is LoadEndianness.LITTLE else sys.byteorder
+        )  # fmt: skip
+        return loading.read(
+            archive.Source(file), map_location, run, mapped, order, not _skipping.data
+        )
 
 
 def _weights_only(asked: bool | None, pickle_module: Any) -> bool:

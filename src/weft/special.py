@@ -7,6 +7,7 @@ from typing import Any
 from weft.ops import api as _api
 
 globals().update(_api.NAMESPACES.get("special", {}))
+__all__ = list(_api.NAMESPACES.get("special", {}))
 # Functions of other families that torch.special offers under the same names.
 for _name in ("softmax", "log_softmax", "logsumexp"):
     if _name not in globals():

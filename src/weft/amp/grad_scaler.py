@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections import defaultdict
@@ -24,7 +25,7 @@ class OptState(Enum):
     STEPPED = 2
 
 
-def _fresh_state() -> dict[str, Any]:
+def _refresh_per_optimizer_state() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
@@ -67,7 +68,9 @@ class GradScaler:
             self._growth_interval = growth_interval
             self._init_growth_tracker = 0
             self._growth_tracker: Tensor | None = None
-            self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_fresh_state)
+            self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(
+                _refresh_per_optimizer_state
+            )
 
     def _needs(self, function: str) -> Tensor:
         """The scale; an error if there is none yet."""
@@ -149,6 +152,8 @@ class GradScaler:
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise _refuse("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._leave_scaling_to(optimizer, state, args, kwargs)
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         found = state["found_inf_per_device"]
@@ -156,6 +161,32 @@ class GradScaler:
         result = None
         if not any(float(v) for v in found.values()):
             result = optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def _leave_scaling_to(self, optimizer: Any, state: Any, args: Any, kwargs: Any) -> Any:
+        """The step of an optimizer that unscales gradients, and skips steps, by itself."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed "
+                "optimizer. In the near future GradScaler registers `grad_scale: Tensor` and "
+                "`found_inf: Tensor` to the passed optimizer and let the optimizer use them "
+                "directly.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            result = optimizer.step(*args, grad_scaler=self, **kwargs)
+        else:
+            unscaled = state["stage"] is OptState.UNSCALED
+            if not unscaled:
+                self._check_inf_per_device(optimizer)
+            optimizer.grad_scale = None if unscaled else self._scale
+            found = state["found_inf_per_device"].values()
+            optimizer.found_inf = sum(found, start=weft.zeros(()))
+            try:
+                result = optimizer.step(*args, **kwargs)
+            finally:
+                del optimizer.grad_scale, optimizer.found_inf
         state["stage"] = OptState.STEPPED
         return result
 
@@ -181,7 +212,7 @@ class GradScaler:
             ]
             assert len(found) > 0, "No inf checks were recorded prior to update."
             self._adapt(any(float(v) for v in found))
-        self._per_optimizer_states = defaultdict(_fresh_state)
+        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
     def _adapt(self, bad: bool) -> None:
         scale, tracker = self._scale, self._growth_tracker

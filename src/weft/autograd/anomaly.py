@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.modes import MODES, _Switch
-from weft.core.node import FREED, Node
+from weft.core.node import FREED, Node, Output
 from weft.core.tensor import Tensor
 from weft.ops import api
 
@@ -126,17 +126,25 @@ class Lookout:
 
 def warn_of_error(node: Node) -> None:
     """Say which forward call a failing node belongs to, before its error goes on its way."""
-    trace = node.extras.trace if node.extras is not None else None
-    if trace:
-        message = f"Error detected in {node.name()}. Traceback of forward call that caused the "
-        message += f"error:\n{trace}"
-    else:
-        message = f"Error detected in {node.name()}. No forward pass information available. "
-        message += "Enable detect anomaly during forward pass for more information."
-    try:
-        warnings.warn(message, stacklevel=5)
-    except Warning:
-        print(message, file=sys.stderr)  # the error itself must not be lost to a warning
+    start, cause = f"Error detected in {node.name()}.", "caused the error"
+    at: Any = node
+    while at is not None:
+        extras = at.extras
+        if extras is not None and extras.trace:
+            message = f"{start} Traceback of forward call that {cause}:\n{extras.trace}"
+        else:
+            message = f"{start} No forward pass information available. Enable detect anomaly "
+            message += "during forward pass for more information."
+        try:
+            warnings.warn(message, stacklevel=5)
+        except Warning:
+            print(message, file=sys.stderr)  # the error itself must not be lost to a warning
+        # A node that was made in a backward pass: in the backward of which node.
+        at = None if extras is None else extras.parent
+        at = at.node if isinstance(at, Output) else at
+        if at is not None:
+            start = f"\n\nPrevious calculation was induced by {at.name()}."
+            cause = "induced the previous calculation"
 
 
 def _told(node: Node, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:

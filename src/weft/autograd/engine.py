@@ -6,6 +6,8 @@ In a plain backward the gradients are bare arrays and nothing is recorded. With
 
 from __future__ import annotations
 
+import copy
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,7 @@ from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
-from weft.core.dispatch import PACKED, REGISTRY, Op, Packed
+from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
 from weft.core.modes import MODES
@@ -31,7 +33,14 @@ from weft.core.node import (
     GraphNode,
     Node,
     Output,
-    output_of,
+)
+from weft.core.saved import (
+    PackedGuard,
+    as_history,
+    check_versions,
+    overwritten,
+    unpacked,
+    used_up,
 )
 from weft.core.tensor import LATE, Tensor, wrap
 
@@ -41,6 +50,7 @@ by_age = attrgetter("seq")
 # What is told of every backward, of any thread: see ``weft.graph.watch``.
 WATCHERS: list[Any] = []
 _accumulating = threading.Lock()
+_numbers = itertools.count()  # of backward passes
 
 # The gradient that a scalar loss starts with. Nobody writes to an incoming gradient.
 ONES = {d: np.ones((), d) for d in (dt.F32, dt.F64)}
@@ -129,6 +139,7 @@ class _Run:
         self.at: GraphNode | None = None  # the node whose hooks are running
         self.depth = 1  # of passes inside passes
         self.callbacks: list[Callable[[], None]] = []  # for the end of the pass
+        self.number = next(_numbers)
         self.passing: Any = None  # the gradient handed to ``step``, which alone may hold it
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
@@ -175,7 +186,7 @@ class _Run:
         self.pending.clear()
         for node in order:
             for edge in edges_of(node) if node in useful else ():
-                if edge.__class__ is AccumulateGrad:
+                if edge.__class__ is AccumulateGrad and edge in useful:
                     self.pending[edge] = self.pending.get(edge, 0) + 1
         return order
 
@@ -207,15 +218,14 @@ class _Run:
         if self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
         if self.sink and (self.targets is None or leaf in self.targets):
-            given = None
             if leaf.extras is not None and leaf.extras.before:
                 g = self.call_hooks(leaf.extras.before, (g,))[0]
-            if leaf.extras is not None and leaf.extras.post:
-                given = as_tensor(changeable(g))
             alone = getrefcount(g) == ALONE
             self.accumulate(leaf, g, alone)
-            if given is not None:
-                for hook in tuple(leaf.extras.post.values()):  # type: ignore[union-attr]
+            if leaf.extras is not None and leaf.extras.post:
+                # As in PyTorch: a gradient that became ``.grad`` is shown as what it is by now.
+                given = as_tensor(changeable(g))
+                for hook in tuple(leaf.extras.post.values()):
                     hook((), (given,))
 
     def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
@@ -269,7 +279,7 @@ class _Run:
                     tensor._grad = kept if tensor._grad is None else tensor._grad + kept
         if asked:
             self.captured[node] = g
-        if extras is not None and extras.before and (self.targets is None or node in self.through):
+        if extras is not None and extras.before and self.leads_on(node):
             g = self.hooked(extras.before, g)
         return g
 
@@ -338,6 +348,7 @@ class _Run:
                     gi = None
                     self.settle(edge)
                     continue
+            gi = None  # the node before may have left this very gradient here
             g = self.notice(node, g)
             if self.useful is not None and node not in self.useful:
                 pass  # a root that leads to none of the inputs: only its hooks have a say
@@ -350,6 +361,10 @@ class _Run:
                 self.step(node)
         for leaf in [n for n in grads if n.__class__ is AccumulateGrad]:
             self.arrive(leaf)
+
+    def still_ahead(self) -> Iterator[Any]:
+        """The nodes after the one whose hooks are running, newest first."""
+        return copy.copy(self.ahead)
 
     def leads_on(self, node: Any) -> bool:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
@@ -421,7 +436,7 @@ class _Run:
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
-        elif guard is PACKED:
+        elif guard.__class__ is PackedGuard:
             saved = unpacked(saved)
         useful = self.useful
         needs = None
@@ -525,6 +540,8 @@ def as_tensor(g: Any) -> Any:
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     """Zeros for outputs that got no gradient; None stays for those that can have none."""
+    if node.op.takes_none:
+        return tuple(grads)
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
@@ -533,33 +550,6 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
                 g = wrap(g)
         filled.append(g)
     return tuple(filled)
-
-
-def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved values, with those that hooks hold asked back."""
-    if not any(isinstance(v, Packed) for v in saved):
-        return saved
-    return tuple(v.unpack(v.value)._a if isinstance(v, Packed) else v for v in saved)
-
-
-def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved values as tensors in their place in the graph, for a differentiable backward."""
-    op, values = node.op, []
-    for slot, value in zip(node.plan.slots, saved, strict=False):
-        if isinstance(value, Packed):
-            value = value.unpack(value.value)._a
-        if isinstance(value, ndarray):
-            if slot in op.names:
-                edge = node.inputs[op.names.index(slot)]
-                value = wrap(value, edge if isinstance(edge, GraphNode) else None)
-            elif slot in op.outputs:
-                k = op.outputs.index(slot)
-                place: GraphNode | None = node
-                if op.multiple:
-                    place = None if k in op.constant_outputs else output_of(node, k)
-                value = wrap(value, place)
-        values.append(value)
-    return tuple(values)
 
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
@@ -584,8 +574,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
         return ()
     if node.saved is FREED:
         raise used_up(node)
-    if node.guard and node.guard[0] != sum(cell[0] for cell in node.guard[1:]):
-        raise overwritten(node)
+    check_versions(node)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
     g = fill_missing(node, list(given)) if node.op.multiple else given[0]
@@ -601,38 +590,6 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
 
 
 CALL.append(call)
-
-
-# --- errors ----------------------------------------------------------------------------
-
-
-def overwritten(node: Node) -> RuntimeError:
-    """What was saved, what overwrote it, and where both stand."""
-    assert node.guard is not None
-    total = node.guard[0]
-    changes = []
-    for cell in node.guard[1:]:
-        total -= cell[0]
-        changes += cell[1:]
-    last = changes[-1] if changes else None
-    who = "an op that weft did not see"
-    if last is not None:
-        who = f"{last[1]}_ at {errors.describe_position(last[2], last[3])}"
-    return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: {node.op.name} ({node.name()}) saved a value at {node.source}, and it was "
-        f"overwritten by {who} ({-total} version(s) later). Use the out-of-place form there, or "
-        "clone() the tensor before changing it."
-    )
-
-
-def used_up(node: Node) -> RuntimeError:
-    return RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        f"after they have already been freed): the values that {node.op.name} saved at "
-        f"{node.source} are gone. Specify retain_graph=True if you need to backward through the "
-        "graph a second time."
-    )
 
 
 # --- entry points ----------------------------------------------------------------------
@@ -668,10 +625,17 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
             f"  at {errors.here()}"
         )
     if gradient._a.shape != shape:
-        raise RuntimeError(
+        error = RuntimeError(
             f"Mismatch in shape: grad_output[{k}] has a shape of "
-            f"{gradient.shape} and output[{k}] has a shape of {tensor.shape}\n"
-            f"  at {errors.here()}"
+            f"{gradient.shape} and output[{k}] has a shape of {tensor.shape}."
+        )
+        error.add_note(f"  at {errors.here()}")  # programs compare the message as a whole
+        raise error
+    if (gradient._a.dtype.kind == "c") != (tensor._a.dtype.kind == "c"):
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the "
+            f"same dtype. Mismatch in dtype: grad_output[{k}] has a dtype of {gradient.dtype!r} "
+            f"and output[{k}] has a dtype of {tensor.dtype!r}.\n  at {errors.here()}"
         )
     return tensor._node, gradient
 
@@ -705,6 +669,7 @@ def run(
     work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
+    hooks = now.saved_hooks
     work.ends_step = sink and outer is None
     if outer is not None:
         work.depth = outer.depth + 1
@@ -727,7 +692,7 @@ def run(
             warn_of_error(work.at)
         raise
     finally:
-        now.grad, now.backward = enabled, outer
+        now.grad, now.backward, now.saved_hooks = enabled, outer, hooks
         now.update()
         if work.watch is not None:
             work.watch.release()

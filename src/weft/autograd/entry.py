@@ -65,7 +65,8 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
             "allow_unused=False."
         )
-    edges = [isinstance(x, GradientEdge) for x in _many(inputs)]
+    inputs = _many(inputs)  # which may be an iterator, as model.parameters() is
+    edges = [isinstance(x, GradientEdge) for x in inputs]
     if materialize_grads and any(edges):
         found = grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, True,
@@ -79,7 +80,7 @@ def grad(
         zeros = api.FUNCTIONS["zeros_like"]
         return tuple(
             zeros(x, requires_grad=create_graph) if g is None else g
-            for g, x in zip(found, _many(inputs), strict=True)
+            for g, x in zip(found, inputs, strict=True)
         )
     outputs, inputs = _tensors(outputs), _tensors(inputs)
     if not inputs:
@@ -98,6 +99,15 @@ def grad(
             "grad with is_grads_batched=True: grad_outputs need one more dimension than outputs, "
             f"of the same size for all; found sizes {sorted(sizes)}\n  at {errors.here()}"
         )
+    for k, (out, g) in enumerate(zip(outputs, rows, strict=False)):
+        if g is not None and g.shape[1:] != out.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
+                "as the batch dimension. The sizes of the remaining dimensions are expected to "
+                f"match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{k}] has a shape of {g.shape} and output[{k}] has a shape of "
+                f"{out.shape}.\n  at {errors.here()}"
+            )
     columns = []
     for i in range(sizes.pop()):
         row = tuple(None if g is None else g[i] for g in rows)

@@ -25,6 +25,11 @@ class UnpackedDualTensor(NamedTuple):
 
 def enter_dual_level() -> int:
     """Open a level of forward mode and give its number."""
+    if MODES.now.dual_level >= 0:
+        raise RuntimeError(
+            "Nested forward mode AD is not supported at the moment: a level is open already. "
+            f"Use torch.func.jvp for derivatives of derivatives\n  at {errors.here()}"
+        )
     MODES.now.dual_level += 1
     MODES.now.update()
     return MODES.now.dual_level
@@ -66,6 +71,34 @@ class dual_level(_Switch):
         exit_dual_level(level=self.level)
 
 
+def _is_fwd_grad_enabled() -> bool:
+    """Whether ops move tangents in this thread."""
+    return MODES.now.forward_grad
+
+
+def set_fwd_grad_enabled(mode: bool) -> None:
+    """Let ops move tangents, or not; for good."""
+    MODES.now.forward_grad = bool(mode)
+
+
+class _set_fwd_grad_enabled(_Switch):
+    """Let ops move tangents, or not, for a block."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = MODES.now.forward_grad
+        self.enabled = mode
+        set_fwd_grad_enabled(mode)
+
+    def _again(self) -> _Switch:
+        return _set_fwd_grad_enabled(self.enabled)
+
+    def _enter(self) -> None:
+        set_fwd_grad_enabled(self.enabled)
+
+    def _exit(self) -> None:
+        set_fwd_grad_enabled(self.previous)
+
+
 def _level(level: int | None, name: str) -> int:
     level = MODES.now.dual_level if level is None else level
     if level < 0:
@@ -79,7 +112,7 @@ def _level(level: int | None, name: str) -> int:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of ``tensor`` that carries ``tangent``."""
     level = _level(level, "create")
-    for x, what in ((tensor, "tensor"), (tangent, "tangent")):
+    for x, what in ((tensor, "primal"), (tangent, "tangent")):
         if not isinstance(x, Tensor):
             raise TypeError(f"make_dual: {what} must be a Tensor, not {type(x).__name__}")
         if x._a.dtype.kind not in "fcV":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable
@@ -22,7 +21,8 @@ from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
 from weft.core.modes import MODES, no_grad
-from weft.core.node import FREED, GraphNode, Node, next_sequence, output_of
+from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
+from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
 from weft.core.tensor import Tensor, wrap
 from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
 
@@ -69,8 +69,28 @@ class FunctionCtx:
         """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
         if self._in_jvp or self.saved_for_forward is not None:
             return self.saved_for_forward or ()
+        node, saved = self._kept()
+        found = tuple(None if s is None else s.unpack(node) for s in saved)
+        if found and node is not None and type(node)._forward_cls.clear_saved_tensors_on_access:
+            node.saved = FREED
+        return found
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The old name of ``saved_tensors``."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        return tuple(handle(_no_hooks if s is None else s.set_hooks) for s in self._kept()[1])
+
+    def _kept(self) -> tuple[FunctionNode | None, Any]:
+        """The node, while it lives, and what it keeps of the tensors that were saved."""
         if self._place is None:
-            return ()
+            return None, ()
         node = self._place()
         saved = self._left if node is None else node.saved
         if saved is FREED:
@@ -81,12 +101,7 @@ class FunctionCtx:
                 "retain_graph=True if you need to backward through the graph a second time or if "
                 "you need to access saved tensors after calling backward."
             )
-        if not saved:
-            return ()
-        found = tuple(None if s is None else s.unpack(node) for s in saved[0])
-        if node is not None and type(node)._forward_cls.clear_saved_tensors_on_access:
-            node.saved = FREED
-        return found
+        return node, saved[0] if saved else ()
 
     def __getattr__(self, name: str) -> Any:
         if name in ("name", "next_functions", "metadata", "register_hook", "register_prehook"):
@@ -95,6 +110,10 @@ class FunctionCtx:
             if node is not None:
                 return getattr(node, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _no_hooks(pack: Any, unpack: Any) -> None:
+    check_hooks(None, pack, unpack)
 
 
 class _Saved:
@@ -118,13 +137,21 @@ class _Saved:
         self.unpack_hook: Callable | None = None
         if MODES.now.saved_hooks:
             pack, self.unpack_hook = MODES.now.saved_hooks[-1]
-            self.tensor = _without_hooks(pack, tensor)
+            self.tensor = pack_by(pack, tensor)
+
+    def set_hooks(self, pack: Any, unpack: Any) -> None:
+        """Hand the tensor to hooks."""
+        held = self.tensor if self.unpack_hook is None else Packed(self.tensor, self.unpack_hook)
+        check_hooks(held, pack, unpack)
+        self.tensor, self.unpack_hook = pack_by(pack, self.tensor), unpack
 
     def unpack(self, node: FunctionNode | None) -> Tensor:
         """The tensor, in its place in the graph; an error if it was overwritten."""
         tensor = self.tensor
+        cell = self.cell
         if self.unpack_hook is not None:
-            tensor = self.unpack_hook(tensor)
+            tensor = unpack_by(self.unpack_hook, tensor)
+            cell = tensor._vc
         elif self.cell[0] != self.version:
             raise _overwritten(self, node)
         place = self.edge
@@ -132,7 +159,7 @@ class _Saved:
             place = output_of(node, self.index) if node.op.multiple else node
         if tensor._node is not place:
             tensor = wrap(tensor._a, place)
-            tensor._vc = self.cell
+            tensor._vc = cell
         for level, tangent in (self.tangents or {}).items():
             set_tangent(tensor, level, tangent)
         return tensor
@@ -148,17 +175,6 @@ def _overwritten(saved: _Saved, node: FunctionNode | None) -> RuntimeError:
         f"{where} is at version {saved.cell[0]}; expected version {saved.version} instead. "
         f"It was changed{who}. Use the out-of-place form there, or clone() it before."
     )
-
-
-def _without_hooks(pack: Callable, tensor: Tensor) -> Any:
-    now = MODES.now
-    hooks, now.saved_hooks = now.saved_hooks, ()
-    now.update()
-    try:
-        return pack(tensor)
-    finally:
-        now.saved_hooks = hooks
-        now.update()
 
 
 class FunctionNode(Node):
@@ -189,6 +205,8 @@ class FunctionNode(Node):
         return getattr(self.attrs["ctx"], name)
 
 
+BackwardCFunction = FunctionNode  # PyTorch's name
+
 # Stands in a node's inputs for an argument that is no tensor.
 NO_TENSOR = None
 
@@ -197,16 +215,16 @@ class _FunctionOp:
     """What the engine asks of an op, answered for a Function."""
 
     rules = jvp = variant = promote = None
+    takes_none = True  # filling in for missing gradients is the Function's choice
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    constant_outputs: frozenset[int] = frozenset()
 
     def __init__(self, cls: type[Function], outputs: int | None) -> None:
         self.name = cls.__name__
         self.node_types = [cls._node_type] * 3
         self.multiple = outputs is not None
-        # Filling in for missing gradients is the Function's choice, not the engine's.
-        self.constant_outputs = frozenset(range(outputs or 0))
 
     def __repr__(self) -> str:
         return f"<autograd.Function {self.name}>"
@@ -248,9 +266,7 @@ class _FunctionPlan:
             if r is None or not needs[i]:
                 results[i] = None
             elif not create:
-                # The engine may take over an array only if nobody else can see it.
-                shared = sys.getrefcount(r) > 3 or sys.getrefcount(r._a) > 2
-                results[i] = r._a.view() if shared else r._a
+                results[i] = r._a
         r = None
         return results
 
@@ -495,7 +511,7 @@ def _node(
         next_sequence(), code, instruction, MODES.now.scope,
     )  # fmt: skip
     if MODES.now.anomaly:
-        node._extras().trace = "".join(traceback.format_stack(frame))
+        note_origin(node, frame)
     return node
 
 
@@ -736,4 +752,4 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

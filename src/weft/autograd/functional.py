@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.entry import grad
+from weft.core import errors
 from weft.core.modes import MODES, enable_grad
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -38,26 +39,27 @@ def _call(func: Callable, inputs: tuple[Tensor, ...], function: str) -> tuple[bo
     return _tuple(func(*inputs), "outputs of the user-provided function", function)
 
 
-def _check_vector(v: Any, like: tuple[Tensor, ...], many: bool, name: str) -> tuple[Tensor, ...]:
+def _check_vector(
+    v: Any, like: tuple[Tensor, ...], many: bool, name: str, function: str
+) -> tuple[Tensor, ...]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(
-                f"The vector v can only be None if the {name} is a single Tensor with a single "
+                f"The vector v can only be None if the {name} a single Tensor with a single "
                 "element."
             )
         return (wrap(np.ones_like(like[0]._a)),)
-    _, vectors = _tuple(v, "v", "this function")
+    _, vectors = _tuple(v, "v", function)
     if len(vectors) != len(like):
-        kind = "tuple" if many else "Tensor"
-        raise RuntimeError(
-            f"The given v should be a {kind} of the same length as the {name}: got {len(vectors)}, "
-            f"expected {len(like)}."
-        )
+        if many:
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(vectors)}."
+            )
+        raise RuntimeError("The given v should contain a single Tensor.")
     for i, (a, b) in enumerate(zip(vectors, like, strict=True)):
         if a.shape != b.shape:
-            raise RuntimeError(
-                f"v has invalid size at entry {i}: should be {b.shape} but got {a.shape}."
-            )
+            which = f"Entry {i} in v" if many else "v"
+            raise RuntimeError(f"{which} has invalid size: should be {b.shape} but got {a.shape}.")
     return vectors
 
 
@@ -85,24 +87,54 @@ def _grad(
     )
 
 
+# What strict mode calls things that do not depend on an input, or on an entry, of number {i}.
+_OUTPUT = "The output of the user-provided function is independent of input {i}"
+_JACOBIAN = "The jacobian of the user-provided function is independent of input {i}"
+_HESSIAN = "The hessian of the user-provided function is independent of input {i}"
+_CONSTANT = (
+    "While computing the hessian, found that the jacobian of the user-provided function with "
+    "respect to input {i} is independent of the input"
+)
+
+
 def _filled(
-    grads: list[Any], like: tuple[Tensor, ...], strict: bool, create_graph: bool, what: str
+    grads: list[Any],
+    like: tuple[Tensor, ...],
+    strict: bool,
+    create_graph: bool,
+    missing: str,
+    constant: str = "",
 ) -> tuple[Tensor, ...]:
-    """Zeros for missing gradients; with ``strict`` an error that says what is independent."""
+    """Zeros for missing gradients; with ``strict`` an error that says what is independent.
+
+    With ``create_graph`` a gradient must depend on the inputs itself; ``constant`` says so.
+    """
     found = []
     for i, (g, x) in enumerate(zip(grads, like, strict=True)):
         if strict and g is None:
-            raise RuntimeError(
-                f"{what}: entry {i} is independent of the input (in strict mode this is an error); "
-                "check that the function uses it."
-            )
+            raise _independent(missing, i)
         if strict and create_graph and not g.requires_grad:
-            raise RuntimeError(
-                f"{what}: the derivative at entry {i} is independent of the input. This is not "
-                "allowed in strict mode when create_graph=True."
-            )
+            raise _independent(constant, i)
         found.append(wrap(np.zeros_like(x._a)) if g is None else g)
     return tuple(found)
+
+
+def _independent(what: str, i: int) -> RuntimeError:
+    return RuntimeError(
+        f"{what.format(i=i)}. This is not allowed in strict mode: check that the function uses it, "
+        f"or leave strict out\n  at {errors.here()}"
+    )
+
+
+def _depend(outs: tuple[Tensor, ...], strict: bool) -> None:
+    """In strict mode all outputs of the function must depend on its inputs."""
+    for i, out in enumerate(outs if strict else ()):
+        if not out.requires_grad:
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. The "
+                "outputs must be computed in a differentiable manner from the input when running "
+                f"in strict mode.\n  at {errors.here()}"
+            )
 
 
 def _done(values: tuple[Tensor, ...], many: bool, create_graph: bool) -> Any:
@@ -123,10 +155,11 @@ def vjp(
         many, given = _tuple(inputs, "inputs", "vjp")
         given = _fresh(given, create_graph)
         out_many, outs = _call(func, given, "vjp")
-        vectors = _check_vector(v, outs, out_many, "output of the user-provided function")
+        _depend(outs, strict)
+        vectors = _check_vector(v, outs, out_many, "user-provided function returns", "vjp")
     with _mode(create_graph):
         grads = _grad(outs, given, vectors, create_graph)
-        found = _filled(grads, given, strict, create_graph, "vjp")
+        found = _filled(grads, given, strict, create_graph, _OUTPUT, _JACOBIAN)
     return _done(outs, out_many, create_graph), _done(found, many, create_graph)
 
 
@@ -141,13 +174,14 @@ def jvp(
     with enable_grad():
         many, given = _tuple(inputs, "inputs", "jvp")
         given = _fresh(given, create_graph)
-        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        vectors = _check_vector(v, given, many, "input to the user-provided function is", "jvp")
         out_many, outs = _call(func, given, "jvp")
+        _depend(outs, strict)
         probes = tuple(wrap(np.zeros_like(o._a)).requires_grad_() for o in outs)
-        back = _filled(_grad(outs, given, probes, True), given, strict, False, "jvp")
+        back = _filled(_grad(outs, given, probes, True), given, strict, False, _OUTPUT)
     with _mode(create_graph):
         grads = _grad(back, probes, vectors, create_graph)
-        found = _filled(grads, outs, strict, create_graph, "jvp")
+        found = _filled(grads, outs, strict, create_graph, _JACOBIAN, _JACOBIAN)
     return _done(outs, out_many, create_graph), _done(found, out_many, create_graph)
 
 
@@ -206,16 +240,18 @@ def jacobian(
         many, given = _tuple(inputs, "inputs", "jacobian")
         given = _fresh(given, create_graph)
         out_many, outs = _call(func, given, "jacobian")
+        _depend(outs, strict)
         blocks = []
-        for out in outs:
+        for j, out in enumerate(outs):
             rows = []
+            missing = f"Output {j} of the user-provided function is independent of input {{i}}"
             flat = np.zeros(out._a.size, out._a.dtype)
             for k in range(out._a.size):
                 flat[k] = 1
                 seed = wrap(flat.reshape(out._a.shape).copy())
                 flat[k] = 0
                 grads = _grad((out,), given, (seed,), create_graph, retain_graph=True)
-                rows.append(_filled(grads, given, strict, create_graph, "jacobian"))
+                rows.append(_filled(grads, given, strict, create_graph, missing, _JACOBIAN))
             blocks.append(
                 tuple(
                     stack(column).reshape(*out.shape, *x.shape)
@@ -248,11 +284,23 @@ def hessian(
 
     def gradient(*values: Tensor) -> Any:
         out = _scalar(func(*values), "hessian")
+        _depend((out,), strict)
         grads = _grad((out,), values, None, create_graph=True)
-        return _filled(grads, values, strict, strict, "hessian")
+        return _filled(grads, values, strict, strict, _CONSTANT, _CONSTANT)
 
     found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found if many else found[0][0]
+
+
+def _construct_standard_basis_for(
+    tensors: tuple[Tensor, ...], tensor_numels: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    """The unit vectors of all tensors laid side by side, cut into a matrix for each tensor."""
+    ends = np.cumsum(tensor_numels)
+    return tuple(
+        wrap(np.eye(ends[-1], n, int(n - end), t._a.dtype))
+        for t, n, end in zip(tensors, tensor_numels, ends, strict=True)
+    )
 
 
 def _scalar(out: Any, function: str) -> Tensor:
@@ -280,12 +328,13 @@ def vhp(
     with enable_grad():
         many, given = _tuple(inputs, "inputs", "vhp")
         given = _fresh(given, create_graph)
-        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        vectors = _check_vector(v, given, many, "input to the user-provided function is", "vhp")
         out = _scalar(func(*given), "vhp")
-        first = _filled(_grad((out,), given, None, True), given, strict, strict, "vhp")
+        _depend((out,), strict)
+        first = _filled(_grad((out,), given, None, True), given, strict, strict, _OUTPUT, _CONSTANT)
     with _mode(create_graph):
         grads = _grad(first, given, vectors, create_graph)
-        found = _filled(grads, given, strict, create_graph, "vhp")
+        found = _filled(grads, given, strict, create_graph, _JACOBIAN, _HESSIAN)
     return _done((out,), False, create_graph), _done(found, many, create_graph)
 
 
@@ -300,12 +349,13 @@ def hvp(
     with enable_grad():
         many, given = _tuple(inputs, "inputs", "hvp")
         given = _fresh(given, create_graph)
-        vectors = _check_vector(v, given, many, "input to the user-provided function")
+        vectors = _check_vector(v, given, many, "input to the user-provided function is", "hvp")
         out = _scalar(func(*given), "hvp")
-        first = _filled(_grad((out,), given, None, True), given, strict, strict, "hvp")
+        _depend((out,), strict)
+        first = _filled(_grad((out,), given, None, True), given, strict, strict, _OUTPUT, _CONSTANT)
         probes = tuple(wrap(np.zeros_like(x._a)).requires_grad_() for x in given)
-        second = _filled(_grad(first, given, probes, True), given, strict, False, "hvp")
+        second = _filled(_grad(first, given, probes, True), given, strict, False, _JACOBIAN)
     with _mode(create_graph):
         grads = _grad(second, probes, vectors, create_graph)
-        found = _filled(grads, given, strict, create_graph, "hvp")
+        found = _filled(grads, given, strict, create_graph, _HESSIAN, _HESSIAN)
     return _done((out,), False, create_graph), _done(found, many, create_graph)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
-import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from weft.autograd.function import FunctionCtx
 from weft.core import errors
 from weft.core.dispatch import edge_of
 from weft.core.inplace import bump
 from weft.core.modes import MODES, _Switch
-from weft.core.node import AccumulateGrad, Output, RemovableHandle, output_of
+from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, output_of
 from weft.core.node import Node as OpNode
 from weft.core.tensor import Tensor, wrap
+
+
+class Node(abc.ABC):  # noqa: B024 - nothing derives from it
+    """What nodes of a graph are instances of: ``isinstance(y.grad_fn, Node)``."""
+
+
+Node.register(GraphNode)
+Node.register(FunctionCtx)
 
 # --- saved tensors ---------------------------------------------------------------------
 
@@ -26,6 +37,11 @@ class _Forbidden(threading.local):
 
 
 _forbidden = _Forbidden()
+
+
+def hooks_allowed() -> bool:
+    """Whether saved-tensor hooks may be used: see ``disable_saved_tensors_hooks``."""
+    return _forbidden.message is None
 
 
 class saved_tensors_hooks(_Switch):
@@ -77,11 +93,99 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         _forbidden.message = previous
 
 
-class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """A block whose saved tensors may be changed in place later: backward sees copies."""
+class _Handle:
+    """Stands for a saved tensor in the nodes that saved it; what it stands for dies with it."""
+
+    __slots__ = ("__weakref__", "version")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+
+class _SavedAndChanged:
+    """The tensors saved in a block whose saved tensors may be changed, and the copies made."""
 
     def __init__(self) -> None:
-        super().__init__(lambda tensor: tensor.detach().clone(), lambda packed: packed)
+        self.original: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
+        self.cloned: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
+        # Handles by what they stand for, and that by the memory it is in.
+        self.tid_to_weakhandle: MutableMapping[Any, _Handle] = WeakValueDictionary()
+        self.sid_to_tid: defaultdict[int, set[Any]] = defaultdict(set)
+
+    def pack(self, tensor: Tensor) -> _Handle:
+        """Note that a tensor is saved; the same one saved again has the same handle."""
+        array, cell = tensor._a, tensor._vc
+        place = array.__array_interface__["data"][0]
+        tid = (id(cell), cell[0], place, array.shape, array.strides, array.dtype)
+        handle = self.tid_to_weakhandle.get(tid)
+        if handle is None:
+            handle = self.tid_to_weakhandle[tid] = _Handle(cell[0])
+            self.original[handle] = tensor
+            self.sid_to_tid[id(cell)].add(tid)
+        return handle
+
+    def unpack(self, handle: _Handle) -> Tensor:
+        """The tensor as it was when it was saved."""
+        copy = self.cloned.get(handle)
+        if copy is not None:
+            return copy
+        tensor = self.original.get(handle)
+        if tensor is None or MODES.now.before_write != self.copy_before_write:
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in "
+                "which the graph was originally recorded."
+            )
+        if tensor._vc[0] != handle.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: a tensor of shape {list(tensor.shape)} is at version "
+                f"{tensor._vc[0]}; expected version {handle.version} instead. clone() it before "
+                "changing it."
+            )
+        return tensor
+
+    def copy_before_write(self, target: Tensor) -> None:
+        """Memory is about to change: copy what was saved of it."""
+        for tid in self.sid_to_tid.pop(id(target._vc), ()):
+            # Other memory may get the same address once nothing but the copy is left.
+            handle = self.tid_to_weakhandle.pop(tid, None)
+            if handle is not None:
+                tensor = self.original.pop(handle)
+                self.cloned[handle] = wrap(tensor._a.copy("K"))
+
+    def clear(self) -> None:
+        """Let go of all tensors."""
+        for held in (self.original, self.cloned, self.tid_to_weakhandle, self.sid_to_tid):
+            held.clear()
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_SavedAndChanged]:
+    """A block whose saved tensors may be changed in place later: those that are get copied first.
+
+    Backward must be inside the block too.
+
+    >>> import weft
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> with weft.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x.clone()
+    ...     z = (y**2).sum()
+    ...     _ = y.zero_()
+    ...     z.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+    now = MODES.now
+    if now.before_write is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    saved = _SavedAndChanged()
+    with saved_tensors_hooks(saved.pack, saved.unpack):
+        now.before_write = saved.copy_before_write
+        try:
+            yield saved
+        finally:
+            now.before_write = None
+            saved.clear()
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -192,7 +296,7 @@ def _running() -> tuple[Any, set[Any] | None]:
     work = MODES.now.backward
     if work is None:
         return None, None
-    return work, {work.at, *copy.copy(work.ahead), *work.pending, *work.grads}
+    return work, {work.at, *work.still_ahead(), *work.pending, *work.grads}
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -13,7 +13,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from weft.compat import naming, tree
@@ -55,6 +55,15 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module = tree.find_module(spec.name)
         spec.loader_state = module.__spec__
         return module
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """What ``python -m torch.x.y`` runs."""
+        own = tree.own_module(fullname)
+        spec = None if own is None else importlib.util.find_spec(own)
+        if spec is None:
+            return None
+        loader: Any = spec.loader_state if isinstance(spec.loader, _Naming) else spec.loader
+        return loader.get_code(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         # The module has run under its own name; only what import changed is put back.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,8 @@ class Refused(Missing):
     """A name that is there for programs to mention, and raises when it is called."""
 
 
-# Packages that hold code compiled against PyTorch, without which they can't be imported.
+# Packages that hold code compiled against PyTorch, without which they can't be imported;
+# torchvision can, and does without its own ops.
 COMPANIONS = ("torchvision", "torchaudio", "torchtext")
 
 
@@ -32,6 +34,8 @@ def look_up(name: str) -> Any:
     'relu'
     """
     parts = name.split(".")
+    if parts[0] == "torchvision" and importlib.util.find_spec("torchvision") is not None:
+        return None
     if parts[0] in COMPANIONS:
         raise Missing(parts[0], f"{parts[0]} is compiled against PyTorch's own library")
     found: Any = importlib.import_module("weft")
@@ -45,7 +49,8 @@ def look_up(name: str) -> Any:
             raise Missing(".".join(parts[: i + 1]), str(error)) from None
         if found is _ABSENT:
             raise Missing(".".join(parts[: i + 1]))
-        if not isinstance(found, ModuleType) and getattr(found, "unavailable", False):
+        # A namespace of ops makes up what it is asked for.
+        if not isinstance(found, ModuleType) and getattr(found, "unavailable", None) is True:
             raise Refused(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))
     return found
 

@@ -6,6 +6,8 @@ then found by PyTorch, and the other way round.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import sys
 from types import FunctionType, ModuleType
 from typing import Any
@@ -43,6 +45,8 @@ def rename(module: ModuleType) -> None:
         if isinstance(value, (type, FunctionType)) and value.__module__ == name:
             home = homes.get(key) or (None if own else torch_name(name))
             if home is not None:
+                if isinstance(value, type) and home != torch_name(name):
+                    _evaluate_annotations(value, vars(module))
                 _set(value, "__module__", home)
     known = torch_name(name)
     if name == "weft.ops":  # where PyTorch keeps the ops of all libraries
@@ -55,6 +59,14 @@ def rename(module: ModuleType) -> None:
         _name_functions(name)
     if tree.has_module(known):
         _extend(module, known)
+
+
+def _evaluate_annotations(kind: type, names: dict[str, Any]) -> None:
+    """Let ``typing.get_type_hints`` do without the names of the file a class is defined in."""
+    for key, text in inspect.get_annotations(kind).items():
+        if isinstance(text, str):
+            with contextlib.suppress(NameError):  # of what is imported for type checkers only
+                kind.__annotations__[key] = eval(text, names)
 
 
 def _name_functions(home: str) -> None:

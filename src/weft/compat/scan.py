@@ -8,7 +8,9 @@ the program runs. A use that the program itself guards is only worth a warning.
 from __future__ import annotations
 
 import ast
+import functools
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +31,7 @@ class Use:
     name: str
     guarded: bool
     reason: str = ""
+    refused: bool = False  # the name is there, and raises when it is called
 
 
 def missing_names(script: str) -> list[Use]:
@@ -40,16 +43,45 @@ def missing_names(script: str) -> list[Use]:
         if os.path.realpath(path) in seen:
             continue
         seen.add(os.path.realpath(path))
-        try:
-            with open(path, "rb") as file:
-                tree = ast.parse(file.read(), path)
-        except (SyntaxError, ValueError, OSError):
-            continue  # Python says what is wrong when it comes to that file
-        scan = _Scan(path)
-        scan.module(tree)
-        uses += scan.uses
-        waiting += _modules_beside(tree, path, root)
+        tree = _parse(path)
+        if tree is not None:
+            scan = _Scan(path)
+            scan.module(tree)
+            uses += scan.uses
+            waiting += _modules_beside(tree, path, root)
     return sorted(set(uses))
+
+
+def uses_in_files(paths: Iterable[str]) -> tuple[set[str], list[Use]]:
+    """The names of PyTorch's that files use, and the uses of those that weft lacks."""
+    names: set[str] = set()
+    uses: list[Use] = []
+    for path in paths:
+        tree = _parse(path)
+        if tree is not None:
+            scan = _Scan(path)
+            scan.module(tree)
+            names |= scan.names
+            uses += scan.uses
+    return names, uses
+
+
+def _parse(path: str) -> ast.Module | None:
+    try:
+        with open(path, "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python says them when it comes to that file
+            return ast.parse(file.read(), path)
+    except (SyntaxError, ValueError, OSError):
+        return None
+
+
+@functools.cache
+def _missing(name: str) -> Missing | None:
+    try:
+        look_up(name)
+    except Missing as missing:
+        return missing
+    return None
 
 
 @dataclass
@@ -72,6 +104,7 @@ class _Scan(ast.NodeVisitor):
     def __init__(self, path: str) -> None:
         self.path = path
         self.uses: list[Use] = []
+        self.names: set[str] = set()
         self.scopes: list[_Scope] = []
         self.guards = 0
         self.own: set[str] = set()  # attributes that the program itself sets on our modules
@@ -92,14 +125,13 @@ class _Scan(ast.NodeVisitor):
     # What is used
 
     def check(self, name: str, line: int, doubtful: bool = False) -> None:
-        try:
-            look_up(name)
-        except Missing as missing:
-            absent = str(missing)
-            if absent not in self.own:
-                # What raises when called may be mentioned; the call itself gives the reason.
-                may_pass = bool(self.guards) or doubtful or isinstance(missing, Refused)
-                self.uses.append(Use(self.path, line, absent, may_pass, missing.reason))
+        self.names.add(name)
+        missing = _missing(name)
+        if missing is not None and (absent := str(missing)) not in self.own:
+            # What raises when called may be mentioned; the call itself gives the reason.
+            refused = isinstance(missing, Refused)
+            may_pass = bool(self.guards) or doubtful or refused
+            self.uses.append(Use(self.path, line, absent, may_pass, missing.reason, refused))
 
     def full_name(self, node: ast.expr) -> tuple[str | None, bool]:
         """PyTorch's name for ``F.relu`` and the like, and whether it is in doubt."""

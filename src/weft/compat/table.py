@@ -42,6 +42,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft has no sparse tensors",
         "Use a dense tensor, or index_add_ and scatter_add_ on the entries",
     ),
+    "half": (
+        "weft has no complex numbers of half precision",
+        "Use torch.complex64",
+    ),
     "nested": (
         "weft has no nested tensors",
         "Use torch.nn.utils.rnn.pad_sequence, or a list of tensors",
@@ -93,6 +97,8 @@ weft.core.tensor: Tensor layout=Layout
 weft.ops.casting: memory_format
 [torch._C]
 weft.ops.random: Generator
+weft.core.settings: _get_deterministic_fill_uninitialized_memory=fills_memory
+    _set_deterministic_fill_uninitialized_memory=fill_memory
 [torch._C._profiler]
 weft.profiler: ProfilerActivity
 [torch._lobpcg]
@@ -111,7 +117,7 @@ weft.core.modes: enable_grad inference_mode no_grad set_grad_enabled set_multith
 weft.profiler._recorder: record_function
 weft.profiler.legacy: profile
 [torch.autograd.profiler_util]
-weft.profiler._events: EventList FunctionEvent
+weft.profiler._events: EventList FunctionEvent FunctionEventAvg
 [torch.cuda.amp.autocast_mode]
 weft.cuda.amp: autocast custom_bwd custom_fwd
 [torch.cuda.amp.grad_scaler]
@@ -199,6 +205,10 @@ weft.nn._hooks: register_module_backward_hook register_module_buffer_registratio
     register_module_parameter_registration_hook
 weft.nn._state: _IncompatibleKeys
 weft.nn.module: Module _addindent _forward_unimplemented
+    _global_backward_hooks _global_backward_pre_hooks _global_buffer_registration_hooks
+    _global_forward_hooks _global_forward_hooks_always_called _global_forward_hooks_with_kwargs
+    _global_forward_pre_hooks _global_is_full_backward_hook _global_module_registration_hooks
+    _global_parameter_registration_hooks
 [torch.nn.modules.normalization]
 weft.nn.normalization: CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm
 [torch.nn.modules.padding]
@@ -571,10 +581,11 @@ weft.compat.stand_ins.foreach: _foreach_abs _foreach_abs_ _foreach_add _foreach_
     _foreach_tanh_ _foreach_trunc _foreach_trunc_ _foreach_zero_
 weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_backward_data
     _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo get_device_module
-    _grouped_mm=grouped_mm DeviceObjType
+    _grouped_mm=grouped_mm DeviceObjType segment_reduce _segment_reduce=segment_reduce
 !sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
 !capture: SymInt SymFloat SymBool while_loop
+!half: chalf complex32
 !script: PyTorchFileReader PyTorchFileWriter classes
 !quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor _scaled_mm
 !cuda: Stream Event
@@ -597,6 +608,9 @@ weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once _ExcludeDispatchKeyGuar
     _jit_set_nvfuser_guard_mode=_nothing _jit_set_profiling_executor=_nothing
     _jit_set_profiling_mode=_nothing _jit_set_texpr_fuser_enabled=_nothing
     _set_math_sdp_allow_fp16_bf16_reduction=_nothing _set_graph_executor_optimize=_nothing
+weft.compat.stand_ins.engine: _current_graph_task_id _current_graph_task_execution_order
+    _will_engine_execute_node _current_autograd_node _WeakTensorRef has_lapack is_grad_enabled
+weft.autograd.forward_ad: _is_fwd_grad_enabled _set_fwd_grad_enabled=set_fwd_grad_enabled
 torch: Size device dtype layout memory_format
 torch.futures: Future
 !script: ScriptMethod ScriptFunction ScriptModule ScriptObject Graph Value CompilationUnit
@@ -611,9 +625,12 @@ weft.compat.stand_ins.c: is_batchedtensor=_false is_gradtrackingtensor=_false
 [torch._C._distributed_c10d]
 !many: Reducer ProcessGroup Store Work
 [torch._C._functions]
+weft.compat.stand_ins.engine: AccumulateGrad DelayedError UndefinedGrad
 [torch._C._distributed_rpc]
 weft.compat.stand_ins.c: _is_current_rpc_agent_set=_false
 [torch._C._autograd]
+weft.compat.stand_ins.engine: SavedTensor _get_current_graph_task_keep_graph
+    _saved_tensors_hooks_is_enabled=hooks_allowed
 torch.profiler: ProfilerActivity
 [torch._C._profiler]
 torch.profiler: ProfilerActivity
@@ -649,7 +666,7 @@ torch: _dtype=dtype _layout=layout Storage _size=Size
 [torch.functional]
 torch: istft
 [torch.autograd]
-weft.compat.stand_ins.c: _profiler_enabled=_false
+weft.profiler._recorder: _profiler_enabled=is_on
 !cuda: _disable_profiler _enable_profiler
 [torch.autograd.profiler]
 !cuda: emit_nvtx emit_itt
@@ -730,7 +747,8 @@ torch.distributed: ReduceOp ProcessGroup GroupMember all_gather all_reduce barri
 [torch.distributed.checkpoint.hf_storage]
 !many: HuggingFaceStorageReader HuggingFaceStorageWriter
 [torch.distributed.rpc.api]
-!many: _all_gather _require_initialized
+weft.compat.stand_ins.parallel: _require_initialized
+!many: _all_gather
 [torch.distributed.fsdp.wrap]
 !many: _or_policy
 [torch.distributed.tensor.placement_types]
@@ -822,12 +840,20 @@ weft.compat.stand_ins.fx: is_traceable_wrapper_subclass
 !export: CustomDecompTable
 [torch.hub]
 weft.hub: HASH_REGEX=_HASH
+weft.compat.stand_ins.progress: tqdm
 weft.compat.stand_ins.helpers: _get_torch_home
 [torch.jit]
 weft.compat.stand_ins.helpers: Attribute _overload _overload_method _script_if_tracing
 !script: CompilationUnit
+[torch.jit.annotations]
+weft.compat.stand_ins.helpers: BroadcastingList1=_BROADCASTING BroadcastingList2=_BROADCASTING
+    BroadcastingList3=_BROADCASTING
+typing: Any Dict List Optional Tuple Union
 [torch.jit._recursive]
 !script: ScriptMethodStub wrap_cpp_module
+[torch._custom_ops]
+torch.library: impl_abstract
+!capture: get_ctx
 [torch.library]
 weft.library: fallthrough_kernel=_refuse_triton
 [torch.nn.functional]
@@ -866,15 +892,16 @@ weft.compat.stand_ins.parallel: get_a_var parallel_apply
 weft.compat.stand_ins.helpers: call_for_per_sample_grads
 [torch.onnx]
 !onnx: OperatorExportTypes=ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,ONNX_FALLTHROUGH TensorProtoDataType
-    TrainingMode=EVAL,PRESERVE,TRAINING register_custom_op_symbolic unregister_custom_op_symbolic
-    select_model_mode_for_export
-weft.compat.stand_ins.c: is_in_onnx_export=_false
+    TrainingMode=EVAL,PRESERVE,TRAINING select_model_mode_for_export
+weft.compat.stand_ins.c: is_in_onnx_export=_false register_custom_op_symbolic=_nothing
+    unregister_custom_op_symbolic=_nothing
 [torch.onnx.operators]
 weft.compat.stand_ins.helpers: shape_as_tensor=_shape_as_tensor
 [torch.onnx.utils]
 !onnx: export
 [torch.onnx.symbolic_helper]
-!onnx: cast_pytorch_to_onnx parse_args _get_tensor_sizes
+weft.compat.stand_ins.helpers: parse_args=_keep
+!onnx: cast_pytorch_to_onnx _get_tensor_sizes
 [torch.onnx.symbolic_opset9]
 !onnx: masked_fill softmax
 [torch.onnx.symbolic_opset11]
@@ -896,11 +923,8 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
     hamming hann kaiser nuttall
 [torch.serialization]
 weft.compat.stand_ins.helpers: MAP_LOCATION
-!script: get_unsafe_globals_in_checkpoint
 [torch.sparse]
 !sparse: spdiags sampled_addmm
-[torch.utils]
-weft.compat.stand_ins.helpers: swap_tensors
 [torch.utils._foreach_utils]
 weft.compat.stand_ins.helpers: _group_tensors_by_device_and_dtype
 [torch.utils._sympy.numbers]
@@ -934,4 +958,5 @@ weft.compat.stand_ins.datapipes: Batcher Filter IterableWrapper Mapper
 !flops: FlopCounterMode register_flop_formula
 [torch.utils.model_zoo]
 torch.hub: load_url=load_state_dict_from_url
+weft.compat.stand_ins.progress: tqdm
 """

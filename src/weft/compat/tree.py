@@ -108,8 +108,22 @@ class _Module(ModuleType):
         if name == "__file__":
             return _file(self.__name__)
         found = member(self.__name__, name)
-        self.__dict__[name] = found
+        if not self._holds_state(name, found):
+            self.__dict__[name] = found
         return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Programs bind such names anew, and what uses them is to see it.
+        if name not in self.__dict__ and self._holds_state(name, getattr(self, name, None)):
+            entry = parsed().modules[self.__name__][name]
+            setattr(importlib.import_module(entry.source), entry.attribute, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _holds_state(self, name: str, found: Any) -> bool:
+        """Whether a name is a variable of one of weft's modules, and no class or function."""
+        entry = parsed().modules.get(self.__name__, {}).get(name)
+        return entry is not None and entry.is_home and not callable(found)
 
     def __dir__(self) -> list[str]:
         known = {*parsed().modules[self.__name__], *children(self.__name__)}

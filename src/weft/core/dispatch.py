@@ -24,8 +24,9 @@ from weft.core.dual import (
 from weft.core.frames import caller, last_caller
 from weft.core.inference import Untracked, fresh_cell
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
-from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
+from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence, note_origin
 from weft.core.plan import NOTHING, RESULT, Plan
+from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
 from weft.native.layout import channels_wanted, like_image, like_operands
@@ -132,6 +133,7 @@ class Op:
         numbers: bool = True,
         into_overlap: bool = False,
         single_use: bool = False,
+        takes_none: bool = False,
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
@@ -156,6 +158,7 @@ class Op:
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
         self.single_use = single_use  # backward twice is an error even if nothing is saved
+        self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
         self.lower = lower  # does the same in kernels: see ``weft.native.trace.lowered``
@@ -732,44 +735,11 @@ def record(
     return node
 
 
-# The guard of a node whose values are in the hands of saved-tensor hooks.
-PACKED: tuple[Any, ...] = ()
-
-
-class Packed:
-    """A saved value that a saved-tensor hook holds in its own form."""
-
-    __slots__ = ("unpack", "value")
-
-    def __init__(self, value: Any, unpack: Callable) -> None:
-        self.value, self.unpack = value, unpack
-
-
 def _special(node: Node) -> None:
     if MODES.now.anomaly:
-        import traceback
-
-        node._extras().trace = "".join(traceback.format_stack(errors.user_frame(getframe(2))))
+        note_origin(node, errors.user_frame(getframe(2)))
     if MODES.now.saved_hooks and node.saved:
-        pack, unpack = MODES.now.saved_hooks[-1]
-        op, values = node.op, []
-        for slot, value in zip(node.plan.slots, node.saved, strict=True):
-            if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
-                tensor = wrap(value)
-                if slot in op.names:
-                    edge = node.inputs[op.names.index(slot)]
-                    tensor._node = edge if isinstance(edge, GraphNode) else None
-                hooks, MODES.now.saved_hooks = MODES.now.saved_hooks, ()
-                MODES.now.update()
-                try:
-                    values.append(Packed(pack(tensor), unpack))
-                finally:
-                    MODES.now.saved_hooks = hooks
-                    MODES.now.update()
-            else:
-                values.append(value)
-        node.saved, node.guard = tuple(values), PACKED
-        node._extras()  # keeps the engine from the short way, which knows arrays only
+        pack_values(node, *MODES.now.saved_hooks[-1])
 
 
 def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:

@@ -15,7 +15,10 @@ from weft.core import dtype as dt
 
 UNSIGNED = 1
 # The type codes of DLPack's header.
-CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+CODES = {
+    "bfloat16": 4, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
+}  # fmt: skip
 NAMES = {code: name for name, code in CODES.items()}
 
 

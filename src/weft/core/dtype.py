@@ -28,7 +28,8 @@ class dtype:
         self.itemsize = self.np.itemsize
         self.is_complex = category == self.COMPLEX
         self.is_floating_point = category == self.FLOAT
-        self.is_signed = category >= self.FLOAT or self.np.kind == "i"
+        exponents_only = name == "float8_e8m0fnu"
+        self.is_signed = (category >= self.FLOAT or self.np.kind == "i") and not exponents_only
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -63,6 +64,9 @@ int32 = dtype("int32", np.int32, dtype.INTEGER)
 int64 = dtype("int64", np.int64, dtype.INTEGER)
 float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, dtype.FLOAT)
 float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, dtype.FLOAT)
+float8_e4m3fnuz = dtype("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz, dtype.FLOAT)
+float8_e5m2fnuz = dtype("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, dtype.FLOAT)
+float8_e8m0fnu = dtype("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, dtype.FLOAT)
 float16 = dtype("float16", np.float16, dtype.FLOAT)
 bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, dtype.FLOAT)
 float32 = dtype("float32", np.float32, dtype.FLOAT)
@@ -70,9 +74,10 @@ float64 = dtype("float64", np.float64, dtype.FLOAT)
 complex64 = dtype("complex64", np.complex64, dtype.COMPLEX)
 complex128 = dtype("complex128", np.complex128, dtype.COMPLEX)
 
+FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
 ALL = (
     *(bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64),
-    *(float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, complex64, complex128),
+    *(*FLOAT8, float16, bfloat16, float32, float64, complex64, complex128),
 )
 BY_NAME = {d.name: d for d in ALL}
 # What PyTorch's messages and legacy tensor classes call the types.
@@ -92,8 +97,7 @@ TYPE_NAMES = {
     "uint16": "UInt16",
     "uint32": "UInt32",
     "uint64": "UInt64",
-    "float8_e4m3fn": "Float8_e4m3fn",
-    "float8_e5m2": "Float8_e5m2",
+    **{d.name: d.name.capitalize() for d in FLOAT8},
 }
 ALIASES = {
     "float": float32,
@@ -106,8 +110,8 @@ ALIASES = {
     "long": int64,
 }
 OF_NUMPY = {d.np: d for d in ALL}
-FLOAT8, WIDE_UNSIGNED = (float8_e4m3fn, float8_e5m2), (uint16, uint32, uint64)
-HALF = frozenset(d.np for d in (float16, bfloat16, float8_e4m3fn, float8_e5m2))
+WIDE_UNSIGNED = (uint16, uint32, uint64)
+HALF = frozenset(d.np for d in (float16, bfloat16, *FLOAT8))
 
 # NumPy's dtype objects, under names of their own for the engine's identity tests.
 F32, F64, I64, BOOL = float32.np, float64.np, int64.np, bool_.np
@@ -127,6 +131,11 @@ def set_default_dtype(d: dtype) -> None:
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(
             f"set_default_dtype takes a floating dtype such as torch.float64, not {d!r}"
+        )
+    if d in FLOAT8:
+        raise TypeError(
+            f"couldn't find storage object {TYPE_NAMES[d.name]}Storage: {d!r} can't be the default "
+            "dtype, since there is no arithmetic in it; set torch.float32, bfloat16 or float16"
         )
     _default = d
 
@@ -274,6 +283,8 @@ class finfo:
         info = ml_dtypes.finfo(d.to_real().np)
         self.bits = d.to_real().itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        if d is float8_e5m2fnuz:
+            self.eps = 0.125  # what PyTorch says, which is half of the distance from 1 to 1.25
         self.tiny = self.smallest_normal = float(info.smallest_normal)
         # The decimal digits that every number of the type keeps.
         self.resolution = float(f"1e-{int(-math.log10(self.eps))}")

@@ -23,7 +23,7 @@ ndarray, asarray = np.ndarray, np.asarray
 
 def tangents_of(x: Any) -> dict[int, Tensor] | None:
     """The tangents of a tensor by level; a view has those of its base."""
-    if not isinstance(x, Tensor):
+    if not isinstance(x, Tensor) or not MODES.now.forward_grad:
         return None
     extra = x._x
     found = None if extra is None else extra.get("tangents")

@@ -441,6 +441,11 @@ class Generator:
     def randint(self, shape: Shape, low: int, high: int, dtype: DTypeLike = _I64) -> Array:
         """Draw whole numbers from [low, high), as torch.randint and random_(low, high) do."""
         dtype = np.dtype(dtype)
+        if dtype.kind == "c":
+            raise RuntimeError(
+                "check_random_bounds handles only integral, floating-point and boolean types, "
+                f"not {dtype}"
+            )
         if low >= high:
             raise RuntimeError(
                 f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"

@@ -16,7 +16,6 @@ from weft.core.dual import (
     keep_tangents,
     set_tangent,
     tangents_of,
-    without_tangent,
 )
 from weft.core.frames import caller, last_caller
 from weft.core.inference import Untracked, check_change, version_of
@@ -68,7 +67,6 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
             before = tuple(old if x is target else x for x in args)
             tangent = (tangents_of(apply(op, before, attrs)) or {}).get(level)
             duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]
-            args = tuple(without_tangent(x, level) if x is not target else x for x in args)
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     if len(args) == 1 and now.mode is not SPECIAL and kernels.over(op, target._a, attrs, tracking):
         bump(target, op.name)
@@ -80,7 +78,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
             recorder.changing(op, args, attrs)
         if tracking:
             args, arrays = _keep_old(op, args, arrays)
-        write(target, result, op.name, args)
+        write(target, result, op.name)
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
     if level is not None:
@@ -99,7 +97,7 @@ def _with_old_tangents(x: Tensor, target: Tensor) -> Tensor:
     return dual
 
 
-def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
+def write(target: Tensor, result: Any, name: str) -> None:
     """Copy a finished result into a tensor: all checks come before the first byte."""
     result = asarray(result)
     if result.shape != target._a.shape:
@@ -116,8 +114,11 @@ def write(target: Tensor, result: Any, name: str, args: Any = ()) -> None:
             f"output type {dt.TYPE_NAMES[wanted.name]}; convert the tensor with "
             f".to({source!r}) first\n  at {errors.here()}"
         )
-    for recorder in MODES.now.recorders:
+    now = MODES.now
+    for recorder in now.recorders:
         recorder.writing(target, result)
+    if now.before_write is not None:
+        now.before_write(target)
     np.copyto(target._a, result, casting="unsafe")
     bump(target, name)
 

@@ -23,7 +23,8 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "carriers", "dual_level"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "before_write"),
+        *("carriers", "dual_level", "forward_grad"),
         *(
             "grad",
             "inference",
@@ -33,6 +34,7 @@ class State:
             "repeats",
             "saved_hooks",
             "scope",
+            "view_replay",
         ),
     )
 
@@ -43,13 +45,17 @@ class State:
         self.anomaly = False
         self.anomaly_check_nan = True
         self.dual_level = -1
+        self.forward_grad = True  # whether ops move tangents
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()
+        # Told of a tensor whose memory is about to change, while saved-tensor hooks are on.
+        self.before_write: Callable[[Any], None] | None = None
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
         self.backward: Any = None  # the pass that is running
         self.multithreading = True
+        self.view_replay = False  # what a stale view's node is called: see ``viewing``
         self.repeats = 0  # how often vmap is yet to run the function that is running
         # The tensors with a tangent, by level and identity.
         self.carriers: dict[int, dict[int, Any]] = {}
@@ -231,6 +237,28 @@ class set_multithreading_enabled(_Switch):
 def is_multithreading_enabled() -> bool:
     """The setting of ``set_multithreading_enabled``."""
     return MODES.now.multithreading
+
+
+class force_original_view_tracking(_Switch):
+    """Name a view's node by its own view op after a change in place; at once or for a block."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = MODES.now.view_replay
+        self.enabled = MODES.now.view_replay = bool(mode)
+
+    def _enter(self) -> None:
+        MODES.now.view_replay = self.enabled
+
+    def _exit(self) -> None:
+        MODES.now.view_replay = self.previous
+
+    def _again(self) -> _Switch:
+        return force_original_view_tracking(self.enabled)
+
+
+def is_view_replay_enabled() -> bool:
+    """The setting of ``force_original_view_tracking``."""
+    return MODES.now.view_replay
 
 
 class inference_mode(_Switch):

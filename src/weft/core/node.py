@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.modes import MODES
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op, Plan
@@ -53,7 +54,7 @@ class RemovableHandle:
 class Extras:
     """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
 
-    __slots__ = ("before", "metadata", "post", "pre", "retained", "trace")
+    __slots__ = ("before", "metadata", "parent", "post", "pre", "retained", "trace")
 
     def __init__(self) -> None:
         self.pre: OrderedDict[int, Callable] = OrderedDict()  # of the tensor
@@ -61,7 +62,8 @@ class Extras:
         self.post: OrderedDict[int, Callable] = OrderedDict()
         self.retained: list[weakref.ref[Tensor]] = []
         self.metadata: dict[Any, Any] = {}
-        self.trace: str | None = None
+        self.trace: str | None = None  # of the call that made it, in anomaly mode
+        self.parent: GraphNode | None = None  # in whose backward it was made, then
 
 
 class GraphNode:
@@ -97,11 +99,12 @@ class GraphNode:
         return CALL[0](self, grads)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at 0x{id(self):x}>"
+        return f"<{type(self).__name__} object at 0x{id(self):x}>"
 
 
-# autograd sits above this module and puts its function here.
+# autograd and ``weft.core.saved`` sit above this module and put their functions here.
 CALL: list[Callable] = []
+SAVED: list[Callable] = []
 
 
 def add_hook(hooks: dict[int, Any], hook: Callable) -> RemovableHandle:
@@ -150,6 +153,10 @@ class Node(GraphNode):
         self.scope = scope
         self.extras = None
 
+    def __repr__(self) -> str:
+        self.named()
+        return super().__repr__()
+
     def named(self) -> Node:
         """This node with the class that carries its name (``MulBackward0``).
 
@@ -182,20 +189,20 @@ class Node(GraphNode):
         return tuple(_as_edge(i) for i in self.inputs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_saved_"):
-            return saved_value(self, name.removeprefix("_saved_"))
+        if name.startswith(("_saved_", "_raw_saved_")):
+            raw, _, wanted = name.partition("_saved_")
+            return SAVED[0](self, wanted, bool(raw))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def saved_value(node: Node, name: str) -> Any:
-    """A value kept for backward, by the name of the op's argument (or ``result``)."""
-    wanted = {"self": node.op.names[0] if node.op.names else "", "result": "y"}.get(name, name)
-    for slot, value in zip(node.plan.slots, node.saved, strict=False):
-        if slot == wanted:
-            return value
-    if wanted in node.attrs:
-        return node.attrs[wanted]
-    raise AttributeError(f"{node.name()} has no saved value {name!r}")
+def note_origin(node: GraphNode, frame: Any) -> None:
+    """In anomaly mode: the calls that made a node, and in whose backward they were made."""
+    import traceback
+
+    extras = node._extras()
+    extras.trace = "".join(traceback.format_stack(frame))
+    running = MODES.now.backward
+    extras.parent = None if running is None else running.at
 
 
 def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
@@ -263,6 +270,10 @@ class AccumulateGrad(GraphNode):
         self.ref: Callable[[], Tensor | None] = _nobody if tensor is None else weakref.ref(tensor)
         self.extras = None
         self.post_accumulate: OrderedDict[int, Callable] | None = None
+
+    def name(self) -> str:
+        """The name PyTorch gives it, which is not that of its class."""
+        return "torch::autograd::AccumulateGrad"
 
     @property
     def variable(self) -> Tensor | None:

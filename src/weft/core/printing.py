@@ -215,10 +215,12 @@ def _format_complex(values: np.ndarray) -> tuple[list[str], int]:
 
 def _format_reals(values: np.ndarray) -> tuple[list[str], int]:
     """Return the unpadded texts of real numbers and the width to pad them to."""
+    # A type without a zero prints its least number, whose bits are zero, as one.
+    zero = float(np.zeros((), values.dtype))
     # Signalling nan values would warn when cast.
     with np.errstate(invalid="ignore"):
         values = values.astype(np.float64)
-    decisive = np.isfinite(values) & (values != 0)
+    decisive = np.isfinite(values) & (values != zero)
     sizes = np.abs(values[decisive])
     if sizes.size == 0:
         # PyTorch takes a width of one here although "0." needs two, so long lines of

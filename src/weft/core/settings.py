@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 
+import numpy as np
+
 from weft.native import threads
 
 
@@ -67,6 +69,26 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
                 f"{type(value).__name__}"
             )
     _Settings.deterministic, _Settings.warn_only = mode, warn_only
+
+
+def fills_memory() -> bool:
+    """Whether deterministic algorithms would fill memory that has no values yet."""
+    return _Settings.fill_uninitialized
+
+
+def fill_memory(mode: bool) -> None:
+    """Say whether deterministic algorithms fill memory that has no values yet."""
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
+    _Settings.fill_uninitialized = mode
+
+
+def undefined(array: np.ndarray) -> np.ndarray:
+    """New memory as it is; with deterministic algorithms, filled with what nobody computes with."""
+    if _Settings.deterministic and _Settings.fill_uninitialized:
+        kind = array.dtype.kind
+        array.fill(np.iinfo(array.dtype).max if kind in "iu" else True if kind == "b" else np.nan)
+    return array
 
 
 def are_deterministic_algorithms_enabled() -> bool:

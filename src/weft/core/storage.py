@@ -14,7 +14,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.tensor import Tensor, storage_array, wrap
+from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
 
 def memory_of(array: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class UntypedStorage:
         if device is not None:
             dev.present(device)
         first = args[0] if args else 0
-        if isinstance(first, int):
+        if isinstance(first, (int, np.integer)):
             if first < 0:
                 raise RuntimeError(
                     f"torch.UntypedStorage(): there are no storages of negative size {first}\n"
@@ -205,7 +205,8 @@ class UntypedStorage:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            memory = memo.setdefault("weft storages", {})  # type: ignore[call-overload]
+            memo[id(self)] = type(self)._over(copy_sharing(self._memory, memory))
         return memo[id(self)]
 
     def __sizeof__(self) -> int:
@@ -321,10 +322,14 @@ class TypedStorage:
         device: Any = None, _internal: bool = False,
     ) -> None:  # fmt: skip
         self.dtype: dt.dtype = dtype or dt.get_default_dtype()
+        if device is not None:
+            dev.present(device)
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage
             return
         first = args[0] if args else 0
+        if isinstance(first, np.integer):
+            first = int(first)
         if not isinstance(first, int) and not hasattr(first, "__iter__"):
             raise TypeError(
                 "TypedStorage.__init__ received an invalid combination of arguments: a size or a "
@@ -551,6 +556,7 @@ _CASTS = {
     "long": "int64", "half": "float16", "bfloat16": "bfloat16", "float": "float32",
     "double": "float64", "complex_float": "complex64", "complex_double": "complex128",
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+    "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
 
 

@@ -609,7 +609,7 @@ class Tensor(metaclass=_TensorMeta):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"
             )
-        return self._a
+        return self._a.view()  # whose shape and flags are the caller's to change
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -698,7 +698,8 @@ class Tensor(metaclass=_TensorMeta):
         return id(self)
 
     def __dir__(self) -> list[str]:
-        return sorted({*dir(type(self)), *self.__dict__})
+        names = {*dir(type(self)), *self.__dict__}
+        return sorted(names - {"_stamp"})  # which only views have
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

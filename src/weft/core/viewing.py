@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.core import errors
 from weft.core.inference import Untracked
 from weft.core.modes import INFERRING, MODES
-from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, Node
 from weft.core.tensor import LATE, Tensor, shares, wrap
 
 if TYPE_CHECKING:
@@ -165,7 +165,10 @@ def refresh_view(x: Tensor) -> None:
             f"to be modified inplace. Use the out-of-place form\n  at {errors.here()}"
         )
     retained = take_retained(x)
-    x._node = replayed_node(x)
+    x._node = node = replayed_node(x)
+    if node.__class__ is Node and base._a.dtype is x._a.dtype and not MODES.now.view_replay:
+        # PyTorch makes such a view anew from its base by strides. The gradient is the same.
+        node.__class__ = chain[0].node_type("AsStridedBackward0")
     x._stamp = x._vc[0]
     give_retained(x, retained)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from weft.cpu import amp  # noqa: F401
+
 
 def is_available() -> bool:
     """Whether the CPU can be used: always."""

@@ -57,14 +57,17 @@ class Mapping:
         return np.frombuffer(self.map, np.uint8, size, start)
 
 
-def read(source: Source, map_location: Any, run: Run, mapped: Mapping | None = None) -> Any:
-    """The object in a file; ``run`` is what executes pickles."""
+def read(
+    source: Source, map_location: Any, run: Run, mapped: Mapping | None = None,
+    order: str = sys.byteorder, with_data: bool = True,
+) -> Any:  # fmt: skip
+    """The object in a file; ``run`` is what executes pickles, ``order`` that of unmarked bytes."""
     if not source.size:
         raise EmptyFileError("the file is empty (Ran out of input)")
     start = source.read(0, min(source.size, len(_MAGIC_START)))
     try:
         if start[:4] == b"PK\3\4":
-            return _read_archive(Reader(source), map_location, run, mapped)
+            return _read_archive(Reader(source), map_location, run, mapped, order, with_data)
         if start == _MAGIC_START:
             if mapped is not None:
                 raise RuntimeError(
@@ -116,7 +119,7 @@ def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
     """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
     if not (isinstance(found, tuple) and len(found) == length and _is_text(found[0], "storage")):
         raise damaged(f"it refers to something outside that is no storage: {rebuild.shown(found)}")
-    kind, key, location, count = found[1:5]
+    kind, key, location, count = found[1], _text(found[2]), _text(found[3]), found[4]
     if not isinstance(key, str) or not isinstance(location, str):
         raise damaged(f"a storage has {rebuild.shown(key)} as its key")
     dtype = rebuild.storage_dtype(kind)
@@ -139,13 +142,16 @@ def _swap(memory: np.ndarray, dtype: dt.dtype | None) -> None:
 # ------------------------------------------------------------------ zip archives
 
 
-def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: Mapping | None) -> Any:
+def _read_archive(
+    reader: Reader, map_location: Any, run: Run, mapped: Mapping | None, unmarked: str,
+    with_data: bool,
+) -> Any:  # fmt: skip
     version = reader.read("version") if "version" in reader else b"3"
     if version.strip() not in _VERSIONS:
         raise damaged(f"its version is {version!r:.50}")
     if "constants.pkl" in reader:
         raise RuntimeError("this is a TorchScript archive (torch.jit.save), which weft can't run")
-    order = reader.read("byteorder") if "byteorder" in reader else b"little"
+    order = reader.read("byteorder") if "byteorder" in reader else unmarked.encode()
     if order not in (b"little", b"big"):
         raise damaged(f"its byte order is {order!r:.50}")
     place = placer(map_location)
@@ -155,6 +161,8 @@ def _read_archive(reader: Reader, map_location: Any, run: Run, mapped: Mapping |
         start, entry = reader.find(f"data/{key}")
         if entry.size != size:
             raise damaged(f"storage {key} has {entry.size} bytes instead of {size}")
+        if not with_data:
+            return np.zeros(size, np.uint8)
         if mapped is not None and size and start % _ALIGNED == 0:
             return mapped.array(start, size)
         return reader.array(f"data/{key}")
@@ -214,7 +222,7 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
             return _typed(storage, dtype)
         if not isinstance(found[5], (tuple, list)) or len(found[5]) != 3:
             raise damaged(f"a view of a storage is {rebuild.shown(found[5])}")
-        view_key, offset, count = found[5]
+        view_key, offset, count = _text(found[5][0]), found[5][1], found[5][2]
         start, length = rebuild.integers((offset, count), "view of a storage")
         width = 1 if dtype is None else dtype.itemsize
         if type(view_key) is not str:
@@ -238,6 +246,7 @@ def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
         raise RuntimeError("the file is in the older format, from a machine of another byte order")
     found, at = run(data, persistent_load, at)
     keys, at = run(data, _nothing_outside, at)
+    keys = list(map(_text, keys)) if isinstance(keys, list) else keys
     texts = isinstance(keys, list) and all(type(k) is str for k in keys)
     if not texts or set(keys) != set(held) or len(keys) != len(held):
         raise damaged("its list of storages is not that of its tensors")
@@ -269,8 +278,13 @@ def _compare_source(kind: Any, file: Any = None, source: Any = None, *more: Any)
         )
 
 
+def _text(value: Any) -> Any:
+    """What PyTorch itself writes is text, also where strings of Python 2 are loaded as bytes."""
+    return value.decode("ascii", "replace") if type(value) is bytes else value
+
+
 def _is_text(value: Any, text: str) -> bool:
-    return type(value) is str and value == text
+    return type(value) in (str, bytes) and _text(value) == text
 
 
 def _nothing_outside(found: Any) -> Any:
@@ -294,9 +308,9 @@ def _fill(data: bytes, at: int, key: str, memory: np.ndarray, dtype: dt.dtype | 
 # ------------------------------------------------------------------ who runs the pickles
 
 
-def run_safely(data: bytes, persistent_load: Callable[[Any], Any], at: int) -> tuple[Any, int]:
-    """Run a pickle that can make data only."""
-    return Machine(data, persistent_load, at).run()
+def safely(encoding: str = "utf-8") -> Run:
+    """What runs a pickle that can make data only."""
+    return lambda data, persistent_load, at: Machine(data, persistent_load, at, encoding).run()
 
 
 def trusting(pickle_module: Any, options: dict[str, Any]) -> Run:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import pickletools
 import struct
 import sys
 from collections import Counter, OrderedDict
@@ -161,6 +162,39 @@ def refused(name: str) -> pickle.UnpicklingError:
     )
 
 
+def named_globals(data: bytes) -> set[str]:
+    """The names of classes and functions in a pickle, found by reading it without running it."""
+    found: set[str] = set()
+    texts: list[str] = []  # the last two of which STACK_GLOBAL takes
+    memo: dict[Any, str | None] = {}
+    last: str | None = None  # the text that was pushed last, if nothing came after it
+    try:
+        for step, argument, _ in pickletools.genops(data):
+            if step.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+                memo[len(memo) if argument is None else argument] = last
+                continue
+            if step.name in ("GLOBAL", "INST"):
+                found.add(str(argument).replace(" ", "."))
+            elif step.name == "STACK_GLOBAL":
+                found.add(".".join(texts[-2:]))
+            text = memo.get(argument) if step.name.endswith("GET") else argument
+            last = text if type(text) is str and step.name not in ("GLOBAL", "INST") else None
+            texts += [] if last is None else [last]
+    except ValueError as error:
+        raise pickle.UnpicklingError(f"the pickle is damaged: {error}") from error
+    return found
+
+
+def is_known(full: str) -> bool:
+    """Whether files may name this, by the rules of ``load`` or because the user allowed it."""
+    module, _, name = full.rpartition(".")
+    try:
+        find_global(module, name)
+    except pickle.UnpicklingError:
+        return False
+    return True
+
+
 def find_global(module: str, name: str) -> Any:
     """What a name in a file stands for, if it is allowed."""
     full = f"{_PYTHON2.get(module, module)}.{name}"
@@ -184,8 +218,12 @@ def find_global(module: str, name: str) -> Any:
 class Machine:
     """Runs one pickle from ``data[at:]``; ``run`` gives the object and where the pickle ended."""
 
-    def __init__(self, data: bytes, persistent_load: Callable[[Any], Any], at: int = 0) -> None:
+    def __init__(
+        self, data: bytes, persistent_load: Callable[[Any], Any], at: int = 0,
+        encoding: str = "utf-8",
+    ) -> None:  # fmt: skip
         self.data, self.at, self.persistent_load = data, at, persistent_load
+        self.encoding = encoding
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.depth: dict[int, int] = {}
@@ -344,7 +382,9 @@ class Machine:
         self.stack.append(self._take(self._number(width)))
 
     def _old_string(self, width: int) -> None:
-        self.stack.append(self._take(self._number(width, signed=width == 4)).decode("ascii"))
+        # Python 2's, which were text or bytes; the one who loads them knows.
+        found = self._take(self._number(width, signed=width == 4))
+        self.stack.append(found if self.encoding == "bytes" else found.decode(self.encoding))
 
     def _byte_array(self) -> None:
         self.stack.append(bytearray(self._take(self._number(8))))

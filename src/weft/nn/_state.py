@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft.__future__ import get_swap_module_params_on_conversion
 from weft.core.modes import no_grad
 from weft.core.node import RemovableHandle
 from weft.core.tensor import Parameter, Tensor
 from weft.nn._hooks import add
 from weft.nn.parameter import is_lazy
+from weft.utils import swap_tensors
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -175,13 +176,12 @@ class StateMethods:
                 *(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys),
                 error_msgs,
             )
-        persistent = {
-            k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
-        }
+        expected = {k: v for k, v in self._parameters.items() if v is not None}
+        for name, own in self._buffers.items():
+            if own is not None and name not in self._non_persistent_buffers_set:
+                expected[name] = own
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, own in itertools.chain(self._parameters.items(), persistent.items()):
-            if own is None:
-                continue
+        for name, own in expected.items():
             key = prefix + name
             if key in state_dict:
                 self._load_one(name, key, own, state_dict[key], assign, error_msgs)
@@ -196,10 +196,10 @@ class StateMethods:
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         if strict:
-            self._find_unexpected(state_dict, prefix, persistent, unexpected_keys)
+            self._find_unexpected(state_dict, prefix, expected, unexpected_keys)
 
     def _find_unexpected(
-        self, state_dict: Any, prefix: str, persistent: Any, unexpected_keys: list[str]
+        self, state_dict: Any, prefix: str, expected: Any, unexpected_keys: list[str]
     ) -> None:
         extra = prefix + _EXTRA_STATE_KEY_SUFFIX
         for key in state_dict:
@@ -209,7 +209,7 @@ class StateMethods:
             if deeper:
                 if first not in self._modules:
                     unexpected_keys.append(key)
-            elif first not in self._parameters and first not in persistent:
+            elif first not in expected:
                 unexpected_keys.append(key)
 
     def _load_one(
@@ -230,15 +230,18 @@ class StateMethods:
                     f"checkpoint, the shape in current model is {own.shape}."
                 )
                 return
+        swap = get_swap_module_params_on_conversion()
         try:
             with no_grad():
-                if assign:
+                if swap:
+                    _swap_with(own, given, assign)
+                elif assign:
                     self._assign(name, own, given)
                 else:
                     own.copy_(given)
         except Exception as error:
             errors.append(
-                f'While {"assigning" if assign else "copying"} the parameter named "{key}", whose '
+                f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose '
                 f"dimensions in the model are {own.shape} and whose dimensions in the checkpoint "
                 f"are {given.shape}, an exception occurred : {error.args}."
             )
@@ -278,6 +281,21 @@ class StateMethods:
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}"
             )
         return _IncompatibleKeys(missing, unexpected)
+
+
+def _swap_with(own: Any, given: Tensor, assign: bool) -> None:
+    new = own.module_load(given, assign=assign)
+    if new is own or new is given:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() the result if returning "
+            "one of the inputs in module_load"
+        )
+    if isinstance(own, Parameter):
+        if not isinstance(new, Parameter):
+            new = Parameter(new, requires_grad=own.requires_grad)
+        else:
+            new.requires_grad_(own.requires_grad)
+    swap_tensors(own, new)
 
 
 def _load(

@@ -9,6 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft.__future__ import (
+    get_overwrite_module_params_on_conversion,
+    get_swap_module_params_on_conversion,
+)
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.modes import MODES, no_grad
@@ -42,6 +46,7 @@ from weft.nn._state import _EXTRA_STATE_KEY_SUFFIX, StateMethods, _IncompatibleK
 from weft.nn._tree import TreeMethods, warn_if_hidden
 from weft.nn.parameter import Buffer
 from weft.ops.casting import type_name
+from weft.utils import swap_tensors
 
 T = TypeVar("T", bound="Module")
 _hooks.HOME = sys.modules[__name__]
@@ -330,13 +335,15 @@ class Module(HookMethods, StateMethods, TreeMethods):
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for param in self._parameters.values():
-            if param is None:
-                continue
-            with no_grad():
-                param.data = fn(param)
-                if param.grad is not None:
-                    param.grad.data = fn(param.grad)
+        convert = _change
+        if get_swap_module_params_on_conversion():
+            convert = _swap
+        elif get_overwrite_module_params_on_conversion():
+            convert = _renew
+        for name, param in self._parameters.items():
+            if param is not None:
+                with no_grad():
+                    self._parameters[name] = convert(self, name, param, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -531,6 +538,45 @@ def _to_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, A
         elif type(value).__name__ == "memory_format":
             format = value
     return dtype, format
+
+
+# ------------------------------------------------------------------ ways to convert a parameter
+
+
+def _change(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """The same parameter and gradient in other memory."""
+    param.data = fn(param)
+    if param.grad is not None:
+        param.grad.data = fn(param.grad)
+    return param
+
+
+def _renew(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """Another parameter; the old one stays as it is."""
+    new = Parameter(fn(param), param.requires_grad)
+    if param.grad is not None:
+        new.grad = fn(param.grad).requires_grad_(param.grad.requires_grad)
+    return new
+
+
+def _swap(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """The same objects, after they have changed places with a new parameter and gradient."""
+    converted, grad = fn(param), param.grad
+    param.grad = None
+    try:
+        swap_tensors(param, Parameter(converted, requires_grad=param.requires_grad))
+    except Exception as error:
+        param.grad = grad
+        message = f"_apply(): Couldn't swap {module._get_name()}.{name}"
+        raise RuntimeError(message) from error
+    if grad is not None:
+        try:
+            swap_tensors(grad, fn(grad).requires_grad_(grad.requires_grad))
+        except Exception as error:
+            message = f"_apply(): Couldn't swap {module._get_name()}.{name}.grad"
+            raise RuntimeError(message) from error
+        param.grad = grad
+    return param
 
 
 __all__ = ["Buffer", "Module", "Parameter", "RemovableHandle"]

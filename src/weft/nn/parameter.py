@@ -85,7 +85,7 @@ class UninitializedTensorMixin:
         wanted = dtype or self.dtype
         del self.__dict__["_dtype"]
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
-        self._a = np.empty(tuple(shape), wanted.np)
+        self._a = np.empty(shape, wanted.np)
 
     @property
     def data(self) -> Any:
@@ -105,6 +105,12 @@ class UninitializedTensorMixin:
         changed = wrap(np.empty(0, self.dtype.np)).to(*args, **kwargs)
         return _blank(type(self), changed.dtype, self._node is not None)  # type: ignore[attr-defined]
 
+    def copy_(self, src: Any, non_blocking: bool = False) -> Any:
+        """Itself, from a place that has no values either."""
+        if not is_lazy(src):
+            raise ValueError(_NO_VALUES)
+        return self
+
     def cpu(self) -> Any:
         """Itself: it will be on the CPU."""
         return self
@@ -114,8 +120,11 @@ class UninitializedTensorMixin:
         return wrap(np.empty(0)).cuda(device)
 
     def share_memory_(self) -> Any:
-        """Itself."""
-        return self
+        """There is no memory yet: always an error."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
+            "initialize the parameters before calling `module.share_memory()`."
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:

@@ -110,6 +110,8 @@ def mul(input: Any, other: Any) -> Tensor:
 
 def _alpha_first(name: str, alpha: Any, last: tuple[Any, ...]) -> tuple[Any, Any]:
     """The arguments of the deprecated ``f(input, alpha, other)``, in today's order."""
+    if isinstance(alpha, Tensor) and not alpha._a.ndim and alpha._node is None:
+        alpha = alpha.item()
     if len(last) > 1 or not is_number(alpha):
         raise TypeError(
             f"{name}() takes 2 positional arguments but {2 + len(last)} were given\n"
@@ -213,9 +215,8 @@ def fits_half(d: np.dtype, value: Any) -> None:
     """Refuse a number that a half type can't hold, where PyTorch does."""
     if isinstance(value, (int, float)) and math.isfinite(value):
         if abs(value) > dt.finfo(dt.of_numpy(d)).max:
-            names = {"float16": "c10::Half", "bfloat16": "c10::BFloat16"}
             raise RuntimeError(
-                f"value cannot be converted to type {names.get(d.name, d.name)} without overflow: "
+                f"value cannot be converted to type c10::{dt.TYPE_NAMES[d.name]} without overflow: "
                 f"{value}\n  at {errors.here()}"
             )
 

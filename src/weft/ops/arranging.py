@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
@@ -381,6 +382,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         raise fail(
             RuntimeError,
             'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + str(indexing),
+        )
+    if indexing is None:
+        errors.warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument; say indexing='ij' for what you get now."
         )
     swap = indexing == "xy" and len(given) > 1
     if swap:

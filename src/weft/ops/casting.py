@@ -115,7 +115,8 @@ def _in_order(x: np.ndarray, format: Any) -> bool:
     return x.flags.c_contiguous
 
 
-def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """An array of another dtype, by PyTorch's rules where NumPy has others."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         if dtype.kind == "b":
             return x != 0
@@ -133,7 +134,15 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype == dt.float8_e4m3fn.np and x.dtype.kind in "fV":
         # This type has no infinity; what is beyond its range becomes its greatest number.
         x = np.clip(x.astype(np.float32), -448.0, 448.0)
+    if dtype == dt.float8_e8m0fnu.np:
+        # Nothing but exponents: no sign, and the least power of two stands for zero.
+        x = np.maximum(np.abs(x.astype(np.float32)), np.float32(2.0**-127))
     return x.astype(dtype)
+
+
+def zero_of(dtype: np.dtype) -> Any:
+    """What fills an array with zero bits; one float8 type has no number for them."""
+    return np.zeros((), dtype) if dtype.kind == "V" else 0
 
 
 def number_for(value: Any, dtype: np.dtype) -> np.ndarray:
@@ -156,17 +165,29 @@ def number_for(value: Any, dtype: np.dtype) -> np.ndarray:
     if dtype == dt.F32 and isinstance(value, (int, float)):
         if abs(value) > 3.4028235677973366e38 and abs(value) != float("inf"):
             raise _overflow(dtype)
+    elif dtype in dt.HALF:
+        widest = dt.finfo(dt.of_numpy(dtype))
+        infinite = abs(value) == float("inf") and np.isinf(
+            np.array(value, np.float32).astype(dtype)
+        )
+        if (value < widest.min or value > widest.max) and not infinite:
+            raise _overflow(dtype)
     return np.asarray(value).astype(dtype)
 
 
 def _overflow(dtype: np.dtype) -> RuntimeError:
-    name = {"float32": "float", "float64": "double"}.get(dtype.name, f"{dtype.name}_t")
-    return RuntimeError(f"value cannot be converted to type {name} without overflow")
+    name = {"float32": "float", "float64": "double"}.get(dtype.name)
+    if name is None:
+        half = dtype in dt.HALF
+        name = f"c10::{TYPE_NAMES[dtype.name]}" if half else f"{dtype.name}_t"
+    return RuntimeError(
+        f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
+    )
 
 
 def _converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     # NumPy would put repeated dimensions innermost.
-    return _cast(in_format(x, None) if 0 in x.strides and x.ndim else x, dtype)
+    return cast(in_format(x, None) if 0 in x.strides and x.ndim else x, dtype)
 
 
 to_op: Op = linear(
@@ -326,7 +347,7 @@ def _copied(x: np.ndarray, src: np.ndarray) -> np.ndarray:
                 f"The size of tensor a {list(x.shape)} must match the size of tensor b "
                 f"{list(src.shape)}: it can't be broadcast into it"
             ) from None
-    return src if src.dtype == x.dtype else _cast(src, x.dtype)
+    return src if src.dtype == x.dtype else cast(src, x.dtype)
 
 
 copy_op = general(
@@ -350,7 +371,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 
 def _filled(x: np.ndarray, value: Any, whole: bool = False) -> np.ndarray:
-    one = _cast(value, x.dtype) if isinstance(value, np.ndarray) else number_for(value, x.dtype)
+    one = cast(value, x.dtype) if isinstance(value, np.ndarray) else number_for(value, x.dtype)
     return np.full(x.shape, one) if whole else np.broadcast_to(one, x.shape)
 
 
@@ -387,10 +408,11 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     now = MODES.now
-    if (not now.grad or self._node is None) and not now.recorders and now.dual_level < 0:
+    watched = now.recorders or now.before_write or now.dual_level >= 0
+    if (not now.grad or self._node is None) and not watched:
         if self._base is None or not now.grad:
             check_change(self, "zero_")
-            self._a.fill(0)
+            self._a.fill(zero_of(self._a.dtype))
             bump(self, "zero")
             return self
     return apply_inplace(fill_op, (self, 0), {})

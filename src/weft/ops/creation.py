@@ -14,16 +14,18 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.dlpack import Importer
+from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.layout import empty_like_dense
 from weft.ops import api
-from weft.ops.casting import TYPE_NAMES, in_format, number_for
+from weft.ops.casting import TYPE_NAMES, cast, in_format, number_for, zero_of
 
 # --- from data -------------------------------------------------------------------------
 
 _PLAIN_TYPES = {bool, int, float, complex}
 _NUMBERS: Any = (bool, int, float, complex)
+_FLOAT8 = frozenset(d.np for d in dt.FLOAT8)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -40,7 +42,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
     if kinds <= _PLAIN_TYPES:
         found |= kinds
         return
-    for value in data:
+    for at, value in enumerate(data):
         if isinstance(value, (list, tuple)):
             _leaf_types(value, found)
         elif isinstance(value, Tensor):
@@ -52,7 +54,7 @@ def _leaf_types(data: Any, found: set[Any]) -> None:
         elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             _leaf_types(value, found)
         else:
-            _refuse(value, nested=True)
+            _refuse(value, nested=not found and not at)
 
 
 def _refuse(value: Any, nested: bool = False) -> None:
@@ -60,7 +62,7 @@ def _refuse(value: Any, nested: bool = False) -> None:
     where = f"\n  at {errors.here()}"
     if isinstance(value, (str, bytes)):
         if nested:
-            raise ValueError(f"tensor: too many dimensions '{kind}'{where}")
+            raise ValueError(f"too many dimensions '{kind}'{where}")
         raise TypeError(f"new(): invalid data type '{kind}'{where}")
     if isinstance(value, (int, float, complex)):
         return
@@ -107,7 +109,12 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray:
         return _array_of_array(data._a if isinstance(data, Tensor) else data, wanted)
     if isinstance(data, (list, tuple)):
         found: set[Any] = set()
-        _leaf_types(data, found)
+        try:
+            _leaf_types(data, found)
+        except RecursionError:
+            raise TypeError(
+                f"new(): self-referential lists are incompatible\n  at {errors.here()}"
+            ) from None
     elif kind in _PLAIN_TYPES:
         found = {kind}
     else:
@@ -124,7 +131,7 @@ def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
             "given numpy array has byte order different from the native byte order. Convert it "
             f"with array.astype(array.dtype.newbyteorder('=')) first\n  at {errors.here()}"
         )
-    return array if wanted is None else array.astype(wanted, copy=False)
+    return array if wanted is None or wanted == array.dtype else cast(array, wanted)
 
 
 def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
@@ -163,6 +170,8 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
         if target.kind == "u":
             # Negative values wrap around; values too large are an error.
             return _wrapped(np.array(data), target)
+        if target in _FLOAT8:
+            return cast(np.array(data, np.float32), target)
         return np.array(data, target)
     except OverflowError:
         where = f"\n  at {errors.here()}"
@@ -179,7 +188,7 @@ def _from_numbers(data: Any, target: np.dtype) -> np.ndarray:
             raise RuntimeError(
                 f"value cannot be converted to type {name} without overflow\n  at {errors.here()}"
             ) from None
-        kind, message = _ragged(data) or (ValueError, "tensor: the data is ragged")
+        kind, message = _ragged(data, _sizes(data)) or (ValueError, "tensor: the data is ragged")
         raise kind(f"{message}\n  at {errors.here()}") from None
     finally:
         quiet.RESET(token)
@@ -195,30 +204,33 @@ def _wrapped(array: np.ndarray, target: np.dtype) -> np.ndarray:
     )
 
 
-def _ragged(data: Any, dim: int = 0) -> tuple[type[Exception], str] | None:
-    """Say where nested sequences stop being of one length, or of one depth."""
-    if isinstance(data, (list, tuple)) and data:
-        lengths = [len(d) if hasattr(d, "__len__") and np.ndim(d) else None for d in data]
-        for n in lengths:
-            if n != lengths[0]:
-                if n is None or lengths[0] is None:
-                    mixed = f"expected all elements at dim {dim + 1} to be numbers or all sequences"
-                    return TypeError, mixed
-                expected = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
-                return ValueError, expected
-        for d in data:
-            if isinstance(d, (list, tuple)):
-                found = _ragged(d, dim + 1)
-                if found:
-                    return found
-        depths = {np.ndim(d) if isinstance(d, np.ndarray) else _depth(d) for d in data}
-        if len(depths) > 1:
-            return TypeError, f"expected data of one depth at dim {dim + 1}"
-    return None
+def _is_sequence(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim > 0)
 
 
-def _depth(data: Any) -> int:
-    return 1 + _depth(data[0]) if isinstance(data, (list, tuple)) and data else 0
+def _sizes(data: Any) -> list[int]:
+    """The shape of nested sequences, as their first elements have it."""
+    found = []
+    while _is_sequence(data):
+        found.append(len(data))
+        if not len(data):
+            break
+        data = data[0]
+    return found
+
+
+def _ragged(data: Any, sizes: list[int], dim: int = 0) -> tuple[type[Exception], str] | None:
+    """Where nested sequences do not have these sizes, in one depth."""
+    if dim == len(sizes):
+        if _is_sequence(data):
+            return TypeError, f"must be real number, not {type(data).__name__} (dim {dim})"
+        return None
+    if not _is_sequence(data):
+        return TypeError, f"not a sequence: {type(data).__name__} at dim {dim}"
+    if len(data) != sizes[dim]:
+        expected = f"expected sequence of length {sizes[dim]} at dim {dim} (got {len(data)})"
+        return ValueError, expected
+    return next(filter(None, (_ragged(d, sizes, dim + 1) for d in data)), None)
 
 
 @api.top
@@ -283,6 +295,11 @@ def asarray(
             )
     shares = _shared(obj, dtype)
     if shares is None or (dtype is not None and shares._a.dtype != dt.as_numpy(dtype)):
+        if copy is False and isinstance(obj, np.generic):
+            raise RuntimeError(
+                "can't alias NumPy scalars. Either remove copy=False or make an array of it with "
+                f"np.asarray\n  at {errors.here()}"
+            )
         if copy is False:
             raise ValueError(
                 f"can't alias {'a sequence' if shares is None else 'data of another dtype'} "
@@ -327,10 +344,16 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative "
             f"strides are not currently supported; use array.copy()\n  at {errors.here()}"
         )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            f"array to reallocate the memory: array.copy()\n  at {errors.here()}"
+        )
     if not ndarray.flags.writeable:
         warnings.warn(
-            "The given NumPy array is not writable: changing the tensor in place will fail. Copy "
-            "the array first, or use torch.tensor",
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors: changing this one in place will fail. Copy the array first, or use "
+            "torch.tensor",
             UserWarning,
             stacklevel=2,
         )
@@ -344,7 +367,7 @@ def _own_storage(array: np.ndarray) -> np.ndarray:
     pickled with it.
     """
     if type(array) is np.ndarray and array.base is None:
-        return array
+        return array.view()  # the caller may change the shape and flags of the array
     try:
         return np.asarray(memoryview(array))  # type: ignore[arg-type]
     except (ValueError, TypeError, BufferError):  # a type that offers no buffer
@@ -356,7 +379,19 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A one-dimensional tensor on the memory of a Python buffer."""
-    problem = _buffer_problem(memoryview(buffer).nbytes, dtype.itemsize, count, offset)
+    try:
+        memory = memoryview(buffer)
+    except TypeError:
+        raise ValueError(
+            "object does not implement Python buffer protocol: a "
+            f"{type(buffer).__name__}\n  at {errors.here()}"
+        ) from None
+    if memory.readonly:
+        errors.warn_once(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
+            "Copy it first, for example into a bytearray, or be sure not to write to the tensor."
+        )
+    problem = _buffer_problem(memory.nbytes, dtype.itemsize, count, offset)
     if problem:
         raise ValueError(f"{problem}\n  at {errors.here()}")
     return finish(np.frombuffer(buffer, dtype.np, count, offset), None, requires_grad)
@@ -436,7 +471,9 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
         if math.prod(shape) * d.itemsize >= 1 << 63:
             wrong = errors.too_large(shape, d.itemsize)
             raise RuntimeError(f"{wrong}\n  at {errors.here()}") from None
-        raise
+        raise RuntimeError(
+            f"Stride calculation overflowed with sizes={list(shape)}\n  at {errors.here()}"
+        ) from None
 
 
 def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
@@ -453,6 +490,23 @@ def number_type(dtype: Any, out: Tensor | None = None) -> np.dtype:
     return asked
 
 
+def need_strided(layout: Any, out: Tensor | None = None) -> None:
+    """Refuse every layout but that of dense tensors."""
+    if layout is None or layout is LAYOUT:
+        return
+    kind = {"torch.sparse_coo": "Sparse", "torch.sparse_csr": "SparseCsr"}.get(
+        str(layout), str(layout)
+    )
+    raise RuntimeError(
+        (
+            f"layout {kind} does not match layout of out parameter (Strided)"
+            if out is not None
+            else f"weft has no tensors of layout {layout}; leave layout="
+        )
+        + f"\n  at {errors.here()}"
+    )
+
+
 def _filler(name: str, make: Any) -> Any:
     def create(
         *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -463,6 +517,7 @@ def _filler(name: str, make: Any) -> Any:
             raise TypeError(
                 f'{name}() missing 1 required positional arguments: "size"\n  at {errors.here()}'
             )
+        need_strided(layout, out)
         shape = sizes(args if size is None else (size,), name)
         array = build(make, shape, number_type(dtype, out))
         if memory_format is not None:
@@ -475,9 +530,13 @@ def _filler(name: str, make: Any) -> Any:
     return api.top(create)
 
 
+def _raw(shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
+    return undefined(np.empty(shape, d))
+
+
 zeros = _filler("zeros", np.zeros)
 ones = _filler("ones", np.ones)
-empty = _filler("empty", np.empty)
+empty = _filler("empty", _raw)
 
 
 def _number(value: Any) -> Any:
@@ -529,7 +588,9 @@ def _like(name: str, fill: Any) -> Any:
         array = like_array(source, source.dtype if dtype is None else dt.as_numpy(dtype),
                            memory_format)  # fmt: skip
         if fill is not None:
-            array.fill(fill)
+            array.fill(fill or zero_of(array.dtype))
+        else:
+            undefined(array)
         return finish(array, device, requires_grad)
 
     create.__name__ = create.__qualname__ = name
@@ -572,7 +633,7 @@ def _new(name: str, make: Any) -> None:
 
 _new("new_zeros", np.zeros)
 _new("new_ones", np.ones)
-_new("new_empty", np.empty)
+_new("new_empty", _raw)
 
 
 @api.method
@@ -593,8 +654,13 @@ def new_tensor(
 
 def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
-    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    memory = np.empty(0 if 0 in size else span, d)
+    span = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if span * d.itemsize >= 1 << 63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and "
+            f"strides={list(stride)}\n  at {errors.here()}"
+        )
+    memory = build(_raw, (span,), d)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
@@ -634,7 +700,7 @@ def empty_permuted(
             f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
             f"of size {list(shape)}\n  at {errors.here()}"
         )
-    made = build(np.empty, tuple(shape[i] for i in order), number_type(dtype))
+    made = build(_raw, tuple(shape[i] for i in order), number_type(dtype))
     return finish(made.transpose(np.argsort(order)) if order else made, device, requires_grad)
 
 
@@ -655,6 +721,11 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
     d = dt.get_default_dtype() if dtype is None else dtype
     if device is not None:
         dev.present(device)
+        if any(isinstance(given, Tensor) for given in (*args[:1], kwargs.get("other"))):
+            raise RuntimeError(
+                "Legacy tensor constructor of the form torch.Tensor(tensor, device=device) is not "
+                f"supported. Use torch.tensor(...) or torch.as_tensor(...)\n  at {errors.here()}"
+            )
     for name in kwargs:
         if name not in ("size", "data", "other"):
             raise TypeError(
@@ -663,13 +734,13 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
     if not args:
         if "size" in kwargs:
-            return wrap(build(np.empty, sizes((kwargs["size"],), "new"), d.np))
+            return wrap(build(_raw, sizes((kwargs["size"],), "new"), d.np))
         if not kwargs:
             return wrap(np.empty(0, d.np))
         args = (kwargs.get("data", kwargs.get("other")),)
     data = args[0]
     if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
-        return wrap(build(np.empty, sizes(args, "new"), d.np))
+        return wrap(build(_raw, sizes(args, "new"), d.np))
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not d:
             raise TypeError(
@@ -686,7 +757,7 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return tensor_over(data, d)
     if isinstance(data, np.integer):
-        return wrap(build(np.empty, (int(data),), d.np))
+        return wrap(build(_raw, (int(data),), d.np))
     if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):
         raise TypeError(
             f"new(): data must be a sequence (got {type(data).__name__})\n  at {errors.here()}"
@@ -729,7 +800,7 @@ class tensortype(type):
 LEGACY = {
     f"{short}Tensor": tensortype(f"{short}Tensor", dt.BY_NAME[name])
     for name, short in TYPE_NAMES.items()
-    if name[-2:] not in ("fn", "m2") and not name.startswith(("uint16", "uint32", "uint64"))
+    if not name.startswith(("float8", "uint16", "uint32", "uint64"))
 }
 api.FUNCTIONS.update(LEGACY)
 
@@ -737,6 +808,10 @@ api.FUNCTIONS.update(LEGACY)
 @api.top
 def set_default_tensor_type(t: Any) -> None:
     """Set the default floating dtype by a legacy type or its name."""
+    errors.warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         t = LEGACY.get(t.removeprefix("torch."))
     if t is Tensor:

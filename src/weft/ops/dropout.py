@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
-from weft.ops.arguments import generator, probability
+from weft.ops.arguments import generator, probability, refuse
 from weft.ops.views import empty_in_layout
 
 # The limit of selu for large negative inputs, which alpha dropout writes in place of a value.
@@ -37,6 +37,8 @@ def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool
     probability(p)
     if not training or p == 0 or not input._a.size:
         return input
+    if feature and input._a.ndim < 2:
+        refuse("Feature dropout requires at least 2 dimensions in the input")
     if p == 1:
         return input * wrap(np.zeros((), input._a.dtype))
     shape = input._a.shape
@@ -140,6 +142,15 @@ def dropout2d(
     """Dropout of whole channels of images."""
     probability(p)
     _warn_rank("dropout2d", input, (3, 4))
+    if input.ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim. This behavior will change in a future release to interpret the input as one "
+            "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
+            "dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=2,
+        )
     return _channels("dropout2d", input, p, training, inplace, batched=True)
 
 

@@ -184,12 +184,28 @@ def _bag(
     padding_idx: int | None,
     by_freq: bool,
 ) -> tuple[np.ndarray, ...]:
-    if indices.size and (indices.min() < 0 or indices.max() >= len(weight)):
-        raise IndexError("index out of range in self")
+    quick = mode != "max" and padding_idx is None and weight.dtype != np.float64
+    _check_bag_indices(indices, len(weight), quick)
+    if last and not quick and offsets is not None and len(offsets) > 1:
+        # PyTorch looks at the end of the last bag on its quick way only.
+        offsets = np.append(offsets[:-1], max(len(indices), offsets[-1]))
     y, bag, sizes, largest = kernels.embedding_bag(
         weight, indices, offsets, mode, psw, last, padding_idx
     )
     return y, bag, sizes, np.zeros(0, np.int64) if largest is None else largest
+
+
+def _check_bag_indices(indices: np.ndarray, count: int, quick: bool) -> None:
+    wrong = np.flatnonzero((indices < 0) | (indices >= count))
+    if len(wrong):
+        value = indices.reshape(-1)[wrong[0]]
+        if quick:
+            message = f"Index {wrong[0]} of input takes value {value} which is not in the valid "
+            raise RuntimeError(f"{message}range [0, {count})")
+        raise RuntimeError(
+            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {value} "
+            f"(num_embeddings is {count})"
+        )
 
 
 def _bag_rule(

@@ -87,17 +87,17 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> None:
 def zero_dim(value: Any, like: Tensor, name: str) -> Tensor:
     """A fill value as a zero-dim tensor of the dtype of another."""
     if not isinstance(value, Tensor):
-        try:
-            return wrap(number_for(value, like._a.dtype))
-        except RuntimeError as error:
-            raise fail(RuntimeError, str(error)) from None
+        return wrap(number_for(value, like._a.dtype))
     if value._a.ndim:
         raise fail(
             RuntimeError,
             f"{name}_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._a.ndim} dimension(s).",
         )
-    return value if value._a.dtype == like._a.dtype else value.to(like.dtype)
+    if value._a.dtype == like._a.dtype:
+        return value
+    number_for(value.item(), like._a.dtype)  # refuses what does not fit
+    return value.to(like.dtype)
 
 
 # --- gather and scatter ----------------------------------------------------------------

@@ -19,7 +19,7 @@ from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.build import Sample, linear
-from weft.ops.casting import copy_op, fill_op, number_for, type_name
+from weft.ops.casting import cast, copy_op, fill_op, number_for, type_name
 from weft.ops.outputs import check_shared, warn_expanded
 from weft.ops.views import select_op, slice_op, zeros_of
 
@@ -415,7 +415,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
                 f"can't assign a {type(value).__name__} to a torch.{type_name(self)}; make a "
                 f"tensor of it with torch.as_tensor(...)\n  at {errors.here()}"
             )
-        if indices:
+        if indices or self._a.dtype in dt.HALF:
             value = wrap(_number(value, self._a.dtype))
     if indices:
         _check_put_dtype(self, value, key)
@@ -429,6 +429,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)
+            if value._vc is target._vc:
+                value = value.expand(target.shape)  # one element may be written over its like
         apply_inplace(copy_op, (target, value), {})
     else:
         check_overlap(target, "setitem")
@@ -470,10 +472,10 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
 
 
 def _number(value: Any, dtype: np.dtype) -> np.ndarray:
-    try:
-        return number_for(value, dtype)
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}\n  at {errors.here()}") from None
+    # What is beyond the range of a half type becomes infinite here, and only here.
+    if dtype in dt.HALF and not isinstance(value, complex):
+        return cast(np.array(value, np.float64), dtype)
+    return number_for(value, dtype)
 
 
 def _check_put_dtype(target: Tensor, value: Tensor, key: Any = None) -> None:

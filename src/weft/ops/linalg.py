@@ -220,10 +220,14 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
 def _det_rule(g: Any, x: Any, y: Any) -> Any:
     inverse, info = inverse_op(x)
-    failed = info._a if isinstance(info, Tensor) else info
-    if not failed.any():
+    recorded = isinstance(info, Tensor)
+    failed = info._a if recorded else info
+    if not failed.any() or not recorded:
+        # PyTorch solves with a scaled determinant, which leaves zeros for a singular matrix.
+        inverse = np.where(failed[..., None, None] > 0, 0, inverse) if failed.any() else inverse
         return column(column(g * conjugate(y))) * adjoint(inverse)
-    # Through singular values the cofactors are sound for singular matrices too.
+    # Where that is to be differentiated again it takes singular values, through which the
+    # cofactors are sound for singular matrices too.
     u, s, vh = linalg_svd_op(x, full_matrices=False)
     n = s.shape[-1]
     others = where_op(np.eye(n, dtype=bool), 1.0, row(s))
@@ -244,12 +248,35 @@ det_op = general(
 )
 
 
+def _substituted(x: np.ndarray) -> np.ndarray:
+    """What substitution gives for the inverse of a singular matrix: infinities and NaN."""
+    factors, pivots, _ = lapack("getrf", x.dtype)(x.T)
+    y = np.eye(len(x), dtype=x.dtype)
+    for i, other in enumerate(pivots):
+        y[[i, other]] = y[[other, i]]
+    for i in range(len(x)):
+        y[i + 1 :] -= np.outer(factors[i + 1 :, i], y[i])
+    for i in reversed(range(len(x))):
+        y[i] /= factors[i, i]
+        y[:i] -= np.outer(factors[:i, i], y[i])
+    return y.T
+
+
+def _inverse_for_slogdet(x: Any) -> Any:
+    inverse, info = inverse_op(x)
+    if not isinstance(info, Tensor) and info.any() and not is_complex(x):
+        inverse = inverse.copy()
+        for place in map(tuple, np.argwhere(info)):
+            inverse[place] = _substituted(x[place])
+    return inverse
+
+
 def _slogdet_rule(g: Any, x: Any, sign: Any) -> Any:
     factor = g[1]
     if is_complex(x):
         # The phase turns with the imaginary part of the logarithm of the determinant.
         factor = factor - imag_op(conjugate(g[0]) * sign) * 1j
-    return column(column(factor)) * adjoint(inverse_op(x)[0])
+    return column(column(factor)) * adjoint(_inverse_for_slogdet(x))
 
 
 slogdet_op = general(
@@ -586,7 +613,8 @@ def lobpcg(
         factor = cholesky(B)
         half = solve_triangular(factor, A, upper=False)
         matrix = adjoint(solve_triangular(factor, adjoint(half), upper=False))
-    values, vectors = eigh(matrix)
+    # PyTorch's iterations see the symmetric part of a matrix, eigh one triangle.
+    values, vectors = eigh((matrix + adjoint(matrix)) / 2)
     if largest is None or largest:
         values, vectors = values.flip(-1), vectors.flip(-1)
     values, vectors = values[..., :count], vectors[..., :count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap, check_writable
 from weft.core.modes import MODES
 from weft.core.node import NOWHERE, AccumulateGrad
+from weft.core.settings import undefined
 from weft.core.storage import (
     LEGACY,
     STORAGE_NAMES,
@@ -23,7 +25,7 @@ from weft.core.storage import (
 )
 from weft.core.tensor import Tensor, storage_array
 from weft.native.layout import channels_wanted, last_of, rows_of
-from weft.ops import api
+from weft.ops import api, casting
 from weft.ops.casting import (
     channels_last,
     channels_last_3d,
@@ -32,7 +34,7 @@ from weft.ops.casting import (
     preserve_format,
     type_name,
 )
-from weft.ops.creation import sizes
+from weft.ops.creation import build, sizes
 
 api.FUNCTIONS.update(LEGACY)
 api.FUNCTIONS["Storage"] = LEGACY["FloatStorage"]
@@ -169,12 +171,15 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     memory = memory_of(self._a)
     needed = (offset + math.prod(shape)) * d.itemsize
     if needed > memory.size:
-        grown = np.empty(needed, np.uint8)
+        grown = build(lambda *_: np.empty(needed, np.uint8), shape, d)
         grown[: memory.size] = memory
+        undefined(grown.view(d)[-(-memory.size // d.itemsize) :])
         memory = grown
+    strides = (last_of if last else rows_of)(shape)
+    made = build(lambda *_: _over(memory, d, shape, strides, offset), shape, d)
     if shape != self._a.shape:
         bump(self, "resize")
-    self._a = _over(memory, d, shape, (last_of if last else rows_of)(shape), offset)
+    self._a = made
     return self
 
 
@@ -260,10 +265,38 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 
 
 @api.method
-def dim_order(self: Tensor) -> tuple[int, ...]:
-    """The dimensions in the order in which they lie in memory, outermost first."""
-    strides = self._a.strides
-    return tuple(sorted(range(self._a.ndim), key=lambda i: (-strides[i], i)))
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory, outermost first.
+
+    With ``ambiguity_check`` an order that is not the only one is refused; a list names memory
+    formats, exactly one of which the tensor may be in all the same.
+    """
+    listed = isinstance(ambiguity_check, list)
+    if not isinstance(ambiguity_check, bool) and not (
+        listed and all(isinstance(f, casting.memory_format) for f in ambiguity_check)
+    ):
+        raise TypeError(
+            "The ambiguity_check argument must be a bool or a list of memory formats\n"
+            f"  at {errors.here()}"
+        )
+    shape, strides = self._a.shape, self.stride()
+    if listed or ambiguity_check:
+        formats = ambiguity_check if listed else []
+        several = 1 in shape or any(a == b for a, b in itertools.pairwise(strides))
+        mapped = sum(self.is_contiguous(memory_format=f) for f in formats) == 1
+        rows, last = (
+            self.is_contiguous(memory_format=f) for f in (contiguous_format, channels_last)
+        )
+        alike = rows is last and (
+            0 in strides or len(set(zip(shape, strides, strict=True))) < len(shape)
+        )
+        if alike or (several and not mapped):
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the "
+                f"given memory formats: shape {list(shape)}, strides {strides}\n"
+                f"  at {errors.here()}"
+            )
+    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], i)))
 
 
 @api.both

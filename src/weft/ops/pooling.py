@@ -101,7 +101,7 @@ max_pool_op = _max_op(
 
 def _check_not_empty(g: Any, name: str) -> None:
     """PyTorch gives empty results, but takes no gradients of them."""
-    if 0 in g.shape[1:]:
+    if 0 in g.shape[2:]:
         refuse(
             f"{name}_backward(): Expected grad_output to have non-zero size for non-batch "
             f"dimensions, but grad_output has sizes {list(g.shape)}"
@@ -250,14 +250,29 @@ adaptive_avg_pool_back_op: Op = linear(
 def _planes(input: Tensor, count: int, name: str) -> tuple[Tensor, bool]:
     """The input with a batch dimension, and whether it came with one."""
     rank = input.ndim
-    if count > 1 and rank <= count and name.startswith("adaptive"):
-        refuse(f"{name}: Input dimension should be at least {count + 1}, not {rank}", ValueError)
     if rank not in (count + 1, count + 2) or 0 in input._a.shape[1 if rank == count + 2 else 0 :]:
         refuse(
             f"{name}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
             f"dim batch size for input, but got: {list(input._a.shape)}"
         )
     # Without a batch there is no order of channels to keep.
+    return (input, True) if rank == count + 2 else (input.contiguous().unsqueeze(0), False)
+
+
+def _adaptive_planes(input: Tensor, output_size: Any, count: int, name: str) -> tuple[Tensor, bool]:
+    """As ``_planes``; the first dimension may be empty, and for flat means the channels."""
+    shape, rank = list(input._a.shape), input.ndim
+    if rank not in (count + 1, count + 2):
+        if count > 1 and rank <= count and not isinstance(output_size, (int, np.integer)):
+            message = f"{name}: Input dimension should be at least {count + 1}, not {rank}"
+            refuse(message, ValueError)
+        refuse(f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got: {shape}")
+    for d in range(1 if "max" in name or count == 3 else rank - count, rank):
+        if not shape[d]:
+            refuse(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"input has sizes {shape} with dimension {d} being empty"
+            )
     return (input, True) if rank == count + 2 else (input.contiguous().unsqueeze(0), False)
 
 
@@ -395,7 +410,7 @@ def _offer_adaptive(count: int) -> None:
     def average(input: Tensor, output_size: Any) -> Tensor:
         """The means of as many even windows as asked for."""
         need_float(input, f"adaptive_avg_pool{count}d")
-        x, batched = _planes(input, count, f"adaptive_avg_pool{count}d")
+        x, batched = _adaptive_planes(input, output_size, count, f"adaptive_avg_pool{count}d")
         y = adaptive_avg_pool_op(x, size=_adaptive_size(input, output_size, count))
         return _unbatched(batched, y)[0]
 
@@ -404,7 +419,7 @@ def _offer_adaptive(count: int) -> None:
     ) -> tuple[Tensor, ...]:
         """The largest values of as many even windows as asked for, and their places."""
         need_float(input, f"adaptive_max_pool{count}d")
-        x, batched = _planes(input, count, f"adaptive_max_pool{count}d")
+        x, batched = _adaptive_planes(input, output_size, count, f"adaptive_max_pool{count}d")
         pair = adaptive_max_pool_op(x, size=_adaptive_size(input, output_size, count))
         return _unbatched(batched, *pair)
 

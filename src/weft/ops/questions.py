@@ -124,7 +124,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 @api.method
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What a parameter becomes when a state with ``other`` in its place is loaded."""
-    return other.detach() if assign else self.copy_(other)
+    return other.detach() if assign else self.copy_(other).detach()
 
 
 @api.top

@@ -155,7 +155,8 @@ def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
 
 def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     """Overwrite a tensor with random values; its old value gets a gradient of zero."""
-    if MODES.now.recorders or (MODES.now.grad and edge_of(self) is not None):
+    now = MODES.now
+    if now.recorders or now.before_write or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._view is not None:
         check_writable(self, False, name)
@@ -513,6 +514,10 @@ def normal(
     for array in arrays:
         if isinstance(array, np.ndarray):
             _floats_only(array.dtype, "normal_kernel_cpu", complex_too=array is arrays[0])
+    try:
+        np.broadcast_shapes(*(a.shape for a in arrays if isinstance(a, np.ndarray)))
+    except ValueError as error:
+        raise errors.explain(error, "normal", arrays, {}) from None
     values = g.normal_tensor(*arrays)
     if any(isinstance(v, Tensor) and edge_of(v) is not None for v in (mean, std)):
         return normal_op(mean, std, values=values)

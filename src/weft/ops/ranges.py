@@ -221,7 +221,11 @@ def eye(
                 f"{name} must be greater or equal to 0, got {value}\n  at {errors.here()}"
             )
     d = number_type(dtype, out)
-    made = finish(np.eye(n, n if m is None else m, dtype=d), device, requires_grad)
+    made = finish(
+        build(lambda shape, d: np.eye(*shape, dtype=d), (n, n if m is None else m), d),
+        device,
+        requires_grad,
+    )
     return made if out is None else api.into(out, made, "eye")
 
 

@@ -580,4 +580,6 @@ def hash_tensor(input: Tensor, dim: Any = (), keepdim: bool = False, mode: int =
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
             f"the reduction dim with the 'dim' argument.\n  at {errors.here()}"
         )
-    return hash_op(input, dim=reduced_dims(dim, input._a.ndim), keepdim=keepdim)
+    dims = reduced_dims(dim, input._a.ndim)
+    refuse_empty(input, dims, "hash_tensor")
+    return hash_op(input, dim=dims, keepdim=keepdim)

@@ -24,6 +24,11 @@ nonzero_op = constant("nonzero", lambda x: np.argwhere(x.astype(bool, copy=False
 @api.both
 def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     """The positions of elements that are not zero: rows of indices, or one tensor per dim."""
+    if as_tuple and out is not None:
+        raise RuntimeError(
+            "nonzero does not support the out kwarg when as_tuple is True; leave one of them\n"
+            f"  at {errors.here()}"
+        )
     if as_tuple:
         return nonzero_op(input if input._a.ndim else input.reshape(1)).unbind(1)
     found = nonzero_op(input)
@@ -225,11 +230,6 @@ def _check_search(sequence: Tensor, values: Tensor, right: bool, side: Any, name
             f"{name}(): side and right can't be set to opposites, got side of left while right "
             f"was True\n  at {errors.here()}"
         )
-    if sequence._a.dtype != values._a.dtype and values._a.ndim:
-        raise RuntimeError(
-            f"{name}(): input value tensor should have same dtype as boundaries tensor, but got "
-            f"{values.dtype} and {sequence.dtype}\n  at {errors.here()}"
-        )
     lead = sequence._a.shape[:-1]
     if sequence._a.ndim != 1 and values._a.shape[:-1] != lead:
         raise RuntimeError(
@@ -254,8 +254,17 @@ def searchsorted(
     """Where values would go in sorted rows so that these stay sorted."""
     values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
     at_right = _check_search(sorted_sequence, values, right, side, "searchsorted")
+    for what, given in (("input value", values), ("boundary", sorted_sequence)):
+        if not given._a.flags.c_contiguous:
+            errors.warn_once(
+                f"torch.searchsorted(): {what} tensor is non-contiguous, which costs a copy; call "
+                "contiguous() on it before many searches"
+            )
     if sorter is not None:
         sorted_sequence = sorted_sequence.gather(-1, sorter)
+    if sorted_sequence._a.dtype != values._a.dtype:
+        common = dt.of_numpy(dt.result_dtype((sorted_sequence._a, values._a)))
+        sorted_sequence, values = sorted_sequence.to(common), values.to(common)
     found = searchsorted_op(sorted_sequence, values, right=at_right)
     return found.to(dt.int32) if out_int32 else found
 

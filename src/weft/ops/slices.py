@@ -69,6 +69,13 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         )
     if not 0 <= dim < rank:
         dim = api.wrap_dim(dim, rank)
+    if rank > 1 and not input._a.size and outside(index._a, input._a.shape[dim]):
+        raise fail(
+            RuntimeError,
+            f"index_select(): INDICES element is out of DATA bounds, axis_dim="
+            f"{input._a.shape[dim]}: self indexing axis dim should be positive, and greater than "
+            f"every index, in shape {list(input._a.shape)}",
+        )
     return apply(index_select_op, (input, index), {"dim": dim})
 
 

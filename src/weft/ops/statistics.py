@@ -130,9 +130,47 @@ def std(
     return std_op(input, **_spread_attributes("std", input, dim, unbiased, keepdim, correction))
 
 
-def _with_mean(input: Tensor, op: Any, attrs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    mean = mean_op(input, dim=attrs["dim"], keepdim=attrs["keepdim"], variant=1)
-    return op(input, **attrs), mean
+def _with_mean(name: str, op: Any, rule: Any) -> Any:
+    """An op that gives a measure of spread and the mean at once."""
+
+    def both(x: Any, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
+        spread = op(x, dim=dim, keepdim=keepdim, correction=correction)
+        return spread, mean_op(x, dim=dim, keepdim=keepdim, variant=1)
+
+    return general(
+        name,
+        both,
+        rule,
+        outputs=("y", "mean"),
+        promote="same",
+        samples=_spread_samples,
+        rows=True,
+        takes_none=True,
+    )
+
+
+def _with_mean_rule(spread: Any, g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    """The gradient by way of the spread, which may be None, and that by way of the mean."""
+    if g is None:
+        return spread
+    mean = kept(g, x.shape, dim, keepdim) / count_of(x.shape, dim)
+    return mean if spread is None else spread + mean
+
+
+def _var_mean_rule(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
+    spread = None if g[0] is None else _var_rule(g[0], x, dim, keepdim, correction)
+    return _with_mean_rule(spread, g[1], x, dim, keepdim)
+
+
+def _std_mean_rule(
+    g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool, correction: float
+) -> Any:
+    spread = None if g[0] is None else _std_rule(g[0], x, y, dim, keepdim, correction)
+    return _with_mean_rule(spread, g[1], x, dim, keepdim)
+
+
+var_mean_op = _with_mean("var_mean", var_op, _var_mean_rule)
+std_mean_op = _with_mean("std_mean", std_op, _std_mean_rule)
 
 
 @api.top
@@ -146,8 +184,8 @@ def var_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
-    return _with_mean(
-        input, var_op, _spread_attributes("var_mean", input, dim, unbiased, keepdim, correction)
+    return var_mean_op(
+        input, **_spread_attributes("var_mean", input, dim, unbiased, keepdim, correction)
     )
 
 
@@ -162,8 +200,8 @@ def std_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
-    return _with_mean(
-        input, std_op, _spread_attributes("std_mean", input, dim, unbiased, keepdim, correction)
+    return std_mean_op(
+        input, **_spread_attributes("std_mean", input, dim, unbiased, keepdim, correction)
     )
 
 

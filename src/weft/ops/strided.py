@@ -174,7 +174,7 @@ def _view_as_complex(x: np.ndarray) -> np.ndarray:
         x = np.ascontiguousarray(x)  # a gradient, whose layout is nobody's choice
     kind = np.complex64 if x.dtype == np.float32 else np.complex128
     if not x.size:
-        return np.empty(x.shape[:-1], kind)
+        return np.ndarray(x.shape[:-1], kind, x)
     return x.view(kind)[..., 0]
 
 

@@ -266,8 +266,6 @@ def _viewable(array: np.ndarray, shape: tuple[int, ...]) -> bool:
 def _view_as_dtype(x: Tensor, d: Any) -> Tensor:
     """The same bytes as elements of another type."""
     array, new = x._a, d.np
-    if new == array.dtype:
-        return view_op(x, shape=array.shape)
     old_size, new_size = array.itemsize, new.itemsize
     if new_size == old_size:
         return _same_memory(x, array.view(new))

@@ -219,6 +219,10 @@ class Optimizer:
         @functools.wraps(func)
         def step(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            if MODES.now.before_write is not None:
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        MODES.now.before_write(p)
             if MODES.now.recorders and not self.defaults.get("differentiable"):
                 return MODES.now.recorders[0].steps(step, args, kwargs)
             if not (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # Fields of which there is only zero without a GPU, which programs sort by all the same.
@@ -48,16 +48,33 @@ class FunctionEvent:
 
     device_time = device_time_total = self_device_time_total = 0.0
 
-    def __init__(self, name: str, thread: int, parent: FunctionEvent | None) -> None:
+    def __init__(
+        self,
+        id: int = 0,
+        name: str = "",
+        thread: int = 0,
+        start_us: float = 0.0,
+        end_us: float = 0.0,
+        *,
+        input_shapes: Sequence[Any] = (),
+        stack: Sequence[str] = (),
+        scope: Any = "",
+        cpu_memory_usage: int = 0,
+        is_async: bool = False,
+        sequence_nr: int = -1,
+        node_id: int = -1,
+        parent: FunctionEvent | None = None,
+    ) -> None:
+        self.id, self.node_id, self.sequence_nr = id, node_id, sequence_nr
         self.name = self.key = name
         self.thread, self.cpu_parent = thread, parent
         self.cpu_children: list[FunctionEvent] = []
-        self.time_range = Interval(0.0, 0.0)
-        self.input_shapes: list[Any] = []
-        self.stack: list[str] = []
-        self.scope = ""
-        self.cpu_memory_usage = 0
-        self.count, self.is_async = 1, False
+        self.time_range = Interval(start_us, end_us)
+        self.input_shapes: list[Any] = list(input_shapes)
+        self.stack: list[str] = list(stack)
+        self.scope = scope
+        self.cpu_memory_usage = cpu_memory_usage
+        self.count, self.is_async = 1, is_async
 
     @property
     def cpu_time_total(self) -> float:
@@ -80,8 +97,8 @@ class FunctionEventAvg:
 
     device_time = device_time_total = self_device_time_total = 0.0
 
-    def __init__(self, key: str = "Total") -> None:
-        self.key = key
+    def __init__(self, key: str | None = None) -> None:
+        self.key = key  # else that of the first event
         self.count = 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
         self.cpu_memory_usage = 0
@@ -90,6 +107,8 @@ class FunctionEventAvg:
 
     def add(self, other: Any) -> FunctionEventAvg:
         """Count another event, or another sum, in."""
+        if self.key is None:
+            self.key = other.key
         self.count += other.count
         # An event inside one of its own kind is in that one's total already.
         self.cpu_time_total += 0.0 if _within_itself(other) else other.cpu_time_total
@@ -140,6 +159,22 @@ class EventList(list):
         super().__init__(events)
         self.profile_memory = profile_memory
 
+    def _populate_cpu_children(self) -> None:
+        """Find out from times which event ran inside which other of its thread."""
+        open_now: dict[int, list[FunctionEvent]] = {}
+        order = [e for e in self if not e.is_async]
+        for event in sorted(order, key=lambda e: (e.time_range.start, -e.time_range.end)):
+            around = open_now.setdefault(event.thread, [])
+            start, end = event.time_range.start, event.time_range.end
+            while around and (
+                start >= around[-1].time_range.end or end > around[-1].time_range.end
+            ):
+                around.pop()
+            if around:
+                event.cpu_parent = around[-1]
+                around[-1].cpu_children.append(event)
+            around.append(event)
+
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all events, each counted once."""
@@ -147,7 +182,7 @@ class EventList(list):
 
     def total_average(self) -> FunctionEventAvg:
         """All of them as one sum."""
-        total = FunctionEventAvg()
+        total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
         total.cpu_time_total = total.self_cpu_time_total

@@ -32,8 +32,8 @@ class Recorder(Listener):
     def begin(self, name: str) -> FunctionEvent:
         """Something begins; what begins before it ends is inside it."""
         parent = self.open[-1] if self.open else None
-        event = FunctionEvent(name, self.thread, parent)
-        event.scope = MODES.now.scope
+        scope = MODES.now.scope
+        event = FunctionEvent(len(self.events), name, self.thread, scope=scope, parent=parent)
         self.events.append(event)
         self.open.append(event)
         if self.stack:
@@ -117,6 +117,11 @@ def _step_name(optimizer: Any) -> str:
 
 def _shapes(args: Any) -> list[Any]:
     return [list(x._a.shape) if isinstance(x, Tensor) else [] for x in args]
+
+
+def is_on() -> bool:
+    """Whether a profiler listens in this thread."""
+    return any(isinstance(r, Recorder) for r in MODES.now.recorders)
 
 
 class record_function:

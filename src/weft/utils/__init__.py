@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from typing import Any
 
 from weft.core import errors
@@ -13,14 +14,21 @@ from weft.core.tensor import Tensor
 _SLOTS = ("_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view", "_x", "__dict__", "__class__")
 
 
+def _with_views(t1: Tensor, t2: Tensor) -> list[Tensor]:
+    # A view shares the version cell, which costs less to look at than all objects there are.
+    expected = 3 if t1._vc is t2._vc else 2
+    shared = [t for t in (t1, t2) if sys.getrefcount(t._vc) > expected]
+    holders = [x for x in gc.get_referrers(*shared) if isinstance(x, Tensor)] if shared else []
+    return [t for t in shared if any(x._base is t for x in holders)]
+
+
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Exchange what two tensors are; who holds the one holds the other from now on."""
-    for t in (t1, t2):
-        if any(isinstance(x, Tensor) and x._base is t for x in gc.get_referrers(t)):
-            raise RuntimeError(
-                f"swap_tensors: a tensor of shape {list(t.shape)} has views, which would show the "
-                f"other's values; delete them first\n  at {errors.here()}"
-            )
+    for t in _with_views(t1, t2):
+        raise RuntimeError(
+            f"swap_tensors: a tensor of shape {list(t.shape)} has views, which would show the "
+            f"other's values; delete them first\n  at {errors.here()}"
+        )
     for name in _SLOTS:
         first, second = getattr(t1, name, None), getattr(t2, name, None)
         setattr(t1, name, second)

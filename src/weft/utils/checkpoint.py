@@ -282,7 +282,7 @@ class _Record:
         def keep(tensor: Tensor) -> Tensor:
             nonlocal made
             index, made = made, made + 1
-            tensor = tensor.detach()
+            tensor = tensor.detach() if tensor.requires_grad else tensor
             if index >= wanted:
                 return tensor
             place = self.places[index]()

@@ -12,7 +12,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import weft
 from weft.core import errors
-from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.nn._arguments import ntuple
 
@@ -138,23 +137,6 @@ def grouped_mm(
         else:
             result = weft.stack([mat_a[:, i:j] @ mat_b[i:j] for i, j in parts])
     return result if out_dtype is None else result.to(out_dtype)
-
-
-def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Let two tensors change places: who holds the one holds the other from here on."""
-    slots = ("_a", "_vc", "_base", "_view", "_x", "grad", "__dict__", "__class__")
-    for name in slots:
-        first, second = getattr(t1, name), getattr(t2, name)
-        setattr(t1, name, second)
-        setattr(t2, name, first)
-    stamps = getattr(t1, "_stamp", 0), getattr(t2, "_stamp", 0)
-    t1._stamp, t2._stamp = stamps[1], stamps[0]
-    t1._node, t2._node = t2._node, t1._node
-    for tensor in (t1, t2):
-        if isinstance(tensor._node, AccumulateGrad):
-            fresh = AccumulateGrad(tensor)
-            fresh.extras, fresh.post_accumulate = tensor._node.extras, tensor._node.post_accumulate
-            tensor._node = fresh
 
 
 # ------------------------------------------------------------------ TorchScript
@@ -413,3 +395,54 @@ def assume_constant_result(fn: Callable) -> Callable:
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
     """A mark for graph capture."""
+
+
+def _keep(*kinds: Any, **options: Any) -> Callable:
+    """A decorator that gives back what it is given: for exporters, which weft does not have."""
+    return lambda function: function
+
+
+class _Broadcasting:
+    """In annotations: a list, or one number for all of its members."""
+
+    def __getitem__(self, kind: Any) -> None:
+        """Says nothing that Python checks."""
+
+
+_BROADCASTING = _Broadcasting()
+
+
+_START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -float("inf"), "amin": float("inf")}
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:
+    """Reduce the rows of a tensor in runs, whose lengths or whose ends are given."""
+    if lengths is None:
+        if offsets is None:
+            raise RuntimeError(f"Either lengths or offsets must be defined.\n  at {errors.here()}")
+        lengths = offsets.diff()
+    if axis != 0 or lengths.ndim != 1:
+        raise NotImplementedError(
+            f"segment_reduce: weft reduces runs of rows (axis 0, lengths of one dimension), not of "
+            f"axis {axis} with lengths of shape {tuple(lengths.shape)}\n  at {errors.here()}"
+        )
+    start = _START[reduce] if initial is None else initial
+    shape = (len(lengths), *data.shape[1:])
+    run = weft.arange(len(lengths)).repeat_interleave(lengths)
+    run = run.reshape(-1, *[1] * (data.ndim - 1)).expand(data.shape)
+    kind = "sum" if reduce == "mean" else reduce
+    result = data.new_full(shape, start).scatter_reduce(0, run, data, kind)
+    if reduce != "mean":
+        return result
+    counts = lengths.reshape(-1, *[1] * (data.ndim - 1)).to(data.dtype)
+    return result / (counts if initial is None else counts.clamp(min=1))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import weft
+from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.nn.module import Module
 
@@ -89,3 +91,16 @@ def parallel_apply(
         arguments = given if isinstance(given, (list, tuple)) else (given,)
         results.append(module(*arguments, **options))
     return results
+
+
+def _require_initialized(func: Callable) -> Callable:
+    """A decorator of functions that call other processes: they raise."""
+
+    @functools.wraps(func)
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first; weft trains "
+            f"in one process, so there are no others to call\n  at {errors.here()}"
+        )
+
+    return refuse

@@ -7,6 +7,7 @@ from typing import Any
 from weft.core.modes import no_grad
 from weft.core.tensor import Parameter, Tensor
 from weft.nn import functional as F
+from weft.nn.parameter import is_lazy
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
@@ -66,6 +67,11 @@ class SpectralNorm:
                 )
         made = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make "
+                "sure to run the dummy forward before applying spectral normalization"
+            )
         with no_grad():
             rows, columns = as_matrix(weight, dim).size()
             u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
