@@ -703,3 +703,10 @@ def test_second_derivatives_of_draws_are_refused() -> None:
     (g,) = weft.autograd.grad(weft._standard_gamma(x).sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="_standard_gamma_grad"):
         g.sum().backward()
+
+
+def test_no_entropy_by_the_family_where_the_carrier_is_unknown():
+    """That of Beta is not constant: by way of its natural parameters the entropy would be wrong."""
+    beta = weft.distributions.Beta(weft.tensor(1.5), weft.tensor(0.7))
+    with pytest.raises(NotImplementedError):
+        weft.distributions.ExponentialFamily.entropy(beta)

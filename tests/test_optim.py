@@ -321,6 +321,25 @@ def test_differentiable_descent(kwargs: dict[str, Any]) -> None:
     np.testing.assert_allclose(results[0], results[1], rtol=1e-12)
 
 
+def test_differentiable_products_of_momenta() -> None:
+    """Every part of NAdam's state has a gradient, by finite differences."""
+    weft.manual_seed(0)
+    parts = [weft.rand(3, dtype=weft.float64).requires_grad_() for _ in range(4)]
+    product = weft.tensor(0.8, dtype=weft.float64, requires_grad=True)
+
+    def stepped(value: Any, grad: Any, mean: Any, square: Any, product: Any) -> Any:
+        p = value.clone()
+        p.grad = grad
+        optimizer = weft.optim.NAdam([p], lr=0.9, differentiable=True)
+        state = {"exp_avg": mean.clone(), "exp_avg_sq": square.clone()}
+        step = weft.tensor(3.0, dtype=weft.float64)
+        optimizer.state[p].update(step=step, mu_product=product.clone(), **state)
+        optimizer.step()
+        return p
+
+    assert weft.autograd.gradcheck(stepped, (*parts, product))
+
+
 def test_differentiable_learning_rate() -> None:
     results = []
     for T in (weft, torch):

@@ -24,7 +24,6 @@ class Beta(ExponentialFamily):
     }
     support = constraints.unit_interval
     has_rsample = True
-    _mean_carrier_measure = 0
 
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None

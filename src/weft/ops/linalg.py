@@ -220,14 +220,10 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
 def _det_rule(g: Any, x: Any, y: Any) -> Any:
     inverse, info = inverse_op(x)
-    recorded = isinstance(info, Tensor)
-    failed = info._a if recorded else info
-    if not failed.any() or not recorded:
-        # PyTorch solves with a scaled determinant, which leaves zeros for a singular matrix.
-        inverse = np.where(failed[..., None, None] > 0, 0, inverse) if failed.any() else inverse
+    failed = info._a if isinstance(info, Tensor) else info
+    if not failed.any():
         return column(column(g * conjugate(y))) * adjoint(inverse)
-    # Where that is to be differentiated again it takes singular values, through which the
-    # cofactors are sound for singular matrices too.
+    # Through singular values the cofactors are sound for singular matrices too.
     u, s, vh = linalg_svd_op(x, full_matrices=False)
     n = s.shape[-1]
     others = where_op(np.eye(n, dtype=bool), 1.0, row(s))

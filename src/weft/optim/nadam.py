@@ -93,8 +93,9 @@ class NAdam(Elementwise):
         p, g = apply_decay(p, g, group)
         mean, square = moments(g, own, group["betas"])
         mu, following = self._momentum(group, step)
-        own["mu_product"]._a *= mu
-        past = own["mu_product"].item()
+        product = own["mu_product"] * mu
+        own["mu_product"].copy_(product)
+        past = product.double()
         denominator = (square / (1 - group["betas"][1] ** step)).sqrt() + group["eps"]
         now = g * ((1.0 - mu) / (1.0 - past)) + mean * (following / (1.0 - past * following))
         new = p - now / denominator * group["lr"]
