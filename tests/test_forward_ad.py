@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import weft
 from agreement import agree, double, trial
 
 SCENARIOS = []
@@ -183,3 +184,27 @@ def embeddings_shrink_their_weight_unseen(T):
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)
+
+
+DRAWS = {
+    "uniform_": lambda x: x.uniform_(),
+    "normal_": lambda x: x.normal_(),
+    "exponential_": lambda x: x.exponential_(),
+    "bernoulli_": lambda x: x.bernoulli_(),
+    "geometric_": lambda x: x.geometric_(0.2),
+    "cauchy_": lambda x: x.cauchy_(),
+    "log_normal_": lambda x: x.log_normal_(),
+    "random_": lambda x: x.random_(3),
+    "normal": lambda x: weft.normal(x, 0.5),
+    "normal of deviations": lambda x: weft.normal(0.2, x),
+    "bernoulli": weft.bernoulli,
+    "poisson": weft.poisson,
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_is_drawn_has_a_tangent_of_zero(name):
+    with weft.autograd.forward_ad.dual_level():
+        x = weft.autograd.forward_ad.make_dual(weft.full((3,), 0.5), weft.ones(3))
+        made = weft.autograd.forward_ad.unpack_dual(DRAWS[name](x))
+    assert made.tangent is not None and made.tangent.tolist() == [0.0, 0.0, 0.0]

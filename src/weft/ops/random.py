@@ -156,7 +156,8 @@ def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
 def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     """Overwrite a tensor with random values; its old value gets a gradient of zero."""
     now = MODES.now
-    if now.recorders or now.before_write or (now.grad and edge_of(self) is not None):
+    watched = now.recorders or now.before_write or now.dual_level >= 0
+    if watched or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._view is not None:
         check_writable(self, False, name)
@@ -519,7 +520,8 @@ def normal(
     except ValueError as error:
         raise errors.explain(error, "normal", arrays, {}) from None
     values = g.normal_tensor(*arrays)
-    if any(isinstance(v, Tensor) and edge_of(v) is not None for v in (mean, std)):
+    tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
+    if MODES.now.dual_level >= 0 or any(edge_of(v) is not None for v in tensors):
         return normal_op(mean, std, values=values)
     return wrap(values)
 
