@@ -28,8 +28,7 @@ _SMALL = 1e-3
 # Programs that do not give PyTorch's numbers, and why.
 KNOWN = {
     "accelerate_meta": "weft has no meta device: models are made with memory",
-    "fastai_learner": "weft has no Tensor.as_subclass",
-    "monai_unet": "weft has no Tensor.as_subclass",
+    "fastai_learner": "its loader imitates private attributes of PyTorch's DataLoader",
     "transformers_trainer": "trains; from_pretrained needs the meta device, which weft lacks",
 }
 

@@ -104,6 +104,17 @@ def _element_size(dtype: weft.dtype) -> int:
     return dtype.itemsize
 
 
+def _flatten_dense_tensors(tensors: Any) -> Tensor:
+    """All elements of some tensors, one after the other."""
+    return weft.cat([t.contiguous().view(-1) for t in tensors])
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:
+    """Views of a flat tensor in the shapes of others."""
+    parts = flat.split([t.numel() for t in tensors])
+    return tuple(part.view_as(t) for part, t in zip(parts, tensors, strict=True))
+
+
 def grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,
