@@ -7,9 +7,6 @@ KNOWN_FAILURES: dict[str, dict[str, str]] = {
     "errors kthvalue": {
         "0: ((float32[10], 5), {out=(float32[10], int64[])})": "out on the input's memory passes",
     },
-    "errors masked_fill": {
-        "2: ((int64[2], bool[], complex64[]), {})": "a complex value into integers is not refused",
-    },
     "errors nn.functional.soft_margin_loss": {
         "1: ((float32[5, 4], float32[5]), {})": "ValueError, not RuntimeError",
     },

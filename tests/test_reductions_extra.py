@@ -85,3 +85,14 @@ def test_masked_reductions_leave_out_what_the_mask_hides() -> None:
     assert masked.sum(x, 1, mask=mask).tolist() == [4.0, 0.0]
     assert masked.mean(x, mask=mask).item() == 2.0
     assert masked.amax(x, 1, mask=mask).tolist() == [3.0, -float("inf")]
+
+
+@pytest.mark.parametrize("name", ["var_mean", "std_mean"])
+@pytest.mark.parametrize("output", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"dim": 1}, {"dim": (0, 2), "keepdim": True}])
+def test_each_result_alone_has_a_gradient(name, output, options):
+    torch.manual_seed(0)
+    x = torch.rand(2, 3, 4, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: getattr(torch, name)(x, **options)[output], (x,))
+    getattr(torch, name)(x, **options)[output].sum().backward()
+    assert x.grad.shape == x.shape

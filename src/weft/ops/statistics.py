@@ -18,6 +18,7 @@ from weft.ops.build import Make, Sample, general
 from weft.ops.outputs import put_into
 from weft.ops.pointwise import abs_op, sgn_op
 from weft.ops.reductions import axes, count_of, mean_op, reduced_dims, sum_op
+from weft.ops.reductions import spread as spread_over
 
 # --- variance and standard deviation ---------------------------------------------------
 
@@ -153,7 +154,7 @@ def _with_mean_rule(spread: Any, g: Any, x: Any, dim: tuple[int, ...], keepdim: 
     """The gradient by way of the spread, which may be None, and that by way of the mean."""
     if g is None:
         return spread
-    mean = kept(g, x.shape, dim, keepdim) / count_of(x.shape, dim)
+    mean = spread_over(g / (count_of(x.shape, dim) or 1), x.shape, dim, keepdim)
     return mean if spread is None else spread + mean
 
 
