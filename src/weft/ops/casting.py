@@ -13,7 +13,7 @@ from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
-from weft.core.modes import MODES
+from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.native.layout import channels_wanted, empty_like_dense
 from weft.ops import api
@@ -408,8 +408,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Overwrite every element with zero."""
     now = MODES.now
-    watched = now.recorders or now.before_write or now.dual_level >= 0
-    if (not now.grad or self._node is None) and not watched:
+    if (not now.grad or self._node is None) and now.mode is not SPECIAL:
         if self._base is None or not now.grad:
             check_change(self, "zero_")
             self._a.fill(zero_of(self._a.dtype))

@@ -15,7 +15,7 @@ from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
-from weft.core.modes import MODES
+from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.build import Sample, general
@@ -156,8 +156,7 @@ def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
 def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     """Overwrite a tensor with random values; its old value gets a gradient of zero."""
     now = MODES.now
-    watched = now.recorders or now.before_write or now.dual_level >= 0
-    if watched or (now.grad and edge_of(self) is not None):
+    if now.mode is SPECIAL or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._view is not None:
         check_writable(self, False, name)
