@@ -68,6 +68,10 @@ torch.isreal(torch.tensor([torch.nan]))
 torch.signbit(torch.erfinv(torch.tensor([-0.0])))
 torch.tensor([1e30, 2e30, 0.0]).std(), torch.tensor([[1e-30, 2e-30, 0.0]]).std(1)
 torch.cat([torch.zeros(40000), torch.full((40000,), 1e30)]).std(0)
+torch.nn.functional.layer_norm(torch.tensor([1e30, 2e30, 0.0]), (3,))
+torch.nn.functional.layer_norm(torch.tensor([[1e30, 0.0] * 40] * 300), (80,))[:2, :2]
+torch.nn.functional.group_norm(torch.tensor([[1e20, 0.0] * 8]), 2)
+torch.nn.functional.rms_norm(torch.tensor([1e30, 2e30, 0.0]), (3,))
 torch.tensor([2.0, 3e38, 0.0]).cumprod(0)
 h([2.0, 65504.0, 0.0]).prod(), b([2.0, 3e38, 0.0]).cumprod(0)
 torch.nn.functional.leaky_relu(torch.tensor([torch.inf]), 0.0)
@@ -135,6 +139,9 @@ x.std()
 @pytest.mark.parametrize("code", lines(SLOPES))
 def test_slopes_at_special_points(code: str, dtype: str) -> None:
     values = "[0.0, 1.0, -1.0, 1e-25, -1e-40, 2.5, -3.0, 1e-3]"
+    if "polar" in code:
+        # With AVX-512 PyTorch divides complex denormal numbers by a length that is zero.
+        values = values.replace("-1e-40", "-1e-30")
     agree(
         f"x = torch.tensor({values}, dtype=torch.{dtype}, requires_grad=True)\n"
         f"y = {code}\ny.backward(torch.ones_like(y))\n[round(v, 5) for v in x.grad.tolist()]"

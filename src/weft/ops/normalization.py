@@ -40,7 +40,10 @@ def _layer_norm(x: Any, weight: Any, bias: Any, rank: int, eps: float) -> tuple[
     mean = np.add.reduce(x, axes, keepdims=True)
     mean /= count
     y = x - mean
-    rstd = _reciprocal_root(np.add.reduce(y * y, axes, keepdims=True), count, eps)
+    squares = np.add.reduce(y * y, axes, keepdims=True)
+    overflow = squares - squares  # NaN where the squares overflow, as in PyTorch, else zero
+    rstd = _reciprocal_root(squares, count, eps)
+    rstd += overflow
     y *= rstd
     if weight is not None:
         y *= weight

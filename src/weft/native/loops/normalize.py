@@ -49,7 +49,10 @@ def _normalize(
         if centred:
             m = T(sum_of(p, n) / f64(n))
             mean[row] = m
-        r = T(1.0 / sqrt(squares_of(p, m, n) / f64(n) + eps))
+        squares = squares_of(p, m, n)
+        r = T(1.0 / sqrt(squares / f64(n) + eps))
+        if centred:
+            r = r + T(squares - squares)  # NaN where the squares overflow, as in PyTorch
         rstd[row] = r
         for i in range(n):
             v = (p[i] - m) * r
@@ -280,7 +283,8 @@ def _layer_norm_few(
         for i in range(n):
             q[i] = p[i] - m
             squares[i] = q[i] * q[i]
-        r = 1.0 / sqrt((leaf(squares, n) + 0.0) / T(n) + eps)
+        total = leaf(squares, n) + 0.0
+        r = 1.0 / sqrt(total / T(n) + eps) + (total - total)
         for i in range(n):
             v = q[i] * r
             if weighted:
