@@ -20,7 +20,7 @@ from weft.autograd.anomaly import Lookout, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, kernels, meta, quiet
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
@@ -535,7 +535,7 @@ def changeable(g: Any) -> Any:
 
 
 def as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, Tensor) else wrap(np.asarray(g))
+    return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
 
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
@@ -545,7 +545,7 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
-            g = np.zeros(node.shape[k], node.dtype[k])
+            g = meta.filled(np.zeros, node.shape[k], node.dtype[k])
             if tensors:
                 g = wrap(g)
         filled.append(g)
@@ -617,8 +617,9 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        one = ONES.get(tensor._a.dtype) if not shape else None
-        return tensor._node, wrap(np.ones(shape, tensor._a.dtype) if one is None else one)
+        one = ONES.get(tensor._a.dtype) if not shape and not tensor.is_meta else None
+        made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
+        return tensor._node, wrap(made)
     if not isinstance(gradient, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(gradient).__name__}\n"
@@ -656,7 +657,11 @@ def run(
     seeded = []
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         node, g = _root(tensor, gradient, k)
-        seeded.append((node, g if create else g._a))
+        seeded.append((node, g))
+    # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
+    on_tensors = create or any(g.is_meta for _, g in seeded)
+    if not on_tensors:
+        seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g
     targets = None
     if inputs is not None:
@@ -666,7 +671,7 @@ def run(
             tensor.retain_grad()
     now = MODES.now
     # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
-    work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
+    work = _Run((create if keep is None else keep) or now.repeats > 0, on_tensors, targets, sink)
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     hooks = now.saved_hooks

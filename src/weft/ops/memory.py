@@ -255,9 +255,6 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
 # --- small questions and functions that are also methods -------------------------------
 
 
-Tensor.is_cpu = property(lambda self: True)
-
-
 @api.method
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """This tensor in another's shape of as many elements (an old name of reshape_as)."""

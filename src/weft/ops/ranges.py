@@ -54,7 +54,7 @@ def arange(
         raise TypeError(f"arange() takes (end), (start, end) or (start, end, step)\n"
                         f"  at {errors.here()}")  # fmt: skip
     if type(end) is int and start is None and dtype is None and out is None and end >= 0:
-        return finish(build(_up_to, (end,), dt.I64), device, requires_grad)
+        return finish(build(_up_to, (end,), dt.I64, device), device, requires_grad)
     start, end = _number(0 if start is None else start), _number(end)
     step = _number(1 if step is None else step)
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
@@ -70,7 +70,7 @@ def arange(
     if d.kind in "iu":
         start, end, step = int(start), int(end), int(step)
         run = lambda _, d: np.arange(start, end, step).astype(d, copy=False)
-        array = build(run, (max(0, -((start - end) // step)),), d)
+        array = build(run, (max(0, -((start - end) // step)),), d, device)
     else:
         count = math.ceil((end - start) / step)
         if count >= 2**63:
@@ -78,7 +78,8 @@ def arange(
                 f"invalid size, possible overflow? {start} to {end} by {step} is {count} values\n"
                 f"  at {errors.here()}"
             )
-        array = build(lambda _, d: _spaced(start, step, count).astype(d, copy=False), (count,), d)
+        make = lambda _, d: _spaced(start, step, count).astype(d, copy=False)
+        array = build(make, (count,), d, device)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "arange")
 
@@ -222,7 +223,7 @@ def eye(
             )
     d = number_type(dtype, out)
     made = finish(
-        build(lambda shape, d: np.eye(*shape, dtype=d), (n, n if m is None else m), d),
+        build(lambda shape, d: np.eye(*shape, dtype=d), (n, n if m is None else m), d, device),
         device,
         requires_grad,
     )
