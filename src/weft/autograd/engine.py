@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd import batched
 from weft.autograd.anomaly import Lookout, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, kernels, meta, quiet
+from weft.core.batching import spread
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
@@ -659,7 +661,7 @@ def run(
         node, g = _root(tensor, gradient, k)
         seeded.append((node, g))
     # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
-    on_tensors = create or any(g.is_meta for _, g in seeded)
+    on_tensors = create or any(g._a.__class__ is not ndarray for _, g in seeded)
     if not on_tensors:
         seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g
@@ -670,8 +672,7 @@ def run(
         if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
             tensor.retain_grad()
     now = MODES.now
-    # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
-    work = _Run((create if keep is None else keep) or now.repeats > 0, on_tensors, targets, sink)
+    work = _Run(create if keep is None else keep, on_tensors, targets, sink)
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     hooks = now.saved_hooks
@@ -719,6 +720,12 @@ def backward(
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if MODES.now.batches and batched.levels_of(_sequence(tensors)):
+        raise RuntimeError(
+            "You are calling backward() on a tensor inside vmap, where its gradients could not "
+            "tell the examples apart. Use torch.func.grad or torch.autograd.grad instead\n"
+            f"  at {errors.here()}"
+        )
     run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
 
 
@@ -740,6 +747,12 @@ def grad(
     (tensor(6.),)
     """
     wanted = _sequence(inputs)
+    if MODES.now.batches:
+        roots, seeds = _sequence(outputs), _sequence(grad_outputs)
+        levels = batched.levels_of((*roots, *wanted))
+        if levels:
+            more = (retain_graph, create_graph, only_inputs, allow_unused, materialize_grads)
+            return batched.grad(grad, roots, wanted, seeds, levels, more)
     for k, tensor in enumerate(wanted):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"grad: input {k} is a {type(tensor).__name__}, not a Tensor")
@@ -796,7 +809,7 @@ def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) 
         out = op(*inputs, **attrs)
         results = list(out) if op.multiple else [out]
         live = [r for r in results if r._node is not None]
-        probes = [wrap(np.zeros_like(r._a)).requires_grad_() for r in live]
+        probes = [spread(wrap(np.zeros_like(r._a))).requires_grad_() for r in live]
         moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
         back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
         pairs = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet, shapes
+from weft.core import batching, errors, kernels, quiet, shapes
 from weft.core.dual import (
     dual_level_of,
     jvp,
@@ -141,6 +141,7 @@ class Op:
         wide: tuple[int, ...] = (),
         narrow: bool = False,
         shape: Callable | str | None = None,
+        batch: Callable | None = None,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"op {name!r} is registered twice")
@@ -175,6 +176,7 @@ class Op:
         self.layout_rule = rule
         # How shapes and dtypes of results follow from those of inputs: see ``core.shapes``.
         self.shape = "elementwise" if shape is None and self.traced else shape
+        self.batch = batch  # how a batch of calls is one call: see ``core.batching``
         self.images = rule.startswith("image")  # asked even if all arrays are in rows
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
         # Whether those loops take half types as they are.
@@ -538,6 +540,10 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     now = MODES.now
     if now.autocast is not None:
         args = now.autocast(op, args)
+    if now.batches:
+        level = batching.highest(args)
+        if level:
+            return batching.apply_batched(op, args, attrs, level)
     if now.dual_level >= 0 and op.differentiable:
         level = dual_level_of(args)
         if level is not None:

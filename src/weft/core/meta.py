@@ -85,6 +85,12 @@ class MetaArray(np.ndarray):
 
     # --- what needs no values ---
 
+    is_batch = False  # whether this stands for the examples of a batch: see ``core.batching``
+
+    def detached(self) -> Any:
+        """The array of a tensor that is cut off from the graph."""
+        return self
+
     def copy(self, order: Any = "C") -> Any:
         steps = dense_steps(self) if order in ("K", "A") else None
         return empty(self.shape, self.dtype, steps)

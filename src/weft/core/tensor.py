@@ -370,6 +370,9 @@ class Tensor(metaclass=_TensorMeta):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Say whether a gradient is wanted; only leaves may change their mind."""
         node = self._node
+        if self._a.__class__ is not np.ndarray and node is None and self._a.is_batch:
+            self._node = self._a.physical.requires_grad_(requires_grad)._node
+            return self
         if requires_grad:
             if node is None:
                 if self._a.dtype.kind not in "fcV":
@@ -510,7 +513,8 @@ class Tensor(metaclass=_TensorMeta):
 
     def detach(self) -> Tensor:
         """The same values, cut off from the graph; memory is shared."""
-        t = wrap(self._a)
+        a = self._a
+        t = wrap(a if a.__class__ is np.ndarray else a.detached())
         t._vc = self._vc
         return t
 

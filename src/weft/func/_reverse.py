@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
+from weft.core.batching import spread
 from weft.core.dual import set_tangent, tangents_of
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
@@ -39,6 +40,8 @@ class Scope:
         """An input as a variable of this scope."""
         if not isinstance(x, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        if MODES.now.batches:
+            x = spread(x)  # each example has a gradient of its own
         if self.recording and x.requires_grad:
             return x.view_as(x)
         inside = x.detach().requires_grad_()
@@ -48,7 +51,7 @@ class Scope:
 
     def probe(self, like: Tensor) -> Tensor:
         """A variable for the gradient of an output."""
-        inside = wrap(np.zeros_like(like._a)).requires_grad_()
+        inside = spread(wrap(np.zeros_like(like._a))).requires_grad_()
         self.own.add(inside._node)
         return inside
 

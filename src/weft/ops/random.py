@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import batching, errors
 from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
@@ -78,13 +78,13 @@ api.FUNCTIONS["default_generator"] = default_generator  # type: ignore[assignmen
 def source(generator: Any) -> ArrayGenerator:
     """The generator to draw from: the one given, or the default one."""
     if generator is None:
-        return default_generator
+        return default_generator if not MODES.now.batches else batching.source(default_generator)
     if not isinstance(generator, ArrayGenerator):
         raise TypeError(
             f"argument 'generator' must be torch.Generator, not {type(generator).__name__}\n"
             f"  at {errors.here()}"
         )
-    return generator
+    return generator if not MODES.now.batches else batching.source(generator)
 
 
 # --- the default generator's state -----------------------------------------------------
