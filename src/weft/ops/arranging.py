@@ -11,10 +11,11 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
 from weft.core.viewing import follow
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops import strided as st
 from weft.ops import views as v
 from weft.ops.build import Sample, constant, linear
@@ -37,6 +38,7 @@ flip_op: Op = linear(
         Sample((m.real(2, 3, 2),), {"dims": (0, 2)}),
         Sample((m.real(),), {"dims": ()}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -86,6 +88,7 @@ roll_op: Op = linear(
         Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -156,6 +159,14 @@ def _repeat(x: np.ndarray, repeats: tuple[int, ...]) -> np.ndarray:
     return out.copy() if out.base is not None or out is x else out
 
 
+def _repeated_shape(x: ShapeDtype, repeats: tuple[int, ...]) -> Any:
+    rank = max(x.ndim, len(repeats))
+    sizes = (*(1,) * (rank - x.ndim), *x.shape)
+    return tuple(
+        n * r for n, r in zip(sizes, (*(1,) * (rank - len(repeats)), *repeats), strict=True)
+    )
+
+
 repeat_op = linear(
     "repeat",
     _repeat,
@@ -165,6 +176,7 @@ repeat_op = linear(
         Sample((m.real(2),), {"repeats": (0,)}),
         Sample((m.real(),), {"repeats": ()}),
     ],
+    shape=_repeated_shape,
 )
 
 
@@ -258,6 +270,7 @@ def _triangle(name: str, function: Any) -> None:
             Sample((m.real(3, 2),), {"diagonal": -1}),
         ],
         rows=True,
+        shape=shape_rules.same,
     )
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -339,6 +352,7 @@ block_diag_op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 1), m.real(0, 2), m.real(2, 1)))],
+    shape=lambda inputs: tuple(sum(x.shape[d] for x in inputs) for d in (0, 1)),
 )
 
 
@@ -669,6 +683,7 @@ def _placing(name: str) -> Any:
         names=("x", "src"),
         together=True,
         samples=lambda m: [Sample((m.real(4, 3), m.real(3)), {"chain": _SAMPLE_CHAIN})],
+        shape=shape_rules.preserved,
     )
     return op
 
@@ -757,7 +772,9 @@ def _one_hot(x: np.ndarray, num_classes: int) -> np.ndarray:
     return (x[..., None] == np.arange(num_classes)).astype(np.int64)
 
 
-one_hot_op = constant("one_hot", _one_hot)
+one_hot_op = constant(
+    "one_hot", _one_hot, shape=lambda x, num_classes: ShapeDtype((*x.shape, num_classes), dt.I64)
+)
 
 
 @api.under("nn.functional")

@@ -9,9 +9,10 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
+from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import refuse
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Make, Sample, general
@@ -114,6 +115,12 @@ def _attention_samples(m: Make) -> list[Sample]:
     ]
 
 
+def _attention_shape(query: ShapeDtype, key: ShapeDtype, value: ShapeDtype) -> list[Any]:
+    turned = ShapeDtype(shape_rules.transposed(key, -2, -1), key.dtype)
+    weights = shape_rules.batched_matmul(query, turned)
+    return [shape_rules.batched_matmul(ShapeDtype(weights, query.dtype), value), weights]
+
+
 # Without mask and dropout; the weights are kept for backward.
 attention_op = general(
     "scaled_dot_product_attention",
@@ -123,6 +130,7 @@ attention_op = general(
     outputs=("y", "weights"),
     constant_outputs=(1,),
     samples=_attention_samples,
+    shape=_attention_shape,
 )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.meta import lacks_values
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
@@ -85,7 +86,7 @@ def check_square(name: str, x: Tensor, what: str = "A") -> None:
 def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
     """Raise for the first matrix that a routine could not deal with."""
     found = info._a
-    if not found.any():
+    if lacks_values(found) or not found.any():
         return
     place = int(np.argmax(found.reshape(-1) != 0))
     code = int(found.reshape(-1)[place])
@@ -193,6 +194,7 @@ solve_triangular_op = general(
     joint=_solve_triangular_rule,
     names=("a", "b"),
     samples=_triangular_samples,
+    shape=shape_rules.solved,
 )
 
 
@@ -288,6 +290,7 @@ cholesky_op = general(
     samples=lambda m: [
         Sample((np.zeros((2, 0, 0)),), {"upper": False}),
     ],
+    shape=shape_rules.with_info,
 )
 cholesky_ex_result = result_type("linalg_cholesky_ex", "L", "info")
 
@@ -400,6 +403,7 @@ linalg_qr_op = general(
         Sample((m.real(2, 2, 4),), {"mode": "reduced"}),
         Sample((m.real(3, 3),), {"mode": "complete"}),
     ],
+    shape=shape_rules.qr,
 )
 linalg_qr_result = result_type("linalg_qr", "Q", "R")
 qr_result = result_type("qr", "Q", "R")
@@ -428,7 +432,12 @@ def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(h.swapaxes(-2, -1)), tau
 
 
-geqrf_op = constant("geqrf", _geqrf, outputs=("a", "tau"))
+geqrf_op = constant(
+    "geqrf",
+    _geqrf,
+    outputs=("a", "tau"),
+    shape=lambda x: [x.of(x.dtype), (*x.shape[:-2], shape_rules.smaller(*x.shape[-2:]))],
+)
 geqrf_result = result_type("geqrf", "a", "tau")
 
 
@@ -574,6 +583,7 @@ lu_factor_op = general(
         Sample((m.real(2, 2, 3) + 3 * np.eye(2, 3),)),
         Sample((m.real(4, 2) + 3 * np.eye(4, 2),)),
     ],
+    shape=shape_rules.pivoted,
 )
 lu_factor_result = result_type("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = result_type("linalg_lu_factor_ex", "LU", "pivots", "info")
@@ -709,8 +719,15 @@ def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
     return each(one, x, order, np.broadcast_to(b, (*lead, *b.shape[-2:])))[0]
 
 
-ldl_factor_op = constant("linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"))
-ldl_solve_op = constant("linalg_ldl_solve", _ldl_solve, names=("x", "pivots", "b"))
+ldl_factor_op = constant(
+    "linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"), shape=shape_rules.pivoted
+)
+ldl_solve_op = constant(
+    "linalg_ldl_solve",
+    _ldl_solve,
+    names=("x", "pivots", "b"),
+    shape=lambda x, b: shape_rules.solved(x, b),
+)
 ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = result_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.modes import no_grad
+from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, general
@@ -108,6 +109,9 @@ def _pair_loss(name: str, value: Callable, slope: Callable, samples: list[dict])
         jvp=(tangent, lambda t, a, b, reduction, width: -tangent(t, a, b, reduction, width)),
         promote="same",
         samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), attrs) for attrs in samples],
+        shape=lambda a, b, reduction: shape_rules.by_reduction(
+            a, broadcast(a.shape, b.shape), reduction
+        ),
     )
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, linear, zeros_of
 from weft.ops.gather import gather, outside, scatter_reduce_op, zero_dim
@@ -42,6 +43,7 @@ index_select_op = linear(
         Sample((m.real(4, 3), np.array([2, 0, 2, 1])), {"dim": 1}),
         Sample((m.real(), np.array([0])), {"dim": 0}),
     ],
+    shape=lambda x, index, dim: shape_rules.replaced(x.shape, dim, index.size),
 )
 
 
@@ -165,6 +167,7 @@ index_add_op = linear(
         Sample((m.real(4, 3), m.real(3, 3), np.array([2, 0, 2])), {"dim": 0, "alpha": 1}),
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 2])), {"dim": 1, "alpha": 2.5}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -186,6 +189,7 @@ index_copy_op = linear(
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 1])), {"dim": 1}),
     ],
     rows=True,
+    shape=shape_rules.same,
 )
 index_fill_op: Op = linear(
     "index_fill",
@@ -198,6 +202,7 @@ index_fill_op: Op = linear(
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(), np.array([-1])), {"dim": 1}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -297,6 +302,7 @@ take_op = linear(
         Sample((m.real(2, 3), np.array([[0, 5], [-1, 2]]))),
         Sample((m.real(2, 3), np.array(4))),
     ],
+    shape=lambda x, index: ShapeDtype(index.shape, x.dtype),
 )
 
 
