@@ -245,6 +245,11 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     return make(shape, d) if d.metadata is None else empty(shape, d)
 
 
+def constant(x: Any, array: np.ndarray) -> np.ndarray:
+    """A constant of a formula: as it is, or without values beside a value that has none."""
+    return like(array) if lacks_values(x) else array
+
+
 def any_meta(args: Any) -> bool:
     """Whether some of the values are meta arrays."""
     return any(x.__class__ is MetaArray for x in args)

@@ -131,8 +131,23 @@ def _elementwise(op: Op, args: Any, singles: Any, attrs: dict[str, Any]) -> list
     return [ShapeDtype(shape, np.asarray(o).dtype) for o in outs]
 
 
+def _check_dims(op: Op, known: list[Any], attrs: dict[str, Any]) -> None:
+    """Refuse dimensions that neither the first input nor the result has."""
+    rank = next((x.ndim for x in known if isinstance(x, ShapeDtype)), 0)
+    rank = max(rank + (op.name in ("stack", "unsqueeze")), len(attrs.get("shape", ())), 1)
+    for name in ("dim", "dims", "dim0", "dim1", "dim2"):
+        given = attrs.get(name)
+        for dim in given if isinstance(given, (tuple, list)) else (given,):
+            if dim is not None and not -rank <= dim < rank:
+                raise IndexError(
+                    f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+                    f"but got {dim})"
+                )
+
+
 def _by_rule(op: Op, known: list[Any], attrs: dict[str, Any]) -> list[ShapeDtype]:
     rule: Any = op.shape
+    _check_dims(op, known, attrs)
     given: dict[str, Any] = {}
     for name, parameter in _parameters(rule).items():
         if name == "inputs":

@@ -11,9 +11,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.meta import filled
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.core.viewing import follow
 from weft.ops import api, shape_rules
 from weft.ops import strided as st
@@ -435,7 +436,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise fail(RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return wrap(np.empty(0, input._a.dtype))
+        return wrap(filled(np.empty, (0,), input._a.dtype))
     size = input._a.size
     count = math.comb(max(size + r - 1, 0), r) if with_replacement else math.comb(size, r)
     try:
@@ -762,7 +763,7 @@ def as_strided_scatter(
     writer[places.reshape(-1)] = np.arange(places.size)
     taken = writer[own]
     from_src = st.take_flat_op(src.to(input.dtype), places=taken)
-    return from_src.where(wrap(taken >= 0), input)
+    return from_src.where(beside(input, taken >= 0), input)
 
 
 # --- indices as values -----------------------------------------------------------------
@@ -786,7 +787,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if not array.size:
         if num_classes <= 0:
             raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
-        return wrap(np.empty((*array.shape, num_classes), np.int64))
+        return beside(tensor, np.empty((*array.shape, num_classes), np.int64))
+    if tensor.is_meta and num_classes > 0:
+        return one_hot_op(tensor, num_classes=num_classes)
     if int(array.min()) < 0:
         raise fail(RuntimeError, "Class values must be non-negative.")
     highest = int(array.max())

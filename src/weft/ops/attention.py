@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
+from weft.core.meta import filled
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
@@ -209,7 +210,7 @@ def _one_more(mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     shape = (*mask._a.shape[:-1], 1)
-    return api.FUNCTIONS["cat"]([mask, wrap(np.zeros(shape, mask._a.dtype))], -1)
+    return api.FUNCTIONS["cat"]([mask, wrap(filled(np.zeros, shape, mask._a.dtype))], -1)
 
 
 def _heads(x: Tensor, count: int) -> Tensor:
@@ -393,7 +394,7 @@ def multi_head_attention_forward(
     k = _heads(k, num_heads) if static_k is None else static_k.reshape(samples, num_heads, -1, part)
     v = _heads(v, num_heads) if static_v is None else static_v.reshape(samples, num_heads, -1, part)
     if add_zero_attn:
-        zero = wrap(np.zeros((samples, num_heads, 1, part), k._a.dtype))
+        zero = wrap(filled(np.zeros, (samples, num_heads, 1, part), k._a.dtype))
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     mask = _joined_mask(attn_mask, padding, samples, num_heads)

@@ -114,6 +114,8 @@ def embedding_renorm_(
     weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0
 ) -> Tensor:
     """Shrink, in place, the rows named by ``indices`` to a largest norm."""
+    if weight.is_meta:
+        return weight
     with no_grad():
         used = wrap(np.unique(indices._a))
         rows = weight[used]

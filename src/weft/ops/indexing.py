@@ -15,6 +15,7 @@ from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
+from weft.core.meta import lacks_values
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api, shape_rules
@@ -92,7 +93,8 @@ def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.n
 
 
 def _check_bounds(index: np.ndarray, size: int) -> None:
-    if index.size and (int(index.max()) >= size or int(index.min()) < -size):
+    known = index.size and not lacks_values(index)
+    if known and (int(index.max()) >= size or int(index.min()) < -size):
         bad = index[(index >= size) | (index < -size)].reshape(-1)[0]
         raise IndexError(f"index {bad} is out of bounds for dimension with size {size}")
 

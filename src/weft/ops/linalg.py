@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype, broadcast
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
@@ -493,14 +493,15 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     none = A._a.real.dtype
     residuals = A.reshape(-1)[:0]  # empty, but part of the graph as PyTorch's is
     residuals = residuals.real if A.is_complex() else residuals
-    if m > n and driver != "gelsy" and (driver == "gels" or bool((rank._a == n).all())):
+    full = driver == "gels" or A.is_meta or bool((rank._a == n).all())
+    if m > n and driver != "gelsy" and full:
         gap = matmul(A, x) - side
         residuals = (gap.abs() ** 2).sum(-2)
     return lstsq_result(
         x.reshape(x._a.shape[:-1]) if vector else x,
         residuals,
-        wrap(np.empty(0, np.int64)) if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else wrap(np.empty(0, none)),
+        beside(A, np.empty(0, np.int64)) if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else beside(A, np.empty(0, none)),
     )
 
 
@@ -567,7 +568,8 @@ def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     """An orthonormal basis that nearly spans the range, by random projection."""
     randn = api.FUNCTIONS["randn"]
     centred = A if M is None else A - M
-    found = qr(matmul(centred, randn(A._a.shape[-1], q, dtype=A.dtype))).Q
+    drawn = randn(A._a.shape[-1], q, dtype=A.dtype, device=A.device)
+    found = qr(matmul(centred, drawn)).Q
     for _ in range(niter):
         found = qr(matmul(adjoint(centred), found)).Q
         found = qr(matmul(centred, found)).Q

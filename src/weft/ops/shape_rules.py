@@ -329,6 +329,14 @@ def batch(x: ShapeDtype) -> Shape:
     return x.shape[:-2]
 
 
+def columns(x: ShapeDtype) -> ShapeDtype:
+    """A matrix like another one, with its columns one after another in memory."""
+    if is_symbolic(x.shape):
+        return x.of(x.dtype)
+    order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
+    return ShapeDtype(x.shape, x.dtype, in_order(x.shape, order))
+
+
 def solved(a: ShapeDtype, b: ShapeDtype) -> Shape:
     """Solutions, for broadcast batches of matrices and right sides."""
     return (*broadcast(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
@@ -364,4 +372,4 @@ def svd(x: ShapeDtype, full_matrices: bool) -> list[ShapeDtype]:
 def pivoted(x: ShapeDtype) -> list[ShapeDtype]:
     """A factor, the rows that changed places, and how it went."""
     *lead, m, n = x.shape
-    return [x.of(x.dtype), ShapeDtype((*lead, smaller(m, n)), I32), ShapeDtype(lead, I32)]
+    return [columns(x), ShapeDtype((*lead, smaller(m, n)), I32), ShapeDtype(lead, I32)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply
+from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api, shape_rules
@@ -96,7 +97,8 @@ def _slices(
     size = input._a.shape[d] if input._a.ndim else 1
     array = index._a
     low = -size if name == "index_fill" else 0
-    if array.size and (int(array.max()) >= size or int(array.min()) < low):
+    known = array.size and not lacks_values(array)
+    if known and (int(array.max()) >= size or int(array.min()) < low):
         bad = array[(array >= size) | (array < low)].reshape(-1)[0]
         raise fail(
             kind, f"{name}_(): index {bad} is out of bounds for dimension {d} with size {size}"
@@ -364,7 +366,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     whole, places = shape.copy(), shape.copy()
     whole[d], places[d] = size, indices._a.shape[d]
     wrapped = indices._a
-    if wrapped.size and int(wrapped.min()) < 0:
+    if wrapped.size and not lacks_values(wrapped) and int(wrapped.min()) < 0:
         indices = wrap(np.where(wrapped < 0, wrapped + size, wrapped))
     return gather(input.expand(whole), d, indices.expand(places))
 

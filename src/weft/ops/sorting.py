@@ -9,7 +9,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import apply
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.ops import api, shape_rules
 from weft.ops.along import (
     dropped_shape,
@@ -368,13 +368,13 @@ def _check_quantile(input: Tensor, q: Any, interpolation: str, name: str) -> Ten
             raise RuntimeError(
                 f"{name}() q must be in the range [0, 1] but got {q}\n  at {errors.here()}"
             )
-        return wrap(np.asarray(q, input._a.dtype))
+        return beside(input, np.asarray(q, input.dtype.np))
     if q._a.ndim > 1 or q._a.dtype != input._a.dtype:
         raise RuntimeError(
             f"{name}() q must be a scalar or 1D tensor of the input's dtype, not "
             f"{errors.describe(q)}\n  at {errors.here()}"
         )
-    if q._a.size and not (np.all(q._a >= 0) and np.all(q._a <= 1)):
+    if q._a.size and not q.is_meta and not (np.all(q._a >= 0) and np.all(q._a <= 1)):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]\n  at {errors.here()}")
     return q
 

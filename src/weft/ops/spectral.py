@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.meta import lacks_values
+from weft.core.meta import filled, lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api, shape_rules
@@ -276,7 +276,7 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         m, n = input._a.shape[-2:]
         lead, d = input._a.shape[:-2], input._a.dtype
-        none = (wrap(np.zeros((*lead, k, k), d)) for k in (m, n))
+        none = (wrap(filled(np.zeros, (*lead, k, k), d)) for k in (m, n))
         u, v = none
         return svd_result(u, svdvals_op(input), v)
     u, s, vh = linalg_svd_op(input, full_matrices=not some)

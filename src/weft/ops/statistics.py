@@ -368,7 +368,7 @@ def _weights(weights: Any, count: int, name: str) -> None:
             f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} "
             f"dtype\n  at {errors.here()}"
         )
-    if (weights._a < 0).any():
+    if not weights.is_meta and (weights._a < 0).any():
         raise RuntimeError(f"cov(): {name} cannot be negative\n  at {errors.here()}")
 
 
@@ -400,7 +400,7 @@ def cov(
         factor = total - correction * (w * aweights).sum() / total
     else:
         factor = total - correction
-    if factor._a <= 0:
+    if not factor.is_meta and factor._a <= 0:
         errors.warn(
             "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number "
             "of observations."
