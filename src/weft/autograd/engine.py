@@ -125,6 +125,7 @@ class _Run:
 
     def __init__(self, keep: bool, create: bool, targets: set[GraphNode] | None, sink: bool):
         self.keep, self.create = keep, create
+        self.records = create  # not if rules run on tensors for want of values: see ``run``
         self.sink = sink  # whether leaves' .grad is filled
         self.ends_step = sink  # a pass inside another one is a part of it
         self.targets = targets
@@ -453,6 +454,12 @@ class _Run:
                 vjp = plan.large
         try:
             results = vjp(g, saved, node.attrs, needs)
+            if self.create and not self.records:
+                results = [r.detach() if isinstance(r, Tensor) else r for r in results]
+        except meta.NoValues:
+            if self.records or plan.op.name not in REGISTRY:
+                raise
+            results = like_inputs(node)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
@@ -500,6 +507,17 @@ class _Run:
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
 
+def like_inputs(node: Node) -> list[Any]:
+    """Gradients without values, where a rule would look at them: they are like their inputs."""
+    edges = [node.inputs[i] for i in node.plan.targets]
+    return [
+        wrap(meta.empty(e.shape, e.dtype))
+        if isinstance(e, GraphNode) and e.shape is not None
+        else None
+        for e in edges
+    ]
+
+
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
     if not kernels.into(REGISTRY["add"], total, g):
@@ -512,6 +530,8 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     ``alone`` is the caller's word that one name of one function is the only holder of ``g``.
     """
     rows = like.flags.c_contiguous or not is_dense(like)
+    if g.__class__ is meta.MetaArray:
+        return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
         if g.flags.c_contiguous if rows else g.strides == like.strides:
             return g
@@ -673,6 +693,7 @@ def run(
             tensor.retain_grad()
     now = MODES.now
     work = _Run(create if keep is None else keep, on_tensors, targets, sink)
+    work.records = create
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     hooks = now.saved_hooks
@@ -778,9 +799,11 @@ def grad(
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:
-            g = np.zeros_like(tensor._a)
+            g = np.zeros_like(tensor._a, subok=True)
             results.append(wrap(g).requires_grad_(create_graph))
             continue
+        if not work.records and isinstance(g, Tensor):
+            g = g._a
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))

@@ -121,6 +121,13 @@ def _addresses(count: int) -> Any:
     return _SHARED[-1]
 
 
+def values_of(x: Tensor) -> Any:
+    """The array of a tensor; of a batched one that of the examples of all batches."""
+    while is_batched(x):
+        x = x._a.physical
+    return x._a
+
+
 def level_of(x: Any) -> int:
     """The level of a batched tensor; 0 of any other value."""
     return x._a.level if is_batched(x) else 0

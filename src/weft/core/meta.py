@@ -20,6 +20,10 @@ from weft.native.layout import dense_steps, geometry, rows_of
 
 ndarray = np.ndarray
 NO_DATA = "Cannot copy out of meta tensor; no data!"
+BY_VALUE = (
+    "the result depends on the values of a meta tensor, which has none. Make the tensor on the "
+    "CPU, or call this outside of torch.device('meta')"
+)
 NO_ITEM = "Tensor.item() cannot be called on meta tensors"
 
 # The dtypes of meta arrays, by the ordinary ones that they equal.
@@ -56,12 +60,18 @@ def plain(d: np.dtype) -> np.dtype:
     return dt.OF_NUMPY[d].np
 
 
-def no_values(name: str) -> NotImplementedError:
+class NoValues(NotImplementedError):
+    """What was asked for depends on values, and there are none."""
+
+
+def no_values(name: str) -> NoValues:
     """The error for what needs values."""
-    return NotImplementedError(
-        f"{name}: its result depends on the values of a meta tensor, which has none. Make the "
-        "tensor on the CPU, or call this outside of torch.device('meta')"
-    )
+    return NoValues(f"{name}: {BY_VALUE}")
+
+
+def lacks_values(x: Any) -> bool:
+    """Whether a tensor or array is a meta one, or stands for a batch."""
+    return isinstance(getattr(x, "_a", x), MetaArray)
 
 
 class MetaArray(np.ndarray):
@@ -100,7 +110,9 @@ class MetaArray(np.ndarray):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy("K")
 
-    def astype(self, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **more: Any) -> Any:
+    def astype(
+        self, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **more: Any
+    ) -> Any:
         if not copy and self.dtype == dtype:
             return self
         return empty(self.shape, np.dtype(dtype), dense_steps(self) if order == "K" else None)
@@ -131,8 +143,7 @@ class MetaArray(np.ndarray):
 
     @property
     def real(self) -> Any:
-        part = ndarray.real.__get__(self)  # type: ignore[attr-defined]
-        return part
+        return ndarray.real.__get__(self)  # type: ignore[attr-defined]
 
     @property
     def imag(self) -> Any:
@@ -178,12 +189,12 @@ class MetaArray(np.ndarray):
     # --- what does ---
 
     def item(self, *args: Any) -> NoReturn:
-        raise RuntimeError(NO_ITEM)
+        raise NoValues(NO_ITEM)
 
     __bool__ = __int__ = __float__ = __complex__ = __index__ = item
 
     def tolist(self) -> NoReturn:
-        raise NotImplementedError(NO_DATA)
+        raise NoValues(NO_DATA)
 
     tobytes = tofile = dump = dumps = __iter__ = tolist  # type: ignore[assignment]
 
@@ -240,6 +251,11 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     return make(shape, d) if d.metadata is None else empty(shape, d)
 
 
+def constant(x: Any, array: np.ndarray) -> np.ndarray:
+    """A constant of a formula: as it is, or without values beside a value that has none."""
+    return like(array) if lacks_values(x) else array
+
+
 def any_meta(args: Any) -> bool:
     """Whether some of the values are meta arrays."""
     return any(x.__class__ is MetaArray for x in args)
@@ -280,7 +296,7 @@ def over(array: MetaArray, shape: Any, strides: Any, shift: int = 0) -> MetaArra
 
 def _copyto(dst: Any, src: Any, casting: Any = None, where: Any = True) -> None:
     if dst.__class__ is not MetaArray:
-        raise NotImplementedError(NO_DATA)
+        raise NoValues(NO_DATA)
     if np.broadcast_shapes(np.shape(src), dst.shape) != dst.shape:
         raise ValueError(f"could not broadcast from shape {np.shape(src)} into {dst.shape}")
 

@@ -22,8 +22,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import meta, quiet
 from weft.core.meta import MetaArray
+from weft.core.modes import MODES
 from weft.core.promotion import promoted
-from weft.core.symbols import Dim, is_symbolic, product
+from weft.core.symbols import product
 from weft.native.layout import (
     channels_wanted,
     geometry,
@@ -97,7 +98,7 @@ def infer(op: Op, args: Any, attrs: dict[str, Any]) -> tuple[ShapeDtype, ...]:
     """The results of an op, for inputs that are ``ShapeDtype``, numbers or None."""
     singles, final = _promoted(op, args)
     if op.shape is None:
-        raise meta.no_values(op.name)
+        raise meta.NoValues(meta.BY_VALUE)
     if op.shape == "elementwise":
         found = _elementwise(op, args, singles, attrs)
     else:
@@ -113,9 +114,7 @@ def infer(op: Op, args: Any, attrs: dict[str, Any]) -> tuple[ShapeDtype, ...]:
 
 def _promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
     """One element for each input, in the type that the op computes in."""
-    singles = [
-        np.ones((1,) * x.ndim, x.dtype) if isinstance(x, ShapeDtype) else x for x in args
-    ]
+    singles = [np.ones((1,) * x.ndim, x.dtype) if isinstance(x, ShapeDtype) else x for x in args]
     if op.promote is None:
         return singles, None
     return promoted(op, singles)
@@ -132,8 +131,23 @@ def _elementwise(op: Op, args: Any, singles: Any, attrs: dict[str, Any]) -> list
     return [ShapeDtype(shape, np.asarray(o).dtype) for o in outs]
 
 
+def _check_dims(op: Op, known: list[Any], attrs: dict[str, Any]) -> None:
+    """Refuse dimensions that neither the first input nor the result has."""
+    rank = next((x.ndim for x in known if isinstance(x, ShapeDtype)), 0)
+    rank = max(rank + (op.name in ("stack", "unsqueeze")), len(attrs.get("shape", ())), 1)
+    for name in ("dim", "dims", "dim0", "dim1", "dim2"):
+        given = attrs.get(name)
+        for dim in given if isinstance(given, (tuple, list)) else (given,):
+            if dim is not None and not -rank <= dim < rank:
+                raise IndexError(
+                    f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+                    f"but got {dim})"
+                )
+
+
 def _by_rule(op: Op, known: list[Any], attrs: dict[str, Any]) -> list[ShapeDtype]:
     rule: Any = op.shape
+    _check_dims(op, known, attrs)
     given: dict[str, Any] = {}
     for name, parameter in _parameters(rule).items():
         if name == "inputs":
@@ -186,9 +200,11 @@ def compute(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _check_devices(op: Op, args: Any) -> None:
+    if MODES.now.backward is not None:
+        return  # derivative rules have constants of their own, as arrays
     first = args[0].__class__
     for x in args:
-        if x.__class__ is ndarray and (x.ndim or first is not MetaArray and x is args[0]):
+        if x.__class__ is ndarray and (x.ndim or (first is not MetaArray and x is args[0])):
             if op.name in FROM_ELSEWHERE:
                 if first is ndarray:
                     raise NotImplementedError(meta.NO_DATA)
@@ -204,6 +220,8 @@ def _check_devices(op: Op, args: Any) -> None:
 def _steps(op: Op, out: ShapeDtype, args: Any) -> tuple[int, ...]:
     """The strides in elements that a result has on the CPU."""
     rule, shape = op.layout_rule, out.shape
+    if op.shape == "elementwise" and not rule:
+        rule = "operands"  # NumPy's own order
     arrays = [x for x in args if isinstance(x, ndarray)]
     if rule in ("operands", "first") and len(shape) > 1 and 0 not in shape:
         chosen = arrays if rule == "operands" else arrays[:1]
@@ -211,7 +229,9 @@ def _steps(op: Op, out: ShapeDtype, args: Any) -> tuple[int, ...]:
             return strides_of_result(shape, tuple(map(geometry, chosen)))
     elif rule.startswith("image") and len(shape) > 3 and 0 not in shape:
         asked = channels_wanted(arrays[0]) or (rule == "images" and channels_wanted(arrays[1]))
-        fits = len(shape) == 4 or (rule != "image 2d" and (rule == "image" or out.dtype.itemsize < 8))
+        fits = len(shape) == 4 or (
+            rule != "image 2d" and (rule == "image" or out.dtype.itemsize < 8)
+        )
         if asked and fits:
             return last_of(shape)
     return rows_of(shape)

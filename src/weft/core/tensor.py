@@ -20,6 +20,7 @@ from weft.core import errors, overrides, printing
 from weft.core.dlpack import exported
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.meta import NO_DATA, MetaArray
+from weft.core.meta import like as like_meta
 from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
 from weft.core.node import (
@@ -71,6 +72,11 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
     t._vc = [0] if not INFERRING else fresh_cell()
     t._grad = t._base = t._view = t._x = None
     return t
+
+
+def beside(other: Tensor, array: np.ndarray) -> Tensor:
+    """A tensor around an array, on the device of another: without values beside a meta tensor."""
+    return wrap(like_meta(array) if other.is_meta else array)
 
 
 def refresh(x: Tensor) -> None:

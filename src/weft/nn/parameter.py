@@ -150,9 +150,7 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
 
-def _blank(
-    cls: type, dtype: dt.dtype | None, requires_grad: bool, on_meta: bool = False
-) -> Any:
+def _blank(cls: type, dtype: dt.dtype | None, requires_grad: bool, on_meta: bool = False) -> Any:
     t: Any = new(cls)
     t._node, t._vc = None, [0]
     t._grad = t._base = t._view = t._x = None

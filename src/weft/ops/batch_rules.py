@@ -36,10 +36,10 @@ def _shifted(b: Batch) -> dict[str, Any]:
 def along(b: Batch) -> Any:
     """Ops along dimensions that are named by attributes; all operands have the same rank."""
     ranks = {x._a.ndim for x in b.logical if isinstance(x, Tensor)}
-    if len(ranks) > 1:
+    if len(ranks) > 1 or (0 in ranks and b.op.name == "unfold"):
         return each(b)
     args, attrs = b.leads(), _shifted(b)
-    if 0 in ranks and "dims" not in attrs and "shape" not in attrs:
+    if 0 in ranks and "dims" not in attrs and "shape" not in attrs and not b.op.view:
         return _along_single(b, args, attrs)
     return b.run(*args, **attrs)
 
@@ -52,6 +52,16 @@ def _along_single(b: Batch, args: list[Any], attrs: dict[str, Any]) -> Any:
     out = b.run(*args, **attrs)
     flat = [o.reshape(b.size) for o in (out if b.op.multiple else (out,))]
     return tuple(flat) if b.op.multiple else flat[0]
+
+
+def _of_all(b: Batch) -> Any:
+    """argmax and argmin: of all elements where no dimension is named."""
+    if b.attrs.get("dim") is not None:
+        return along(b)
+    x = b.args[0]
+    out = b.run(x.reshape(b.size, b.logical[0]._a.size), dim=1, keepdim=False)
+    rank = b.logical[0]._a.ndim if b.attrs["keepdim"] else 0
+    return out.reshape(b.size, *(1,) * rank)
 
 
 def leading(b: Batch) -> Any:
@@ -226,7 +236,7 @@ def _loss(b: Batch) -> Any:
 
 
 _ALONG = """
-sum mean prod all any count_nonzero amax amin aminmax max_dim min_dim argmax argmin logsumexp
+sum mean prod all any count_nonzero amax amin aminmax max_dim min_dim logsumexp
 kthvalue median_dim nanmedian_dim mode var std var_mean std_mean linalg_vector_norm norm
 cumsum cumprod cummax cummin logcumsumexp recurrence softmax log_softmax softmax_backward_data
 log_softmax_backward_data sort topk flip take_along put_along gather gather_backward scatter
@@ -261,6 +271,8 @@ _OTHERS = {
     "cat": _joined,
     "stack": _joined,
     "mm": _product,
+    "argmax": _of_all,
+    "argmin": _of_all,
     "bmm": leading,
     "roll": _roll,
     "as_strided": _strided,

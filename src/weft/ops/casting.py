@@ -24,7 +24,7 @@ from weft.native.layout import (
     is_dense,
     last_of,
 )
-from weft.ops import api, rules
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, general, linear, zero
 
 
@@ -87,7 +87,7 @@ def _clone_shape(x: ShapeDtype, memory_format: Any = None) -> ShapeDtype:
         check_format(x.shape, memory_format)
         return ShapeDtype(x.shape, x.dtype, last_of(x.shape))
     keeps = memory_format is None or memory_format is preserve_format
-    return rules.preserved(x) if keeps else ShapeDtype(x.shape, x.dtype)
+    return shape_rules.preserved(x) if keeps else ShapeDtype(x.shape, x.dtype)
 
 
 clone_op = linear(
@@ -216,7 +216,7 @@ to_op: Op = linear(
     _converted,
     lambda g, x_dtype: to_op(g, dtype=x_dtype),
     samples=lambda m: [Sample((m.real(2, 3),), {"dtype": dt.F64})],
-    shape=lambda x, dtype: rules.preserved(x, dtype),
+    shape=lambda x, dtype: shape_rules.preserved(x, dtype),
 )
 
 
@@ -418,7 +418,7 @@ copy_op = general(
     grad_name="CopyBackwards",
     jvp=(lambda t: zero(t), lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
-    shape=lambda x, src: rules.expanded(src, x.shape, x.dtype),
+    shape=lambda x, src: shape_rules.expanded(src, x.shape, x.dtype),
 )
 
 

@@ -316,7 +316,9 @@ def asarray(
         made = shares.clone() if copy else shares
     if dev.on_meta(device) and not made.is_meta:
         if copy is False:
-            raise ValueError(f"cannot move tensor from cpu to meta without copying\n  at {errors.here()}")
+            raise ValueError(
+                f"cannot move tensor from cpu to meta without copying\n  at {errors.here()}"
+            )
         made = made.to(dev.META)
     if not requires_grad:
         return made.detach() if made._node is not None else made

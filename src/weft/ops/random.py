@@ -19,7 +19,7 @@ from weft.core.meta import MetaArray, any_meta
 from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, general
 from weft.ops.casting import TYPE_NAMES
 from weft.ops.creation import CPU, build, finish, like_array, number_type, sizes, source_for
@@ -177,6 +177,7 @@ def _fill_op(name: str) -> Any:
         lambda g: g * 0.0,
         jvp=(lambda t: t * 0.0,),
         samples=lambda m: [Sample((m.real(2, 3),), {"values": m.real(2, 3)})],
+        shape=shape_rules.drawn,
     )
 
 
@@ -493,6 +494,7 @@ normal_op = general(
     jvp=(_zero_tangent, _zero_tangent),
     grad_name="NormalBackward",
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)), {"values": m.real(2, 3)})],
+    shape=shape_rules.drawn,
 )
 
 
@@ -519,7 +521,9 @@ def normal(
         _floats_only(d, "normal_kernel_cpu", complex_too=True)
         shape = _shape((size,), "normal")
         make = lambda shape, d: g.normal(shape, d, float(mean), float(std))
-        return finish(build(make, shape, d, CPU if device is None else device), device or CPU, requires_grad)
+        return finish(
+            build(make, shape, d, CPU if device is None else device), device or CPU, requires_grad
+        )
     arrays = [v._a if isinstance(v, Tensor) else v for v in (mean, std)]
     for array in arrays:
         if isinstance(array, np.ndarray):
@@ -548,6 +552,7 @@ def _sampled(name: str, count: int) -> Any:
         jvp=(_zero_tangent,) * count,
         grad_name=f"{name.capitalize()}Backward",
         samples=lambda m: [Sample((m.real(2, 3),) * count, {"values": m.real(2, 3)})],
+        shape=shape_rules.drawn,
     )
 
 

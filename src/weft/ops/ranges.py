@@ -122,7 +122,15 @@ def _end(value: Any, name: str, which: str) -> Any:
             f"{name} only supports 0-dimensional start and end tensors, but got {which} with "
             f"{value.ndim} dimension(s).\n  at {errors.here()}"
         )
+    if isinstance(value, Tensor) and value.is_meta:
+        return 0j if value.is_complex() else 0.0
     return _number(value, name)
+
+
+def _device_of(ends: tuple[Any, Any], device: Any) -> Any:
+    """The device asked for, or that of an end without a value."""
+    lacking = any(isinstance(e, Tensor) and e.is_meta for e in ends)
+    return "meta" if lacking and device is None else device
 
 
 def _line(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
@@ -186,6 +194,7 @@ def linspace(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``steps`` evenly spaced values from ``start`` to ``end``, both included."""
+    device = _device_of((start, end), device)
     start, end = _end(start, "linspace", "start"), _end(end, "linspace", "end")
     d = _line_type(start, end, dtype, out, "linspace")
     array = _truncated(_line(start, end, _steps(steps, "linspace"), d), d)
@@ -199,6 +208,7 @@ def logspace(
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the power of ``steps`` evenly spaced exponents."""
+    device = _device_of((start, end), device)
     start, end = _end(start, "logspace", "start"), _end(end, "logspace", "end")
     d = _line_type(start, end, dtype, out, "logspace")
     wide = d if d.kind in "fc" and d not in dt.HALF else dt.F64 if d.kind in "iu" else dt.F32
