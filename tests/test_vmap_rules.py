@@ -67,9 +67,7 @@ def compare(op: Any, attrs: Any, rows: Any, chosen: Any, size: int) -> None:
         wrap(np.stack([row[k] for row in rows])[: size or 0].astype(rows[0][k].dtype))
         for k in chosen
     ]
-    expected = [
-        outs_of(op, one(*(wrap(row[k].copy()) for k in chosen))) for row in rows
-    ]
+    expected = [outs_of(op, one(*(wrap(row[k].copy()) for k in chosen))) for row in rows]
     found = outs_of(op, weft.func.vmap(one)(*columns))
     assert len(found) == len(expected[0])
     for k, y in enumerate(found):
@@ -77,5 +75,10 @@ def compare(op: Any, attrs: Any, rows: Any, chosen: Any, size: int) -> None:
         assert y.shape == wanted.shape, (op, chosen, attrs)
         assert y.numpy().dtype == wanted.dtype, (op, chosen, attrs)
         np.testing.assert_allclose(
-            y.numpy(), wanted, rtol=1e-9, atol=1e-12, equal_nan=True, err_msg=f"{op} {chosen} {attrs}"
+            y.numpy(),
+            wanted,
+            rtol=1e-9,
+            atol=1e-12,
+            equal_nan=True,
+            err_msg=f"{op} {chosen} {attrs}",
         )

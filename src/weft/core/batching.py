@@ -12,7 +12,7 @@ Levels nest: the physical tensor of a batched one may be batched itself, at a lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class BatchedArray(MetaArray):
             f"operations: the examples of a batch may differ\n  at {errors.here()}"
         )
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:  # type: ignore[override]
         raise RuntimeError(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
             "flow. We don't support that yet, please use torch.where: the examples of a batch may "
@@ -117,7 +117,6 @@ def array_of(physical: Tensor, level: int) -> BatchedArray:
 def _addresses(count: int) -> Any:
     if not _SHARED or len(_SHARED[-1]) < count:
         _SHARED.append(meta.reserve(max(count, 1 << 30)))
-        meta.LIVE.discard(id(_SHARED[-1]))  # what it is for goes by another door
     return _SHARED[-1]
 
 
@@ -227,8 +226,8 @@ def _promoted(b: Batch) -> list[Any]:
 
     A single number counts less than an array; with the batch in front it would be an array.
     """
-    op, args = b.op, b.args
-    if op.promote is None or not any(on and not x._a.ndim for x, on in zip(b.logical, b.on)):
+    op, args, pairs = b.op, b.args, zip(b.logical, b.on, strict=True)
+    if op.promote is None or not any(on and not x._a.ndim for x, on in pairs):
         return args
     chosen = range(len(args)) if op.promote_args is None else op.promote_args
     given = [b.logical[k] for k in chosen if k < len(args)]
@@ -413,6 +412,8 @@ class Source:
                 x = (self.size, *x)
             elif x.__class__ is BatchedArray and x.level == self.level:
                 x = x.physical._a
+            elif isinstance(x, np.dtype):
+                x = meta.plain(x)
             elif isinstance(x, ndarray) and not batch and x.ndim:
                 x = np.broadcast_to(x, (self.size, *x.shape))
             found.append(x)
@@ -420,6 +421,14 @@ class Source:
 
     def _made(self, array: Any) -> BatchedArray:
         return array_of(wrap(array), self.level)
+
+
+def room_for_draws(x: Tensor) -> Tensor:
+    """A new tensor with memory for the draws of every batch whose examples draw their own."""
+    for level, (size, randomness) in enumerate(MODES.now.batches, 1):
+        if randomness == "different" and not has_level(x, level):
+            x = put_in(x.unsqueeze(0).expand(size, *x._a.shape).clone(), level)
+    return x
 
 
 def source(generator: Any) -> Any:

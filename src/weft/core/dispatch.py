@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import dtype as dt
 from weft.core import batching, errors, kernels, quiet, shapes
+from weft.core import dtype as dt
 from weft.core.dual import (
     dual_level_of,
     jvp,
@@ -541,9 +541,9 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     if now.autocast is not None:
         args = now.autocast(op, args)
     if now.batches:
-        level = batching.highest(args)
-        if level:
-            return batching.apply_batched(op, args, attrs, level)
+        batch = batching.highest(args)
+        if batch:
+            return batching.apply_batched(op, args, attrs, batch)
     if now.dual_level >= 0 and op.differentiable:
         level = dual_level_of(args)
         if level is not None:

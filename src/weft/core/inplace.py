@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import dtype as dt
 from weft.core import batching, errors, kernels
+from weft.core import dtype as dt
 from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
 from weft.core.dual import (
     change_tangent,

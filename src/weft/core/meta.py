@@ -253,12 +253,12 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:
     """A constant of a formula: as it is, or without values beside a value that has none."""
-    return like(array) if lacks_values(x) else array
+    return like(array) if getattr(x, "_a", x).__class__ is MetaArray else array
 
 
 def any_meta(args: Any) -> bool:
     """Whether some of the values are meta arrays."""
-    return any(x.__class__ is MetaArray for x in args)
+    return any(isinstance(x, MetaArray) for x in args)
 
 
 def _rebuilt(shape: Any, d: np.dtype, steps: Any) -> MetaArray:

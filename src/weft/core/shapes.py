@@ -185,6 +185,11 @@ FROM_ELSEWHERE = frozenset(("copy", "fill", "index", "index_put", "index_backwar
 
 def compute(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     """The op on meta arrays: meta arrays of the shapes, dtypes and strides of its results."""
+    if any(isinstance(x, MetaArray) and x.is_batch for x in args):
+        raise RuntimeError(
+            f"{op.name}: a tensor of a vmap is used outside of the vmap that made it; let the "
+            "mapped function return it"
+        )
     _check_devices(op, args)
     if op.view:
         return op.reference(*args, **attrs)

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import values_of
 from weft.core.dispatch import Op
 from weft.core.meta import filled
 from weft.core.shapes import ShapeDtype
@@ -781,13 +782,13 @@ one_hot_op = constant(
 @api.under("nn.functional")
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each index a vector of zeros with a one at its place."""
-    array = tensor._a
+    array = values_of(tensor)
     if array.dtype != np.int64:
         raise fail(RuntimeError, "one_hot is only applicable to index tensor of type LongTensor.")
     if not array.size:
         if num_classes <= 0:
             raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
-        return beside(tensor, np.empty((*array.shape, num_classes), np.int64))
+        return one_hot_op(tensor, num_classes=num_classes)
     if tensor.is_meta and num_classes > 0:
         return one_hot_op(tensor, num_classes=num_classes)
     if int(array.min()) < 0:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.batching import Batch, each, elementwise
+import numpy as np
+
+from weft.core.batching import Batch, BatchedArray, each, elementwise
 from weft.core.dispatch import REGISTRY
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, wrap
 
 # Attributes that name a dimension, or several.
 _DIMS = frozenset(("dim", "dim0", "dim1", "dim2", "dims"))
@@ -46,9 +48,7 @@ def along(b: Batch) -> Any:
 
 def _along_single(b: Batch, args: list[Any], attrs: dict[str, Any]) -> Any:
     """The same for a single number, which has a dimension 0 to ask for and no more."""
-    args = [
-        x.unsqueeze(1) if isinstance(x, Tensor) and x._a.ndim == 1 else x for x in args
-    ]
+    args = [x.unsqueeze(1) if isinstance(x, Tensor) and x._a.ndim == 1 else x for x in args]
     out = b.run(*args, **attrs)
     flat = [o.reshape(b.size) for o in (out if b.op.multiple else (out,))]
     return tuple(flat) if b.op.multiple else flat[0]
@@ -118,6 +118,33 @@ def _strided(b: Batch) -> Any:
     b.args[0] = b.args[0].contiguous()
     rows = [b.run(b.args[0].select(0, i).clone(), **b.attrs) for i in range(b.size)]
     return REGISTRY["stack"](*rows, dim=0) if rows else each(b)
+
+
+def _indexed(b: Batch) -> Any:
+    """Rows by index arrays: of each example by its own indices, or by those of all."""
+    where = b.attrs["where"]
+    at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
+    if not together:
+        return each(b)
+    if not any(b.on[1:]):
+        return b.run(*b.args, where=tuple(d + 1 for d in where))
+    rank = max(x._a.ndim for x in b.logical[1:])
+    indices = [b.aligned(k, rank) for k in range(1, len(b.args))]
+    if not b.on[0]:
+        return b.run(b.args[0], *indices, where=where).movedim(at, 0)
+    rows = wrap(np.arange(b.size).reshape(b.size, *(1,) * rank))
+    out = b.run(b.args[0], rows, *indices, where=(0, *(d + 1 for d in where)))
+    if not at or not rank:
+        return out
+    return out.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + at, 1 + at + rank)))
+
+
+def _drawn(b: Batch) -> Any:
+    """Random values, drawn for each example or once for all of them."""
+    values = b.attrs["values"]
+    if isinstance(values, BatchedArray):
+        return b.run(*b.leads(), values=values.physical._a)
+    return b.run(*b.leads(), values=np.broadcast_to(values, (b.size, *values.shape)).copy())
 
 
 # --- matrix products ---------------------------------------------------------------------
@@ -273,6 +300,11 @@ _OTHERS = {
     "mm": _product,
     "argmax": _of_all,
     "argmin": _of_all,
+    "index": _indexed,
+    "bernoulli_of": _drawn,
+    "poisson_of": _drawn,
+    "binomial_of": _drawn,
+    "normal_of": _drawn,
     "bmm": leading,
     "roll": _roll,
     "as_strided": _strided,

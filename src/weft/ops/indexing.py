@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import is_batched
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
@@ -322,7 +323,7 @@ def _array_of_list(values: Any) -> np.ndarray:
 def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
-        return part if part._a.ndim else int(part._a)
+        return part if part._a.ndim or is_batched(part) else int(part._a)
     if d.kind == "b":
         return part
     if d == np.uint8:

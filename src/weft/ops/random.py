@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import batching, errors
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import batching, errors
 from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
-from weft.core.meta import MetaArray, any_meta
+from weft.core.meta import MetaArray
 from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, wrap
@@ -447,6 +447,8 @@ def _like(name: str, draw: Callable) -> None:
     ) -> Tensor:  # fmt: skip
         like, d = source_for(input, device, None if dtype is None else dt.as_numpy(dtype))
         made = wrap(like_array(like, d, memory_format))
+        if MODES.now.batches:
+            made = batching.room_for_draws(made)
         draw(made, args, named, generator)
         made._vc = fresh_cell()
         return made.requires_grad_() if requires_grad else made
@@ -456,18 +458,25 @@ def _like(name: str, draw: Callable) -> None:
     api.top(create)
 
 
+def _place(made: Tensor, name: str, values: np.ndarray) -> None:
+    if MODES.now.batches:
+        fill(made, name, values)
+    else:
+        made._a[...] = values
+
+
 def _randint_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
     low, high, _ = _whole_bounds(args, named, "randint_like")
     a = made._a
     draw = source(generator).randint
-    a[...] = drawn_like(a, lambda s: draw(s, low, high, a.dtype))
+    _place(made, "random", drawn_like(a, lambda s: draw(s, low, high, a.dtype)))
 
 
 def _rand_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
     a = made._a
     _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
     draw = source(generator).uniform
-    a[...] = drawn_like(a, lambda s: draw(s, a.dtype))
+    _place(made, "uniform", drawn_like(a, lambda s: draw(s, a.dtype)))
 
 
 _like("rand_like", _rand_into)
@@ -532,7 +541,7 @@ def normal(
         shape = np.broadcast_shapes(*(a.shape for a in arrays if isinstance(a, np.ndarray)))
     except ValueError as error:
         raise errors.explain(error, "normal", arrays, {}) from None
-    if any_meta(arrays):
+    if MetaArray in map(type, arrays):
         values: Any = meta_empty(shape, dt.result_dtype(arrays))
     else:
         values = g.normal_tensor(*arrays)
@@ -592,7 +601,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
                 f"binomial only supports floating-point dtypes for {name}, got: {value.dtype!r}\n"
                 f"  at {errors.here()}"
             )
-    if any_meta((count._a, prob._a)):
+    if count.is_meta or prob.is_meta:
         values: Any = meta_empty(np.broadcast_shapes(count.shape, prob.shape), count.dtype.np)
     else:
         values = source(generator).binomial(count._a, prob._a)
