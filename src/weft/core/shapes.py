@@ -24,7 +24,7 @@ from weft.core import meta, quiet
 from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.promotion import promoted
-from weft.core.symbols import product
+from weft.core.symbols import differ, product
 from weft.native.layout import (
     channels_wanted,
     geometry,
@@ -80,7 +80,7 @@ def broadcast(*shapes: Shape) -> Shape:
             held = result[at]
             if held == 1:
                 result[at] = size
-            elif size not in (1, held):
+            elif size != 1 and differ(size, held):
                 raise RuntimeError(_mismatch(held, size, at, shapes))
     return tuple(result)
 

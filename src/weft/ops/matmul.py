@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.tensor import beside
 from weft.core import dtype as dt
 from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
@@ -798,8 +799,8 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             f"{' by '.join(map(str, shape[-2:]))} matrices"
         )
     if n == 0:
-        eye = np.broadcast_to(np.eye(shape[-1], dtype=input._a.dtype), shape)
-        return where_op(np.True_, eye, input)
+        eye = np.broadcast_to(np.eye(shape[-1], dtype=input.dtype.np), shape)
+        return where_op(np.True_, beside(input, eye), input)
     if n < 0:
         from weft.ops.linalg import inv
 
@@ -825,7 +826,7 @@ def powers(x: Tensor, count: int, increasing: bool = True) -> Tensor:
         x = x.to(dt.int64)
     elif x._a.dtype.kind == "c":
         order = order.astype(x._a.dtype)
-    return column(x) ** wrap(order)
+    return column(x) ** beside(x, order)
 
 
 @api.top

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.shapes import Shape, ShapeDtype, broadcast
-from weft.core.symbols import Dim, Undecided, is_symbolic, largest, product
+from weft.core.symbols import Dim, Undecided, differ, is_symbolic, largest, product
 from weft.kernels.convolution import output_extent
 from weft.kernels.pooling import pool_extent
 from weft.native.layout import in_order, is_dense, order_of
@@ -200,7 +200,8 @@ def joined(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
         parts = inputs
     shape = parts[0].shape
     for x in parts[1:]:
-        if x.ndim != len(shape) or without(x.shape, dim) != without(shape, dim):
+        others = zip(without(x.shape, dim), without(shape, dim), strict=False)
+        if x.ndim != len(shape) or any(differ(m, n) for m, n in others):
             raise RuntimeError(
                 f"Sizes of tensors must match except in dimension {dim}. Got {list(shape)} and "
                 f"{list(x.shape)}"
@@ -214,7 +215,7 @@ def joined(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
 def stacked(inputs: list[ShapeDtype], dim: int) -> Shape:
     """Inputs of one shape along a new dimension."""
     shape = inputs[0].shape
-    if any(x.shape != shape for x in inputs):
+    if any(x.ndim != len(shape) or any(map(differ, x.shape, shape)) for x in inputs):
         raise RuntimeError(f"stack expects each tensor to be equal size, but got {inputs}")
     return (*shape[:dim], len(inputs), *shape[dim:])
 
@@ -242,7 +243,7 @@ def matrices(a: ShapeDtype, b: ShapeDtype) -> None:
 
 
 def _same_length(m: Any, n: Any, a: ShapeDtype, b: ShapeDtype) -> None:
-    if m != n:
+    if differ(m, n):
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, a.shape))} and "
             f"{'x'.join(map(str, b.shape))})"
@@ -279,7 +280,7 @@ def convolved(
     extent: Any = None,
 ) -> Shape:  # fmt: skip
     """(N, O, ...) of an (N, C, ...) input and an (O, C / groups, ...) weight."""
-    if x.shape[1] != w.shape[1] * groups:
+    if differ(x.shape[1], w.shape[1] * groups):
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(w.shape)}, expected input"
             f"{list(x.shape)} to have {w.shape[1] * groups} channels, but got {x.shape[1]} "
