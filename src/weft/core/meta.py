@@ -158,6 +158,8 @@ class MetaArray(np.ndarray):
         return ndarray.__getitem__(self, parts)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if any(isinstance(p, (ndarray, list)) for p in (key if isinstance(key, tuple) else (key,))):
+            return
         shape = self[key].shape
         given = getattr(value, "shape", ())
         if given != shape and np.broadcast_shapes(given, shape) != shape:
