@@ -181,7 +181,11 @@ VALUES_NEEDED = {
     "allclose": (lambda x: torch.allclose(x, x), RuntimeError, "item"),
     "in": (lambda x: 1 in x, RuntimeError, "item"),
     "repeats": (lambda x: x.repeat_interleave(x[:, 0].long(), 0), NotImplementedError, "values"),
-    "list of tensors": (lambda x: x[([x[0, 0].long(), 1],)], NotImplementedError, "list of tensors"),
+    "list of tensors": (
+        lambda x: x[([x[0, 0].long(), 1],)],
+        NotImplementedError,
+        "list of tensors",
+    ),
     "storage": (lambda x: x.untyped_storage()[0], NotImplementedError, "meta"),
     "stored list": (lambda x: x.storage().tolist(), NotImplementedError, "meta"),
 }
@@ -415,7 +419,20 @@ def test_lazy_modules() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "SGD Adam AdamW Adagrad Adadelta RMSprop Rprop NAdam RAdam Adamax ASGD Adafactor".split(),
+    [
+        "SGD",
+        "Adam",
+        "AdamW",
+        "Adagrad",
+        "Adadelta",
+        "RMSprop",
+        "Rprop",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "ASGD",
+        "Adafactor",
+    ],
 )
 def test_optimizers(name: str) -> None:
     params = [nn.Parameter(empty(3, 2)), nn.Parameter(torch.ones(3)), nn.Parameter(empty(5000))]
@@ -518,4 +535,4 @@ def test_plain_tensors_ask_nothing_once_all_meta_tensors_are_gone() -> None:
     del x
     before = set(meta.LIVE)
     y = torch.ones(3) + 1
-    assert y.tolist() == [2.0] * 3 and meta.LIVE == before
+    assert y.tolist() == [2.0] * 3 and before == meta.LIVE

@@ -47,7 +47,7 @@ def value(tree: Any, sizes: dict[str, int] | None) -> Any:
         return tree if sizes is None else substitute(tree, sizes)
     name, left, right = tree
     x, y = value(left, sizes), value(right, sizes)
-    if name in ("//", "%") and (isinstance(y, int) and y <= 0 or value(right, SIZES) <= 0):
+    if name in ("//", "%") and ((isinstance(y, int) and y <= 0) or value(right, SIZES) <= 0):
         return x
     return OPERATIONS[name](x, y) if sizes is None or name != "max" else max(x, y)
 

@@ -104,9 +104,7 @@ class MetaArray(np.ndarray):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy("K")
 
-    def astype(
-        self, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **more: Any
-    ) -> Any:
+    def astype(self, dtype: Any, order: Any = "K", *_: Any, copy: Any = True, **more: Any) -> Any:  # type: ignore[override]
         if not copy and self.dtype == dtype:
             return self
         return empty(self.shape, np.dtype(dtype), dense_steps(self) if order == "K" else None)

@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
-from weft.core.meta import filled
+from weft.core.meta import filled, lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
@@ -235,6 +235,9 @@ def repeat_interleave(
         counts = np.asarray(int(repeats))
         if int(repeats) < 0:
             raise fail(RuntimeError, "Repeats must be non-negative")
+    source = input if input._a.ndim else reshape_op(input, shape=(1,))
+    if lacks_values(counts) and output_size is not None:
+        return source.index_select(d, beside(source, np.empty(output_size, np.int64)))
     rows = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != rows.size:
         raise fail(
@@ -242,8 +245,7 @@ def repeat_interleave(
             f"repeat_interleave: output_size {output_size} does not match the sum of repeats "
             f"{rows.size}",
         )
-    source = input if input._a.ndim else reshape_op(input, shape=(1,))
-    return source.index_select(d, wrap(rows))
+    return source.index_select(d, beside(source, rows))
 
 
 def _check_repeats(repeats: Tensor, rank: int | None) -> None:
@@ -254,7 +256,7 @@ def _check_repeats(repeats: Tensor, rank: int | None) -> None:
         raise fail(
             RuntimeError, "repeat_interleave only accept 1D vector or 0-dim tensor as repeat"
         )
-    if array.size and int(array.min()) < 0:
+    if array.size and not lacks_values(array) and int(array.min()) < 0:
         raise fail(RuntimeError, "repeats can not be negative")
 
 

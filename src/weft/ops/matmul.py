@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.tensor import beside
 from weft.core import dtype as dt
 from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.ops import api, shape_rules
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, general, is_number, linear
