@@ -297,7 +297,7 @@ def test_in_place_rules_are_those_of_other_tensors() -> None:
     z = leaf.exp()
     saved = z.sin()
     z.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace|overwritten|modified"):
+    with pytest.raises(RuntimeError, match="modified"):
         saved.sum().backward()
 
 
@@ -420,18 +420,8 @@ def test_lazy_modules() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "SGD",
-        "Adam",
-        "AdamW",
-        "Adagrad",
-        "Adadelta",
-        "RMSprop",
-        "Rprop",
-        "NAdam",
-        "RAdam",
-        "Adamax",
-        "ASGD",
-        "Adafactor",
+        *("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Rprop", "NAdam", "RAdam"),
+        *("Adamax", "ASGD", "Adafactor"),
     ],
 )
 def test_optimizers(name: str) -> None:

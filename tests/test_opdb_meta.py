@@ -1,4 +1,7 @@
-"""PyTorch's op table on the meta device: every op with one sample, all samples in the deep run."""
+"""PyTorch's op table on the meta device: every third op with one sample.
+
+The deep run takes all of them, with all samples in all dtypes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def agree(name: str, settings: opdb.Settings) -> None:
             pytest.fail(f"{kind}: {text}")
 
 
-@pytest.mark.parametrize("name", IN_SCOPE)
+@pytest.mark.parametrize("name", IN_SCOPE[::3])
 def test_op_on_meta(name: str) -> None:
     agree(name, ONE)
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
-from weft.core.meta import filled, lacks_values
+from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
@@ -217,6 +217,8 @@ def repeat_interleave(
     if repeats is None:
         counts = input._a
         _check_repeats(input, 1)
+        if lacks_values(counts):
+            raise no_values("repeat_interleave")
         return wrap(np.repeat(np.arange(counts.size), counts).astype(counts.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
@@ -236,7 +238,9 @@ def repeat_interleave(
         if int(repeats) < 0:
             raise fail(RuntimeError, "Repeats must be non-negative")
     source = input if input._a.ndim else reshape_op(input, shape=(1,))
-    if lacks_values(counts) and output_size is not None:
+    if lacks_values(counts):
+        if output_size is None:
+            raise no_values("repeat_interleave")
         return source.index_select(d, beside(source, np.empty(output_size, np.int64)))
     rows = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != rows.size:
