@@ -180,7 +180,12 @@ _KNOWN: dict[Any, Any] = {}
 # --- meta arrays -----------------------------------------------------------------------
 
 # Ops that take an index, or values to write, from another device than that of their first input.
-FROM_ELSEWHERE = frozenset(("copy", "fill", "index", "index_put", "index_backward"))
+FROM_ELSEWHERE = frozenset(
+    (
+        *("copy", "fill", "index", "index_put", "index_backward", "index_select", "index_add"),
+        *("index_copy", "index_fill", "embedding"),
+    )
+)
 
 
 def compute(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
