@@ -229,6 +229,39 @@ def test_ordinary_dtypes_stay_ordinary() -> None:
     assert (torch.ones(2).double() + torch.ones(2))._a.dtype is torch.float64.np
 
 
+IMAGES = {
+    "softmax": lambda x: x.softmax(1),
+    "cat": lambda x: torch.cat([x, x], 1),
+    "mixed cat": lambda x: torch.cat([x, x.contiguous()], 1),
+    "stack": lambda x: torch.stack([x, x]),
+    "roll": lambda x: x.roll(1, 2),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "layer_norm": lambda x: F.layer_norm(x, (4, 5)),
+    "group_norm": lambda x: F.group_norm(x, 1),
+    "pad": lambda x: F.pad(x, (1, 1)),
+    "conv": lambda x: F.conv2d(x, x[:, :, :2, :2]),
+    "pool": lambda x: F.max_pool2d(x, 2),
+    "adaptive pool": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "arithmetic": lambda x: (x * 2 + x.contiguous()).relu(),
+    "sum": lambda x: x.sum(1),
+    "sort": lambda x: x.sort(1).values,
+    "where": lambda x: torch.where(x > 0, x, 0.0),
+    "double": lambda x: x.double(),
+    "clone": lambda x: x.clone(),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "index": lambda x: x[:, torch.tensor([0, 1])],
+    "contiguous": lambda x: x.contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_channels_last(name: str) -> None:
+    x = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    expected, found = IMAGES[name](x), IMAGES[name](x.to("meta"))
+    assert found.is_meta and same_geometry(found, expected)
+
+
 # --- views, writing and gradients ------------------------------------------------------
 
 
@@ -442,6 +475,32 @@ def test_optimizers(name: str) -> None:
                 assert value.item() == 2
     copied = getattr(torch.optim, name)(params, lr=0.1, **settings)
     copied.load_state_dict(made.state_dict())
+
+
+def test_packed_sequences() -> None:
+    packed = nn.utils.rnn.pack_padded_sequence(empty(5, 2, 4), torch.tensor([5, 3]))
+    out, (h, c) = nn.LSTM(4, 3, device="meta")(packed)
+    assert out.data.shape == (8, 3) and h.is_meta and c.shape == (1, 2, 3)
+    padded, lengths = nn.utils.rnn.pad_packed_sequence(out)
+    assert padded.is_meta and padded.shape == (5, 2, 3) and lengths.tolist() == [5, 3]
+
+
+def test_what_is_built_on_tensors() -> None:
+    x = empty(2, 3)
+    assert torch.func.vmap(lambda row: row * 2)(x).is_meta
+    assert torch.func.jacrev(lambda v: v**2)(x).shape == (2, 3, 2, 3)
+    assert torch.distributions.Normal(x, 1.0, validate_args=False).rsample((4,)).shape == (4, 2, 3)
+    assert nn.utils.skip_init(nn.Linear, 3, 4).weight.device.type == "cpu"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nn.Linear(3, 2, device="meta")(x).dtype == torch.bfloat16
+    with pytest.warns(UserWarning, match="Anomaly"), torch.autograd.detect_anomaly():
+        (x.clone().requires_grad_() * 2).sum().backward()
+    with torch.graph.record() as graph:
+        (x * 2).relu().sum()
+    assert graph.run().is_meta
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        x.share_memory_()
+    assert x.is_meta
 
 
 def test_clipping_and_hooks() -> None:

@@ -28,6 +28,7 @@ from weft.core.symbols import differ, product
 from weft.native.layout import (
     channels_wanted,
     geometry,
+    is_last,
     last_of,
     rows_of,
     strides_of_result,
@@ -238,6 +239,10 @@ def _steps(op: Op, out: ShapeDtype, args: Any) -> tuple[int, ...]:
             rule != "image 2d" and (rule == "image" or out.dtype.itemsize < 8)
         )
         if asked and fits:
+            return last_of(shape)
+    elif rule == "rows or last" and len(shape) in (4, 5) and 0 not in shape:
+        alike = [x for x in arrays if x.ndim == len(shape)]
+        if alike and all(is_last(x) for x in alike):
             return last_of(shape)
     return rows_of(shape)
 

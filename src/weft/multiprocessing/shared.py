@@ -60,7 +60,8 @@ def share_memory_(self: Tensor) -> Tensor:
     """
     if self.is_meta:
         raise RuntimeError(
-            f"share_memory_: only available on CPU; a meta tensor has no memory\n  at {errors.here()}"
+            "share_memory_: only available on CPU; a meta tensor has no memory\n"
+            f"  at {errors.here()}"
         )
     if is_shared(self) or not self._a.size:
         return self
