@@ -16,8 +16,8 @@ from typing import Any
 import opdb
 import weft
 from opdb import Absent, Mismatch, Settings, Unsupported, torch
-from weft.core.meta import MetaArray, NoValues, like
-from weft.core.tensor import wrap
+from weft.core.meta import BYTES, MetaArray, NoValues, empty
+from weft.core.tensor import over, storage_array, wrap
 
 QUICK = Settings(samples=2, dtypes=("float32",), seconds=10.0)
 FULL = Settings(samples=20, seconds=40.0)
@@ -35,7 +35,10 @@ def to_meta(value: Any) -> Any:
             return weft.device("meta")
         if not isinstance(v, weft.Tensor):
             return v
-        made = wrap(like(v._a))
+        # On as much memory as the tensor lies in, at the same place.
+        owner, start = storage_array(v._a), v.storage_offset() * v.itemsize
+        memory = empty((owner.nbytes,), BYTES)
+        made = wrap(over(memory, v._a.dtype, v._a.shape, v._a.strides, start))
         return made.requires_grad_() if v.requires_grad else made
 
     return opdb.walk(value, change)
@@ -49,8 +52,10 @@ def to_torch_meta(value: Any) -> Any:
             return torch.device("meta")
         if not isinstance(v, torch.Tensor):
             return v
-        made = torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta")
-        return made.requires_grad_(v.requires_grad)
+        size = v.untyped_storage().nbytes() // v.element_size()
+        memory = torch.empty(size, dtype=v.dtype, device="meta")
+        made = memory.as_strided(v.shape, v.stride(), v.storage_offset())
+        return made.detach().requires_grad_(v.requires_grad)
 
     return opdb.walk(value, change)
 
@@ -169,6 +174,8 @@ def against_torch(op: Any, ours: Callable, sample: Any, where: str) -> None:
     try:
         with torch.device("meta"):
             expected = op.op(*theirs[0], **theirs[1])
+        for t in opdb.tensors_in(expected):
+            opdb.numpy_dtype(t.dtype)
         ours(*opdb.to_weft(args), **opdb.to_weft(kwargs))
     except Exception as error:
         raise Unsupported(str(error)) from None  # PyTorch takes dtypes here that no kernel takes

@@ -55,7 +55,8 @@ def in_order_of(x: ShapeDtype, shape: Shape, dtype: Any = None) -> ShapeDtype:
     d = x.dtype if dtype is None else dtype
     if x.steps is None or is_symbolic((*shape, *x.shape)) or x.steps == rows_of(x.shape):
         return ShapeDtype(shape, d)
-    return ShapeDtype(shape, d, in_order(shape, order_of(x.shape, (x.steps,))))
+    steps = x.steps
+    return ShapeDtype(shape, d, in_order(shape, sorted(range(x.ndim), key=lambda i: -steps[i])))
 
 
 def drawn(values: Any) -> ShapeDtype:
