@@ -16,11 +16,15 @@ from typing import Any
 import opdb
 import weft
 from opdb import Absent, Mismatch, Settings, Unsupported, torch
-from weft.core.meta import MetaArray, NoValues, like
-from weft.core.tensor import wrap
+from weft.core.meta import BYTES, MetaArray, NoValues, empty
+from weft.core.tensor import over, storage_array, wrap
 
 QUICK = Settings(samples=2, dtypes=("float32",), seconds=10.0)
 FULL = Settings(samples=20, seconds=40.0)
+
+
+class OtherStrides(Mismatch):
+    """A result that differs from PyTorch's in its strides alone."""
 
 
 def to_meta(value: Any) -> Any:
@@ -31,7 +35,10 @@ def to_meta(value: Any) -> Any:
             return weft.device("meta")
         if not isinstance(v, weft.Tensor):
             return v
-        made = wrap(like(v._a))
+        # On as much memory as the tensor lies in, at the same place.
+        owner, start = storage_array(v._a), v.storage_offset() * v.itemsize
+        memory = empty((owner.nbytes,), BYTES)
+        made = wrap(over(memory, v._a.dtype, v._a.shape, v._a.strides, start))
         return made.requires_grad_() if v.requires_grad else made
 
     return opdb.walk(value, change)
@@ -45,8 +52,10 @@ def to_torch_meta(value: Any) -> Any:
             return torch.device("meta")
         if not isinstance(v, torch.Tensor):
             return v
-        made = torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta")
-        return made.requires_grad_(v.requires_grad)
+        size = v.untyped_storage().nbytes() // v.element_size()
+        memory = torch.empty(size, dtype=v.dtype, device="meta")
+        made = memory.as_strided(v.shape, v.stride(), v.storage_offset())
+        return made.detach().requires_grad_(v.requires_grad)
 
     return opdb.walk(value, change)
 
@@ -71,16 +80,16 @@ def like_the_cpu(actual: Any, expected: Any, where: str) -> None:
             raise Mismatch(f"{where}: {geometry(a, True)} where the CPU has {geometry(e, True)}")
 
 
-def like_torch(actual: Any, expected: Any, where: str, strides: bool) -> None:
+def like_torch(actual: Any, expected: Any, where: str) -> None:
     """Raise Mismatch unless weft's meta result is like PyTorch's."""
     made, wanted = opdb.tensors_in(actual), opdb.tensors_in(expected)
     if len(made) != len(wanted):
         raise Mismatch(f"{where}: {len(made)} tensors where torch has {len(wanted)}")
     for a, e in zip(made, wanted, strict=True):
-        if geometry(a, strides) != geometry(e, strides):
-            raise Mismatch(
-                f"{where}: {geometry(a, strides)} where torch has {geometry(e, strides)}"
-            )
+        for kind, with_strides in ((Mismatch, False), (OtherStrides, True)):
+            found, torchs = geometry(a, with_strides), geometry(e, with_strides)
+            if found != torchs:
+                raise kind(f"{where}: {found} where torch has {torchs}")
 
 
 def gradients(library: Any, function: Callable, args: Any, kwargs: Any) -> Any:
@@ -94,7 +103,7 @@ def gradients(library: Any, function: Callable, args: Any, kwargs: Any) -> Any:
     return tuple(g for g in found if g is not None)
 
 
-def check(name: str, settings: Settings, strides: bool = True) -> dict[str, str]:
+def check(name: str, settings: Settings) -> dict[str, str]:
     """What differs, by kind of difference; nothing if all is well."""
     op = opdb.BY_NAME[name]
     problems: dict[str, str] = {}
@@ -103,13 +112,15 @@ def check(name: str, settings: Settings, strides: bool = True) -> dict[str, str]
         try:
             ours = opdb.counterpart(op)
             with opdb.time_limit(settings.seconds):
-                for where, kind, step in steps(op, ours, settings, strides):
+                for where, kind, step in steps(op, ours, settings):
                     try:
                         step()
                     except (Unsupported, Absent):
                         continue
                     except NoValues as error:
                         problems.setdefault("values", f"{where}: {error}".partition("\n")[0])
+                    except OtherStrides as error:
+                        problems.setdefault("strides", str(error))
                     except Mismatch as error:
                         problems.setdefault(kind, str(error))
                     except Exception as error:
@@ -120,9 +131,7 @@ def check(name: str, settings: Settings, strides: bool = True) -> dict[str, str]
     return problems
 
 
-def steps(
-    op: Any, ours: Callable, settings: Settings, strides: bool
-) -> Iterator[tuple[str, str, Callable]]:
+def steps(op: Any, ours: Callable, settings: Settings) -> Iterator[tuple[str, str, Callable]]:
     """What is compared for each sample, as functions."""
     for dtype in settings.dtypes:
         differentiable = dtype in ("float32", "float64", "complex128")
@@ -133,7 +142,7 @@ def steps(
         for k, sample in enumerate(samples):
             where = f"{dtype} sample {k}"
             yield where, "cpu", lambda s=sample, w=where: against_cpu(op, ours, s, w)
-            yield where, "torch", lambda s=sample, w=where: against_torch(op, ours, s, w, strides)
+            yield where, "torch", lambda s=sample, w=where: against_torch(op, ours, s, w)
 
 
 def against_cpu(op: Any, ours: Callable, sample: Any, where: str) -> None:
@@ -158,20 +167,22 @@ def against_cpu(op: Any, ours: Callable, sample: Any, where: str) -> None:
     like_the_cpu(gradients(weft, ours, *without), expected, f"{where}, gradients")
 
 
-def against_torch(op: Any, ours: Callable, sample: Any, where: str, strides: bool) -> None:
+def against_torch(op: Any, ours: Callable, sample: Any, where: str) -> None:
     """weft's meta device against PyTorch's."""
     args, kwargs = opdb.parts_of(sample)
     theirs = to_torch_meta((args, kwargs))
     try:
         with torch.device("meta"):
             expected = op.op(*theirs[0], **theirs[1])
+        for t in opdb.tensors_in(expected):
+            opdb.numpy_dtype(t.dtype)
         ours(*opdb.to_weft(args), **opdb.to_weft(kwargs))
     except Exception as error:
         raise Unsupported(str(error)) from None  # PyTorch takes dtypes here that no kernel takes
     without = to_meta(opdb.to_weft(opdb.parts_of(sample)))
     with weft.device("meta"):
         actual = ours(*without[0], **without[1])
-    like_torch(actual, expected, where, strides)
+    like_torch(actual, expected, where)
 
 
 def main() -> int:

@@ -639,7 +639,8 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        one = ONES.get(tensor._a.dtype) if not shape and not tensor.is_meta else None
+        plain = not shape and not (meta.LIVE and tensor.is_meta)
+        one = ONES.get(tensor._a.dtype) if plain else None
         made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
         return tensor._node, wrap(made)
     if not isinstance(gradient, Tensor):
@@ -681,7 +682,7 @@ def run(
         node, g = _root(tensor, gradient, k)
         seeded.append((node, g))
     # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
-    on_tensors = create or any(g._a.__class__ is not ndarray for _, g in seeded)
+    on_tensors = create or (bool(meta.LIVE) and any(meta.lacks_values(g) for _, g in seeded))
     if not on_tensors:
         seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g

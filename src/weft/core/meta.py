@@ -110,9 +110,7 @@ class MetaArray(np.ndarray):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy("K")
 
-    def astype(
-        self, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **more: Any
-    ) -> Any:
+    def astype(self, dtype: Any, order: Any = "K", *_: Any, copy: Any = True, **more: Any) -> Any:  # type: ignore[override]
         if not copy and self.dtype == dtype:
             return self
         return empty(self.shape, np.dtype(dtype), dense_steps(self) if order == "K" else None)
@@ -164,6 +162,8 @@ class MetaArray(np.ndarray):
         return ndarray.__getitem__(self, parts)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if any(isinstance(p, (ndarray, list)) for p in (key if isinstance(key, tuple) else (key,))):
+            return
         shape = self[key].shape
         given = getattr(value, "shape", ())
         if given != shape and np.broadcast_shapes(given, shape) != shape:

@@ -24,10 +24,11 @@ from weft.core import meta, quiet
 from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.promotion import promoted
-from weft.core.symbols import product
+from weft.core.symbols import differ, product
 from weft.native.layout import (
     channels_wanted,
     geometry,
+    is_last,
     last_of,
     rows_of,
     strides_of_result,
@@ -80,7 +81,7 @@ def broadcast(*shapes: Shape) -> Shape:
             held = result[at]
             if held == 1:
                 result[at] = size
-            elif size not in (1, held):
+            elif size != 1 and differ(size, held):
                 raise RuntimeError(_mismatch(held, size, at, shapes))
     return tuple(result)
 
@@ -180,7 +181,12 @@ _KNOWN: dict[Any, Any] = {}
 # --- meta arrays -----------------------------------------------------------------------
 
 # Ops that take an index, or values to write, from another device than that of their first input.
-FROM_ELSEWHERE = frozenset(("copy", "fill", "index", "index_put", "index_backward"))
+FROM_ELSEWHERE = frozenset(
+    (
+        *("copy", "fill", "index", "index_put", "index_backward", "index_select", "index_add"),
+        *("index_copy", "index_fill", "embedding"),
+    )
+)
 
 
 def compute(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
@@ -238,6 +244,10 @@ def _steps(op: Op, out: ShapeDtype, args: Any) -> tuple[int, ...]:
             rule != "image 2d" and (rule == "image" or out.dtype.itemsize < 8)
         )
         if asked and fits:
+            return last_of(shape)
+    elif rule == "rows or last" and len(shape) in (4, 5) and 0 not in shape:
+        alike = [x for x in arrays if x.ndim == len(shape)]
+        if alike and all(is_last(x) for x in alike):
             return last_of(shape)
     return rows_of(shape)
 

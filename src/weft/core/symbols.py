@@ -240,6 +240,15 @@ def largest(*sizes: Any) -> Any:
     return Dim({(Atom("max", tuple(sorted(best, key=str))),): 1})
 
 
+def differ(a: Any, b: Any) -> bool:
+    """Whether two sizes that ought to be equal are not; ``Undecided`` if symbols can't tell."""
+    if a == b:
+        return False
+    if isinstance(a, Dim) or isinstance(b, Dim):
+        raise Undecided(f"whether {a} is {b} depends on what the symbols stand for")
+    return True
+
+
 def product(sizes: Iterable[Any]) -> Any:
     """The number of elements of a shape."""
     total: Any = 1

@@ -12,6 +12,7 @@ from weft.core import errors, kernels, quiet
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN
+from weft.core.shapes import ShapeDtype
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
@@ -524,7 +525,11 @@ conj_op: Op = general(
     jvp=(lambda t: conj_op(t),),
     grad_name="ConjBackward",
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),)), Sample((m.real(2),))],
-    shape=shape_rules.preserved,
+    shape=lambda x: (
+        shape_rules.preserved(x)
+        if x.dtype.kind == "c"
+        else ShapeDtype(x.shape, x.dtype, x.steps)  # which is the input itself
+    ),
 )
 Op.conj = conj_op
 

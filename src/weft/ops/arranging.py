@@ -12,7 +12,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import values_of
 from weft.core.dispatch import Op
-from weft.core.meta import filled
+from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
@@ -218,6 +218,8 @@ def repeat_interleave(
     if repeats is None:
         counts = input._a
         _check_repeats(input, 1)
+        if lacks_values(counts):
+            raise no_values("repeat_interleave")
         return wrap(np.repeat(np.arange(counts.size), counts).astype(counts.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
@@ -236,6 +238,11 @@ def repeat_interleave(
         counts = np.asarray(int(repeats))
         if int(repeats) < 0:
             raise fail(RuntimeError, "Repeats must be non-negative")
+    source = input if input._a.ndim else reshape_op(input, shape=(1,))
+    if lacks_values(counts):
+        if output_size is None:
+            raise no_values("repeat_interleave")
+        return source.index_select(d, beside(source, np.empty(output_size, np.int64)))
     rows = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != rows.size:
         raise fail(
@@ -243,8 +250,7 @@ def repeat_interleave(
             f"repeat_interleave: output_size {output_size} does not match the sum of repeats "
             f"{rows.size}",
         )
-    source = input if input._a.ndim else reshape_op(input, shape=(1,))
-    return source.index_select(d, wrap(rows))
+    return source.index_select(d, beside(source, rows))
 
 
 def _check_repeats(repeats: Tensor, rank: int | None) -> None:
@@ -255,7 +261,7 @@ def _check_repeats(repeats: Tensor, rank: int | None) -> None:
         raise fail(
             RuntimeError, "repeat_interleave only accept 1D vector or 0-dim tensor as repeat"
         )
-    if array.size and int(array.min()) < 0:
+    if array.size and not lacks_values(array) and int(array.min()) < 0:
         raise fail(RuntimeError, "repeats can not be negative")
 
 

@@ -202,6 +202,8 @@ def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
     """A mask as numbers that are added to scores; True means: do not look there."""
     if mask is None or mask._a.dtype != np.bool_:
         return mask
+    if mask.is_meta:
+        return mask.to(like.dtype)
     return wrap(np.where(mask._a, _LOWEST, 0.0).astype(like._a.dtype))
 
 

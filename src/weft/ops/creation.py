@@ -258,7 +258,9 @@ def tensor(
         made = tensor_over(data, None if dtype is None else dt.of_numpy(dt.as_numpy(dtype)))
     else:
         made = wrap(array_of(data, dtype))
-    return finish(made._a, device, requires_grad)
+    if device is not None or dev._default is not CPU:
+        return finish(made._a, device, requires_grad)
+    return made.requires_grad_() if requires_grad else made
 
 
 @api.top
@@ -468,8 +470,9 @@ def build(make: Callable, shape: tuple[int, ...], d: np.dtype, device: Any = CPU
     For the meta device nothing is made, nor drawn.
     """
     try:
-        if device is not CPU and dev.on_meta(device):
-            return meta.empty(shape, d)
+        if device is not CPU and (device is not None or dev._default is not CPU):
+            if dev.on_meta(device):
+                return meta.empty(shape, d)
         return make(shape, d)
     except MemoryError as error:
         raise RuntimeError(f"{errors.no_memory(error)}\n  at {errors.here()}") from None
@@ -615,7 +618,10 @@ def _like(name: str, fill: Any) -> Any:
                 f"{name}(): argument 'input' (position 1) must be Tensor, not "
                 f"{type(input).__name__}\n  at {errors.here()}"
             )
-        source, d = source_for(input, device, None if dtype is None else dt.as_numpy(dtype))
+        source = input._a
+        d = source.dtype if dtype is None else dt.as_numpy(dtype)
+        if device is not None or source.__class__ is not np.ndarray:
+            source, d = source_for(input, device, d)
         array = like_array(source, d, memory_format)
         if fill is not None:
             array.fill(fill or zero_of(array.dtype))
@@ -653,10 +659,14 @@ def _new(name: str, make: Any) -> None:
         self: Tensor, *args: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
-        d = self.dtype.np if dtype is None else dt.as_numpy(dtype)
+        d = self._a.dtype if dtype is None else dt.as_numpy(dtype)
         shape = sizes(args if size is None else (size,), name)
-        device = self.device if device is None else device
-        return finish(build(make, shape, d, device), device, requires_grad)
+        if device is not None or self._a.__class__ is not np.ndarray:
+            where = self.device if device is None else device
+            made = finish(build(make, shape, meta.plain(d), where), where)
+        else:
+            made = wrap(build(make, shape, d))
+        return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = "A new tensor of this tensor's dtype, in the given shape."

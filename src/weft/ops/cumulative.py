@@ -144,7 +144,7 @@ recurrence_op = general(
         Sample((m.real(2, 4), m.real(2, 4)), {"dim": 1}),
         Sample((m.real(3, 2), m.real(3, 2)), {"dim": 0}),
     ],
-    shape=lambda b: b.shape,
+    shape=lambda b: shape_rules.preserved(b),
 )
 
 # --- products --------------------------------------------------------------------------

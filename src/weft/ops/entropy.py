@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.dispatch import I64, Op, apply, apply_one
+from weft.core.meta import no_values
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
 from weft.ops import api, shape_rules
@@ -475,6 +476,8 @@ def ctc_loss(
     steps, count, classes = x._a.shape
     if not 0 <= blank < classes:
         refuse("blank must be in label range")
+    if log_probs.is_meta:
+        raise no_values("ctc_loss")
     inputs = _lengths(input_lengths, count, "input_lengths")
     labels = _lengths(target_lengths, count, "target_lengths")
     if inputs._a.max(initial=0) > steps:

@@ -124,7 +124,7 @@ def diagonal_matrix(d: Any) -> Any:
 
 def with_diagonal(x: Any, value: Any) -> Any:
     """Square matrices with another main diagonal, given as a number or as matrices."""
-    return where_op(np.eye(x.shape[-1], dtype=bool), value, x)
+    return where_op(constant_for(x, np.eye(x.shape[-1], dtype=bool)), value, x)
 
 
 def each(function: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -479,10 +479,10 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
         raise refuse(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     if n < count:
         raise refuse(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
-    eye = np.broadcast_to(np.eye(m, n, dtype=A._a.dtype), A._a.shape)
+    eye = beside(A, np.broadcast_to(np.eye(m, n, dtype=A.dtype.np), A._a.shape))
     if not count:
         return where_op(np.True_, eye, A)
-    return _reflect(_reflectors(A, count), tau, wrap(eye), range(count - 1, -1, -1))
+    return _reflect(_reflectors(A, count), tau, eye, range(count - 1, -1, -1))
 
 
 api.both(householder_product, name="orgqr", out=True)

@@ -46,7 +46,7 @@ fft_c2c_op: Op = linear(
         Sample((m.real(5) + 1j * m.real(5),), {"dim": (0,), "norm": 1, "forward": False}),
         Sample((m.real(0, 2) + 1j * m.real(0, 2),), {"dim": (1,), "norm": 2, "forward": True}),
     ],
-    shape=shape_rules.same,
+    shape=lambda x: shape_rules.in_order_of(x, x.shape),
 )
 
 
@@ -71,7 +71,7 @@ def _r2c_shape(x: ShapeDtype, dim: tuple[int, ...], onesided: bool) -> ShapeDtyp
     shape = x.shape
     if onesided:
         shape = shape_rules.replaced(shape, dim[-1], shape[dim[-1]] // 2 + 1)
-    return ShapeDtype(shape, shape_rules.complex_of(x.dtype))
+    return shape_rules.in_order_of(x, shape, shape_rules.complex_of(x.dtype))
 
 
 fft_r2c_op = linear(
@@ -114,8 +114,8 @@ fft_c2r_op = linear(
         Sample((m.real(3) + 1j * m.real(3),), {"dim": (0,), "norm": 1, "size": 5}),
         Sample((m.real(1, 2) + 1j * m.real(1, 2),), {"dim": (0,), "norm": 0, "size": 1}),
     ],
-    shape=lambda x, dim, size: ShapeDtype(
-        shape_rules.replaced(x.shape, dim[-1], size), shape_rules.real(x.dtype)
+    shape=lambda x, dim, size: shape_rules.in_order_of(
+        x, shape_rules.replaced(x.shape, dim[-1], size), shape_rules.real(x.dtype)
     ),
 )
 

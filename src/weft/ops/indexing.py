@@ -16,7 +16,7 @@ from weft.core.batching import is_batched
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
-from weft.core.meta import lacks_values
+from weft.core.meta import lacks_values, no_values
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api, shape_rules
@@ -312,6 +312,8 @@ def _normal(part: Any) -> Any:
 
 
 def _array_of_list(values: Any) -> np.ndarray:
+    if any(lacks_values(v) for v in values):
+        raise no_values("indexing by a list of tensors")
     array = np.asarray([v._a if isinstance(v, Tensor) else v for v in values])
     if array.dtype.kind not in "iubf":
         raise TypeError(
@@ -403,6 +405,12 @@ def _seen(x: Tensor, basic: tuple[Any, ...]) -> Tensor:
     return x
 
 
+def _chooses(key: Any) -> bool:
+    """Whether a mask without values is part of an index."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(p, Tensor) and p.is_meta and _is_mask(p) for p in parts)
+
+
 # --- writing ---------------------------------------------------------------------------
 
 
@@ -412,6 +420,11 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     kind = key.__class__
     simple = _simple(key if kind is tuple else (key,))
     if simple is None:
+        if self.is_meta and _chooses(key):
+            # Which elements are written is not known, and not needed either.
+            number = value if isinstance(value, Tensor) and not value.ndim else 0
+            apply_inplace(fill_op, (self, number), {})
+            return
         basic, indices, where = parse(self, key)
     else:
         basic, indices, where = simple, [], ()

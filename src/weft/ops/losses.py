@@ -11,7 +11,6 @@ import numpy as np
 
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
-from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor, beside, wrap
 from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse
@@ -110,9 +109,7 @@ def _pair_loss(name: str, value: Callable, slope: Callable, samples: list[dict])
         jvp=(tangent, lambda t, a, b, reduction, width: -tangent(t, a, b, reduction, width)),
         promote="same",
         samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), attrs) for attrs in samples],
-        shape=lambda a, b, reduction: shape_rules.by_reduction(
-            a, broadcast(a.shape, b.shape), reduction
-        ),
+        shape=shape_rules.difference,
     )
 
 

@@ -11,7 +11,7 @@ from weft.core import dtype as dt
 from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.ops import api, shape_rules
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, general, is_number, linear
@@ -798,8 +798,8 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             f"{' by '.join(map(str, shape[-2:]))} matrices"
         )
     if n == 0:
-        eye = np.broadcast_to(np.eye(shape[-1], dtype=input._a.dtype), shape)
-        return where_op(np.True_, eye, input)
+        eye = np.broadcast_to(np.eye(shape[-1], dtype=input.dtype.np), shape)
+        return where_op(np.True_, beside(input, eye), input)
     if n < 0:
         from weft.ops.linalg import inv
 
@@ -825,7 +825,7 @@ def powers(x: Tensor, count: int, increasing: bool = True) -> Tensor:
         x = x.to(dt.int64)
     elif x._a.dtype.kind == "c":
         order = order.astype(x._a.dtype)
-    return column(x) ** wrap(order)
+    return column(x) ** beside(x, order)
 
 
 @api.top

@@ -153,7 +153,8 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both lie on the same memory with the same geometry."""
     a, b = self._a, tensor._a
     same = a.shape == b.shape and self.stride() == tensor.stride()
-    return same and self.data_ptr() == tensor.data_ptr() and storage_array(a) is storage_array(b)
+    placed = self.data_ptr() == tensor.data_ptr() and storage_array(a) is storage_array(b)
+    return same and placed and self.storage_offset() == tensor.storage_offset()
 
 
 @api.method

@@ -79,7 +79,7 @@ layer_norm_op = general(
         Sample((m.real(2, 3), None, None), {"rank": 1, "eps": 1e-5}),
     ],
     layout="rows or last",
-    shape=lambda x, rank: [x.of(x.dtype), *[(*x.shape[:-rank], *(1,) * rank)] * 2],
+    shape=lambda x, rank: [shape_rules.in_rows(x), *[(*x.shape[:-rank], *(1,) * rank)] * 2],
 )
 
 

@@ -10,9 +10,10 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import NO_ATTRS, Op, apply
 from weft.core.inplace import apply_inplace
+from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import conj_op, fits_half, pow, where_op
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
@@ -584,7 +585,9 @@ polar_op = general(
     promote="same",
     check=_polar_check,
     samples=lambda m: [Sample((m.real(2, 3, low=0.3), m.real(2, 3)))],
-    shape="elementwise",
+    shape=lambda abs, angle: ShapeDtype(
+        broadcast(abs.shape, angle.shape), shape_rules.complex_of(abs.dtype)
+    ),
 )
 
 

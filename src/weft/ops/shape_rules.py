@@ -8,10 +8,10 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.shapes import Shape, ShapeDtype, broadcast
-from weft.core.symbols import Dim, Undecided, is_symbolic, largest, product
+from weft.core.symbols import Dim, Undecided, differ, is_symbolic, largest, product
 from weft.kernels.convolution import output_extent
 from weft.kernels.pooling import pool_extent
-from weft.native.layout import in_order, is_dense, order_of
+from weft.native.layout import in_order, is_dense, order_of, rows_of, strides_of_result
 
 I64, I32 = dt.I64, np.dtype(np.int32)
 Result = ShapeDtype | Shape
@@ -20,6 +20,11 @@ Result = ShapeDtype | Shape
 def same(x: ShapeDtype) -> Shape:
     """The shape and dtype of the first input."""
     return x.shape
+
+
+def in_rows(x: ShapeDtype) -> ShapeDtype:
+    """The shape of the first input, in row-major order whatever order that has."""
+    return ShapeDtype(x.shape, x.dtype, None if is_symbolic(x.shape) else rows_of(x.shape))
 
 
 def shape_attribute(shape: Any) -> Shape:
@@ -33,6 +38,25 @@ def preserved(x: ShapeDtype, dtype: Any = None) -> ShapeDtype:
     if steps is not None and not is_symbolic(x.shape) and not is_dense(x.shape, steps, 1):
         steps = in_order(x.shape, order_of(x.shape, (steps,)))
     return ShapeDtype(x.shape, x.dtype if dtype is None else dtype, steps)
+
+
+def arranged(shape: Shape, *inputs: ShapeDtype, dtype: Any = None) -> ShapeDtype:
+    """A result in the order in memory that elementwise arithmetic on inputs gives it."""
+    steps = None
+    if all(x.steps is not None for x in inputs) and not is_symbolic(shape) and 0 not in shape:
+        given = tuple((x.shape, x.steps) for x in inputs)
+        rows = all(x.steps == rows_of(x.shape) for x in inputs)
+        steps = None if rows or len(shape) < 2 else strides_of_result(shape, given)
+    return ShapeDtype(shape, inputs[0].dtype if dtype is None else dtype, steps)
+
+
+def in_order_of(x: ShapeDtype, shape: Shape, dtype: Any = None) -> ShapeDtype:
+    """A shape with as many dimensions as an input, in the order that those have in memory."""
+    d = x.dtype if dtype is None else dtype
+    if x.steps is None or is_symbolic((*shape, *x.shape)) or x.steps == rows_of(x.shape):
+        return ShapeDtype(shape, d)
+    steps = x.steps
+    return ShapeDtype(shape, d, in_order(shape, sorted(range(x.ndim), key=lambda i: -steps[i])))
 
 
 def drawn(values: Any) -> ShapeDtype:
@@ -104,6 +128,13 @@ def index_of_one(x: ShapeDtype, dim: int | None, keepdim: bool) -> ShapeDtype:
 def by_reduction(x: ShapeDtype, shape: Shape, reduction: str) -> ShapeDtype:
     """A loss for each element of a shape, or one for all."""
     return ShapeDtype(shape if reduction == "none" else (), x.dtype)
+
+
+def difference(a: ShapeDtype, b: ShapeDtype, reduction: str) -> ShapeDtype:
+    """A loss that compares element by element."""
+    if reduction != "none":
+        return ShapeDtype((), a.dtype)
+    return arranged(broadcast(a.shape, b.shape), a, b)
 
 
 # --- views -----------------------------------------------------------------------------
@@ -200,7 +231,8 @@ def joined(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
         parts = inputs
     shape = parts[0].shape
     for x in parts[1:]:
-        if x.ndim != len(shape) or without(x.shape, dim) != without(shape, dim):
+        others = zip(without(x.shape, dim), without(shape, dim), strict=False)
+        if x.ndim != len(shape) or any(differ(m, n) for m, n in others):
             raise RuntimeError(
                 f"Sizes of tensors must match except in dimension {dim}. Got {list(shape)} and "
                 f"{list(x.shape)}"
@@ -214,7 +246,7 @@ def joined(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
 def stacked(inputs: list[ShapeDtype], dim: int) -> Shape:
     """Inputs of one shape along a new dimension."""
     shape = inputs[0].shape
-    if any(x.shape != shape for x in inputs):
+    if any(x.ndim != len(shape) or any(map(differ, x.shape, shape)) for x in inputs):
         raise RuntimeError(f"stack expects each tensor to be equal size, but got {inputs}")
     return (*shape[:dim], len(inputs), *shape[dim:])
 
@@ -242,7 +274,7 @@ def matrices(a: ShapeDtype, b: ShapeDtype) -> None:
 
 
 def _same_length(m: Any, n: Any, a: ShapeDtype, b: ShapeDtype) -> None:
-    if m != n:
+    if differ(m, n):
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, a.shape))} and "
             f"{'x'.join(map(str, b.shape))})"
@@ -279,7 +311,7 @@ def convolved(
     extent: Any = None,
 ) -> Shape:  # fmt: skip
     """(N, O, ...) of an (N, C, ...) input and an (O, C / groups, ...) weight."""
-    if x.shape[1] != w.shape[1] * groups:
+    if differ(x.shape[1], w.shape[1] * groups):
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(w.shape)}, expected input"
             f"{list(x.shape)} to have {w.shape[1] * groups} channels, but got {x.shape[1]} "

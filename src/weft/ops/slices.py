@@ -204,7 +204,7 @@ index_fill_op: Op = linear(
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(), np.array([-1])), {"dim": 1}),
     ],
-    shape=shape_rules.same,
+    shape=shape_rules.preserved,
 )
 
 

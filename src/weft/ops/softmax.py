@@ -84,7 +84,7 @@ softmax_back_op: Op = general(
     outputs=("out",),
     promote="same",
     samples=_pairs,
-    shape=lambda g_in: g_in.shape,
+    shape=lambda g_in, y: shape_rules.arranged(g_in.shape, g_in, y),
 )
 log_softmax_back_op = general(
     "log_softmax_backward_data",
@@ -95,7 +95,7 @@ log_softmax_back_op = general(
     outputs=("out",),
     promote="same",
     samples=_pairs,
-    shape=lambda g_in: g_in.shape,
+    shape=lambda g_in, y: shape_rules.arranged(g_in.shape, g_in, y),
 )
 # The Jacobian of softmax is symmetric, so its jvp is its vjp.
 softmax_op = general(
@@ -106,7 +106,7 @@ softmax_op = general(
     promote="same",
     samples=_samples,
     layout="rows or last",
-    shape=shape_rules.same,
+    shape=shape_rules.in_rows,
 )
 log_softmax_op = general(
     "log_softmax",
@@ -116,7 +116,7 @@ log_softmax_op = general(
     promote="same",
     samples=_samples,
     layout="rows or last",
-    shape=shape_rules.same,
+    shape=shape_rules.in_rows,
 )
 
 

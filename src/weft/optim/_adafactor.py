@@ -97,6 +97,7 @@ class Adafactor(Optimizer):
         own = self._state_of(p)
         own["step"]._a += 1
         if p.is_meta:
+            bump(p, "Adafactor")
             return
         step, lr = own["step"].item(), number(group["lr"])
         eps1, eps2 = group["eps"]

@@ -96,6 +96,7 @@ class Muon(Optimizer):
         if "momentum_buffer" not in own:
             own["momentum_buffer"] = zeros_like(p)
         if p.is_meta:
+            bump(p, "Muon")
             return
         grad, buffer = p._grad._a, own["momentum_buffer"]._a  # type: ignore[union-attr]
         kind, momentum = buffer.dtype.type, group["momentum"]
