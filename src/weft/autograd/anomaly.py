@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import lacks_values
 from weft.core.modes import MODES, _Switch
 from weft.core.node import FREED, Node, Output
 from weft.core.tensor import Tensor
@@ -82,6 +83,8 @@ def badness(values: Iterable[Any]) -> str:
     for value in values:
         array = value._a if isinstance(value, Tensor) else value
         if not isinstance(array, (np.ndarray, np.generic)) or array.dtype.kind not in "fcV":
+            continue
+        if lacks_values(array):
             continue
         if array.dtype.kind == "V":
             array = array.astype(np.float32)

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd import batched
 from weft.autograd.anomaly import Lookout, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, kernels, meta, quiet
+from weft.core.batching import spread
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
@@ -123,6 +125,7 @@ class _Run:
 
     def __init__(self, keep: bool, create: bool, targets: set[GraphNode] | None, sink: bool):
         self.keep, self.create = keep, create
+        self.records = create  # not if rules run on tensors for want of values: see ``run``
         self.sink = sink  # whether leaves' .grad is filled
         self.ends_step = sink  # a pass inside another one is a part of it
         self.targets = targets
@@ -451,6 +454,12 @@ class _Run:
                 vjp = plan.large
         try:
             results = vjp(g, saved, node.attrs, needs)
+            if self.create and not self.records:
+                results = [r.detach() if isinstance(r, Tensor) else r for r in results]
+        except meta.NoValues:
+            if self.records or plan.op.name not in REGISTRY:
+                raise
+            results = like_inputs(node)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
@@ -498,6 +507,17 @@ class _Run:
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
 
+def like_inputs(node: Node) -> list[Any]:
+    """Gradients without values, where a rule would look at them: they are like their inputs."""
+    edges = [node.inputs[i] for i in node.plan.targets]
+    return [
+        wrap(meta.empty(e.shape, e.dtype))
+        if isinstance(e, GraphNode) and e.shape is not None
+        else None
+        for e in edges
+    ]
+
+
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
     if not kernels.into(REGISTRY["add"], total, g):
@@ -510,6 +530,8 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     ``alone`` is the caller's word that one name of one function is the only holder of ``g``.
     """
     rows = like.flags.c_contiguous or not is_dense(like)
+    if g.__class__ is meta.MetaArray:
+        return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
         if g.flags.c_contiguous if rows else g.strides == like.strides:
             return g
@@ -535,7 +557,7 @@ def changeable(g: Any) -> Any:
 
 
 def as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, Tensor) else wrap(np.asarray(g))
+    return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
 
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
@@ -545,7 +567,7 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
-            g = np.zeros(node.shape[k], node.dtype[k])
+            g = meta.filled(np.zeros, node.shape[k], node.dtype[k])
             if tensors:
                 g = wrap(g)
         filled.append(g)
@@ -617,8 +639,10 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        one = ONES.get(tensor._a.dtype) if not shape else None
-        return tensor._node, wrap(np.ones(shape, tensor._a.dtype) if one is None else one)
+        plain = not shape and not (meta.LIVE and tensor.is_meta)
+        one = ONES.get(tensor._a.dtype) if plain else None
+        made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
+        return tensor._node, wrap(made)
     if not isinstance(gradient, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(gradient).__name__}\n"
@@ -656,7 +680,11 @@ def run(
     seeded = []
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         node, g = _root(tensor, gradient, k)
-        seeded.append((node, g if create else g._a))
+        seeded.append((node, g))
+    # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
+    on_tensors = create or (bool(meta.LIVE) and any(meta.lacks_values(g) for _, g in seeded))
+    if not on_tensors:
+        seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g
     targets = None
     if inputs is not None:
@@ -665,8 +693,8 @@ def run(
         if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
             tensor.retain_grad()
     now = MODES.now
-    # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
-    work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
+    work = _Run(create if keep is None else keep, on_tensors, targets, sink)
+    work.records = create
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     hooks = now.saved_hooks
@@ -714,6 +742,12 @@ def backward(
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if MODES.now.batches and batched.levels_of(_sequence(tensors)):
+        raise RuntimeError(
+            "You are calling backward() on a tensor inside vmap, where its gradients could not "
+            "tell the examples apart. Use torch.func.grad or torch.autograd.grad instead\n"
+            f"  at {errors.here()}"
+        )
     run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
 
 
@@ -735,6 +769,12 @@ def grad(
     (tensor(6.),)
     """
     wanted = _sequence(inputs)
+    if MODES.now.batches:
+        roots, seeds = _sequence(outputs), _sequence(grad_outputs)
+        levels = batched.levels_of((*roots, *wanted))
+        if levels:
+            more = (retain_graph, create_graph, only_inputs, allow_unused, materialize_grads)
+            return batched.grad(grad, roots, wanted, seeds, levels, more)
     for k, tensor in enumerate(wanted):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"grad: input {k} is a {type(tensor).__name__}, not a Tensor")
@@ -760,9 +800,11 @@ def grad(
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:
-            g = np.zeros_like(tensor._a)
+            g = np.zeros_like(tensor._a, subok=True)
             results.append(wrap(g).requires_grad_(create_graph))
             continue
+        if not work.records and isinstance(g, Tensor):
+            g = g._a
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))
@@ -791,7 +833,7 @@ def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) 
         out = op(*inputs, **attrs)
         results = list(out) if op.multiple else [out]
         live = [r for r in results if r._node is not None]
-        probes = [wrap(np.zeros_like(r._a)).requires_grad_() for r in live]
+        probes = [spread(wrap(np.zeros_like(r._a))).requires_grad_() for r in live]
         moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
         back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
         pairs = [

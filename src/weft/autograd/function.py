@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd.batched import call_batched
 from weft.core import errors
+from weft.core.batching import highest
 from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
+from weft.core.meta import filled
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
 from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
@@ -251,7 +254,7 @@ class _FunctionPlan:
         if ctx.materialize_grads:
             for k, (x, kind) in enumerate(zip(grads, ctx._kinds, strict=True)):
                 if x is None and kind is not None and k not in ctx._unfilled:
-                    grads[k] = wrap(np.zeros(*kind))
+                    grads[k] = wrap(filled(np.zeros, *kind))
         node = ctx._place()
         create = MODES.now.grad
         del given, g
@@ -393,7 +396,7 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """A batched forward; accepted, and not needed: vmap runs forward on each slice."""
+        """Forward on a whole batch: gives its outputs, and in which dimension each has it."""
         raise NotImplementedError("this Function has no vmap staticmethod")
 
     @classmethod
@@ -417,6 +420,8 @@ class Function:
             args, kwargs = bound.args, bound.kwargs
         if kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        if MODES.now.batches and highest(args):
+            return call_batched(cls, Function, args)
         if MODES.now.recorders:
             return MODES.now.recorders[0].calls(cls, args)
         out, ctx = _run(cls, args)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import batching, errors, kernels
 from weft.core import dtype as dt
-from weft.core import errors, kernels
 from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
 from weft.core.dual import (
     change_tangent,
@@ -33,12 +33,14 @@ from weft.core.viewing import (
 )
 from weft.native import layout
 
-asarray, getframe = np.asarray, sys._getframe
+asarray, getframe = np.asanyarray, sys._getframe
 
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     """Run an op and write its result over its first input."""
     now = MODES.now
+    if now.batches and (batching.highest(args) or batching.draws_batch(attrs)):
+        return batching.change_batched(op, args, attrs)
     for recorder in now.recorders:
         instead = recorder.overwriting(op, args, attrs)
         if instead is not None:

@@ -23,7 +23,7 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "before_write"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "batches", "before_write"),
         *("carriers", "dual_level", "forward_grad"),
         *(
             "grad",
@@ -31,7 +31,6 @@ class State:
             "mode",
             "multithreading",
             "recorders",
-            "repeats",
             "saved_hooks",
             "scope",
             "view_replay",
@@ -56,14 +55,16 @@ class State:
         self.backward: Any = None  # the pass that is running
         self.multithreading = True
         self.view_replay = False  # what a stale view's node is called: see ``viewing``
-        self.repeats = 0  # how often vmap is yet to run the function that is running
+        # The sizes of the batches that vmap is running, and what random ops may do in each; the
+        # first is level 1 of ``core.batching``.
+        self.batches: tuple[tuple[int, str], ...] = ()
         # The tensors with a tangent, by level and identity.
         self.carriers: dict[int, dict[int, Any]] = {}
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""
         unusual = self.saved_hooks or self.recorders or self.anomaly or self.autocast
-        if unusual or self.dual_level >= 0:
+        if unusual or self.batches or self.dual_level >= 0:
             self.mode = SPECIAL
         else:
             self.mode = PLAIN if self.grad and not self.inference else OFF

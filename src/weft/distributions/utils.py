@@ -41,7 +41,11 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     if not all(isinstance(v, Tensor) for v in values):
         first = next((v for v in values if isinstance(v, Tensor)), None)
         dtype = weft.get_default_dtype() if first is None else first.dtype
-        values = tuple(v if isinstance(v, Tensor) else weft.tensor(v, dtype=dtype) for v in values)
+        device = None if first is None else first.device
+        values = tuple(
+            v if isinstance(v, Tensor) else weft.tensor(v, dtype=dtype, device=device)
+            for v in values
+        )
     shape = weft.broadcast_shapes(*(v.shape for v in values))
     # A parameter that has the shape already stays the user's own tensor, with its gradient.
     return tuple(v if v.shape == shape else v.expand(shape) for v in values)
@@ -49,13 +53,13 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 def unit_normal(shape: Any, like: Tensor) -> Tensor:
     """Draws of the standard normal law in a tensor's dtype."""
-    zeros = weft.zeros(shape, dtype=like.dtype)
-    return weft.normal(zeros, weft.ones(shape, dtype=like.dtype))
+    zeros = weft.zeros(shape, dtype=like.dtype, device=like.device)
+    return weft.normal(zeros, weft.ones(shape, dtype=like.dtype, device=like.device))
 
 
 def uniform(shape: Any, like: Tensor) -> Tensor:
     """Draws from [0, 1) in a tensor's dtype."""
-    return weft.rand(shape, dtype=like.dtype)
+    return weft.rand(shape, dtype=like.dtype, device=like.device)
 
 
 def sum_rightmost(value: Any, count: int) -> Any:

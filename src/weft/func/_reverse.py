@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
+from weft.core.batching import spread
 from weft.core.dual import set_tangent, tangents_of
+from weft.core.meta import filled
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, wrap
@@ -39,6 +41,8 @@ class Scope:
         """An input as a variable of this scope."""
         if not isinstance(x, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        if MODES.now.batches:
+            x = spread(x)  # each example has a gradient of its own
         if self.recording and x.requires_grad:
             return x.view_as(x)
         inside = x.detach().requires_grad_()
@@ -48,7 +52,7 @@ class Scope:
 
     def probe(self, like: Tensor) -> Tensor:
         """A variable for the gradient of an output."""
-        inside = wrap(np.zeros_like(like._a)).requires_grad_()
+        inside = spread(wrap(np.zeros_like(like._a))).requires_grad_()
         self.own.add(inside._node)
         return inside
 
@@ -433,7 +437,7 @@ def jacrev(
 
 def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor, dim: int = 0) -> Tensor:
     if not parts:
-        return wrap(np.zeros(shape, like._a.dtype))
+        return wrap(filled(np.zeros, shape, like._a.dtype))
     return api.FUNCTIONS["stack"](parts, dim).reshape(shape)
 
 

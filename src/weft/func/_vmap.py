@@ -6,10 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from weft.core.modes import MODES
-from weft.core.tensor import Tensor, wrap
+from weft.core import batching
+from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.utils._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflatten
 
@@ -42,24 +40,18 @@ def vmap(
         leaves, spec = tree_flatten(args)
         dims = _in_dims(in_dims, leaves, spec, name)
         size = _batch_size(dims, leaves)
-        draws = _Draws(randomness)
-        rows: list[list[Any]] = []
-        form: TreeSpec | None = None
-        now = MODES.now
-        around = now.repeats
-        try:
-            for i in range(max(size, 1)):
-                # An empty batch is run once on zeros, to learn the shapes of the results.
-                values = [_slice(x, d, i, size) for x, d in zip(leaves, dims, strict=True)]
-                now.repeats = around + max(size - i - 1, 0)
-                draws.before()
-                out, form = tree_flatten(func(*tree_unflatten(values, spec), **kwargs))
-                draws.after()
-                rows.append(out)
-        finally:
-            now.repeats = around
-        assert form is not None
-        return _gather(rows, form, out_dims, size, name)
+        parts: list[list[Any]] = []
+        step = chunk_size or max(size, 1)
+        for start in range(0, max(size, 1), step):
+            count = min(step, size - start)
+            chunk = [
+                x if d is None or count == size else x.narrow(d, start, count)
+                for x, d in zip(leaves, dims, strict=True)
+            ]
+            found, form = _run(func, spec, kwargs, randomness, chunk, dims, count)
+            parts.append(found)
+        found = parts[0] if len(parts) == 1 else _joined(parts)
+        return _gathered(found, form, out_dims, size, name)
 
     return wrapped
 
@@ -119,47 +111,28 @@ def _batch_size(dims: list[int | None], leaves: list[Any]) -> int:
     return sizes[0]
 
 
-def _slice(x: Any, dim: int | None, i: int, size: int) -> Any:
-    if dim is None:
-        return x
-    if not size:
-        shape = x._a.shape[:dim] + x._a.shape[dim + 1 :]
-        return wrap(np.zeros(shape, x._a.dtype))
-    return x.select(dim, i)
+def _run(
+    func: Callable, spec: TreeSpec, kwargs: Any, randomness: str, leaves: Any, dims: Any, size: int
+) -> tuple[list[Any], TreeSpec]:
+    """The function on all examples at once: results with the batch in front, and their form.
+
+    What the function gives without a batch is paired with False.
+    """
+    level = batching.enter(size, randomness)
+    try:
+        values = [
+            x if d is None else batching.batched(x.movedim(d, 0) if d else x, level)
+            for x, d in zip(leaves, dims, strict=True)
+        ]
+        out, form = tree_flatten(func(*tree_unflatten(values, spec), **kwargs))
+        found = [(batching.taken_out(x, level), batching.has_level(x, level)) for x in out]
+    finally:
+        batching.leave()
+    return found, form
 
 
-class _Draws:
-    """What random ops inside the function may do."""
-
-    def __init__(self, randomness: str) -> None:
-        self.randomness = randomness
-        self.generator = None if randomness == "different" else _generator()
-        self.state = None if self.generator is None else self.generator.get_state()
-        self.checked = False
-
-    def before(self) -> None:
-        if self.randomness == "same" and self.generator is not None:
-            self.generator.set_state(self.state)
-
-    def after(self) -> None:
-        if self.randomness != "error" or self.generator is None or self.checked:
-            return
-        self.checked = True
-        if not np.array_equal(np.asarray(self.generator.get_state()), np.asarray(self.state)):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use "
-                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap"
-            )
-
-
-def _generator() -> Any:
-    from weft.ops import random
-
-    return getattr(random, "default_generator", None)
-
-
-def _gather(rows: list[list[Any]], form: TreeSpec, out_dims: Any, size: int, name: str) -> Any:
+def _gathered(found: list[Any], form: TreeSpec, out_dims: Any, size: int, name: str) -> Any:
+    """The results with their batches where they are wanted."""
     where = f"vmap({name}, ..., out_dims={out_dims})(<inputs>)"
     dims = broadcast_prefix(out_dims, form)
     if dims is None and isinstance(out_dims, tuple) and len(out_dims) == 1 and form.is_leaf():
@@ -169,18 +142,31 @@ def _gather(rows: list[list[Any]], form: TreeSpec, out_dims: Any, size: int, nam
             f"{where}: out_dims is not compatible with the structure of `outputs`. out_dims has "
             f"structure {tree_flatten(out_dims)[1]} but outputs has structure {form}."
         )
-    found = []
-    for k, dim in enumerate(dims):
-        column = [row[k] for row in rows]
+    results = []
+    for (x, has_batch), dim in zip(found, dims, strict=True):
         if dim is None:
-            found.append(column[0])
-            continue
-        for x in column:
-            if not isinstance(x, Tensor):
+            if has_batch:
                 raise ValueError(
-                    f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
-                    "Did you mean to set out_dims= to None for output?"
+                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is "
+                    "None: its results differ from example to example"
                 )
-        stacked = api.FUNCTIONS["stack"](column, dim)
-        found.append(stacked if size else stacked.narrow(dim, 0, 0))
-    return tree_unflatten(found, form)
+            results.append(x)
+            continue
+        if not isinstance(x, Tensor):
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
+                "Did you mean to set out_dims= to None for output?"
+            )
+        if not has_batch:
+            x = x.unsqueeze(0).expand(size, *x.shape)
+        results.append(x.movedim(0, dim) if dim else x)
+    return tree_unflatten(results, form)
+
+
+def _joined(parts: list[list[Any]]) -> list[Any]:
+    """The results of chunks as those of the whole batch."""
+    cat = api.FUNCTIONS["cat"]
+    return [
+        (cat([x for x, _ in column]), True) if column[0][1] else column[0]
+        for column in zip(*parts, strict=True)
+    ]

@@ -24,7 +24,7 @@ def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
             "does not support crossing process boundaries. If you just want to transfer the data, "
             "call detach() on the tensor before serializing (e.g., putting it on the queue)."
         )
-    if os.name != "posix" or not tensor._a.size or tensor._a.dtype.hasobject:
+    if os.name != "posix" or not tensor._a.size or tensor._a.dtype.hasobject or tensor.is_meta:
         return tensor.__reduce_ex__(2)
     shared.share_memory_(tensor)
     memory = shared.memory_behind(tensor._a)

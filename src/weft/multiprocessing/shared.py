@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import errors
 from weft.core.storage import memory_of
 from weft.core.tensor import Tensor
 
@@ -57,6 +58,11 @@ def share_memory_(self: Tensor) -> Tensor:
 
     Processes forked from here on, and those it is sent to, read and write the same numbers.
     """
+    if self.is_meta:
+        raise RuntimeError(
+            "share_memory_: only available on CPU; a meta tensor has no memory\n"
+            f"  at {errors.here()}"
+        )
     if is_shared(self) or not self._a.size:
         return self
     old = memory_of(self._a)

@@ -57,4 +57,4 @@ def generator() -> Generator:
     """The generator that functions draw from which are given none."""
     from weft.ops import random
 
-    return random.default_generator
+    return random.source(None)

@@ -10,11 +10,14 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import values_of
 from weft.core.dispatch import Op
+from weft.core.meta import filled, lacks_values, no_values
+from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.core.viewing import follow
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops import strided as st
 from weft.ops import views as v
 from weft.ops.build import Sample, constant, linear
@@ -37,6 +40,7 @@ flip_op: Op = linear(
         Sample((m.real(2, 3, 2),), {"dims": (0, 2)}),
         Sample((m.real(),), {"dims": ()}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -86,6 +90,7 @@ roll_op: Op = linear(
         Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -156,6 +161,14 @@ def _repeat(x: np.ndarray, repeats: tuple[int, ...]) -> np.ndarray:
     return out.copy() if out.base is not None or out is x else out
 
 
+def _repeated_shape(x: ShapeDtype, repeats: tuple[int, ...]) -> Any:
+    rank = max(x.ndim, len(repeats))
+    sizes = (*(1,) * (rank - x.ndim), *x.shape)
+    return tuple(
+        n * r for n, r in zip(sizes, (*(1,) * (rank - len(repeats)), *repeats), strict=True)
+    )
+
+
 repeat_op = linear(
     "repeat",
     _repeat,
@@ -165,6 +178,7 @@ repeat_op = linear(
         Sample((m.real(2),), {"repeats": (0,)}),
         Sample((m.real(),), {"repeats": ()}),
     ],
+    shape=_repeated_shape,
 )
 
 
@@ -204,6 +218,8 @@ def repeat_interleave(
     if repeats is None:
         counts = input._a
         _check_repeats(input, 1)
+        if lacks_values(counts):
+            raise no_values("repeat_interleave")
         return wrap(np.repeat(np.arange(counts.size), counts).astype(counts.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
@@ -222,6 +238,11 @@ def repeat_interleave(
         counts = np.asarray(int(repeats))
         if int(repeats) < 0:
             raise fail(RuntimeError, "Repeats must be non-negative")
+    source = input if input._a.ndim else reshape_op(input, shape=(1,))
+    if lacks_values(counts):
+        if output_size is None:
+            raise no_values("repeat_interleave")
+        return source.index_select(d, beside(source, np.empty(output_size, np.int64)))
     rows = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != rows.size:
         raise fail(
@@ -229,8 +250,7 @@ def repeat_interleave(
             f"repeat_interleave: output_size {output_size} does not match the sum of repeats "
             f"{rows.size}",
         )
-    source = input if input._a.ndim else reshape_op(input, shape=(1,))
-    return source.index_select(d, wrap(rows))
+    return source.index_select(d, beside(source, rows))
 
 
 def _check_repeats(repeats: Tensor, rank: int | None) -> None:
@@ -241,7 +261,7 @@ def _check_repeats(repeats: Tensor, rank: int | None) -> None:
         raise fail(
             RuntimeError, "repeat_interleave only accept 1D vector or 0-dim tensor as repeat"
         )
-    if array.size and int(array.min()) < 0:
+    if array.size and not lacks_values(array) and int(array.min()) < 0:
         raise fail(RuntimeError, "repeats can not be negative")
 
 
@@ -258,6 +278,7 @@ def _triangle(name: str, function: Any) -> None:
             Sample((m.real(3, 2),), {"diagonal": -1}),
         ],
         rows=True,
+        shape=shape_rules.same,
     )
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -339,6 +360,7 @@ block_diag_op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 1), m.real(0, 2), m.real(2, 1)))],
+    shape=lambda inputs: tuple(sum(x.shape[d] for x in inputs) for d in (0, 1)),
 )
 
 
@@ -421,7 +443,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise fail(RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return wrap(np.empty(0, input._a.dtype))
+        return wrap(filled(np.empty, (0,), input._a.dtype))
     size = input._a.size
     count = math.comb(max(size + r - 1, 0), r) if with_replacement else math.comb(size, r)
     try:
@@ -669,6 +691,7 @@ def _placing(name: str) -> Any:
         names=("x", "src"),
         together=True,
         samples=lambda m: [Sample((m.real(4, 3), m.real(3)), {"chain": _SAMPLE_CHAIN})],
+        shape=shape_rules.preserved,
     )
     return op
 
@@ -747,7 +770,7 @@ def as_strided_scatter(
     writer[places.reshape(-1)] = np.arange(places.size)
     taken = writer[own]
     from_src = st.take_flat_op(src.to(input.dtype), places=taken)
-    return from_src.where(wrap(taken >= 0), input)
+    return from_src.where(beside(input, taken >= 0), input)
 
 
 # --- indices as values -----------------------------------------------------------------
@@ -757,19 +780,23 @@ def _one_hot(x: np.ndarray, num_classes: int) -> np.ndarray:
     return (x[..., None] == np.arange(num_classes)).astype(np.int64)
 
 
-one_hot_op = constant("one_hot", _one_hot)
+one_hot_op = constant(
+    "one_hot", _one_hot, shape=lambda x, num_classes: ShapeDtype((*x.shape, num_classes), dt.I64)
+)
 
 
 @api.under("nn.functional")
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each index a vector of zeros with a one at its place."""
-    array = tensor._a
+    array = values_of(tensor)
     if array.dtype != np.int64:
         raise fail(RuntimeError, "one_hot is only applicable to index tensor of type LongTensor.")
     if not array.size:
         if num_classes <= 0:
             raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
-        return wrap(np.empty((*array.shape, num_classes), np.int64))
+        return one_hot_op(tensor, num_classes=num_classes)
+    if tensor.is_meta and num_classes > 0:
+        return one_hot_op(tensor, num_classes=num_classes)
     if int(array.min()) < 0:
         raise fail(RuntimeError, "Class values must be non-negative.")
     highest = int(array.max())

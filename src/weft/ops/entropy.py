@@ -9,9 +9,10 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.dispatch import I64, Op, apply, apply_one
+from weft.core.meta import no_values
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import counters, dropped_shape
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.arithmetic import where_op
@@ -100,6 +101,7 @@ nll_loss_op = linear(
     promote_args=(0, 2),
     samples=_nll_samples,
     rows=True,
+    shape=lambda x, target, reduction: shape_rules.by_reduction(x, target.shape, reduction),
 )
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",
@@ -111,6 +113,7 @@ nll_loss_back_op: Op = linear(
     promote="same",
     promote_args=(0, 2),
     samples=lambda m: _nll_samples(m, back=True),
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -473,6 +476,8 @@ def ctc_loss(
     steps, count, classes = x._a.shape
     if not 0 <= blank < classes:
         refuse("blank must be in label range")
+    if log_probs.is_meta:
+        raise no_values("ctc_loss")
     inputs = _lengths(input_lengths, count, "input_lengths")
     labels = _lengths(target_lengths, count, "target_lengths")
     if inputs._a.max(initial=0) > steps:

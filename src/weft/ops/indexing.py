@@ -12,12 +12,14 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import is_batched
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
+from weft.core.meta import lacks_values, no_values
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, linear
 from weft.ops.casting import cast, copy_op, fill_op, number_for, type_name
 from weft.ops.outputs import check_shared, warn_expanded
@@ -92,7 +94,8 @@ def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.n
 
 
 def _check_bounds(index: np.ndarray, size: int) -> None:
-    if index.size and (int(index.max()) >= size or int(index.min()) < -size):
+    known = index.size and not lacks_values(index)
+    if known and (int(index.max()) >= size or int(index.min()) < -size):
         bad = index[(index >= size) | (index < -size)].reshape(-1)[0]
         raise IndexError(f"index {bad} is out of bounds for dimension with size {size}")
 
@@ -128,6 +131,7 @@ index_op = linear(
         Sample((m.real(4, 3, 2), m.integers(2, high=4), m.integers(2, high=2)), {"where": (0, 2)}),
         Sample((m.real(2, 4, 3), m.integers(2, high=4), m.integers(2, high=3)), {"where": (1, 2)}),
     ],
+    shape=shape_rules.indexed,
 )
 index_back_op: Op = linear(
     "index_backward",
@@ -136,6 +140,7 @@ index_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(5, 3), m.integers(5, high=4)), {"shape": (4, 3), "where": (0,)})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -160,6 +165,7 @@ index_put_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 2])), {"where": (0,), "accumulate": True}),
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"where": (1,), "accumulate": False}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -306,6 +312,8 @@ def _normal(part: Any) -> Any:
 
 
 def _array_of_list(values: Any) -> np.ndarray:
+    if any(lacks_values(v) for v in values):
+        raise no_values("indexing by a list of tensors")
     array = np.asarray([v._a if isinstance(v, Tensor) else v for v in values])
     if array.dtype.kind not in "iubf":
         raise TypeError(
@@ -317,7 +325,7 @@ def _array_of_list(values: Any) -> np.ndarray:
 def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
-        return part if part._a.ndim else int(part._a)
+        return part if part._a.ndim or is_batched(part) else int(part._a)
     if d.kind == "b":
         return part
     if d == np.uint8:
@@ -397,6 +405,12 @@ def _seen(x: Tensor, basic: tuple[Any, ...]) -> Tensor:
     return x
 
 
+def _chooses(key: Any) -> bool:
+    """Whether a mask without values is part of an index."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(p, Tensor) and p.is_meta and _is_mask(p) for p in parts)
+
+
 # --- writing ---------------------------------------------------------------------------
 
 
@@ -406,6 +420,11 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     kind = key.__class__
     simple = _simple(key if kind is tuple else (key,))
     if simple is None:
+        if self.is_meta and _chooses(key):
+            # Which elements are written is not known, and not needed either.
+            number = value if isinstance(value, Tensor) and not value.ndim else 0
+            apply_inplace(fill_op, (self, number), {})
+            return
         basic, indices, where = parse(self, key)
     else:
         basic, indices, where = simple, [], ()

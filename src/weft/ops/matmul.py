@@ -11,8 +11,8 @@ from weft.core import dtype as dt
 from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.core.tensor import Tensor, beside
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, general, is_number, linear
 from weft.ops.casting import TYPE_NAMES
@@ -143,6 +143,7 @@ mm_op: Op = linear(
         Sample((m.real(3), m.real(3, 2))),
         Sample((m.real(2, 0), m.real(0, 4))),
     ],
+    shape=shape_rules.matmul,
 )
 
 
@@ -169,6 +170,7 @@ bmm_op: Op = linear(
         Sample((m.real(2, 3), m.real(2, 1, 3, 2))),
         Sample((m.real(0, 2, 3), m.real(0, 3, 2))),
     ],
+    shape=shape_rules.batched_matmul,
 )
 
 
@@ -191,6 +193,7 @@ mv_op: Op = linear(
         Sample((m.real(2, 2, 3), m.real(3))),
         Sample((m.real(2, 0), m.real(0))),
     ],
+    shape=shape_rules.matmul,
 )
 
 
@@ -205,6 +208,7 @@ dot_op = linear(
     lambda g, a: g * conjugate(a),
     names=("a", "b"),
     samples=lambda m: [Sample((m.real(3), m.real(3))), Sample((m.real(0), m.real(0)))],
+    shape=shape_rules.matmul,
 )
 
 
@@ -263,6 +267,7 @@ linear_op = linear(
         Sample((m.real(2, 2, 3), m.real(2, 3))),
         Sample((m.real(3), m.real(2, 3))),
     ],
+    shape=shape_rules.affine,
 )
 linear_with_bias_op = general(
     "linear_with_bias",
@@ -283,6 +288,7 @@ linear_with_bias_op = general(
         Sample((m.real(3), m.real(2, 3), m.real(2))),
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
+    shape=shape_rules.affine,
 )
 
 # --- products of two -------------------------------------------------------------------
@@ -792,8 +798,8 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             f"{' by '.join(map(str, shape[-2:]))} matrices"
         )
     if n == 0:
-        eye = np.broadcast_to(np.eye(shape[-1], dtype=input._a.dtype), shape)
-        return where_op(np.True_, eye, input)
+        eye = np.broadcast_to(np.eye(shape[-1], dtype=input.dtype.np), shape)
+        return where_op(np.True_, beside(input, eye), input)
     if n < 0:
         from weft.ops.linalg import inv
 
@@ -819,7 +825,7 @@ def powers(x: Tensor, count: int, increasing: bool = True) -> Tensor:
         x = x.to(dt.int64)
     elif x._a.dtype.kind == "c":
         order = order.astype(x._a.dtype)
-    return column(x) ** wrap(order)
+    return column(x) ** beside(x, order)
 
 
 @api.top

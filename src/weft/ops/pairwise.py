@@ -10,9 +10,10 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import NO_ATTRS, Op, apply
 from weft.core.inplace import apply_inplace
+from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import conj_op, fits_half, pow, where_op
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
@@ -311,6 +312,7 @@ frexp_op = general(
     constant_outputs=(1,),
     promote="same",
     samples=lambda m: [Sample((m.real(2, 3, low=0.3, high=5.0),)), Sample((m.real(0, 2),))],
+    shape="elementwise",
 )
 
 
@@ -366,6 +368,7 @@ nextafter_op = general(
     layout="operands",
     jvp=_nextafter_rules,
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
+    shape="elementwise",
 )
 
 
@@ -389,7 +392,13 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 heaviside_op = constant(
-    "heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c", layout="operands"
+    "heaviside",
+    _heaviside,
+    names=("a", "b"),
+    promote="same",
+    refuses="c",
+    layout="operands",
+    shape="elementwise",
 )
 
 
@@ -421,6 +430,7 @@ def _integers_only(name: str, ufunc: Any) -> Op:
         refuses="bfcV",
         numbers=False,
         layout="operands",
+        shape="elementwise",
     )
     api.both(fast_binary(op), name=name)
     api.inplace(name + "_", op)
@@ -445,7 +455,9 @@ def _isclose(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: 
     return close | (np.isfinite(error) & (error <= atol + np.abs(rtol * b)))
 
 
-isclose_op = constant("isclose", _isclose, names=("a", "b"), promote="compare", layout="operands")
+isclose_op = constant(
+    "isclose", _isclose, names=("a", "b"), promote="compare", layout="operands", shape="elementwise"
+)
 
 
 @api.both
@@ -516,6 +528,7 @@ complex_op = general(
     layout="operands",
     jvp=(lambda t: t * (1.0 + 0.0j), lambda t: t * 1j),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3))), Sample((m.real(), m.real()))],
+    shape="elementwise",
 )
 
 
@@ -572,6 +585,9 @@ polar_op = general(
     promote="same",
     check=_polar_check,
     samples=lambda m: [Sample((m.real(2, 3, low=0.3), m.real(2, 3)))],
+    shape=lambda abs, angle: ShapeDtype(
+        broadcast(abs.shape, angle.shape), shape_rules.complex_of(abs.dtype)
+    ),
 )
 
 

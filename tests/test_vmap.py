@@ -1,0 +1,212 @@
+"""``vmap`` as programs use it, beside torch: what is mapped, drawn, changed and differentiated."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from side_by_side import agree, lines, needs_torch
+
+SETTING = """
+F, vmap, func = torch.nn.functional, torch.func.vmap, torch.func
+x = torch.arange(24.0, dtype=torch.float64).reshape(4, 6) / 10
+i = torch.tensor([1, 0, 3, 2])
+
+def changed(r, key, value):
+    y = r.clone()
+    y[key] = value
+    return y
+
+class Square(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a):
+        return a**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g * ctx.saved_tensors[0]
+
+class Cube(Square):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, in_dims, a):
+        return (a**3).t(), 1
+
+class Old(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a**2
+
+def leaf(a):
+    return a.clone().requires_grad_()
+
+def back(f, a):
+    a = leaf(a)
+    f(a).sum().backward()
+    return a.grad
+"""
+
+PROGRAMS = """
+vmap(lambda r, k: r[k])(x, i)
+vmap(lambda k: x[k])(i)
+vmap(lambda k: x[:, k])(i)
+vmap(lambda r: r[torch.tensor([0, 2])])(x)
+vmap(lambda r, k: r[k])(x, torch.stack([i, i, i, i]))
+vmap(lambda r, k: r.reshape(2, 3)[:, k])(x, i % 3)
+vmap(lambda r, k: r.reshape(2, 3)[:, k])(x, torch.stack([i % 3] * 4))
+vmap(lambda r: r[1:4:2])(x)
+vmap(lambda r: r.reshape(2, 3)[..., None, 1].clone())(x)
+vmap(lambda r: torch.where(r > 1, r, 0 * r))(x)
+vmap(lambda r: changed(r, 0, 5.0))(x)
+vmap(lambda r: changed(r, slice(0, 2), r[2:4]))(x)
+vmap(lambda r: r.clone().mul_(2).add_(r))(x)
+vmap(lambda r: r.clone().reshape(2, 3).t().add_(1).sum(0))(x)
+vmap(lambda r: torch.zeros(6).double().add_(r))(x)
+vmap(lambda r: r.clone().zero_())(x)
+vmap(lambda k: F.embedding(k, x))(i)
+vmap(lambda r, k: F.cross_entropy(r[None], k[None]))(x, i)
+vmap(lambda r: F.cross_entropy(r.reshape(2, 3), torch.tensor([1, 2])))(x)
+vmap(lambda r: F.mse_loss(r, x[0]))(x)
+vmap(lambda r: F.batch_norm(r.reshape(3, 2), None, None, training=True) + 1)(x).contiguous()
+vmap(lambda r: F.layer_norm(r, (6,), x[1], x[2]))(x)
+vmap(lambda r, w: F.layer_norm(r.reshape(2, 3), (3,), w[:3], w[3:]))(x, x * 2)
+vmap(lambda r: F.group_norm(r.reshape(1, 6), 2) + 1)(x)
+vmap(lambda k: F.one_hot(k, 4))(i)
+vmap(lambda r, w: F.conv1d(r.reshape(1, 1, 6), w.reshape(2, 1, 3)))(x, x.flip(0))
+vmap(lambda r, w: F.linear(r.reshape(2, 3), w.reshape(2, 3), w[:2]))(x, x.flip(0))
+vmap(lambda r: F.max_pool1d(r.reshape(1, 1, 6), 2))(x)
+vmap(lambda r: F.scaled_dot_product_attention(*[r.reshape(1, 3, 2)] * 3))(x)
+vmap(lambda r: torch.einsum('ij,ik->jk', r.reshape(2, 3), r.reshape(2, 3)))(x)
+vmap(lambda r: r * 2, out_dims=1)(x)
+vmap(lambda r: (r, r.sum()), out_dims=(1, 0))(x)
+vmap(lambda r: torch.ones(2))(x)
+vmap(lambda r: r.sum(), out_dims=None)(x)
+vmap(lambda r: r, in_dims=1)(x)
+vmap(lambda r: r.sum(), chunk_size=3)(x)
+vmap(lambda d: d['a'] + d['b'], in_dims=({'a': 0, 'b': None},))({'a': x, 'b': x[0]})
+vmap(lambda r: r.sum())(torch.zeros(0, 3))
+vmap(lambda r: (r.cumsum(0), r.sort(descending=True)[0], r.topk(2)[1], r.argmax(), r.max(0)[1]))(x)
+vmap(lambda r: torch.linalg.det(r[:4].reshape(2, 2) + torch.eye(2)))(x)
+vmap(lambda r: torch.ones(3) * r)(torch.arange(4.0, dtype=torch.float64))
+vmap(lambda r: torch.ones(3, dtype=torch.int32) + r)(torch.arange(4))
+vmap(lambda r: torch.cat([r, r[:1]]))(x), vmap(lambda r: torch.stack([r, x[0]]))(x)
+vmap(vmap(lambda a, b: a * b, in_dims=(0, None)), in_dims=(None, 0))(x[0], x[1])
+vmap(lambda r: r.sum().item())(x)
+vmap(lambda r: r if r.sum() > 0 else -r)(x)
+vmap(lambda r: r * 0 + torch.rand(6))(x)
+vmap(lambda r: r * 0 + torch.rand(6), randomness='same')(x)
+vmap(lambda r: r * 0 + torch.rand(6), randomness='different')(x)
+vmap(lambda r: torch.randn_like(r), randomness='different')(x)
+vmap(lambda r: r.clone().uniform_(), randomness='different')(x)
+vmap(lambda r: torch.bernoulli(r / 3), randomness='different')(x)
+vmap(lambda r: F.dropout(torch.ones(6) + r * 0), randomness='different')(x)
+func.jacrev(lambda a: F.softmax(a, 0))(x[0])
+func.jacfwd(lambda a: F.softmax(a, 0))(x[0]).contiguous()
+func.hessian(lambda a: (a.sin() * a).sum())(x[0]).contiguous()
+vmap(func.jacrev(lambda a: F.softmax(a, 0)))(x)
+vmap(func.hessian(lambda a: (a**3).sum()))(x[:, :2]).contiguous()
+vmap(func.grad(lambda w, r: (w * r).sin().sum()), in_dims=(None, 0))(x[0], x)
+func.jvp(lambda a: vmap(lambda r: r.sin() * x[0])(a), (x,), (x,))
+torch.autograd.functional.jacobian(lambda a: F.softmax(a, 0), x[0], vectorize=True)
+torch.autograd.grad(*[leaf(x[0])] * 2, torch.eye(6).double(), is_grads_batched=True)
+back(lambda a: vmap(lambda r: (r**2).sum())(a), x)
+back(lambda a: vmap(func.grad(lambda r: (r**3).sum()))(a), x)
+back(lambda w: vmap(lambda r: (w * r).sin().sum())(x), x[0])
+back(lambda a: vmap(lambda r, k: r[k] * 2)(a, i), x)
+vmap(Square.apply)(x), vmap(func.grad(lambda r: Square.apply(r).sum()))(x)
+vmap(Cube.apply)(x)
+vmap(Old.apply)(x)
+back(lambda a: vmap(Square.apply)(a), x)
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("program", lines(PROGRAMS))
+def test_as_in_torch(program: str) -> None:
+    agree(f"{SETTING}\ntorch.manual_seed(3)\n{program}")
+
+
+NETWORK = """
+torch.manual_seed(0)
+net = torch.nn.Sequential(
+    torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8, 3)
+).double()
+weights = {k: v.detach() for k, v in net.named_parameters()}
+images = torch.randn(4, 1, 4, 4).double()
+
+def loss(weights, image, label):
+    out = torch.func.functional_call(net, weights, (image[None],))
+    return torch.nn.functional.cross_entropy(out, label[None])
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["0.weight", "0.bias", "3.weight", "3.bias"])
+def test_gradients_for_each_sample(name: str) -> None:
+    agree(
+        f"{NETWORK}\ngrads = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))\n"
+        f"grads(weights, images, torch.tensor([1, 0, 2, 2]))[{name!r}]"
+    )
+
+
+@needs_torch
+def test_an_ensemble_of_networks() -> None:
+    agree(
+        f"{NETWORK}\nmany = {{k: torch.stack([v, 2 * v, v + 1]) for k, v in weights.items()}}\n"
+        "torch.func.vmap(lambda w: torch.func.functional_call(net, w, (images,)))(many)"
+    )
+
+
+def test_the_function_runs_once() -> None:
+    calls = []
+
+    def function(r: weft.Tensor) -> weft.Tensor:
+        calls.append(tuple(r.shape))
+        return r * 2
+
+    assert weft.func.vmap(function)(weft.ones(5, 3)).shape == (5, 3)
+    assert calls == [(3,)]
+
+
+def test_an_op_without_a_rule_runs_for_each_example() -> None:
+    x = weft.arange(12.0).reshape(3, 4)
+    found = weft.func.vmap(lambda r: weft.take(r, weft.tensor([3, 0])))(x)
+    assert found.tolist() == [[3.0, 0.0], [7.0, 4.0], [11.0, 8.0]]
+
+
+def test_a_tensor_that_leaves_its_vmap_has_no_values() -> None:
+    kept = []
+    weft.func.vmap(lambda r: kept.append(r) or r)(weft.ones(2, 3))
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        kept[0] + 1
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        kept[0].tolist()
+
+
+def test_a_singular_example_is_an_error() -> None:
+    matrices = weft.stack([weft.eye(2), weft.zeros(2, 2)])
+    with pytest.raises(weft.linalg.LinAlgError, match="singular"):
+        weft.func.vmap(weft.linalg.inv)(matrices)
+
+
+def test_backward_inside_is_refused() -> None:
+    def function(r: weft.Tensor) -> weft.Tensor:
+        y = r.detach().requires_grad_()
+        (y * y).sum().backward()
+        return y
+
+    with pytest.raises(RuntimeError, match="inside vmap"):
+        weft.func.vmap(function)(weft.ones(2, 3))
+
+
+def test_a_gradient_that_examples_share_is_refused() -> None:
+    w = weft.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="shared by all examples"):
+        weft.func.vmap(lambda r: weft.autograd.grad((w * r).sum(), w)[0])(weft.ones(2, 3))
