@@ -107,6 +107,8 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         name, method = op.method_variant.__name__, True
     if method and not isinstance(args[0], torch.Tensor):
         return None
+    if op.name == "cholesky_inverse" and "complex" in writer.dtype:
+        return None  # undefined unless the diagonal is real, and a program's values are not
     try:
         texts = [text(writer, a, k == 0) for k, a in enumerate(args)]
         named = [f"{k}={text(writer, v)}" for k, v in kwargs.items()]

@@ -335,6 +335,9 @@ class Writer:
         step = Step(code, new, effect)
         look = self.session.do(step)
         self.saves_more |= bool(SAVES_MORE.search(code))
+        if "INTERNAL ASSERT" in look.message:
+            self.over = True  # torch stopped half-way, and may even crash later on
+            return False
         if look.error:
             missing = any(text in look.message for text in MISSING)
             if missing and effect:
@@ -543,7 +546,10 @@ class Writer:
         x = self.some()
         t = self.get(x)
         rest = t.shape[0] - 1 if t.dim() else 0
-        self.define(f"{x}{self.rng.choice(SEVERAL).format(rest=rest)}")
+        text = self.rng.choice(SEVERAL).format(rest=rest)
+        if "topk" in text and 0 in t.stride():
+            return  # which of equal values it points at is not compared
+        self.define(f"{x}{text}")
 
     def hidden(self) -> None:
         x, text = self.pick(), self.rng.choice(VIEWS)
@@ -560,6 +566,8 @@ class Writer:
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
         if self.rng.random() < 0.4:
             text = f"sub_({x}.grad, alpha=0.1)"
+        if unchecked(self.get(x), text):
+            return
         self.emit(f"with torch.no_grad(): {x}.{text}", (), True)
 
     def writable(self, name: str) -> Any:
@@ -584,8 +592,6 @@ class Writer:
         text = self.rng.choice(ALONE).format(x=x, n=self.number())
         if text == "requires_grad_()" and not self.allows("late leaf"):
             return
-        if text == "detach_()" and self.get(x).retains_grad:
-            return  # torch goes on saying that its gradient is retained
         if unchecked(self.get(x), text):
             return
         self.emit(f"{prefix}{x}.{text}", (), True)
@@ -706,6 +712,11 @@ class Writer:
             chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
             if chosen:
                 options.append(f"inputs=[{', '.join(chosen)}]")
+            nodes = [self.get(n).grad_fn for n in chosen]
+            if not options[:-1] and any(n and n.name() not in SIMPLE for n in nodes):
+                # The last node of each is run too, and so used up. torch's may be a mere view
+                # behind the one that computes, where weft has one for both.
+                options.append("retain_graph=True")
         if rng.random() < 0.04:
             options.append("create_graph=True")
         form = rng.random()
@@ -786,7 +797,9 @@ class Writer:
 
 # torch's rules for these save more than the gradient needs, and so forbid more changes.
 OVERWRITTEN = "modified by an inplace operation"
-SAVES_MORE = re.compile(r"aminmax|_pool|cummax|cummin|gather|masked_select|median|topk|sort")
+SAVES_MORE = re.compile(
+    r"aminmax|_pool|cummax|cummin|gather|index_add|masked_select|median|topk|sort"
+)
 # What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
 MISSING = (
     *("not implemented", "not supported", "does not support", "not differentiable"),
@@ -810,7 +823,13 @@ def alone(t: Any) -> bool:
 
 
 def unchecked(t: Any, text: str) -> bool:
-    """Whether torch writes to elements that share memory here, or only warns."""
+    """Whether torch does here what it should not.
+
+    It writes to elements that share memory, or only warns; it goes on saying that a detached
+    tensor's gradient is retained.
+    """
+    if text == "detach_()":
+        return t.retains_grad
     return 0 in t.stride() and ("masked_fill_" in text or "tril_" in text)
 
 

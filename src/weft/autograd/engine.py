@@ -285,9 +285,13 @@ class _Run:
 
     def hooked(self, hooks: dict[int, Any], g: Any) -> Any:
         """What hooks make of a gradient, or of a list of them."""
-        if isinstance(g, list):
-            return list(self.call_hooks(hooks, tuple(g)))
-        return self.call_hooks(hooks, (g,))[0]
+        if not isinstance(g, list):
+            return self.call_hooks(hooks, (g,))[0]
+        seen, changed = receiving(self.at), list(g)
+        replaced = self.call_hooks(hooks, tuple(g[k] for k in seen))
+        for k, new in zip(seen, replaced, strict=True):
+            changed[k] = new
+        return changed
 
     def run(self, roots: Sequence[tuple[GraphNode, Any]]) -> None:
         order = self.collect([node for node, _ in roots])
@@ -431,8 +435,11 @@ class _Run:
                 total -= cell[0]
             if total:
                 raise overwritten(node)
+        arrived = None
         if g.__class__ is list:
             self.tell_missing(node, g)
+            if node.extras is not None and node.extras.post:
+                arrived = tuple(g[k] for k in receiving(node))
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
@@ -462,8 +469,8 @@ class _Run:
         elif plan.holds and not self.keep:
             node.saved = FREED
         if node.extras is not None and node.extras.post:
-            results = self.post_hooks(node, g, results)
-        del saved, g
+            results = self.post_hooks(node, arrived or (g,), results)
+        del saved, g, arrived
         results = list(results)
         for k, i in enumerate(plan.targets):
             gi, results[k] = results[k], None
@@ -483,13 +490,13 @@ class _Run:
             if output is not None and output.extras is not None and output.extras.pre:
                 grads[k] = self.call_hooks(output.extras.pre, (None,))[0]
 
-    def post_hooks(self, node: Node, g: Any, results: Any) -> Any:
+    def post_hooks(self, node: Node, arrived: tuple[Any, ...], results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
         for i, gi in zip(targets, results, strict=True):
             grads[i] = as_tensor(gi)
-        outputs = tuple(as_tensor(x) for x in (g if isinstance(g, (list, tuple)) else (g,)))
+        outputs = tuple(map(as_tensor, arrived))
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
             if replaced is not None:
@@ -538,6 +545,15 @@ def as_tensor(g: Any) -> Any:
     return g if g is None or isinstance(g, Tensor) else wrap(np.asarray(g))
 
 
+def receiving(node: Any) -> list[int]:
+    """Which outputs of a node with several a gradient can reach, as far as its users can see."""
+    op, count = node.op, len(node.shape)
+    if not isinstance(op, Op):
+        return list(range(count))  # the user's own: its backward gets something for each
+    no = op.constant_outputs | op.inner_outputs
+    return [k for k in range(count) if k not in no and node.dtype[k].kind in "fcV"]
+
+
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     """Zeros for outputs that got no gradient; None stays for those that can have none."""
     if node.op.takes_none:
@@ -554,7 +570,9 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
-    count = len(node.shape) if isinstance(node, Node) and node.op.multiple else 1
+    several = isinstance(node, Node) and node.op.multiple
+    seen = receiving(node) if several else [0]
+    count = len(seen)
     if len(grads) != count:
         raise TypeError(
             f"{node.name()}: expected {count} arguments, got {len(grads)} instead\n"
@@ -577,7 +595,12 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
     check_versions(node)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
-    g = fill_missing(node, list(given)) if node.op.multiple else given[0]
+    g = given[0]
+    if several:
+        slots: list[Any] = [None] * len(node.shape)
+        for k, arrived in zip(seen, given, strict=True):
+            slots[k] = arrived
+        g = fill_missing(node, slots)
     found: list[Any] = [None] * len(node.inputs)
     for i, gi in zip(node.plan.targets, node.plan.vjp(g, saved, node.attrs, needs), strict=True):
         edge = node.inputs[i]

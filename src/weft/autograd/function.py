@@ -554,7 +554,7 @@ def _place_output(
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
     out._node = output_of(node, k) if node.op.multiple else node
-    if out._view is not None:
+    if out._base is not None:
         several = sum(isinstance(o, Tensor) for o in outs) > 1
         out._view = (*out._view[:5], OF_SEVERAL if several else IN_FUNCTION)
         out._stamp = out._vc[0]

@@ -120,6 +120,7 @@ class Op:
         promote_args: tuple[int, ...] | None = None,
         outputs: tuple[str, ...] = ("y",),
         constant_outputs: Iterable[int] = (),
+        inner_outputs: Iterable[int] = (),
         multiple: bool = False,
         view: bool = False,
         variadic: bool = False,
@@ -146,6 +147,7 @@ class Op:
         self.differentiable = rules is not None or joint is not None
         self.promote, self.promote_args = promote, promote_args
         self.outputs, self.constant_outputs = outputs, frozenset(constant_outputs)
+        self.inner_outputs = frozenset(inner_outputs)  # for derivative rules; no user sees them
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
@@ -551,7 +553,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             return t
         if base is None:
             t._base = x
-            t._view = (op, (), attrs, 0, None, mode is PLAIN)
+            t._view = (op, (), attrs, 0, x._view, mode is PLAIN)
         else:
             t._base = base
             earlier: Any = x._view

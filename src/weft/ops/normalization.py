@@ -71,6 +71,7 @@ layer_norm_op = general(
     joint=_layer_norm_rule,
     names=("x", "weight", "bias"),
     outputs=("y", "mean", "rstd"),
+    inner_outputs=(1, 2),
     promote="same",
     samples=lambda m: [
         Sample((m.real(3, 4), m.real(4), m.real(4)), {"rank": 1, "eps": 1e-5}),
@@ -210,6 +211,7 @@ rms_norm_op = general(
     joint=_rms_norm_rule,
     names=("x", "weight"),
     outputs=("y", "rstd"),
+    inner_outputs=(1,),
     promote="same",
     samples=lambda m: [
         Sample((m.real(3, 4), m.real(4)), {"rank": 1, "eps": 1e-5}),
@@ -301,6 +303,7 @@ batch_norm_op = general(
     joint=_batch_norm_rule,
     names=("x", "weight", "bias"),
     outputs=("y", "mean", "var"),
+    inner_outputs=(1, 2),
     promote="same",
     samples=lambda m: [
         Sample((m.real(4, 2), m.real(2), m.real(2)), {"eps": 1e-5}),
