@@ -477,7 +477,9 @@ class Writer:
         elif layout < 0.12 and shape:
             text = text.format((2 * shape[0], *shape[1:])) + "[::2]"
         elif layout < 0.15 and shape and self.theme != "smooth":
-            text = text.format((1, *shape[1:])) + f".expand({', '.join(map(str, shape))})"
+            # Rounding errors of the same number summed thousands of times have all one sign.
+            short = ".mul(8).round().div(8)" if self.size else ""
+            text = text.format((1, *shape[1:])) + f"{short}.expand({', '.join(map(str, shape))})"
         elif layout < 0.2 and len(shape) == 4:
             text = text.format(shape) + ".contiguous(memory_format=torch.channels_last)"
         else:

@@ -66,6 +66,13 @@ PROGRAMS = {
         "v0 = rand(1, (2,)).requires_grad_()",
         "v1 = torch.sub(v0, v0 > 0, alpha=2)",
     ),
+    "a view made without recording of what no longer requires a gradient can be changed": (
+        "v0 = rand(1, (2, 2)).requires_grad_()",
+        "with torch.no_grad(): v1 = v0.unsqueeze(-1)",
+        "v0.requires_grad_(False)",
+        "v1.cumsum_(0)",
+        "v1.mul_(2)",
+    ),
     "no maximum of nothing, before there is none of complex numbers": (
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",

@@ -644,7 +644,9 @@ def edge_of(x: Tensor) -> GraphNode | None:
     """The node that a gradient for ``x`` goes to, brought up to date for views."""
     if x._base is not None and x._stamp != x._vc[0]:
         refresh(x)
-    return x._node
+    node = x._node
+    # A view made in no_grad wants a gradient only as long as its base does.
+    return None if node is NOWHERE and not x.requires_grad else node
 
 
 def record(
