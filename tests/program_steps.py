@@ -710,15 +710,13 @@ class Writer:
         if rng.random() < 0.5 or (self.pooled and not last):
             options.append("retain_graph=True")
         if rng.random() < 0.12:
-            inputs = [n for n in self.good if self.get(n).requires_grad]
+            # The last node of each is run too. torch's may be a mere view behind the one that
+            # computes, where weft has one for both, whose values may have been used up.
+            plain = lambda t: t.is_leaf or t.grad_fn.name() in SIMPLE
+            inputs = [n for n in self.good if self.get(n).requires_grad and plain(self.get(n))]
             chosen = rng.sample(inputs, min(len(inputs), rng.choice((1, 2))))
             if chosen:
                 options.append(f"inputs=[{', '.join(chosen)}]")
-            nodes = [self.get(n).grad_fn for n in chosen]
-            if not options[:-1] and any(n and n.name() not in SIMPLE for n in nodes):
-                # The last node of each is run too, and so used up. torch's may be a mere view
-                # behind the one that computes, where weft has one for both.
-                options.append("retain_graph=True")
         if rng.random() < 0.04:
             options.append("create_graph=True")
         form = rng.random()

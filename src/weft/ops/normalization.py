@@ -234,10 +234,10 @@ def rms_norm(
     if input._a.dtype.kind != "c":
         need_float(input, "rms_norm")
         attrs = {"rank": len(shape), "eps": eps}
-        return apply(rms_norm_op, (input, weight), attrs, shown=1)[0]
+        return _like_input(apply(rms_norm_op, (input, weight), attrs, shown=1)[0], input)
     # Complex numbers are squared without their conjugate, so all is analytic.
     y = input * ((input * input).mean(_last(input, len(shape)), keepdim=True) + eps).rsqrt()
-    return y if weight is None else y * weight
+    return y if weight is None else _like_input(y * weight, input)
 
 
 # --- over batches ----------------------------------------------------------------------
@@ -508,6 +508,12 @@ def native_group_norm(
     """Group norm with the means and reciprocal deviations that it used."""
     need_float(input, "GroupNormKernelImpl")
     _check_types(input, weight, bias)
+    if input._a.dtype in dt.HALF:
+        # Computed in float32 and rounded once, and so are the gradients.
+        parts = [None if p is None else p.to(dt.float32) for p in (input, weight, bias)]
+        y, mean, rstd = native_group_norm(*parts, N, C, HxW, group, eps)  # type: ignore[arg-type]
+        d = input.dtype if weight is None else weight.dtype
+        return y.to(input.dtype), mean.to(d), rstd.to(d)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
     y = y.reshape(input._a.shape)
