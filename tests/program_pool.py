@@ -113,6 +113,9 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         return None  # undefined unless the diagonal is real, and a program's values are not
     try:
         texts = [text(writer, a, k == 0) for k, a in enumerate(args)]
+        if "_polynomial_" in op.name and isinstance(args[1], torch.Tensor):
+            # Of a high degree far out torch's recurrences end in the difference of infinities.
+            texts[1] = f"torch.tensor({numbers(args[1].tolist())}, dtype={args[1].dtype})"
         named = [f"{k}={text(writer, v)}" for k, v in kwargs.items()]
     except Unfit:
         return None

@@ -345,7 +345,7 @@ class Writer:
                 return False
             if missing or (not effect and self.rng.random() < 0.7):
                 return False
-            if OVERWRITTEN in look.message and (self.pooled or self.saves_more):
+            if OVERWRITTEN.search(look.message) and (self.pooled or self.saves_more):
                 self.over = True
                 return False
         for name, seen in look.values.items():
@@ -519,7 +519,10 @@ class Writer:
 
     def unary(self) -> None:
         x = self.some()
-        self.define(f"{x}.{self.rng.choice(UNARY).format(x=x)}")
+        text = self.rng.choice(UNARY).format(x=x)
+        if text == "diag()" and self.get(x).dim() == 1 and self.get(x).numel() > 512:
+            return  # gigabytes
+        self.define(f"{x}.{text}")
 
     def function(self) -> None:
         x, big = self.some(), None
@@ -796,7 +799,7 @@ class Writer:
 
 
 # torch's rules for these save more than the gradient needs, and so forbid more changes.
-OVERWRITTEN = "modified by an inplace operation"
+OVERWRITTEN = re.compile(r"modified by an inplace operation|its base has been modified inplace")
 SAVES_MORE = re.compile(
     r"aminmax|_pool|cummax|cummin|gather|index_add|masked_select|median|topk|sort"
 )

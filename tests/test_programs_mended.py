@@ -73,6 +73,27 @@ PROGRAMS = {
         "v1.cumsum_(0)",
         "v1.mul_(2)",
     ),
+    "the whole of a value written anew leaves nothing that backward uses up": (
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "v1 = rand(2, (2, 3))",
+        "v1[...] = v0",
+        "v2 = grad((v1 + (v1 + 1)).sum(), [v0])",
+        "(v1 * v1).sum().backward()",
+    ),
+    "running products of one element pass the gradient on": (
+        "v0 = rand(1, (1, 3)).requires_grad_()",
+        "v0.cumprod(0).sum().backward(create_graph=True)",
+    ),
+    "a copy in another shape need not be a view": (
+        "v0 = rand(1, (5, 1, 1)).expand(5, 5, 5)",
+        "v1 = torch.view_copy(v0, (25, 5))",
+        "v2 = torch.view_copy(v0[0, 0], torch.int64)",
+    ),
+    "a group of one value has no deviation": (
+        "v0 = rand(1, (1, 1))",
+        "v1 = torch.group_norm(v0, 1)",
+        "v2 = F.group_norm(v0, 1)",
+    ),
     "no maximum of nothing, before there is none of complex numbers": (
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",

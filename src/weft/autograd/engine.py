@@ -327,6 +327,8 @@ class _Run:
                             or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
                         ):
                             gi = plan.large(g, saved, node.attrs, None)[0]
+                        elif plan.widens and half(g):
+                            gi = plan.vjp_single(widened(g), widened_all(saved), node.attrs)
                         elif plan.direct is not None:
                             gi = plan.direct(g, saved[0])
                         else:
@@ -456,14 +458,26 @@ class _Run:
             gradients = g if g.__class__ is tuple else (g,)
             if kernels.large((*gradients, *saved), plan.op.limit):
                 vjp = plan.large
+        wide = plan.widens and not self.create and vjp is plan.vjp and half(g)
         try:
-            results = vjp(g, saved, node.attrs, needs)
+            if wide:
+                seen = widened_all(g) if g.__class__ is tuple else widened(g)
+                results = vjp(seen, widened_all(saved), node.attrs, needs)
+                del seen
+            else:
+                results = vjp(g, saved, node.attrs, needs)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
+        if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
+            edges = [inputs[i] for i in plan.targets]
+            results = [
+                r if r is None or not isinstance(e, GraphNode) else cast(r, e.dtype)
+                for r, e in zip(results, edges, strict=True)
+            ]
         if self.watch is not None:
             self.watch.look(node, g, results, self.keep)
         elif plan.holds and not self.keep:
@@ -539,6 +553,24 @@ def changeable(g: Any) -> Any:
     if g.__class__ is ndarray and not g.ndim and not g.flags.writeable:
         return g.copy()
     return g
+
+
+def half(g: Any) -> bool:
+    """Whether a gradient, or the first of several that there is, has a half type."""
+    if g.__class__ is tuple:
+        g = next((x for x in g if x is not None), None)
+    return g.__class__ is np.ndarray and g.itemsize < 4 and g.dtype in dt.HALF
+
+
+def widened(x: Any) -> Any:
+    """An array of a half type in float32; all else as it is."""
+    if x.__class__ is np.ndarray and x.itemsize < 4 and x.dtype in dt.HALF:
+        return kernels.cast(x, dt.F32)
+    return x
+
+
+def widened_all(values: Any) -> tuple[Any, ...]:
+    return tuple([widened(x) for x in values])
 
 
 def as_tensor(g: Any) -> Any:

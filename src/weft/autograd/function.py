@@ -234,7 +234,7 @@ class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
-    takes_none = True
+    takes_none, widens = True, False
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:

@@ -138,6 +138,7 @@ class Op:
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
+        wide_rules: bool = False,
         narrow: bool = False,
     ) -> None:
         if name in REGISTRY:
@@ -156,6 +157,9 @@ class Op:
         # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
         # to the half type first; whether the reference does its steps in the half type itself.
         self.wide, self.narrow = wide, narrow
+        # Whether PyTorch's derivative is one kernel, which takes half types in float32; else it is
+        # several steps that each round.
+        self.wide_rules = wide_rules
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number

@@ -149,7 +149,7 @@ has_zero_op = constant("has_zero", lambda x: np.asarray(np.any(x == 0)))
 
 
 def _cumprod_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
-    if not x.shape:
+    if not x.shape or x.shape[dim] == 1:
         return g
     if not has_zero_op(x):
         return cumsum_op(g * conj_op(y), dim=dim, reverse=True) / conj_op(x)

@@ -79,6 +79,7 @@ layer_norm_op = general(
         Sample((m.real(2, 3), None, None), {"rank": 1, "eps": 1e-5}),
     ],
     layout="rows or last",
+    wide_rules=True,
 )
 
 
@@ -218,6 +219,7 @@ rms_norm_op = general(
         Sample((m.real(2, 2, 3), None), {"rank": 2, "eps": 1e-3}),
     ],
     layout="rows or last",
+    wide_rules=True,
 )
 
 
@@ -311,6 +313,7 @@ batch_norm_op = general(
         Sample((m.real(3, 2, 2), None, None), {"eps": 1e-5}),
     ],
     layout="rows or last",
+    wide_rules=True,
 )
 
 
@@ -534,6 +537,27 @@ def group_norm(
 ) -> Tensor:
     """Normalise groups of channels of each sample."""
     shape = input._a.shape
+    if len(shape) >= 2:
+        sizes = [shape[0] * shape[1] // num_groups, num_groups, *shape[2:]]
+        if sizes[0] * prod(shape[2:]) == 1:
+            refuse(
+                f"Expected more than 1 value per channel when training, got input size {sizes}",
+                ValueError,
+            )
+    return _top_group_norm(input, num_groups, weight, bias, eps)
+
+
+@api.top(name="group_norm")
+def _top_group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Normalise groups of channels of each sample."""
+    shape = input._a.shape
     if len(shape) < 2:
         refuse(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
     if shape[1] % num_groups:
@@ -551,19 +575,6 @@ def group_norm(
     count = prod(shape[2:])
     y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
-
-
-@api.top(name="group_norm")
-def _top_group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    """Normalise groups of channels of each sample."""
-    return group_norm(input, num_groups, weight, bias, eps)
 
 
 @api.under("nn.functional")
