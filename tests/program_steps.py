@@ -786,9 +786,17 @@ class Writer:
             prefix, expression, effect = call
             for name in self.define(expression, prefix, effect):
                 t = self.get(name)
-                if isinstance(t, torch.Tensor) and not t._is_view() and not t.is_contiguous():
+                if not isinstance(t, torch.Tensor):
+                    continue
+                named = {id(self.get(n)) for n in self.good if n != name}
+                if (
                     # In which order a result lies in memory is not compared, so nothing may
                     # depend on it.
+                    (not t._is_view() and not t.is_contiguous())
+                    # Nor whether it is a view of something hidden, and so forgets its hooks when
+                    # it is changed.
+                    or (t._is_view() and id(t._base) not in named)
+                ):
                     self.good = [n for n in self.good if n != name]
 
     def pool_in(self) -> None:
@@ -801,7 +809,7 @@ class Writer:
 # torch's rules for these save more than the gradient needs, and so forbid more changes.
 OVERWRITTEN = re.compile(r"modified by an inplace operation|its base has been modified inplace")
 SAVES_MORE = re.compile(
-    r"aminmax|_pool|cummax|cummin|gather|index_add|masked_select|median|topk|sort"
+    r"aminmax|_pool|cummax|cummin|gather|index_add|masked_select|median|topk|sort|attention"
 )
 # What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
 MISSING = (

@@ -94,6 +94,35 @@ PROGRAMS = {
         "v1 = torch.group_norm(v0, 1)",
         "v2 = F.group_norm(v0, 1)",
     ),
+    "results that are shaped last are no views": (
+        "v0 = rand(1, (1, 4, 2, 2)).requires_grad_()",
+        "v1 = torch.put(v0 * 1, torch.tensor([0]), v0[0, 0, 0, :1])",
+        "v2, v3 = F.pixel_shuffle(v0, 2), F.group_norm(v0, 2)",
+        "v1.register_hook(lambda g: log.append(('h0', g)) or g * 2)",
+        "v2.register_hook(lambda g: log.append(('h1', g)))",
+        "v3.register_hook(lambda g: log.append(('h2', g)))",
+        "v1.square_()",
+        "v2.sin_()",
+        "v3.mul_(3)",
+        "(v1.sum() + v2.sum() + (v3 * v3).sum()).backward()",
+    ),
+    "the product of a single number passes the gradient on": (
+        "v0 = rand(1, (4,)).requires_grad_()",
+        "v0.max().prod().backward(create_graph=True)",
+    ),
+    "cosine similarity of integers and floats": (
+        "v0 = rand(1, (2, 3))",
+        "v1 = F.cosine_similarity(v0, torch.tensor([[1, 2, 3], [3, 0, 1]]))",
+        "v2 = F.cosine_similarity(torch.tensor([[1, 2, 3]]), torch.tensor([[3, 0, 1]]))",
+    ),
+    "a truncated half quotient is rounded first, whatever the size": (
+        "v0 = torch.full((40000,), 3.0, dtype=torch.float16)",
+        "v1 = torch.div(v0, torch.full((40000,), 0.3, dtype=torch.float16), rounding_mode='trunc')",
+    ),
+    "an empty complex batch is normalised": (
+        "v0 = rand(1, (0, 8, 8), torch.complex128)",
+        "v1 = F.batch_norm(v0, None, None, training=True)",
+    ),
     "no maximum of nothing, before there is none of complex numbers": (
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",

@@ -238,6 +238,7 @@ def rms_norm(
         attrs = {"rank": len(shape), "eps": eps}
         return _like_input(apply(rms_norm_op, (input, weight), attrs, shown=1)[0], input)
     # Complex numbers are squared without their conjugate, so all is analytic.
+    input = input.contiguous()
     y = input * ((input * input).mean(_last(input, len(shape)), keepdim=True) + eps).rsqrt()
     return y if weight is None else _like_input(y * weight, input)
 
@@ -391,8 +392,9 @@ def _normalize_batch(
     eps: float,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The result, and in training the mean and the variance of the batch."""
-    need_float(input, "batch_norm")
-    if not input._a.size:
+    if input._a.size:
+        need_float(input, "batch_norm")
+    else:
         # Nothing to take statistics of, so the running ones stay; the graph goes on as in PyTorch.
         y = input.clone()
         y = y if weight is None else y * weight[0]
@@ -520,6 +522,7 @@ def native_group_norm(
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
     y = y.reshape(input._a.shape)
+    y._base = y._view = None  # to its users it is no view of those rows
     if weight is not None:
         y = y * _along_channels(weight, input.ndim)
     if bias is not None:

@@ -202,6 +202,8 @@ def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray
 
 
 def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    if not x.shape:
+        return g
     g, y = kept(g, x.shape, dim, keepdim), kept(y, x.shape, dim, keepdim)
     others = products_of_others(x, dim) if has_zero_op(x) else y / x
     return g * conj_op(others)

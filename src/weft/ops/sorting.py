@@ -423,6 +423,7 @@ def _between(rows: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 
 @api.both(out=True)
 @numpy_names
+@api.no_view
 def quantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -432,6 +433,7 @@ def quantile(
 
 @api.both(out=True)
 @numpy_names
+@api.no_view
 def nanquantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
