@@ -15,6 +15,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import signal
 import sys
 import time
@@ -33,6 +34,8 @@ import numpy as np
 
 import weft
 
+# Under some hypervisors processors announce AMX and then refuse it: torch's oneDNN dies of it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch

@@ -62,8 +62,10 @@ def samples(index: int, dtype: str) -> list[Any]:
         return []
     state = torch.get_rng_state()
     found = []
-    # The table seeds before every sample, and torch.manual_seed itself takes milliseconds.
-    with mock.patch("torch.manual_seed", torch.default_generator.manual_seed):
+    # The table seeds before every sample and looks for a test among the callers, once for each
+    # op: both take milliseconds.
+    seed = mock.patch("torch.manual_seed", torch.default_generator.manual_seed)
+    with seed, mock.patch("torch.testing._internal.common_utils.extract_test_fn", lambda: None):
         torch.manual_seed(0)
         made = op.sample_inputs("cpu", getattr(torch, dtype))
         for sample in itertools.islice(made, 5 * SAMPLES):
@@ -107,8 +109,13 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         name, method = op.method_variant.__name__, True
     if method and not isinstance(args[0], torch.Tensor):
         return None
+    if op.name == "cholesky_inverse" and "complex" in writer.dtype:
+        return None  # undefined unless the diagonal is real, and a program's values are not
     try:
         texts = [text(writer, a, k == 0) for k, a in enumerate(args)]
+        if "_polynomial_" in op.name and isinstance(args[1], torch.Tensor):
+            # Of a high degree far out torch's recurrences end in the difference of infinities.
+            texts[1] = f"torch.tensor({numbers(args[1].tolist())}, dtype={args[1].dtype})"
         named = [f"{k}={text(writer, v)}" for k, v in kwargs.items()]
     except Unfit:
         return None

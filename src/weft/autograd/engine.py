@@ -288,9 +288,13 @@ class _Run:
 
     def hooked(self, hooks: dict[int, Any], g: Any) -> Any:
         """What hooks make of a gradient, or of a list of them."""
-        if isinstance(g, list):
-            return list(self.call_hooks(hooks, tuple(g)))
-        return self.call_hooks(hooks, (g,))[0]
+        if not isinstance(g, list):
+            return self.call_hooks(hooks, (g,))[0]
+        seen, changed = receiving(self.at), list(g)
+        replaced = self.call_hooks(hooks, tuple(g[k] for k in seen))
+        for k, new in zip(seen, replaced, strict=True):
+            changed[k] = new
+        return changed
 
     def run(self, roots: Sequence[tuple[GraphNode, Any]]) -> None:
         order = self.collect([node for node, _ in roots])
@@ -326,6 +330,8 @@ class _Run:
                             or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
                         ):
                             gi = plan.large(g, saved, node.attrs, None)[0]
+                        elif plan.widens and half(g):
+                            gi = plan.vjp_single(widened(g), widened_all(saved), node.attrs)
                         elif plan.direct is not None:
                             gi = plan.direct(g, saved[0])
                         else:
@@ -434,8 +440,11 @@ class _Run:
                 total -= cell[0]
             if total:
                 raise overwritten(node)
+        arrived = None
         if g.__class__ is list:
             self.tell_missing(node, g)
+            if node.extras is not None and node.extras.post:
+                arrived = tuple(g[k] for k in receiving(node))
             g = fill_missing(node, g)
         if self.create:
             saved = as_history(node, saved)
@@ -452,8 +461,14 @@ class _Run:
             gradients = g if g.__class__ is tuple else (g,)
             if kernels.large((*gradients, *saved), plan.op.limit):
                 vjp = plan.large
+        wide = plan.widens and not self.create and vjp is plan.vjp and half(g)
         try:
-            results = vjp(g, saved, node.attrs, needs)
+            if wide:
+                seen = widened_all(g) if g.__class__ is tuple else widened(g)
+                results = vjp(seen, widened_all(saved), node.attrs, needs)
+                del seen
+            else:
+                results = vjp(g, saved, node.attrs, needs)
             if self.create and not self.records:
                 results = [r.detach() if isinstance(r, Tensor) else r for r in results]
         except meta.NoValues:
@@ -466,13 +481,19 @@ class _Run:
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
+        if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
+            edges = [inputs[i] for i in plan.targets]
+            results = [
+                r if r is None or not isinstance(e, GraphNode) else cast(r, e.dtype)
+                for r, e in zip(results, edges, strict=True)
+            ]
         if self.watch is not None:
             self.watch.look(node, g, results, self.keep)
         elif plan.holds and not self.keep:
             node.saved = FREED
         if node.extras is not None and node.extras.post:
-            results = self.post_hooks(node, g, results)
-        del saved, g
+            results = self.post_hooks(node, arrived or (g,), results)
+        del saved, g, arrived
         results = list(results)
         for k, i in enumerate(plan.targets):
             gi, results[k] = results[k], None
@@ -492,13 +513,13 @@ class _Run:
             if output is not None and output.extras is not None and output.extras.pre:
                 grads[k] = self.call_hooks(output.extras.pre, (None,))[0]
 
-    def post_hooks(self, node: Node, g: Any, results: Any) -> Any:
+    def post_hooks(self, node: Node, arrived: tuple[Any, ...], results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
         for i, gi in zip(targets, results, strict=True):
             grads[i] = as_tensor(gi)
-        outputs = tuple(as_tensor(x) for x in (g if isinstance(g, (list, tuple)) else (g,)))
+        outputs = tuple(map(as_tensor, arrived))
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
             if replaced is not None:
@@ -556,8 +577,35 @@ def changeable(g: Any) -> Any:
     return g
 
 
+def half(g: Any) -> bool:
+    """Whether a gradient, or the first of several that there is, has a half type."""
+    if g.__class__ is tuple:
+        g = next((x for x in g if x is not None), None)
+    return g.__class__ is np.ndarray and g.itemsize < 4 and g.dtype in dt.HALF
+
+
+def widened(x: Any) -> Any:
+    """An array of a half type in float32; all else as it is."""
+    if x.__class__ is np.ndarray and x.itemsize < 4 and x.dtype in dt.HALF:
+        return kernels.cast(x, dt.F32)
+    return x
+
+
+def widened_all(values: Any) -> tuple[Any, ...]:
+    return tuple([widened(x) for x in values])
+
+
 def as_tensor(g: Any) -> Any:
     return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
+
+
+def receiving(node: Any) -> list[int]:
+    """Which outputs of a node with several a gradient can reach, as far as its users can see."""
+    op, count = node.op, len(node.shape)
+    if not isinstance(op, Op):
+        return list(range(count))  # the user's own: its backward gets something for each
+    no = op.constant_outputs | op.inner_outputs
+    return [k for k in range(count) if k not in no and node.dtype[k].kind in "fcV"]
 
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
@@ -576,7 +624,9 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
-    count = len(node.shape) if isinstance(node, Node) and node.op.multiple else 1
+    several = isinstance(node, Node) and node.op.multiple
+    seen = receiving(node) if several else [0]
+    count = len(seen)
     if len(grads) != count:
         raise TypeError(
             f"{node.name()}: expected {count} arguments, got {len(grads)} instead\n"
@@ -599,7 +649,12 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
     check_versions(node)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
-    g = fill_missing(node, list(given)) if node.op.multiple else given[0]
+    g = given[0]
+    if several:
+        slots: list[Any] = [None] * len(node.shape)
+        for k, arrived in zip(seen, given, strict=True):
+            slots[k] = arrived
+        g = fill_missing(node, slots)
     found: list[Any] = [None] * len(node.inputs)
     for i, gi in zip(node.plan.targets, node.plan.vjp(g, saved, node.attrs, needs), strict=True):
         edge = node.inputs[i]

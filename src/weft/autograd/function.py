@@ -237,7 +237,7 @@ class _FunctionPlan:
     """How the engine calls a Function's backward."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
-    takes_none = True
+    takes_none, widens = True, False
     slots = ("saved",)
 
     def __init__(self, cls: type[Function], inputs: int, outputs: int | None, holds: bool) -> None:
@@ -559,7 +559,7 @@ def _place_output(
     elif out._base is None and out._node is not None:
         out = out.detach()  # made with gradients on inside forward: that history ends here
     out._node = output_of(node, k) if node.op.multiple else node
-    if out._view is not None:
+    if out._base is not None:
         several = sum(isinstance(o, Tensor) for o in outs) > 1
         out._view = (*out._view[:5], OF_SEVERAL if several else IN_FUNCTION)
         out._stamp = out._vc[0]

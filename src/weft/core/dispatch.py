@@ -122,6 +122,7 @@ class Op:
         promote_args: tuple[int, ...] | None = None,
         outputs: tuple[str, ...] = ("y",),
         constant_outputs: Iterable[int] = (),
+        inner_outputs: Iterable[int] = (),
         multiple: bool = False,
         view: bool = False,
         variadic: bool = False,
@@ -139,6 +140,7 @@ class Op:
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
+        wide_rules: bool = False,
         narrow: bool = False,
         shape: Callable | str | None = None,
         batch: Callable | None = None,
@@ -150,6 +152,7 @@ class Op:
         self.differentiable = rules is not None or joint is not None
         self.promote, self.promote_args = promote, promote_args
         self.outputs, self.constant_outputs = outputs, frozenset(constant_outputs)
+        self.inner_outputs = frozenset(inner_outputs)  # for derivative rules; no user sees them
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
@@ -158,6 +161,9 @@ class Op:
         # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
         # to the half type first; whether the reference does its steps in the half type itself.
         self.wide, self.narrow = wide, narrow
+        # Whether PyTorch's derivative is one kernel, which takes half types in float32; else it is
+        # several steps that each round.
+        self.wide_rules = wide_rules
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
@@ -257,7 +263,9 @@ class Op:
                 out = kernels.forward(self, _with_half_numbers(self, args), attrs)
                 if out is not None:
                     return out
-            run = self.run
+            # Traced loops would widen the steps that the reference does in the half type.
+            if not (self.narrow and self.traced and _all_half(args)):
+                run = self.run
         elif self.promote is None:
             return run(*args, **attrs)
         if len(args) == 1 and args[0].__class__ is ndarray:
@@ -487,7 +495,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             return t
         if base is None:
             t._base = x
-            t._view = (op, (), attrs, 0, None, mode is PLAIN)
+            t._view = (op, (), attrs, 0, x._view, mode is PLAIN)
         else:
             t._base = base
             earlier: Any = x._view
@@ -582,7 +590,9 @@ def edge_of(x: Tensor) -> GraphNode | None:
     """The node that a gradient for ``x`` goes to, brought up to date for views."""
     if x._base is not None and x._stamp != x._vc[0]:
         refresh(x)
-    return x._node
+    node = x._node
+    # A view made in no_grad wants a gradient only as long as its base does.
+    return None if node is NOWHERE and not x.requires_grad else node
 
 
 def record(

@@ -13,7 +13,7 @@ from weft.core.modes import MODES
 from weft.core.node import GraphNode, Node, Output
 from weft.core.plan import parameters
 from weft.core.tensor import Tensor, storage_array, wrap
-from weft.core.viewing import follow, root_of
+from weft.core.viewing import chain_of, follow, root_of
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -27,10 +27,10 @@ def tangents_of(x: Any) -> dict[int, Tensor] | None:
         return None
     extra = x._x
     found = None if extra is None else extra.get("tangents")
-    if found is None and x._view is not None and (base := root_of(x)) is not None:
+    if found is None and (base := root_of(x)) is not None:
         whole = None if base._x is None else base._x.get("tangents")
         if whole:
-            return {level: follow(t, x._view) for level, t in whole.items()}
+            return {level: follow(t, chain_of(x)) for level, t in whole.items()}
     return found
 
 
@@ -79,16 +79,16 @@ def change_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
 
 
 def _new_tangent(target: Tensor, level: int) -> Tensor:
-    base, chain = root_of(target), target._view
+    base = root_of(target)
     own = target._x is not None and "tangents" in target._x
-    if base is None or chain is None or own:
+    if base is None or own:
         whole = wrap(np.zeros_like(target._a))
         set_tangent(target, level, whole)
         return whole
     # What the view does not cover has not moved.
     whole = zeros_in_layout(base._a)
     set_tangent(base, level, whole)
-    return follow(whole, chain)
+    return follow(whole, chain_of(target))
 
 
 def zeros_in_layout(array: np.ndarray, d: np.dtype | None = None) -> Tensor:

@@ -24,6 +24,8 @@ from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
 from weft.core.viewing import (
     called,
+    chain_of,
+    closed,
     give_retained,
     has_several,
     refusal,
@@ -242,7 +244,7 @@ def set_history(target: Tensor, node: GraphNode) -> None:
     """Make ``node`` the maker of a tensor that was changed in place, and of its base."""
     retained = take_retained(target)
     base = root_of(target)
-    if base is None or target._view is None:
+    if base is None:
         target._node = node
     else:
         changed = wrap(target._a, node)
@@ -250,7 +252,7 @@ def set_history(target: Tensor, node: GraphNode) -> None:
         result = wrap(base._a)
         result._vc = [0]
         copy_slices = REGISTRY["copy_slices"]
-        attrs = {"chain": target._view}
+        attrs = {"chain": closed(chain_of(target))}
         record(copy_slices, (whole, changed), (base._a, target._a), attrs, [result])
         base_retained = take_retained(base)
         base._node = result._node

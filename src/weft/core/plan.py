@@ -61,6 +61,7 @@ class Plan:
 
     __slots__ = (
         *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
+        "widens",
         *("simple", "single", "slots", "targets", "_traced"),
         *("vjp", "vjp_single", "way"),
     )
@@ -83,6 +84,7 @@ class Plan:
         operands = [n for i, n in enumerate(op.names) if i < 2 or (i < count and tensors[i])]
         held = (*operands, *op.outputs, "rest")
         self.holds = op.single_use or any(slot in held for slot in self.slots)
+        self.widens = op.wide_rules and self.holds
         self.pack = self._make_pack(tensors)
         self.quick = self._quick(tensors)
         calls, scope = self._calls(rules, conj)

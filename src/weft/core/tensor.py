@@ -119,7 +119,7 @@ class Tensor(metaclass=_TensorMeta):
     _node: Any
     _stamp: int
     _vc: list[Any]
-    _view: tuple[Any, ...] | None
+    _view: Any  # a tuple; None or a ``viewing.Turned`` for what is no view
     _x: dict[str, Any] | None
 
     # Arrays on the left of an operator leave the work to the tensor on its right.
@@ -361,8 +361,7 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient is wanted for this tensor."""
-        view = self._view
-        if view is not None and self._stamp != self._vc[0] and view[5]:
+        if self._base is not None and self._stamp != self._vc[0] and self._view[5]:
             refresh(self)
         node = self._node
         if node is NOWHERE and self._base is not None:

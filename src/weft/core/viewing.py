@@ -46,6 +46,19 @@ OF_SEVERAL = Origin(
 IN_INFERENCE = Origin("")
 
 
+class Turned:
+    """Stands in ``_view`` of a base that was given another shape in place while it had views.
+
+    The history of a view ends in what its base had there when the view was made, so it shows which
+    changes of shape have to be undone before that history can be followed.
+    """
+
+    __slots__ = ("before", "undo")
+
+    def __init__(self, undo: tuple[Any, ...], before: Turned | None) -> None:
+        self.undo, self.before = undo, before
+
+
 def _named(x: Tensor) -> str:
     node: Any = x._node
     owner = getattr(node, "node", node)
@@ -63,7 +76,7 @@ def refusal(x: Tensor, name: str = "") -> RuntimeError:
 
     ``name`` is the op that is to change it.
     """
-    origin = x._view[5] if x._view is not None else False
+    origin = x._view[5] if x._base is not None else False
     how = (
         "is being modified inplace"
         if name
@@ -129,7 +142,7 @@ def follow(x: Any, chain: tuple[Any, ...]) -> Any:
     """Apply the view ops that lead from a base to one of its views."""
     links = []
     link: Any = chain
-    while link is not None:
+    while link.__class__ is tuple:
         links.append(link)
         link = link[4]
     for op, rest, attrs, k, _, _ in reversed(links):
@@ -139,9 +152,39 @@ def follow(x: Any, chain: tuple[Any, ...]) -> Any:
     return x
 
 
+def chain_of(x: Tensor) -> Any:
+    """The view ops that lead to a view from its base, in the shape that the base has now."""
+    base, link = root_of(x), x._view
+    shape: Any = None if base is None else base._view
+    links = []
+    while link.__class__ is tuple:
+        links.append(link)
+        link = link[4]
+    if link is not shape:
+        chain, turn = shape, shape
+        while turn is not link and turn is not None:
+            chain = (*turn.undo, chain, True)
+            turn = turn.before
+        for op, rest, attrs, k, _, visible in reversed(links):
+            chain = (op, rest, attrs, k, chain, visible)
+        x._view = chain
+    return x._view
+
+
+def closed(chain: Any) -> Any:
+    """A view's history for others to keep: it ends in None."""
+    links = []
+    while chain.__class__ is tuple:
+        links.append(chain)
+        chain = chain[4]
+    for op, rest, attrs, k, _, visible in () if chain is None else reversed(links):
+        chain = (op, rest, attrs, k, None if chain.__class__ is Turned else chain, visible)
+    return links[0] if chain is None else chain
+
+
 def has_several(chain: Any) -> bool:
     """Whether some step of a view's history made several views at once."""
-    while chain is not None:
+    while chain.__class__ is tuple:
         if chain[0].multiple:
             return True
         chain = chain[4]
@@ -181,7 +224,7 @@ def replayed_node(x: Tensor) -> GraphNode | None:
     try:
         base: Any = root_of(x)
         # Where a base's history ends (it was detached, say), that of its views does too.
-        return follow(wrap(base._a, base._node or NOWHERE), x._view)._node  # type: ignore[arg-type]
+        return follow(wrap(base._a, base._node or NOWHERE), chain_of(x))._node  # type: ignore[arg-type]
     finally:
         MODES.now.grad, MODES.now.recorders = enabled, recorders
         MODES.now.update()

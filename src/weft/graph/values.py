@@ -17,6 +17,7 @@ from weft.core.inference import entry, version_of
 from weft.core.modes import MODES
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Parameter, Tensor, wrap
+from weft.core.viewing import chain_of
 from weft.graph.naming import class_of_scope, name_of
 from weft.graph.spec import (
     CONSTANT,
@@ -194,10 +195,10 @@ class Values:
             place.node = ref(t._node)
             return place
         base = t._base
-        if base is not None and t._view is not None:
+        if base is not None:
             if self._held(base._a) is not None:
                 whole = self._place(base)
-                chain = (*whole.chain, *links_of(t._view))
+                chain = (*whole.chain, *links_of(chain_of(t)))
                 made = self._put(t, whole.root, chain, whole.root.value)
                 made.version = -1  # derived when it is read
                 return made
@@ -257,7 +258,7 @@ class Values:
 def links_of(view: Any) -> tuple[Any, ...]:
     """The steps of a view's history, oldest first."""
     found = []
-    while view is not None:
+    while view.__class__ is tuple:
         op, rest, attrs, k, view, _ = view
         found.append((op, rest, attrs, k))
     return tuple(reversed(found))

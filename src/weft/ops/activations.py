@@ -85,6 +85,7 @@ leaky_relu_op = elementwise(
     public=False,
     samples=_SLOPES,
     refuses="biuc",
+    wide_rules=True,
 )
 leaky_relu_result_op = elementwise(
     "leaky_relu_result",
@@ -201,6 +202,7 @@ hardtanh_op = elementwise(
     public=False,
     samples=_LIMITS,
     refuses="bc",
+    wide_rules=True,
 )
 hardtanh_result_op = elementwise(
     "hardtanh_result",
@@ -236,6 +238,7 @@ threshold_op = elementwise(
     public=False,
     samples=_with_settings({"threshold": 0.1, "value": 20.0}),
     refuses="bc",
+    wide_rules=True,
 )
 
 
@@ -282,6 +285,7 @@ elu_op = elementwise(
     public=False,
     samples=_EXPONENTIAL,
     refuses="biuc",
+    wide_rules=True,
 )
 elu_result_op = elementwise(
     "elu_result",
@@ -291,6 +295,7 @@ elu_result_op = elementwise(
     samples=_EXPONENTIAL,
     grad_name="EluBackward",
     refuses="biuc",
+    wide_rules=True,
 )
 _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
 
@@ -336,6 +341,7 @@ silu_op = elementwise(
     public=False,
     lower="silu",
     refuses="biu",
+    wide_rules=True,
 )
 api.under(F, _plain(silu_op))
 
@@ -352,6 +358,7 @@ softplus_op = elementwise(
     public=False,
     samples=_with_settings({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
     refuses="biuc",
+    wide_rules=True,
 )
 
 
@@ -371,6 +378,7 @@ log_sigmoid_op = elementwise(
     lambda t, x: t * sigmoid_op(-x),
     public=False,
     refuses="biuc",
+    wide_rules=True,
 )
 api.under(F, fast_unary(log_sigmoid_op), name="logsigmoid")
 
@@ -390,6 +398,7 @@ mish_op = elementwise(
     _mish_rule,
     public=False,
     refuses="biuc",
+    wide_rules=True,
 )
 api.under(F, _plain(mish_op))
 
@@ -427,6 +436,7 @@ gelu_op = elementwise(
     public=False,
     lower="gelu",
     refuses="biuc",
+    wide_rules=True,
 )
 gelu_tanh_op = elementwise(
     "gelu_tanh",
@@ -436,6 +446,7 @@ gelu_tanh_op = elementwise(
     grad_name="GeluBackward",
     lower="gelu_tanh",
     refuses="biuc",
+    wide_rules=True,
 )
 _fast_gelu, _fast_gelu_tanh = fast_unary(gelu_op), fast_unary(gelu_tanh_op)
 
@@ -483,6 +494,7 @@ hardsigmoid_op = elementwise(
     public=False,
     domain=(-4.0, 4.0),
     refuses="biuc",
+    wide_rules=True,
 )
 api.under(F, _plain(hardsigmoid_op))
 
@@ -498,6 +510,7 @@ hardswish_op = elementwise(
     public=False,
     domain=(-4.0, 4.0),
     refuses="biuc",
+    wide_rules=True,
 )
 api.under(F, _plain(hardswish_op))
 

@@ -225,6 +225,22 @@ def as_tensor_like(value: Any, other: Tensor) -> Tensor:
     return wrap(np.asarray(value, dtype=other._a.dtype))
 
 
+def no_view(function: Callable) -> Callable:
+    """Decorator: the result is no view to its users, though a view op may have made it last.
+
+    Changing it in place then keeps its hooks, as for any other result.
+    """
+
+    @functools.wraps(function)
+    def fresh(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        result = function(input, *args, **kwargs)
+        if result._base is not None and result._vc is not input._vc:
+            result._base = result._view = None
+        return result
+
+    return fresh
+
+
 def need_tensors(function: str, **arguments: Any) -> None:
     """Refuse, by name, arguments that are no tensors."""
     for name, value in arguments.items():

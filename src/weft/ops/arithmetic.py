@@ -22,7 +22,9 @@ from weft.ops.outputs import put_into
 
 
 def _no_bool_subtract(args: Any) -> None:
-    bools = [isinstance(x, bool) or getattr(x, "dtype", None) == dt.BOOL for x in args]
+    bools = [
+        isinstance(x, bool) or getattr(getattr(x, "_a", x), "dtype", 0) == dt.BOOL for x in args
+    ]
     if any(bools):
         which = "two bool tensors" if all(bools) else "a bool tensor"
         raise RuntimeError(
@@ -130,19 +132,20 @@ def _alpha_first(name: str, alpha: Any, last: tuple[Any, ...]) -> tuple[Any, Any
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``."""
     api.need_tensors("rsub", input=input)
-    scaled = input if alpha == 1 else _scaled(input, alpha, other)
-    return apply(sub_op, (other, scaled), {})
+    return _sum_with(other, input, alpha, -1)
 
 
 def _sum_with(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
     """``a + alpha * b``, or the difference."""
+    if sign < 0:
+        _no_bool_subtract((a, b))
     scaled = _scaled(b, alpha, a)
     if isinstance(b, Tensor) and isinstance(scaled, Tensor):
         d = scaled._a.dtype
-        if d in dt.HALF or d is dt.F32 or d is dt.F64:
+        if scaled is not b and (d in dt.HALF or d.kind in "fc"):
             # One node, and for half types one rounding, where product and sum would have two.
             op = add_scaled_op if sign > 0 else sub_scaled_op
-            return op(a, b, float(d.type(alpha)))
+            return op(a, b, complex(alpha) if d.kind == "c" else float(d.type(alpha)))
     return apply(add_op if sign > 0 else sub_op, (a, scaled), NO_ATTRS)
 
 

@@ -659,12 +659,17 @@ def _slice(
     return slice_op(input, index=(*(FULL,) * d, slice(start, end, step)))
 
 
+def _view(input: Tensor, *size: Any) -> Tensor:
+    """A copy need not be a view: any shape will do."""
+    return (v.view if isinstance(size[0], dt.dtype) else v.reshape)(input, *size)
+
+
 for _name, _function in (
     *(("alias", lambda input: input), ("detach", Tensor.detach), ("slice", _slice)),
     *(("as_strided", st.as_strided), ("diagonal", v.diagonal), ("expand", v.expand)),
     *(("permute", v.permute), ("select", v.select), ("split", v.split), ("squeeze", v.squeeze)),
     *(("split_with_sizes", v.split_with_sizes), ("t", v.t), ("transpose", v.transpose)),
-    *(("unbind", v.unbind), ("unfold", v.unfold), ("unsqueeze", v.unsqueeze), ("view", v.view)),
+    *(("unbind", v.unbind), ("unfold", v.unfold), ("unsqueeze", v.unsqueeze), ("view", _view)),
     *(("view_as_real", lambda input: st.view_as_real_op(input)),),
     *(("view_as_complex", lambda input: st.view_as_complex_op(input)),),
 ):

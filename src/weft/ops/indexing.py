@@ -444,7 +444,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     index = basic if simple is not None else (*basic, ...)
     if _write_plainly(self, index, value):
         return
-    target = slice_op(self, index=index)
+    # ``x[...] = value`` changes x itself, as in PyTorch, and no view of it.
+    target = self if key is Ellipsis else slice_op(self, index=index)
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)

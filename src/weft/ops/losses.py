@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import dtype as dt
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, beside, wrap
@@ -231,8 +232,10 @@ def huber_loss(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between two vectors along a dimension."""
     x1, x2 = together(x1, x2)
-    if x1.is_complex():
-        refuse(f"expected common dtype to be floating point, yet common dtype is {x1.dtype}")
+    common = dt.of_numpy(dt.result_dtype((x1._a, x2._a)))
+    if not common.is_floating_point:
+        refuse(f"expected common dtype to be floating point, yet common dtype is {common!r}")
+    x1, x2 = x1.to(common), x2.to(common)
     first = x1.norm(2, dim, keepdim=True).clamp_min(eps)
     second = x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return ((x1 / first) * (x2 / second)).sum(dim)

@@ -675,6 +675,7 @@ def ordered(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor
 
 
 @api.both(out=True)
+@api.no_view
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
     a, b = input._a.shape, other._a.shape

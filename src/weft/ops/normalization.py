@@ -75,6 +75,7 @@ layer_norm_op = general(
     joint=_layer_norm_rule,
     names=("x", "weight", "bias"),
     outputs=("y", "mean", "rstd"),
+    inner_outputs=(1, 2),
     promote="same",
     samples=lambda m: [
         Sample((m.real(3, 4), m.real(4), m.real(4)), {"rank": 1, "eps": 1e-5}),
@@ -83,6 +84,7 @@ layer_norm_op = general(
     ],
     layout="rows or last",
     shape=lambda x, rank: [shape_rules.in_rows(x), *[(*x.shape[:-rank], *(1,) * rank)] * 2],
+    wide_rules=True,
 )
 
 
@@ -215,6 +217,7 @@ rms_norm_op = general(
     joint=_rms_norm_rule,
     names=("x", "weight"),
     outputs=("y", "rstd"),
+    inner_outputs=(1,),
     promote="same",
     samples=lambda m: [
         Sample((m.real(3, 4), m.real(4)), {"rank": 1, "eps": 1e-5}),
@@ -222,6 +225,7 @@ rms_norm_op = general(
     ],
     layout="rows or last",
     shape=lambda x, rank: [x.of(x.dtype), (*x.shape[:-rank], *(1,) * rank)],
+    wide_rules=True,
 )
 
 
@@ -238,10 +242,11 @@ def rms_norm(
     if input._a.dtype.kind != "c":
         need_float(input, "rms_norm")
         attrs = {"rank": len(shape), "eps": eps}
-        return apply(rms_norm_op, (input, weight), attrs, shown=1)[0]
+        return _like_input(apply(rms_norm_op, (input, weight), attrs, shown=1)[0], input)
     # Complex numbers are squared without their conjugate, so all is analytic.
+    input = input.contiguous()
     y = input * ((input * input).mean(_last(input, len(shape)), keepdim=True) + eps).rsqrt()
-    return y if weight is None else y * weight
+    return y if weight is None else _like_input(y * weight, input)
 
 
 # --- over batches ----------------------------------------------------------------------
@@ -307,6 +312,7 @@ batch_norm_op = general(
     joint=_batch_norm_rule,
     names=("x", "weight", "bias"),
     outputs=("y", "mean", "var"),
+    inner_outputs=(1, 2),
     promote="same",
     samples=lambda m: [
         Sample((m.real(4, 2), m.real(2), m.real(2)), {"eps": 1e-5}),
@@ -315,6 +321,7 @@ batch_norm_op = general(
     ],
     layout="rows or last",
     shape=lambda x: [x.of(x.dtype), x.shape[1:2], x.shape[1:2]],
+    wide_rules=True,
 )
 
 
@@ -394,8 +401,9 @@ def _normalize_batch(
     eps: float,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The result, and in training the mean and the variance of the batch."""
-    need_float(input, "batch_norm")
-    if not input._a.size:
+    if input._a.size:
+        need_float(input, "batch_norm")
+    else:
         # Nothing to take statistics of, so the running ones stay; the graph goes on as in PyTorch.
         y = input.clone()
         y = y if weight is None else y * weight[0]
@@ -514,9 +522,16 @@ def native_group_norm(
     """Group norm with the means and reciprocal deviations that it used."""
     need_float(input, "GroupNormKernelImpl")
     _check_types(input, weight, bias)
+    if input._a.dtype in dt.HALF:
+        # Computed in float32 and rounded once, and so are the gradients.
+        parts = [None if p is None else p.to(dt.float32) for p in (input, weight, bias)]
+        y, mean, rstd = native_group_norm(*parts, N, C, HxW, group, eps)  # type: ignore[arg-type]
+        d = input.dtype if weight is None else weight.dtype
+        return y.to(input.dtype), mean.to(d), rstd.to(d)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
     y = y.reshape(input._a.shape)
+    y._base = y._view = None  # to its users it is no view of those rows
     if weight is not None:
         y = y * _along_channels(weight, input.ndim)
     if bias is not None:
@@ -531,6 +546,27 @@ def group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
+) -> Tensor:
+    """Normalise groups of channels of each sample."""
+    shape = input._a.shape
+    if len(shape) >= 2:
+        sizes = [shape[0] * shape[1] // num_groups, num_groups, *shape[2:]]
+        if sizes[0] * prod(shape[2:]) == 1:
+            refuse(
+                f"Expected more than 1 value per channel when training, got input size {sizes}",
+                ValueError,
+            )
+    return _top_group_norm(input, num_groups, weight, bias, eps)
+
+
+@api.top(name="group_norm")
+def _top_group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
 ) -> Tensor:
     """Normalise groups of channels of each sample."""
     shape = input._a.shape
@@ -551,19 +587,6 @@ def group_norm(
     count = prod(shape[2:])
     y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
-
-
-@api.top(name="group_norm")
-def _top_group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    """Normalise groups of channels of each sample."""
-    return group_norm(input, num_groups, weight, bias, eps)
 
 
 @api.under("nn.functional")

@@ -233,6 +233,7 @@ def _image(input: Tensor, name: str) -> tuple[int, ...]:
 
 
 @api.top
+@api.no_view
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels turned into a finer grid of pixels."""
     *lead, channels, height, width = _image(input, "pixel_shuffle")
@@ -251,6 +252,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @api.top
+@api.no_view
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """A grid of pixels turned into channels of a coarser one."""
     *lead, channels, height, width = _image(input, "pixel_unshuffle")
@@ -269,6 +271,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 @api.top
+@api.no_view
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of several groups dealt out in turn."""
     shape = _image(input, "channel_shuffle")

@@ -115,19 +115,26 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 sigmoid_op = elementwise(
-    "sigmoid", _sigmoid, lambda t, y: t * ((1.0 - y) * y), promote="float", lower="sigmoid"
+    "sigmoid",
+    _sigmoid,
+    lambda t, y: t * ((1.0 - y) * y),
+    promote="float",
+    lower="sigmoid",
+    wide_rules=True,
 )
 
 
 def _logit(x: np.ndarray, eps: float | None) -> np.ndarray:
-    if eps is not None:
+    if eps is not None and eps >= 0:
         x = np.clip(x, x.dtype.type(eps), x.dtype.type(1.0 - eps))
     return np.log(x / (1.0 - x))
 
 
 def _logit_rule(t: Any, x: Any, eps: float | None) -> Any:
-    low, high, beyond = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
-    return where_op((x >= low) & (x <= high), t / (x * (1.0 - x)), beyond)
+    low, high, beyond = (0.0, 1.0, math.nan)
+    if eps is not None and eps >= 0:
+        low, high, beyond = eps, 1.0 - eps, 0.0
+    return where_op((x < low) | (x > high), beyond, t / (x * (1.0 - x)))
 
 
 logit_op = elementwise(
@@ -141,6 +148,7 @@ logit_op = elementwise(
         Sample((m.real(2, 3, low=0.05, high=0.95),), {"eps": None}),
         Sample((m.real(5, low=-0.4, high=1.4),), {"eps": 0.1}),
     ],
+    wide_rules=True,
 )
 
 
@@ -165,7 +173,9 @@ tan_op = elementwise(
 )
 sinh_op = elementwise("sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float")
 cosh_op: Op = elementwise("cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float")
-tanh_op = elementwise("tanh", np.tanh, lambda t, y: t * (1.0 - y * y), promote="float")
+tanh_op = elementwise(
+    "tanh", np.tanh, lambda t, y: t * (1.0 - y * y), promote="float", wide_rules=True
+)
 asin_op = elementwise(
     "asin", np.arcsin, lambda t, x: t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)
 )

@@ -162,7 +162,7 @@ def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     now = MODES.now
     if now.mode is SPECIAL or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
-    if MODES.now.grad and self._view is not None:
+    if MODES.now.grad and self._base is not None:
         check_writable(self, False, name)
     check_change(self, f"{name}_")
     np.copyto(self._a, values, casting="unsafe")

@@ -205,6 +205,8 @@ def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray
 
 
 def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    if not x.shape:
+        return g
     g, y = kept(g, x.shape, dim, keepdim), kept(y, x.shape, dim, keepdim)
     others = products_of_others(x, dim) if lacks_values(x) or has_zero_op(x) else y / x
     return g * conj_op(others)
@@ -413,7 +415,7 @@ def evenly(g: Any, x: Any, y: Any) -> Any:
     """The gradient of one chosen value, shared by all elements that are equal to it."""
     chosen = (x == y) | ((x != x) & (y != y))  # or both are NaN
     whole = tuple(range(len(x.shape)))
-    return g * chosen / sum_op(chosen, dim=whole, keepdim=False)
+    return where_op(chosen, g / sum_op(chosen, dim=whole, keepdim=False), 0.0)
 
 
 def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> Op:
@@ -496,14 +498,16 @@ def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str) -> Any:
     def function(
         input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
     ) -> Any:
-        refuse("c", input, name)
         if other is not None or isinstance(dim, Tensor):
+            refuse("c", input, name)
             return getattr(input, elementwise)(dim if other is None else other)
         if dim is None:
+            refuse("c", input, name)
             _refuse_none(input, name)
             return whole(input)
         d = api.wrap_dim(dim, input._a.ndim)
         refuse_empty(input, (d,), name)
+        refuse("c", input, name)
         return result(*apply(rows, (input,), {"dim": d, "keepdim": keepdim}))
 
     function.__name__ = function.__qualname__ = name

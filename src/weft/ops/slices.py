@@ -319,6 +319,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 
 @api.both
+@api.no_view
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with elements replaced (or added to) at flat positions."""
     if index._a.dtype != np.int64:

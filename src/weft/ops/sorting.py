@@ -426,6 +426,7 @@ def _between(rows: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 
 @api.both(out=True)
 @numpy_names
+@api.no_view
 def quantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -435,6 +436,7 @@ def quantile(
 
 @api.both(out=True)
 @numpy_names
+@api.no_view
 def nanquantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -17,7 +17,7 @@ from weft.core.inference import check_change, version_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import LATE, Tensor, strided, wrap
-from weft.core.viewing import follow, give_retained, take_retained
+from weft.core.viewing import Turned, follow, give_retained, take_retained
 from weft.ops import api, shape_rules
 from weft.ops.build import Sample, linear, zeros_of
 from weft.ops.outputs import put_into
@@ -1040,23 +1040,37 @@ copy_slices_op: Op = linear(
 CELL_OF_TWO = 3
 
 
+def _undoing(view: Any, old: np.ndarray) -> tuple[Any, ...]:
+    """The op, arguments and output by which a tensor gets back the geometry it had before."""
+    op, rest, attrs = view[:3]
+    if op is transpose_op or op is t_op:
+        return op, rest, attrs, 0
+    return view_op, (), {"shape": old.shape}, 0
+
+
 def in_place_view(name: str, function: Any) -> None:
     """Offer ``Tensor.<name>``, which gives the tensor itself the geometry of its view."""
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_change(self, name)
-        seen, recording, view = function(self, *args, **kwargs), MODES.now.grad, self._view
+        seen, recording = function(self, *args, **kwargs), MODES.now.grad
+        view: Any = self._view
+        was_base = self._base is None
         if recording:
             check_writable(self, seen._node is not None, name[:-1])
         retained = take_retained(self)
         tangents = self._x.get("tangents") if self._x is not None else None
         tracked = self._vc.__class__ is list
         if self._base is None and tracked and getrefcount(self._vc) > CELL_OF_TWO:
-            # Views of this tensor were made from its old geometry, which lives on as their base.
-            self._base = wrap(self._a, self._node)
-            self._base._vc = self._vc
-            for level, tangent in (tangents or {}).items():
-                set_tangent(self._base, level, tangent)
+            # Views of this tensor were made from its old geometry.
+            if recording and seen._view is not None:
+                self._view = Turned(_undoing(seen._view, self._a), view)
+            else:
+                # The node has that geometry still, so this lives on as their base.
+                self._base = wrap(self._a, self._node)
+                self._base._vc, self._base._view = self._vc, view
+                for level, tangent in (tangents or {}).items():
+                    set_tangent(self._base, level, tangent)
         self._a = seen._a
         self._vc[0] = version_of(self) + 1
         if recording:
@@ -1065,8 +1079,8 @@ def in_place_view(name: str, function: Any) -> None:
             self._view = seen._view or view
             if not recording and seen._view is not None:
                 # What is not recorded takes nothing away: a view is replayed when used next.
-                self._view = (*seen._view[:5], True if view is None else view[5])
-            if recording or view is None:
+                self._view = (*seen._view[:5], True if was_base else view[5])
+            if recording or was_base:
                 self._stamp = self._vc[0]
         give_retained(self, retained)
         for level, tangent in ((tangents and tangents_of(seen)) or {}).items():

@@ -1,0 +1,54 @@
+"""Norms of half values: computed in float32 and rounded once, also with float32 parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft.nn import functional as F
+
+NORMS = {
+    "group": lambda x, w, b: F.group_norm(x, 2, w, b),
+    "layer": lambda x, w, b: F.layer_norm(x.mT, w.shape, w, b),
+    "rms": lambda x, w, b: F.rms_norm(x.mT, w.shape, w),
+    "batch": lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+    "instance": lambda x, w, b: F.instance_norm(x, None, None, w, b),
+}
+
+
+def results(name, x, w, b, g, dtypes):
+    x, w, b = (
+        weft.from_numpy(v).to(d).requires_grad_() for v, d in zip((x, w, b), dtypes, strict=True)
+    )
+    y = NORMS[name](x, w, b)
+    y.backward(weft.from_numpy(g).to(y.dtype).reshape(y.shape))
+    return y, x.grad, w.grad, b.grad
+
+
+@pytest.mark.parametrize("size", [5, 40])
+@pytest.mark.parametrize("half", [weft.float16, weft.bfloat16])
+@pytest.mark.parametrize("name", NORMS)
+def test_half_values_with_float32_parameters(name, half, size):
+    rng = np.random.default_rng(3)
+    x, g = rng.normal(1, 2, (4, 6, size)), rng.normal(size=(4, 6, size))
+    x, g = (weft.from_numpy(v).to(half).double().numpy() for v in (x, g))
+    w, b = rng.normal(size=6).astype("f"), rng.normal(size=6).astype("f")
+    exact = results(name, x, w, b, g, (weft.float64,) * 3)
+    found = results(name, x, w, b, g, (half, weft.float32, weft.float32))
+    assert [t.dtype for t in found if t is not None] == [
+        d
+        for t, d in zip(found, (half, half, weft.float32, weft.float32), strict=True)
+        if t is not None
+    ]
+    for t, e, d in zip(found, exact, (half, half, weft.float32, weft.float32), strict=True):
+        if e is not None:
+            error = (t.double() - e).abs().max() / e.abs().max()
+            assert error.item() < (weft.finfo(d).eps if d is half else 2e-6)
+
+
+@pytest.mark.parametrize("parameters", [weft.bfloat16, weft.float32, weft.float64])
+@pytest.mark.parametrize("dtype", [weft.float16, weft.float32, weft.float64])
+def test_rms_norm_has_the_dtype_of_its_input(dtype, parameters):
+    x = weft.ones(2, 3, dtype=dtype)
+    assert F.rms_norm(x, (3,), weft.ones(3, dtype=parameters)).dtype is dtype
