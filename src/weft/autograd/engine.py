@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.anomaly import Lookout, warn_of_error
+from weft.autograd.hooks import replacement
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
@@ -79,16 +80,15 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
     if isinstance(g, Tensor):
-        g = g.sum(dims, keepdim=True) if dims else g
-        return g.reshape(shape)
-    if dims and g.size >= kernels.BEGIN:
+        return g.sum(dims).reshape(shape)
+    if g.size >= kernels.BEGIN:
         total = kernels.sum_to(g, shape)
         if total is not None:
             return total
     if g.dtype in dt.HALF:
         wide = kernels.cast(g, dt.F32)
         return np.add.reduce(wide, dims, keepdims=True).astype(g.dtype).reshape(shape)
-    return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
+    return np.add.reduce(g, dims).reshape(shape)
 
 
 def cast(g: Any, wanted: np.dtype | None) -> Any:
@@ -207,7 +207,6 @@ class _Run:
     def arrive(self, leaf: AccumulateGrad) -> None:
         """A leaf has received all it will get."""
         g = self.grads.pop(leaf, None)
-        self.owned.discard(leaf)
         if g is None:
             return
         self.at = leaf
@@ -226,7 +225,9 @@ class _Run:
                 # As in PyTorch: a gradient that became ``.grad`` is shown as what it is by now.
                 given = as_tensor(changeable(g))
                 for hook in tuple(leaf.extras.post.values()):
-                    hook((), (given,))
+                    replaced = hook((), (given,))
+                    if replaced is not None:
+                        replacement(hook, replaced, (), leaf)
 
     def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
         """Add a gradient to its leaf's ``.grad``; one that nobody else holds may become it."""
@@ -255,7 +256,7 @@ class _Run:
         for hook in tuple(hooks.values()):
             replaced = hook(given)
             if replaced is not None:
-                given = replaced if isinstance(replaced, tuple) else (replaced,)
+                given = replacement(hook, replaced, given, self.at)
         if self.create:
             return given
         return tuple(None if g is None else g._a for g in given)
@@ -488,20 +489,25 @@ class _Run:
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
         for i, gi in zip(targets, results, strict=True):
-            grads[i] = as_tensor(gi)
-        outputs = tuple(as_tensor(x) for x in (g if isinstance(g, (list, tuple)) else (g,)))
+            grads[i] = as_tensor(changeable(gi))
+        given = g if isinstance(g, (list, tuple)) else (g,)
+        outputs = tuple(as_tensor(changeable(x)) for x in given)
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
             if replaced is not None:
-                grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
+                grads = list(replacement(hook, replaced, grads, node, fills=False))
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
 
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
-    if not kernels.into(REGISTRY["add"], total, g):
-        np.add(total, g, out=total)
+    if total.size >= kernels.OVER and (
+        (g.base is None and total.base is None) or not np.may_share_memory(total, g)
+    ):
+        if kernels.into(REGISTRY["add"], total, g):
+            return
+    np.add(total, g, out=total)  # which copies first what overlaps
 
 
 def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
@@ -528,8 +534,8 @@ def copied(g: Tensor, like: np.ndarray) -> Tensor:
 
 
 def changeable(g: Any) -> Any:
-    """A gradient that a hook may write to: the constant that a loss starts with is copied."""
-    if g.__class__ is ndarray and not g.ndim and not g.flags.writeable:
+    """A gradient that users may write to: the constant that a loss starts with is copied."""
+    if g.__class__ is ndarray and not g.flags.writeable:
         return g.copy()
     return g
 
@@ -595,7 +601,7 @@ CALL.append(call)
 # --- entry points ----------------------------------------------------------------------
 
 
-def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
+def _root(tensor: Tensor, gradient: Any, k: int, create: bool) -> tuple[GraphNode, Any]:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected Tensor as root {k} of backward, got {type(tensor).__name__}")
     if not tensor.requires_grad or tensor._node is NOWHERE:
@@ -617,7 +623,7 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        one = ONES.get(tensor._a.dtype) if not shape else None
+        one = None if shape or create else ONES.get(tensor._a.dtype)
         return tensor._node, wrap(np.ones(shape, tensor._a.dtype) if one is None else one)
     if not isinstance(gradient, Tensor):
         raise TypeError(
@@ -655,7 +661,7 @@ def run(
         gradients = gradients + (None,) * (len(tensors) - len(gradients))
     seeded = []
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        node, g = _root(tensor, gradient, k)
+        node, g = _root(tensor, gradient, k, create)
         seeded.append((node, g if create else g._a))
     del gradients, gradient, g
     targets = None
