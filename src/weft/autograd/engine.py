@@ -251,12 +251,12 @@ class _Run:
                     raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
     def call_hooks(self, hooks: dict[int, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run hooks on a node's incoming gradients; they see tensors."""
+        """Run hooks on the incoming gradients of the node ``at``; they see tensors."""
         given = tuple(as_tensor(changeable(g)) for g in grads)
         for hook in tuple(hooks.values()):
             replaced = hook(given)
             if replaced is not None:
-                given = replacement(hook, replaced, given, self.at)
+                given = replacement(hook, replaced, given, self.at)  # type: ignore[arg-type]
         if self.create:
             return given
         return tuple(None if g is None else g._a for g in given)
@@ -373,16 +373,11 @@ class _Run:
 
     def unreached(self, node: Any) -> None:
         """No gradient came: hooks are told so, and so is a backward that users wrote."""
-        g, extras = None, node.extras
+        extras = node.extras
         if node.__class__ is not Output and self.leads_on(node):
             if extras is not None and extras.pre and not node.plan.op.multiple:
                 self.at = node
-                g = self.call_hooks(extras.pre, (None,))[0]
-                if g is not None:
-                    raise RuntimeError(
-                        f"can't replace a None gradient with a non-None value: no gradient reached "
-                        f"{node.name()}, recorded at {node.source}; a hook on it gave one"
-                    )
+                self.call_hooks(extras.pre, (None,))
             if getattr(node.plan, "takes_none", False):
                 self.passing = [None] * len(node.shape) if node.plan.op.multiple else None
                 self.step(node)
@@ -478,24 +473,25 @@ class _Run:
                 self.settle(edge)
 
     def tell_missing(self, node: Node, grads: list[Any]) -> None:
-        """Hooks of outputs that no gradient reached get None, and may give one."""
+        """Hooks of outputs that no gradient reached get None."""
         for k, held in node.outs.items():
             output = held() if grads[k] is None else None
             if output is not None and output.extras is not None and output.extras.pre:
-                grads[k] = self.call_hooks(output.extras.pre, (None,))[0]
+                self.call_hooks(output.extras.pre, (None,))
 
     def post_hooks(self, node: Node, g: Any, results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
-        for i, gi in zip(targets, results, strict=True):
-            grads[i] = as_tensor(changeable(gi))
         given = g if isinstance(g, (list, tuple)) else (g,)
         outputs = tuple(as_tensor(changeable(x)) for x in given)
+        shared = {id(x): output for x, output in zip(given, outputs, strict=True)}
+        for i, gi in zip(targets, results, strict=True):
+            grads[i] = shared[id(gi)] if id(gi) in shared else as_tensor(changeable(gi))
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
             if replaced is not None:
-                grads = list(replacement(hook, replaced, grads, node, fills=False))
+                grads = list(replacement(hook, replaced, grads, node))
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
@@ -560,7 +556,11 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
-    count = len(node.shape) if isinstance(node, Node) and node.op.multiple else 1
+    several = isinstance(node, Node) and node.op.multiple
+    count = len(node.shape) if several else 1
+    if several and len(grads) == count - len(node.op.constant_outputs):
+        rest = iter(grads)
+        grads = tuple(None if k in node.op.constant_outputs else next(rest) for k in range(count))
     if len(grads) != count:
         raise TypeError(
             f"{node.name()}: expected {count} arguments, got {len(grads)} instead\n"
@@ -581,10 +581,12 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
     if node.saved is FREED:
         raise used_up(node)
     check_versions(node)
+    found: list[Any] = [None] * len(node.inputs)
+    if all(g is None for g in given) and not node.op.takes_none:
+        return found[0] if len(found) == 1 else tuple(found)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
     g = fill_missing(node, list(given)) if node.op.multiple else given[0]
-    found: list[Any] = [None] * len(node.inputs)
     for i, gi in zip(node.plan.targets, node.plan.vjp(g, saved, node.attrs, needs), strict=True):
         edge = node.inputs[i]
         if gi is not None and isinstance(edge, GraphNode):
@@ -646,6 +648,19 @@ def _root(tensor: Tensor, gradient: Any, k: int, create: bool) -> tuple[GraphNod
     return tensor._node, gradient
 
 
+def _targets(inputs: Sequence[Any], sink: bool) -> set[GraphNode]:
+    """The nodes whose gradients were asked for; ``backward`` fills the ``.grad`` of all inputs."""
+    for k, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise RuntimeError(
+                "all inputs have to be Tensors or GradientEdges, but got "
+                f"{type(tensor).__name__} (input {k})\n  at {errors.here()}"
+            )
+        if sink and not isinstance(tensor._node, AccumulateGrad):
+            tensor.retain_grad()
+    return {t._node for t in inputs if t.requires_grad and t._node is not NOWHERE}
+
+
 def _sequence(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Tensor) or value is None:
         return (value,)
@@ -656,20 +671,21 @@ def run(
     tensors: Any, gradients: Any, keep: bool | None, create: bool, inputs: Any, sink: bool
 ) -> _Run:
     """Run backward from several roots at once."""
-    tensors, gradients = _sequence(tensors), _sequence(gradients)
-    if len(gradients) != len(tensors):
-        gradients = gradients + (None,) * (len(tensors) - len(gradients))
+    tensors = _sequence(tensors)
+    gradients = (None,) * len(tensors) if gradients is None else _sequence(gradients)
+    if len(gradients) < len(tensors):
+        raise RuntimeError(
+            f"got {len(tensors)} tensors and {len(gradients)} gradients\n  at {errors.here()}"
+        )
+    gradient = g = None
     seeded = []
-    for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+    for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=False)):
         node, g = _root(tensor, gradient, k, create)
         seeded.append((node, g if create else g._a))
     del gradients, gradient, g
     targets = None
     if inputs is not None:
-        targets = {t._node for t in inputs if t.requires_grad and t._node is not NOWHERE}
-    for tensor in inputs or ():
-        if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
-            tensor.retain_grad()
+        targets = _targets(inputs, sink)
     now = MODES.now
     # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
     work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
@@ -694,7 +710,7 @@ def run(
         for callback in work.callbacks:  # one may add others
             callback()
     except Exception:
-        if work.watch is not None and isinstance(work.at, Node):
+        if work.watch is not None and work.at is not None:
             warn_of_error(work.at)
         raise
     finally:
@@ -742,9 +758,7 @@ def grad(
     """
     wanted = _sequence(inputs)
     for k, tensor in enumerate(wanted):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"grad: input {k} is a {type(tensor).__name__}, not a Tensor")
-        if not tensor.requires_grad:
+        if isinstance(tensor, Tensor) and not tensor.requires_grad:
             raise RuntimeError(
                 f"One of the differentiated Tensors does not require grad: input {k} of grad(). "
                 f"Call requires_grad_() on it before using it\n  at {errors.here()}"
@@ -761,8 +775,8 @@ def grad(
             g = found[node] if create_graph else found[node]._a
         if g is None and not allow_unused:
             raise RuntimeError(
-                f"One of the differentiated Tensors appears to not have been used in the graph "
-                f"(input {k} of grad()). Set allow_unused=True if this is the desired behavior.\n"
+                f"The differentiated Tensor at index {k} appears to not have been used in the "
+                "graph. Set allow_unused=True if this is the desired behavior.\n"
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:

@@ -11,12 +11,9 @@ from weft.core.tensor import Tensor
 
 
 def replacement(
-    hook: Callable, found: Any, given: Sequence[Any], node: GraphNode, fills: bool = True
+    hook: Callable, found: Any, given: Sequence[Any], node: GraphNode
 ) -> tuple[Any, ...]:
-    """What a hook returned, if it can take the place of the gradients that it was given.
-
-    ``fills`` says whether it may give a gradient where there was none.
-    """
+    """What a hook returned, if it can take the place of the gradients that it was given."""
     hook = getattr(hook, "__wrapped__", hook)  # a tensor's, which takes and gives one gradient
     name = getattr(hook, "__name__", "<unknown>")
     place = f"\n  on {node.name()}"
@@ -34,16 +31,15 @@ def replacement(
         if not isinstance(new, Tensor):
             raise TypeError(f"expected Variable, but hook returned {type(new).__name__!r}{place}")
         if old is None:
-            if not fills:
-                raise RuntimeError(
-                    f"can't replace a None gradient with a non-None value: hook {name!r}{place}"
-                )
-        elif new._a.shape != old._a.shape:
+            raise RuntimeError(
+                f"can't replace a None gradient with a non-None value: hook {name!r}{place}"
+            )
+        if new._a.shape != old._a.shape:
             raise RuntimeError(
                 f"hook {name!r} has changed the size of value (was {list(old.shape)} got "
                 f"{list(new.shape)}){place}"
             )
-        elif new._a.dtype != old._a.dtype:
+        if new._a.dtype != old._a.dtype:
             was, got = (f"torch.{dt.TYPE_NAMES[x.dtype.name]}Tensor" for x in (old, new))
             raise RuntimeError(
                 f"hook {name!r} has changed the type of value (was {was} got {got}){place}"
