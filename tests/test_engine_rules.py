@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft as torch
+from weft.core.dispatch import REGISTRY
+from weft.ops.build import general
 
 LARGE = 40_000  # elements: native code takes over well below
 
@@ -113,6 +117,15 @@ def test_a_real_input_of_a_complex_op_gets_the_real_part(size: int) -> None:
         (x * c).backward(torch.full((size,), 1 + 1j))
     assert x.grad.dtype is torch.float32 and x.grad.eq(7).all()
     assert c.grad.dtype is torch.complex64 and c.grad.eq(2 + 2j).all()
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_complex_input_keeps_the_imaginary_part_in_its_own_precision(create: bool) -> None:
+    x = torch.tensor([2 + 1j], requires_grad=True)
+    c = torch.tensor([3 + 4j], dtype=torch.complex128)
+    given = torch.tensor([1 + 1j], dtype=torch.complex128)
+    (g,) = torch.autograd.grad(x * c, x, given, create_graph=create)
+    assert g.dtype is torch.complex64 and g.tolist() == [7 - 1j]
 
 
 @pytest.mark.filterwarnings("error", "ignore:Using backward")
@@ -280,16 +293,27 @@ def test_hooks_of_one_of_several_results_are_told_of_no_gradient() -> None:
         (Stops.apply(a) + b).backward()
 
 
-def test_a_rule_may_give_no_gradient() -> None:
+@pytest.fixture
+def gives_nothing() -> Iterator[Any]:
+    """An op that saves nothing, and whose rule gives no gradient."""
+    yield general("gives_nothing", np.copy, lambda g: None, samples=None)
+    del REGISTRY["gives_nothing"]
+
+
+@pytest.mark.parametrize("kind", ["norm", "own op"])
+def test_a_rule_may_give_no_gradient(gives_nothing: Any, kind: str) -> None:
+    def count(x: Any) -> Any:
+        return x.norm(p=0) if kind == "norm" else gives_nothing(x).sum()
+
     x = torch.tensor([3.0, 4.0], requires_grad=True)
-    x.norm(p=0).backward()
+    count(x).backward()
     assert x.grad is None
     seen: list[str] = []
     w = torch.tensor(2.0, requires_grad=True)
     x.register_hook(lambda g: seen.append("x"))
     v = w * 3
     v.register_hook(lambda g: seen.append("v"))
-    ((x * v).sum() + x.norm(p=0)).backward()
+    ((x * v).sum() + count(x)).backward()
     assert seen == ["x", "v"] and x.grad.tolist() == [6.0, 6.0] and w.grad.item() == 21.0
 
 
