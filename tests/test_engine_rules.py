@@ -170,6 +170,28 @@ def test_a_leaf_that_was_asked_for_gets_its_gradient_as_early() -> None:
     assert seen == ["w", "a"] and w.grad.item() == 60.0 and v.grad.item() == 20.0
 
 
+def test_hooks_of_a_root_that_leads_nowhere_run_if_it_is_alone() -> None:
+    seen: list[Any] = []
+    x, z = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    a, b = x * 2, z * 3
+    b.register_hook(lambda g: seen.append(g.item()))
+    b.grad_fn.register_prehook(lambda out: seen.append("not this one"))
+    given = [torch.ones(1), torch.ones(1) * 7]
+    (g,) = torch.autograd.grad([a, b], [x], given, retain_graph=True)
+    assert g.item() == 2.0 and seen == []
+    assert torch.autograd.grad(b, [x], given[1], allow_unused=True) == (None,)
+    assert seen == [7.0] and z.grad is None
+
+
+def test_what_grad_gives_is_what_hooks_made_of_it_unless_it_leads_on() -> None:
+    x = torch.ones(1, requires_grad=True)
+    a = x * 2
+    a.register_hook(lambda g: g * 10)
+    y = a * 3
+    assert torch.autograd.grad(y, a, retain_graph=True)[0].item() == 30.0
+    assert [g.item() for g in torch.autograd.grad(y, (a, x))] == [3.0, 60.0]
+
+
 def test_hooks_run_only_on_the_way_to_what_was_asked_for() -> None:
     seen: list[str] = []
     x = torch.ones(4, requires_grad=True)

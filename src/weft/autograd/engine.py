@@ -181,8 +181,9 @@ class _Run:
                 useful.add(node)
                 self.through.add(node)
         self.useful = useful
-        roots = self.roots
-        order = [n for n in order if n in useful or n in roots]
+        # As in PyTorch: a root that leads nowhere has its hooks run only if it is alone.
+        alone = self.roots if len(self.roots) == 1 else ()
+        order = [n for n in order if n in useful or n in alone]
         self.pending.clear()
         for node in order:
             for edge in edges_of(node) if node in useful else ():
