@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -161,7 +161,59 @@ def test_a_part_that_no_longer_depends_on_anything_gets_zeros(name: str) -> None
 
 # --- the property -----------------------------------------------------------------------
 
-STEPS = [*KEEPING, "times two", "exp", "sum with another"]
+
+class Keeps(torch.autograd.Function):
+    """A function that hands on the gradient it gets, and keeps it."""
+
+    log: ClassVar[list[Any]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        Keeps.log.append(g)
+        return g
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    **KEEPING,
+    "times two": lambda x: x * 2,
+    "exp": lambda x: (x * 0.125).exp(),
+    "tanh": lambda x: x.tanh(),
+    "rows": lambda x: x.view(1, -1).expand(2, -1).sum(0),
+    "halves": lambda x: torch.cat(x.split((x.numel() + 1) // 2)),
+    "first half twice": lambda x: torch.cat([x, x])[: x.numel()],
+    "flipped": lambda x: x.flip(0),
+    "strided": lambda x: torch.stack([x, x * 2], 1)[:, 0],
+    "part in place": lambda x: x.clone().index_fill_(0, torch.tensor([0]), 0.5),
+    "function": Keeps.apply,
+}
+
+
+def _generator(g: Any) -> Any:
+    def held() -> Any:
+        while True:
+            yield g.numpy()
+
+    return held()
+
+
+# What a hook may keep of a gradient, and how its values are read from that.
+HOLDERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tensor": (lambda g: g, lambda kept: kept.detach().numpy()),
+    "part": (lambda g: g[-1:], lambda kept: kept.detach().numpy()),
+    "data": (lambda g: g.data, lambda kept: kept.numpy()),
+    "array": (lambda g: g.numpy(), lambda kept: kept),
+    "reversed array": (lambda g: g.numpy()[::-1], lambda kept: kept),
+    "memory": (lambda g: memoryview(g.numpy()), np.asarray),
+    "exported": (np.from_dlpack, lambda kept: kept),
+    "capsule": (lambda g: (g.__dlpack__(), g.numpy()), lambda kept: kept[1]),
+    "storage": (lambda g: g.untyped_storage(), lambda kept: np.frombuffer(bytes(kept), np.uint8)),
+    "generator": (_generator, next),
+    "set": (lambda g: torch.empty(0).set_(g), lambda kept: kept.numpy()),
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -169,47 +221,60 @@ STEPS = [*KEEPING, "times two", "exp", "sum with another"]
 def test_nothing_reachable_changes_by_itself(data: Any) -> None:
     size = data.draw(st.sampled_from([1, 3, 40_000]))
     leaves = [torch.full((size,), 0.25 * (k + 1), requires_grad=True) for k in range(2)]
-    log: list[Any] = []
+    log: list[tuple[Any, Callable[[Any], Any]]] = []
+    Keeps.log = []
+
+    def keeper() -> Callable[[Any], None]:
+        hold, read = HOLDERS[data.draw(st.sampled_from(sorted(HOLDERS)))]
+        return lambda g: None if g is None else log.append((hold(g), read))
+
+    def both(keep: Callable[[Any], None]) -> Callable[[Any, Any], None]:
+        def hook(into: Any, out: Any) -> None:
+            for g in (*into, *out):
+                keep(g)
+
+        return hook
+
     values = list(leaves)
     for _ in range(data.draw(st.integers(1, 8))):
         x = data.draw(st.sampled_from(values))
-        step = data.draw(st.sampled_from(STEPS))
-        if step == "sum with another":
-            y = x + data.draw(st.sampled_from(values))
-        elif step == "exp":
-            y = (x * 0.125).exp()
+        step = data.draw(st.sampled_from([*STEPS, "sum with another", "product with another"]))
+        if step in STEPS:
+            y = STEPS[step](x)
         else:
-            y = KEEPING[step](x) if step in KEEPING else x * 2
+            other = data.draw(st.sampled_from(values))
+            y = x + other if step == "sum with another" else (x * 0.5).tanh() * other.tanh()
         use = data.draw(st.sampled_from(["", "", "hook", "retain", "node"]))
         if use == "hook":
-            y.register_hook(log.append)
+            y.register_hook(keeper())
         elif use == "retain":
             y.retain_grad()
         elif use == "node" and y.grad_fn is not None:
-            y.grad_fn.register_hook(lambda into, out: log.extend([*into, *out]))
+            y.grad_fn.register_hook(both(keeper()))
         values.append(y)
     if data.draw(st.booleans()):
-        data.draw(st.sampled_from(leaves)).register_hook(log.append)
-    kept: list[tuple[Any, np.ndarray]] = []
+        data.draw(st.sampled_from(leaves)).register_hook(keeper())
+    kept: list[tuple[Any, Callable[[Any], Any], np.ndarray]] = []
     expected = [np.zeros(size, np.float32) for _ in leaves]
+    whole = HOLDERS["tensor"][1]
     for _ in range(data.draw(st.integers(1, 3))):
         root = data.draw(st.sampled_from(values))
         seed = torch.full((size,), 0.5)
         if data.draw(st.booleans()):
             found = torch.autograd.grad(root, leaves, seed, retain_graph=True, allow_unused=True)
-            kept += [(g, g.numpy().copy()) for g in found if g is not None]
+            kept += [(g, whole, g.numpy().copy()) for g in found if g is not None]
         else:
             root.backward(seed, retain_graph=True)
             again = torch.autograd.grad(root, leaves, seed, retain_graph=True, allow_unused=True)
             for k, g in enumerate(again):
                 expected[k] = expected[k] + (0 if g is None else g.numpy())
-        kept += [(g, g.detach().numpy().copy()) for g in log if g is not None]
-        kept += [(v, v.detach().numpy().copy()) for v in (*values, seed)]
+        kept += [(held, read, read(held).copy()) for held, read in log]
+        kept += [(v, whole, whole(v).copy()) for v in (*values, seed, *Keeps.log)]
     for leaf, want in zip(leaves, expected, strict=True):
         got = np.zeros(size, np.float32) if leaf.grad is None else leaf.grad.numpy()
         np.testing.assert_allclose(got, want, rtol=1e-5)
     for leaf in leaves:
         if leaf.grad is not None:
             leaf.grad.fill_(float("nan"))
-    for tensor, before in kept:
-        np.testing.assert_array_equal(tensor.detach().numpy(), before)
+    for held, read, before in kept:
+        np.testing.assert_array_equal(read(held), before)

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core.meta import lacks_values
 from weft.core.modes import MODES, _Switch
-from weft.core.node import FREED, Node, Output
+from weft.core.node import FREED, GraphNode, Node, Output
 from weft.core.tensor import Tensor
 from weft.ops import api
 
@@ -127,8 +127,9 @@ class Lookout:
         self.used = []
 
 
-def warn_of_error(node: Node) -> None:
+def warn_of_error(node: GraphNode) -> None:
     """Say which forward call a failing node belongs to, before its error goes on its way."""
+    node = node.node if isinstance(node, Output) else node
     start, cause = f"Error detected in {node.name()}.", "caused the error"
     at: Any = node
     while at is not None:

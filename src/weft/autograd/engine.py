@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.autograd import batched
 from weft.autograd.anomaly import Lookout, warn_of_error
+from weft.autograd.hooks import replacement
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
@@ -81,16 +82,15 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
     if isinstance(g, Tensor):
-        g = g.sum(dims, keepdim=True) if dims else g
-        return g.reshape(shape)
-    if dims and g.size >= kernels.BEGIN:
+        return g.sum(dims).reshape(shape)
+    if g.size >= kernels.BEGIN:
         total = kernels.sum_to(g, shape)
         if total is not None:
             return total
     if g.dtype in dt.HALF:
         wide = kernels.cast(g, dt.F32)
         return np.add.reduce(wide, dims, keepdims=True).astype(g.dtype).reshape(shape)
-    return np.add.reduce(g, dims, keepdims=True).reshape(shape) if dims else g.reshape(shape)
+    return np.add.reduce(g, dims).reshape(shape)
 
 
 def cast(g: Any, wanted: np.dtype | None) -> Any:
@@ -184,8 +184,9 @@ class _Run:
                 useful.add(node)
                 self.through.add(node)
         self.useful = useful
-        roots = self.roots
-        order = [n for n in order if n in useful or n in roots]
+        # As in PyTorch: a root that leads nowhere has its hooks run only if it is alone.
+        alone = self.roots if len(self.roots) == 1 else ()
+        order = [n for n in order if n in useful or n in alone]
         self.pending.clear()
         for node in order:
             for edge in edges_of(node) if node in useful else ():
@@ -210,7 +211,6 @@ class _Run:
     def arrive(self, leaf: AccumulateGrad) -> None:
         """A leaf has received all it will get."""
         g = self.grads.pop(leaf, None)
-        self.owned.discard(leaf)
         if g is None:
             return
         self.at = leaf
@@ -229,7 +229,9 @@ class _Run:
                 # As in PyTorch: a gradient that became ``.grad`` is shown as what it is by now.
                 given = as_tensor(changeable(g))
                 for hook in tuple(leaf.extras.post.values()):
-                    hook((), (given,))
+                    replaced = hook((), (given,))
+                    if replaced is not None:
+                        replacement(hook, replaced, (), leaf)
 
     def accumulate(self, leaf: AccumulateGrad, g: Any, alone: bool) -> None:
         """Add a gradient to its leaf's ``.grad``; one that nobody else holds may become it."""
@@ -253,12 +255,12 @@ class _Run:
                     raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
     def call_hooks(self, hooks: dict[int, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run hooks on a node's incoming gradients; they see tensors."""
+        """Run hooks on the incoming gradients of the node ``at``; they see tensors."""
         given = tuple(as_tensor(changeable(g)) for g in grads)
         for hook in tuple(hooks.values()):
             replaced = hook(given)
             if replaced is not None:
-                given = replaced if isinstance(replaced, tuple) else (replaced,)
+                given = replacement(hook, replaced, given, self.at)  # type: ignore[arg-type]
         if self.create:
             return given
         return tuple(None if g is None else g._a for g in given)
@@ -381,16 +383,11 @@ class _Run:
 
     def unreached(self, node: Any) -> None:
         """No gradient came: hooks are told so, and so is a backward that users wrote."""
-        g, extras = None, node.extras
+        extras = node.extras
         if node.__class__ is not Output and self.leads_on(node):
             if extras is not None and extras.pre and not node.plan.op.multiple:
                 self.at = node
-                g = self.call_hooks(extras.pre, (None,))[0]
-                if g is not None:
-                    raise RuntimeError(
-                        f"can't replace a None gradient with a non-None value: no gradient reached "
-                        f"{node.name()}, recorded at {node.source}; a hook on it gave one"
-                    )
+                self.call_hooks(extras.pre, (None,))
             if getattr(node.plan, "takes_none", False):
                 self.passing = [None] * len(node.shape) if node.plan.op.multiple else None
                 self.step(node)
@@ -507,23 +504,24 @@ class _Run:
                 self.settle(edge)
 
     def tell_missing(self, node: Node, grads: list[Any]) -> None:
-        """Hooks of outputs that no gradient reached get None, and may give one."""
+        """Hooks of outputs that no gradient reached get None."""
         for k, held in node.outs.items():
             output = held() if grads[k] is None else None
             if output is not None and output.extras is not None and output.extras.pre:
-                grads[k] = self.call_hooks(output.extras.pre, (None,))[0]
+                self.call_hooks(output.extras.pre, (None,))
 
     def post_hooks(self, node: Node, arrived: tuple[Any, ...], results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
+        outputs = tuple(as_tensor(changeable(x)) for x in arrived)
+        shared = {id(x): output for x, output in zip(arrived, outputs, strict=True)}
         for i, gi in zip(targets, results, strict=True):
-            grads[i] = as_tensor(gi)
-        outputs = tuple(map(as_tensor, arrived))
+            grads[i] = shared[id(gi)] if id(gi) in shared else as_tensor(changeable(gi))
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
             replaced = hook(tuple(grads), outputs)
             if replaced is not None:
-                grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
+                grads = list(replacement(hook, replaced, grads, node))
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
@@ -541,8 +539,12 @@ def like_inputs(node: Node) -> list[Any]:
 
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
-    if not kernels.into(REGISTRY["add"], total, g):
-        np.add(total, g, out=total)
+    if total.size >= kernels.OVER and (
+        (g.base is None and total.base is None) or not np.may_share_memory(total, g)
+    ):
+        if kernels.into(REGISTRY["add"], total, g):
+            return
+    np.add(total, g, out=total)  # which copies first what overlaps
 
 
 def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
@@ -571,8 +573,8 @@ def copied(g: Tensor, like: np.ndarray) -> Tensor:
 
 
 def changeable(g: Any) -> Any:
-    """A gradient that a hook may write to: the constant that a loss starts with is copied."""
-    if g.__class__ is ndarray and not g.ndim and not g.flags.writeable:
+    """A gradient that users may write to: the constant that a loss starts with is copied."""
+    if g.__class__ is ndarray and not g.flags.writeable:
         return g.copy()
     return g
 
@@ -626,6 +628,8 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
     several = isinstance(node, Node) and node.op.multiple
     seen = receiving(node) if several else [0]
+    if several and len(grads) == len(node.shape):
+        grads = tuple(grads[k] for k in seen)
     count = len(seen)
     if len(grads) != count:
         raise TypeError(
@@ -647,6 +651,9 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
     if node.saved is FREED:
         raise used_up(node)
     check_versions(node)
+    found: list[Any] = [None] * len(node.inputs)
+    if all(g is None for g in given) and not node.op.takes_none:
+        return found[0] if len(found) == 1 else tuple(found)
     saved = as_history(node, node.saved) if create else unpacked(node.saved)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if node.plan.joint else None
     g = given[0]
@@ -655,7 +662,6 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
         for k, arrived in zip(seen, given, strict=True):
             slots[k] = arrived
         g = fill_missing(node, slots)
-    found: list[Any] = [None] * len(node.inputs)
     for i, gi in zip(node.plan.targets, node.plan.vjp(g, saved, node.attrs, needs), strict=True):
         edge = node.inputs[i]
         if gi is not None and isinstance(edge, GraphNode):
@@ -672,7 +678,7 @@ CALL.append(call)
 # --- entry points ----------------------------------------------------------------------
 
 
-def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
+def _root(tensor: Tensor, gradient: Any, k: int, create: bool) -> tuple[GraphNode, Any]:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected Tensor as root {k} of backward, got {type(tensor).__name__}")
     if not tensor.requires_grad or tensor._node is NOWHERE:
@@ -694,7 +700,7 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        plain = not shape and not (meta.LIVE and tensor.is_meta)
+        plain = not shape and not create and not (meta.LIVE and tensor.is_meta)
         one = ONES.get(tensor._a.dtype) if plain else None
         made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
         return tensor._node, wrap(made)
@@ -719,6 +725,19 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
     return tensor._node, gradient
 
 
+def _targets(inputs: Sequence[Any], sink: bool) -> set[GraphNode]:
+    """The nodes whose gradients were asked for; ``backward`` fills the ``.grad`` of all inputs."""
+    for k, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise RuntimeError(
+                "all inputs have to be Tensors or GradientEdges, but got "
+                f"{type(tensor).__name__} (input {k})\n  at {errors.here()}"
+            )
+        if sink and not isinstance(tensor._node, AccumulateGrad):
+            tensor.retain_grad()
+    return {t._node for t in inputs if t.requires_grad and t._node is not NOWHERE}
+
+
 def _sequence(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Tensor) or value is None:
         return (value,)
@@ -729,12 +748,16 @@ def run(
     tensors: Any, gradients: Any, keep: bool | None, create: bool, inputs: Any, sink: bool
 ) -> _Run:
     """Run backward from several roots at once."""
-    tensors, gradients = _sequence(tensors), _sequence(gradients)
-    if len(gradients) != len(tensors):
-        gradients = gradients + (None,) * (len(tensors) - len(gradients))
+    tensors = _sequence(tensors)
+    gradients = (None,) * len(tensors) if gradients is None else _sequence(gradients)
+    if len(gradients) < len(tensors):
+        raise RuntimeError(
+            f"got {len(tensors)} tensors and {len(gradients)} gradients\n  at {errors.here()}"
+        )
+    gradient = g = None
     seeded = []
-    for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        node, g = _root(tensor, gradient, k)
+    for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=False)):
+        node, g = _root(tensor, gradient, k, create)
         seeded.append((node, g))
     # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
     on_tensors = create or (bool(meta.LIVE) and any(meta.lacks_values(g) for _, g in seeded))
@@ -743,10 +766,7 @@ def run(
     del gradients, gradient, g
     targets = None
     if inputs is not None:
-        targets = {t._node for t in inputs if t.requires_grad and t._node is not NOWHERE}
-    for tensor in inputs or ():
-        if sink and tensor.requires_grad and not isinstance(tensor._node, AccumulateGrad):
-            tensor.retain_grad()
+        targets = _targets(inputs, sink)
     now = MODES.now
     work = _Run(create if keep is None else keep, on_tensors, targets, sink)
     work.records = create
@@ -771,7 +791,7 @@ def run(
         for callback in work.callbacks:  # one may add others
             callback()
     except Exception:
-        if work.watch is not None and isinstance(work.at, Node):
+        if work.watch is not None and work.at is not None:
             warn_of_error(work.at)
         raise
     finally:
@@ -831,9 +851,7 @@ def grad(
             more = (retain_graph, create_graph, only_inputs, allow_unused, materialize_grads)
             return batched.grad(grad, roots, wanted, seeds, levels, more)
     for k, tensor in enumerate(wanted):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"grad: input {k} is a {type(tensor).__name__}, not a Tensor")
-        if not tensor.requires_grad:
+        if isinstance(tensor, Tensor) and not tensor.requires_grad:
             raise RuntimeError(
                 f"One of the differentiated Tensors does not require grad: input {k} of grad(). "
                 f"Call requires_grad_() on it before using it\n  at {errors.here()}"
@@ -850,8 +868,8 @@ def grad(
             g = found[node] if create_graph else found[node]._a
         if g is None and not allow_unused:
             raise RuntimeError(
-                f"One of the differentiated Tensors appears to not have been used in the graph "
-                f"(input {k} of grad()). Set allow_unused=True if this is the desired behavior.\n"
+                f"The differentiated Tensor at index {k} appears to not have been used in the "
+                "graph. Set allow_unused=True if this is the desired behavior.\n"
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:

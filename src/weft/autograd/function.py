@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.batched import call_batched
+from weft.autograd.engine import as_tensor, changeable
 from weft.core import errors
 from weft.core.batching import highest
 from weft.core.dispatch import edge_of
@@ -250,7 +251,7 @@ class _FunctionPlan:
         """Call backward, and check and pass on what it returns."""
         ctx = at["ctx"]
         given = g if isinstance(g, tuple) else (g,)
-        grads = [x if x is None or isinstance(x, Tensor) else wrap(np.asarray(x)) for x in given]
+        grads = [as_tensor(changeable(x)) for x in given]
         if ctx.materialize_grads:
             for k, (x, kind) in enumerate(zip(grads, ctx._kinds, strict=True)):
                 if x is None and kind is not None and k not in ctx._unfilled:

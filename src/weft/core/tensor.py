@@ -590,6 +590,7 @@ class Tensor(metaclass=_TensorMeta):
             replaced = hook(grads[0])
             return None if replaced is None else (replaced,)
 
+        on_output.__wrapped__ = hook  # type: ignore[attr-defined]
         return add_hook(self._node._extras().pre, on_output)
 
     def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
