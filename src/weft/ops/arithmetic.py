@@ -23,11 +23,12 @@ from weft.ops.outputs import put_into
 def _no_bool_subtract(args: Any) -> None:
     bools = [isinstance(x, bool) or getattr(x, "dtype", None) == dt.BOOL for x in args]
     if any(bools):
-        which = "two bool tensors" if all(bools) else "a bool tensor"
-        raise RuntimeError(
-            f"Subtraction, the `-` operator, with {which} is not supported. To invert a mask use "
-            "the `~` or `logical_not()` operator, to compare two masks `^` or `logical_xor()`"
-        )
+        which = "with a bool tensor is not supported. If you are trying to invert a mask, use the "
+        which += "`~` or `logical_not()` operator instead."
+        if all(bools):
+            which = "with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            which += "operator instead."
+        raise RuntimeError(f"Subtraction, the `-` operator, {which}")
 
 
 add_op = elementwise("add", np.add, lambda t: t, lambda t: t, public=False)
@@ -177,8 +178,8 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
     d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
     if isinstance(alpha, bool) and d != dt.BOOL:
         raise RuntimeError(
-            f"Boolean alpha only supported for Boolean results, not for {dt.of_numpy(d)!r}\n"
-            f"  at {errors.here()}"
+            "Boolean alpha only supported for Boolean results. The result here is of type "
+            f"{dt.of_numpy(d)!r}\n  at {errors.here()}"
         )
     kind = dt.category(dt.scalar_dtype(alpha))
     if d in dt.HALF:

@@ -15,6 +15,7 @@ from weft.ops import api
 from weft.ops.along import numpy_names, refuse, result_type
 from weft.ops.arithmetic import fits_half
 from weft.ops.build import constant
+from weft.ops.outputs import C_NAMES
 
 # --- positions -------------------------------------------------------------------------
 
@@ -314,22 +315,24 @@ bincount_op = constant("bincount", _bincount, names=("x", "weights"))
 
 
 def _limits(
-    x: np.ndarray, low: float, high: float, name: str, margin: float = 0.5
+    x: np.ndarray, low: float, high: float, dim: int | None, margin: float = 0.5
 ) -> tuple[float, float]:
     """The range of a histogram: as given, or that of the data; never of no width."""
     if low == high and x.size:
         low, high = float(x.min()), float(x.max())
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise RuntimeError(f"{name}: range of [{low}, {high}] is not finite")
+        start = "torch.histc: range of" if dim is None else "torch.histogramdd: "
+        start += "" if dim is None else f"dimension {dim}'s range"
+        raise RuntimeError(f"{start} [{low}, {high}] is not finite")
     if low > high:
-        raise RuntimeError(f"{name}: max must be larger than min, not {high} < {low}")
+        raise RuntimeError(f"max must be larger than min, not {high} < {low}")
     return (low - margin, high + margin) if low == high else (low, high)
 
 
 def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
     flat = x.reshape(-1)
     if low == high or not (math.isfinite(low) and math.isfinite(high)):
-        low, high = _limits(flat, low, high, "torch.histc", margin=0)
+        low, high = _limits(flat, low, high, None, margin=0)
     kind = x.dtype.type
     start, stop = kind(low), kind(high)
     if low == high:
@@ -422,7 +425,8 @@ def _check_histogram(input: Tensor, bins: Any, range: Any, weight: Any) -> None:
         if given._a.dtype != input._a.dtype:
             fail(
                 "input tensor and bins tensors should have the same dtype, but got input with "
-                f"dtype {input.dtype} and bins for dimension {k} with dtype {given.dtype}"
+                f"dtype {C_NAMES[input.dtype.name]} and bins for dimension {k} with dtype "
+                f"{C_NAMES.get(given.dtype.name, given.dtype)}"
             )
         if given._a.ndim != 1:
             fail(
@@ -470,9 +474,9 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
             continue
         if range is None:
             empty = not len(points)
-            low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, "histogram")
+            low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, k)
         else:
-            low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], "histogram")
+            low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], k)
         edges.append(wrap(_edges(low, high, int(given), input._a.dtype)))
     return edges
 

@@ -742,7 +742,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None)
     need_several("cat", tensors)
     parts = tuple(tensors)
     if not parts:
-        raise ValueError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
+        raise ValueError(f"torch.cat(): expected a non-empty list of Tensors\n  at {errors.here()}")
     rank, zero = 0, -1
     for k, part in enumerate(parts):
         if not isinstance(part, Tensor):
@@ -762,7 +762,31 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None)
         )
     if rank == 1 and dim not in (0, -1) and not any(p._a.size for p in parts):
         dim = 0  # an empty tensor of one dimension can be joined along any
-    return apply(cat_op, parts, {"dim": api.wrap_dim(dim, rank)})
+    dim = api.wrap_dim(dim, rank)
+    try:
+        return apply(cat_op, parts, {"dim": dim})
+    except (ValueError, IndexError, RuntimeError) as error:
+        _check_joinable(parts, dim)
+        raise error
+
+
+def _check_joinable(parts: tuple[Tensor, ...], dim: int) -> None:
+    """Say which of the tensors does not fit the others, if it is their sizes that do not."""
+    shapes = [(k, p._a.shape) for k, p in enumerate(parts) if p._a.shape != (0,)]
+    for k, shape in shapes:
+        first = shapes[0][1]
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}. "
+                f"Tensor number {k} has the shape {list(shape)}\n  at {errors.here()}"
+            ) from None
+        for d, (wanted, size) in enumerate(zip(first, shape, strict=True)):
+            if d != dim and size != wanted:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size "
+                    f"{wanted} but got size {size} for tensor number {k} in the list. They differ "
+                    f"in dimension {d}\n  at {errors.here()}"
+                ) from None
 
 
 api.alias("cat", "concat", "concatenate")
