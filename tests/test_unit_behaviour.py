@@ -124,6 +124,113 @@ def test_settings_refuse_what_is_not_their_type():
     raises("expected 0, 1, or 2, but got 5", level, 5)
 
 
+# --- shapes and indices ----------------------------------------------------------------
+
+
+def test_an_index_that_does_not_fit_is_told_in_terms_of_tensors():
+    x = weft.zeros(2, 3)
+    two, three = weft.tensor([0, 1]), weft.tensor([0, 1, 2])
+    bounds = "index 5 is out of bounds for dimension 1 with size 3"
+    raises(bounds, lambda: x[:, 5], kind=IndexError)
+    raises("too many indices for tensor of dimension 2", lambda: x[0, 0, 0], kind=IndexError)
+    words = "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]"
+    raises(words, lambda: x[two, three], kind=IndexError)
+    raises(words, x.index_put_, (two, three), weft.ones(7), kind=IndexError)
+    raises("for dimension with size 0", lambda: weft.empty(10, 0)[:, [1, 2]], kind=IndexError)
+    words = "shape mismatch: value tensor of shape [7] cannot be broadcast to indexing result of "
+    raises(words + "shape [1, 3]", x.index_put_, (weft.tensor([1]),), weft.ones(7))
+    raises("The size of tensor a (3) must match", lambda: x + weft.zeros(4))
+    assert x.eq(0).all()
+
+
+def test_swapaxes_takes_numpy_names():
+    x = weft.arange(6).view(2, 3)
+    assert weft.swapaxes(x, axis0=0, axis1=1).tolist() == x.T.tolist()
+    assert x.swapaxes(axis0=0, axis1=-1).data_ptr() == x.data_ptr()
+    assert weft.swapdims(x, dim0=0, dim1=1).shape == (3, 2)
+    y = x.clone()
+    assert y.swapaxes_(0, 1) is y and y.shape == (3, 2)
+
+
+def test_movedim_names_the_argument_that_repeats_a_dim():
+    x = weft.zeros(2, 3)
+    raises("movedim: repeated dim in `source` ([0, 0])", weft.movedim, x, (0, -2), (0, 1))
+    raises("movedim: repeated dim in `destination` ([0, 0])", weft.movedim, x, (0, 1), (0, 0))
+    words = "source ([0, 1] dims) should contain the same number of dims as destination ([0] dims)"
+    raises(words, weft.movedim, x, (0, 1), (0,))
+    assert weft.movedim(weft.zeros(2, 3, 4), (0, 1), (-1, 0)).shape == (3, 4, 2)
+
+
+def test_unflatten_says_what_does_not_multiply_up():
+    x = weft.zeros(2, 3)
+    words = "Provided sizes [3, 2] don't multiply up to the size of dim 0 (2) in the input tensor"
+    raises(words, x.unflatten, 0, (3, 2))
+    raises("argument 'dim' must be int, not str", x.unflatten, "A", (2, 1), kind=TypeError)
+    assert x.unflatten(1, (-1, 1)).shape == (2, 3, 1)
+
+
+def test_broadcast_shapes_refuses_what_is_no_shape():
+    words = "Input shapes should be of type ints, a tuple of ints, or a list of ints, got 1.1"
+    raises(words, weft.broadcast_shapes, (2,), 1.1)
+    raises("negative length", weft.broadcast_shapes, (-1, 1), kind=ValueError)
+    assert weft.broadcast_shapes((2, 1), 3, [1]) == (2, 3)
+
+
+def test_tensor_split_says_what_its_argument_lacks():
+    x = weft.zeros(4)
+    raises("but got a tensor with 0 dims", weft.tensor_split, weft.tensor(1), 2)
+    raises("one-dimensional tensor, but got a tensor with 2 dims", x.tensor_split, weft.ones(1, 1))
+    raises("to have dtype of long, but got Float", x.tensor_split, weft.ones(1))
+
+
+def test_diff_refuses_borders_of_another_shape():
+    x = weft.zeros(2, 3)
+    words = "diff expects prepend or append to be the same dimension as input"
+    raises(words, weft.diff, x, prepend=weft.zeros(2))
+    words = "input.size(0) = 2, but got tensor.size(0) = 3"
+    raises(words, weft.diff, x, append=weft.zeros(3, 1))
+    assert weft.diff(x, prepend=weft.ones(2, 2)).shape == (2, 4)
+
+
+def test_bincount_has_no_kernel_for_floats():
+    words = "\"bincount_cpu\" not implemented for 'Float'"
+    raises(words, weft.bincount, weft.ones(2), kind=NotImplementedError)
+    raises("1-d non-negative integral inputs.", weft.bincount, weft.tensor([-1]))
+
+
+def test_data_can_not_be_deleted():
+    x = weft.ones(2)
+    with pytest.raises(RuntimeError, match="Delete tensor instead"):
+        del x.data
+    raises("<class 'str'>.", lambda: "a" in x)
+
+
+# --- derivatives -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3])
+@pytest.mark.parametrize("function", [weft.scatter_reduce, weft.index_reduce])
+def test_second_derivative_of_a_scattered_product_with_zeros(function, zeros):
+    values = [0.0] * zeros + [2.0, 3.0, 5.0][zeros:]
+    source = weft.tensor(values, dtype=weft.float64, requires_grad=True)
+    start = weft.tensor([7.0, 1.0], dtype=weft.float64, requires_grad=True)
+    index = weft.tensor([0, 0, 0])
+    product = function(start, 0, index, source, "prod")[0]
+    grads = weft.autograd.grad(product, (start, source), create_graph=True)
+    first, second = weft.tensor([2.0, 3.0]), weft.tensor([1.0, 5.0, 11.0])
+    total = (grads[0] * first).sum() + (grads[1] * second).sum()
+    plain = start[0] * source[0] * source[1] * source[2]
+    wanted = weft.autograd.grad(plain, (start, source), create_graph=True)
+    same = (wanted[0] * first).sum() + (wanted[1] * second).sum()
+    assert grads[1].tolist() == wanted[1].tolist()
+    for a, b in zip(
+        weft.autograd.grad(total, (start, source)),
+        weft.autograd.grad(same, (start, source)),
+        strict=True,
+    ):
+        assert a.tolist() == pytest.approx(b.tolist())
+
+
 # --- make_tensor -----------------------------------------------------------------------
 
 

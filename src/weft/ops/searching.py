@@ -290,9 +290,10 @@ def bucketize(
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     x = input._a
-    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+    refuse("bfcV", input, "bincount_cpu")
+    if x.ndim != 1 or (x.size and x.min() < 0):
         raise RuntimeError(
-            "bincount only supports 1-d non-negative integral inputs, not "
+            "bincount only supports 1-d non-negative integral inputs. This one is "
             f"{errors.describe(input)}\n  at {errors.here()}"
         )
     if minlength < 0:

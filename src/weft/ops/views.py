@@ -90,7 +90,14 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return apply_view(transpose_op, input, chosen)
 
 
-api.alias("transpose", "swapaxes", "swapdims")
+api.alias("transpose", "swapdims")
+
+
+@api.both
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dimensions exchanged, by NumPy's names."""
+    return transpose(input, axis0, axis1)
+
 
 t_op: Op = linear(
     "t",
@@ -157,12 +164,19 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             "movedim() takes two ints or two sequences of ints, not "
             f"{type(source).__name__} and {type(destination).__name__}\n  at {errors.here()}"
         )
-    froms, tos = api.dims(source, rank), api.dims(destination, rank)
-    if len(froms) != len(tos):
+    given = [(d,) if isinstance(d, int) else tuple(d) for d in (source, destination)]
+    if len(given[0]) != len(given[1]):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({source} dims) should contain "
-            f"the same number of dims as destination ({destination} dims)\n  at {errors.here()}"
+            f"movedim: Invalid source or destination dims: source ({list(given[0])} dims) should "
+            f"contain the same number of dims as destination ({list(given[1])} dims)\n"
+            f"  at {errors.here()}"
         )
+    froms, tos = (tuple(api.wrap_dim(d, rank) for d in ds) for ds in given)
+    for name, found in (("source", froms), ("destination", tos)):
+        if len(set(found)) != len(found):
+            raise RuntimeError(
+                f"movedim: repeated dim in `{name}` ({list(found)})\n  at {errors.here()}"
+            )
     order = [d for d in range(rank) if d not in froms]
     for to, fro in sorted(zip(tos, froms, strict=True)):
         order.insert(to, fro)
@@ -357,12 +371,20 @@ def ravel(input: Tensor) -> Tensor:
 @api.both
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension as several."""
+    if isinstance(dim, str):
+        raise TypeError(f"unflatten(): argument 'dim' must be int, not str\n  at {errors.here()}")
     d = api.wrap_dim(dim, input.ndim)
     shape = input._a.shape
     wanted = api.shape_argument((sizes,))
     if not wanted:
         raise RuntimeError(f"unflatten: sizes must be non-empty\n  at {errors.here()}")
-    inner = resolve_shape(wanted, shape[d] if shape else 1, "unflatten")
+    size = shape[d] if shape else 1
+    if -1 not in wanted and prod(wanted) != size:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {d} "
+            f"({size}) in the input tensor\n  at {errors.here()}"
+        )
+    inner = resolve_shape(wanted, size, "unflatten")
     return view(input, (*shape[:d], *inner, *shape[d + 1 :]))
 
 
@@ -1082,7 +1104,7 @@ for _name, _function in (
     ("unsqueeze_", unsqueeze),
     ("transpose_", transpose),
     ("t_", t),
-    ("swapaxes_", transpose),
+    ("swapaxes_", swapaxes),
     ("swapdims_", transpose),
 ):
     in_place_view(_name, _function)
