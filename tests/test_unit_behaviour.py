@@ -231,6 +231,30 @@ def test_second_derivative_of_a_scattered_product_with_zeros(function, zeros):
         assert a.tolist() == pytest.approx(b.tolist())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.unique(),
+        lambda x: weft.unique(x, dim=0, return_inverse=True, return_counts=True),
+        lambda x: weft.unique_consecutive(x, return_counts=True),
+        lambda x: weft.heaviside(x, x.detach()),
+        lambda x: weft.heaviside(x.detach(), x),
+        lambda x: weft.geqrf(x[:4].view(2, 2)),
+        lambda x: weft.linalg.ldl_factor(x[:4].view(2, 2)),
+    ],
+)
+def test_what_has_no_derivative_refuses_backward_instead_of_cutting_the_graph(function):
+    x = weft.tensor([1.0, 2.0, 2.0, 5.0], requires_grad=True)
+    found = function(x)
+    first, *rest = found if isinstance(found, tuple) else (found,)
+    assert first.requires_grad
+    assert not any(r.requires_grad for r in rest if not r.is_floating_point())
+    with pytest.raises(NotImplementedError, match=r"the derivative for .* is not implemented"):
+        first.sum().backward()
+    with weft.no_grad():
+        assert weft.equal(function(x)[0], found[0])
+
+
 # --- make_tensor -----------------------------------------------------------------------
 
 

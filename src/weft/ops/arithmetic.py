@@ -16,7 +16,7 @@ from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api
-from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.ops.outputs import put_into
 
 
@@ -315,24 +315,15 @@ def _dividing(name: str, function: Any, *rules: Any, **more: Any) -> Op:
     )
 
 
-def _no_derivative(name: str) -> Any:
-    def refuse(t: Any) -> Any:
-        raise NotImplementedError(
-            f"derivative for aten::{name} is not implemented: detach() the tensor, or use "
-            "torch.div with rounding_mode"
-        )
-
-    return refuse
-
-
+_no_floor = refusing("floor_divide", "Detach the tensor, or use torch.div with rounding_mode")
 _DIV = {"grad_name": "DivBackward", "variant": lambda attrs, inputs: 2}
 div_floor_op = _dividing("div_floor", _floor_divide, zero, zero, **_DIV)
 trunc_divide_op = _dividing("trunc_divide", _trunc_divide, zero, zero, **_DIV)
 floor_divide_op = _dividing(
     "floor_divide",
     _floor_divide,
-    _no_derivative("floor_divide"),
-    _no_derivative("floor_divide"),
+    _no_floor,
+    _no_floor,
     samples=lambda m: [],
 )
 

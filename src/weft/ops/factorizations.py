@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
-from weft.ops.build import Sample, constant, general
+from weft.ops.build import Sample, constant, general, refusing
 from weft.ops.matmul import (
     adjoint,
     conjugate,
@@ -428,7 +428,7 @@ def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(h.swapaxes(-2, -1)), tau
 
 
-geqrf_op = constant("geqrf", _geqrf, outputs=("a", "tau"))
+geqrf_op = general("geqrf", _geqrf, refusing("geqrf"), outputs=("a", "tau"), samples=None)
 geqrf_result = result_type("geqrf", "a", "tau")
 
 
@@ -709,7 +709,14 @@ def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
     return each(one, x, order, np.broadcast_to(b, (*lead, *b.shape[-2:])))[0]
 
 
-ldl_factor_op = constant("linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"))
+ldl_factor_op = general(
+    "linalg_ldl_factor_ex",
+    _ldl,
+    refusing("linalg_ldl_factor_ex"),
+    outputs=("y", "pivots", "info"),
+    constant_outputs=(1, 2),
+    samples=None,
+)
 ldl_solve_op = constant("linalg_ldl_solve", _ldl_solve, names=("x", "pivots", "b"))
 ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = result_type("linalg_ldl_factor_ex", "LD", "pivots", "info")

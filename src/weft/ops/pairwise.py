@@ -15,7 +15,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import result_type
 from weft.ops.arithmetic import conj_op, fits_half, pow, where_op
-from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.ops.casting import convert
 from weft.ops.pointwise import (
     exp2_op,
@@ -394,8 +394,16 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == 0, b, (a > 0).astype(a.dtype))
 
 
-heaviside_op = constant(
-    "heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c", layout="operands"
+heaviside_op = general(
+    "heaviside",
+    _heaviside,
+    refusing("heaviside"),
+    refusing("heaviside"),
+    names=("a", "b"),
+    promote="same",
+    refuses="c",
+    layout="operands",
+    samples=None,
 )
 
 

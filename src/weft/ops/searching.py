@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import numpy_names, refuse, result_type
 from weft.ops.arithmetic import fits_half
-from weft.ops.build import constant
+from weft.ops.build import constant, general, refusing
 from weft.ops.outputs import C_NAMES
 
 # --- positions -------------------------------------------------------------------------
@@ -153,15 +153,20 @@ def _unique(
     return values, inverse, counts
 
 
-unique_op = constant("unique_dim", _unique, outputs=("values", "inverse", "counts"))
-unique_consecutive_op = constant(
-    "unique_consecutive", _runs, outputs=("values", "inverse", "counts")
+_DISTINCT: dict[str, Any] = {
+    "outputs": ("values", "inverse", "counts"),
+    "constant_outputs": (1, 2),
+    "samples": None,
+}
+unique_op = general("unique_dim", _unique, refusing("unique_dim"), **_DISTINCT)
+unique_consecutive_op = general(
+    "unique_consecutive", _runs, refusing("unique_consecutive"), **_DISTINCT
 )
 
 
 def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> Any:
     refuse("c", input, op.name)
-    x = input.detach()
+    x = input
     if dim is None:
         found = op(x.reshape(-1), dim=0)
     else:
