@@ -6,6 +6,7 @@ import itertools
 import linecache
 import math
 import os
+import re
 import sys
 import warnings
 from types import CodeType, FrameType
@@ -122,7 +123,9 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
     if isinstance(error, TypeError) and "not supported for the input types" in message:
         kind = NotImplementedError  # NumPy has no kernel for the dtype, as PyTorch has none
         message = f"not implemented for {', '.join(describe(a) for a in args)}"
-    if "could not be broadcast" in message or "shape mismatch" in message:
+    if message.startswith(_OF_INDEXING):
+        message = _in_pytorch_words(message)
+    elif "could not be broadcast" in message or "shape mismatch" in message:
         message = _broadcast_message(args) or message
     lines = [f"{name}: {message}"]
     settings = "".join(f", {k}={describe(v)}" for k, v in attrs.items() if v is not None)
@@ -163,6 +166,40 @@ def too_large(shape: tuple[int, ...], itemsize: int) -> str:
         f"Storage size calculation overflowed with sizes={list(shape)}: that would be {count} "
         f"bytes ({in_bytes(count)})"
     )
+
+
+# How NumPy begins what it says about indices, and PyTorch's words for it.
+_OF_INDEXING = (
+    *("index ", "too many indices", "cannot do a non-empty take", "shape mismatch: indexing"),
+    *("shape mismatch: value", "The expanded"),
+)
+_INDEXING_WORDS = (
+    (r"for axis (\d+) with size", r"for dimension \1 with size"),
+    (
+        r"too many indices for array: array is (\d+)-dimensional, but (\d+) were indexed",
+        r"too many indices for tensor of dimension \1: \2 were given",
+    ),
+    (
+        r"cannot do a non-empty take from an empty axes.",
+        "index is out of bounds for dimension with size 0",
+    ),
+    (r"indexing arrays", "indexing tensors"),
+    (
+        r"value array of shape (\S+) could not be broadcast",
+        r"value tensor of shape \1 cannot be broadcast",
+    ),
+)
+
+
+def _in_pytorch_words(message: str) -> str:
+    for pattern, words in _INDEXING_WORDS:
+        message = re.sub(pattern, words, message)
+    # Shapes as lists; NumPy writes (7,) and (2,3), several with spaces between them.
+    return re.sub(r"\((\d[\d,]*|)\)", _as_list, message).strip().replace("] [", "], [")
+
+
+def _as_list(shape: re.Match[str]) -> str:
+    return "[" + ", ".join(n for n in shape[1].split(",") if n) + "]"
 
 
 def _broadcast_message(args: Any) -> str | None:

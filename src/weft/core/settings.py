@@ -62,10 +62,10 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for deterministic algorithms; all of weft's are."""
-    for name, value in (("mode", mode), ("warn_only", warn_only)):
+    for name, value in (("mode' (position 1)", mode), ("warn_only'", warn_only)):
         if not isinstance(value, bool):
             raise TypeError(
-                f"use_deterministic_algorithms(): argument '{name}' must be bool, not "
+                f"_set_deterministic_algorithms(): argument '{name} must be bool, not "
                 f"{type(value).__name__}"
             )
     _Settings.deterministic, _Settings.warn_only = mode, warn_only
@@ -104,11 +104,14 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Ask for deterministic algorithms by level: default, warn or error."""
     levels = {"default": 0, "warn": 1, "error": 2}
-    level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    level = levels.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):
+        named = "one of `default`, `warn`, `error`"
+        expected = named if isinstance(debug_mode, str) else "0, 1, or 2"
         raise RuntimeError(
-            "invalid value of debug_mode, expected 0, 1 or 2 (or their names), but got "
-            f"{debug_mode}"
+            f"invalid value of debug_mode, expected {expected}, but got {debug_mode}"
         )
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
 

@@ -539,6 +539,12 @@ class Tensor(metaclass=_TensorMeta):
         """The same values and memory, unseen by autograd."""
         return wrap(self._a)
 
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError(
+            f"Deleting tensor data is not allowed. Delete tensor instead!\n  at {errors.here()}"
+        )
+
     @data.setter
     def data(self, other: Tensor) -> None:
         if not isinstance(other, Tensor):
@@ -737,7 +743,7 @@ class Tensor(metaclass=_TensorMeta):
         if not isinstance(element, (Tensor, int, float, complex, np.generic)):
             raise RuntimeError(
                 "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
-                f"{type(element)}\n  at {errors.here()}"
+                f"{type(element)}.\n  at {errors.here()}"
             )
         return bool((self == element).any().item())
 

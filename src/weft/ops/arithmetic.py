@@ -17,7 +17,7 @@ from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
 from weft.ops import api, shape_rules
-from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.ops.outputs import put_into
 
 
@@ -26,11 +26,12 @@ def _no_bool_subtract(args: Any) -> None:
         isinstance(x, bool) or getattr(getattr(x, "_a", x), "dtype", 0) == dt.BOOL for x in args
     ]
     if any(bools):
-        which = "two bool tensors" if all(bools) else "a bool tensor"
-        raise RuntimeError(
-            f"Subtraction, the `-` operator, with {which} is not supported. To invert a mask use "
-            "the `~` or `logical_not()` operator, to compare two masks `^` or `logical_xor()`"
-        )
+        which = "with a bool tensor is not supported. If you are trying to invert a mask, use the "
+        which += "`~` or `logical_not()` operator instead."
+        if all(bools):
+            which = "with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            which += "operator instead."
+        raise RuntimeError(f"Subtraction, the `-` operator, {which}")
 
 
 add_op = elementwise("add", np.add, lambda t: t, lambda t: t, public=False)
@@ -181,8 +182,8 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
     d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
     if isinstance(alpha, bool) and d != dt.BOOL:
         raise RuntimeError(
-            f"Boolean alpha only supported for Boolean results, not for {dt.of_numpy(d)!r}\n"
-            f"  at {errors.here()}"
+            "Boolean alpha only supported for Boolean results. The result here is of type "
+            f"{dt.of_numpy(d)!r}\n  at {errors.here()}"
         )
     kind = dt.category(dt.scalar_dtype(alpha))
     if d in dt.HALF:
@@ -318,24 +319,15 @@ def _dividing(name: str, function: Any, *rules: Any, **more: Any) -> Op:
     )
 
 
-def _no_derivative(name: str) -> Any:
-    def refuse(t: Any) -> Any:
-        raise NotImplementedError(
-            f"derivative for aten::{name} is not implemented: detach() the tensor, or use "
-            "torch.div with rounding_mode"
-        )
-
-    return refuse
-
-
+_no_floor = refusing("floor_divide", "Detach the tensor, or use torch.div with rounding_mode")
 _DIV = {"grad_name": "DivBackward", "variant": lambda attrs, inputs: 2}
 div_floor_op = _dividing("div_floor", _floor_divide, zero, zero, **_DIV)
 trunc_divide_op = _dividing("trunc_divide", _trunc_divide, zero, zero, **_DIV)
 floor_divide_op = _dividing(
     "floor_divide",
     _floor_divide,
-    _no_derivative("floor_divide"),
-    _no_derivative("floor_divide"),
+    _no_floor,
+    _no_floor,
     samples=lambda m: [],
 )
 

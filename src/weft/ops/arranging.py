@@ -465,9 +465,16 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 @api.top
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that some shapes broadcast to."""
-    given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    for s in shapes:
+        if not isinstance(s, (int, np.integer, tuple, list)):
+            raise fail(
+                RuntimeError,
+                "Input shapes should be of type ints, a tuple of ints, or a list of ints, got "
+                f"{s!r}",
+            )
+    given = [tuple(s) if isinstance(s, (tuple, list)) else (s,) for s in shapes]
     if any(n < 0 for s in given for n in s):
-        raise fail(RuntimeError, f"Trying to create tensor with negative dimension: {given}")
+        raise fail(ValueError, f"Attempting to broadcast a dimension with negative length: {given}")
     try:
         return Size(np.broadcast_shapes(*given))
     except ValueError:
@@ -559,15 +566,22 @@ def tensor_split(
     for other in (sections, indices, tensor_indices_or_sections):
         cuts = other if cuts is None else cuts
     if not input._a.ndim:
-        raise fail(RuntimeError, "tensor_split expected at least a 1-dimensional tensor")
+        raise fail(
+            RuntimeError,
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        )
     d = api.wrap_dim(dim, input._a.ndim)
     size = input._a.shape[d]
     if isinstance(cuts, Tensor):
-        if cuts._a.dtype != np.int64 or cuts._a.ndim > 1:
+        problem = ""
+        if cuts._a.ndim > 1:
+            problem = "be a zero-dimensional or one-dimensional tensor, but got a tensor with "
+            problem += f"{cuts._a.ndim} dims"
+        elif cuts._a.dtype != np.int64:
+            problem = f"have dtype of long, but got {dt.TYPE_NAMES[cuts.dtype.name]}"
+        if problem:
             raise fail(
-                RuntimeError,
-                "tensor_split expected tensor_indices_or_sections to have dtype of long and at "
-                f"most one dimension, but got {cuts.dtype.name} with {cuts._a.ndim}",
+                RuntimeError, f"tensor_split expected tensor_indices_or_sections to {problem}"
             )
         cuts = cuts.tolist()
     if isinstance(cuts, (int, np.integer)):

@@ -160,6 +160,15 @@ def constant(name: str, reference: Callable, *, names: tuple[str, ...] = ("x",),
     return Op(name, reference, names=names, **more)
 
 
+def refusing(name: str, way_out: str = "detach() the tensor first") -> Callable:
+    """A rule for what has no derivative in PyTorch either: backward through it is an error."""
+
+    def refuse(g: Any) -> Any:
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented. {way_out}")
+
+    return refuse
+
+
 def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
     """Zeros in the dtype and kind (array or tensor) of another value."""
     array = like._a if isinstance(like, Tensor) else like

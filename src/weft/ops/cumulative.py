@@ -317,11 +317,29 @@ def diff(
     if not n:
         return input.clone()
     parts = [p for p in (prepend, input, append) if p is not None]
+    for part in parts:
+        _check_border(input._a.shape, part._a.shape, d)
     x = cat_op(*parts, dim=d) if len(parts) > 1 else input
     for _ in range(min(n, x._a.shape[d])):
         late, early = slice_op(x, index=along(d, 1)), slice_op(x, index=along(d, 0, -1))
         x = late ^ early if x._a.dtype.kind == "b" else late - early
     return x
+
+
+def _check_border(shape: tuple[int, ...], border: tuple[int, ...], dim: int) -> None:
+    """Refuse to prepend or append to ``diff`` what does not fit the input."""
+    if len(border) != len(shape):
+        raise RuntimeError(
+            "diff expects prepend or append to be the same dimension as input: they have "
+            f"{len(border)} and {len(shape)} dimensions\n  at {errors.here()}"
+        )
+    for k, (size, other) in enumerate(zip(shape, border, strict=True)):
+        if k != dim and size != other:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                f"except along the differencing dimension; input.size({k}) = {size}, but got "
+                f"tensor.size({k}) = {other}\n  at {errors.here()}"
+            )
 
 
 def _spacings(y: Tensor, x: Any, dx: Any, dim: int) -> Any:

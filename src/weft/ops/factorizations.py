@@ -19,7 +19,7 @@ from weft.core.tensor import Tensor, beside, wrap
 from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
-from weft.ops.build import Sample, constant, general
+from weft.ops.build import Sample, constant, general, refusing
 from weft.ops.matmul import (
     adjoint,
     conjugate,
@@ -438,10 +438,12 @@ def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(h.swapaxes(-2, -1)), tau
 
 
-geqrf_op = constant(
+geqrf_op = general(
     "geqrf",
     _geqrf,
+    refusing("geqrf"),
     outputs=("a", "tau"),
+    samples=None,
     shape=lambda x: [x.of(x.dtype), (*x.shape[:-2], shape_rules.smaller(*x.shape[-2:]))],
 )
 geqrf_result = result_type("geqrf", "a", "tau")
@@ -732,10 +734,13 @@ def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
     return each(one, x, order, np.broadcast_to(b, (*lead, *b.shape[-2:])))[0]
 
 
-ldl_factor_op = constant(
+ldl_factor_op = general(
     "linalg_ldl_factor_ex",
     _ldl,
+    refusing("linalg_ldl_factor_ex"),
     outputs=("y", "pivots", "info"),
+    constant_outputs=(1, 2),
+    samples=None,
     shape=lambda x: [x.of(x.dtype), *shape_rules.pivoted(x)[1:]],
 )
 ldl_solve_op = constant(

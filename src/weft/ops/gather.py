@@ -399,7 +399,11 @@ def _extreme_grads(g: Any, x: Any, src: Any, index: Any, y: Any, dim: int) -> tu
 def _prod_grads(
     g: Any, x: Any, src: Any, index: Any, y: Any, dim: int, include_self: bool
 ) -> tuple[Any, Any]:
-    """Products of all the others, found by division except where a factor is zero."""
+    """Products of all the others, found by division except where a factor is zero.
+
+    With two zeros every such product is zero, but its derivative by the other zero is not: the
+    other is written as the sum of both without this one. With three, that vanishes as well.
+    """
     more = {"dim": dim, "reduce": "prod", "include_self": include_self}
     one = 1.0
     without_zero = where_op(x == 0, one, x)
@@ -407,11 +411,15 @@ def _prod_grads(
     gx = g * _conj(others / without_zero)
     zero = src == 0
     zeros = scatter_add_op(zeros_of(x, x.shape), to_op(zero, dtype=_dtype(x)), index, dim=dim)
-    single = zero & (gather_op(zeros, index, dim=dim) == 1)
-    filled = where_op(single, one, src)
+    count = gather_op(zeros, index, dim=dim)
+    filled = where_op(zero, one, src)
     rest = gather_op(g * _conj(scatter_reduce_op(x, filled, index, **more)), index, dim=dim)
-    divided = gather_op(g * _conj(y), index, dim=dim) / _conj(where_op(zero, one, src))
-    return gx, where_op(single, rest, divided)
+    alone = where_op(zero, src, 0.0)
+    both = scatter_add_op(zeros_of(x, x.shape), alone, index, dim=dim)
+    other = gather_op(both, index, dim=dim) - alone
+    divided = gather_op(g * _conj(y), index, dim=dim) / _conj(filled)
+    divided = where_op(zero & (count == 2), rest * _conj(other), divided)
+    return gx, where_op(zero & (count == 1), rest, divided)
 
 
 def _conj(x: Any) -> Any:

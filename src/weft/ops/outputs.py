@@ -72,7 +72,7 @@ EXACT_MESSAGES = {
     "{name}: Expected out of dtype {want} but found {got}": "linalg.vecdot",
     "Expected the dtype for input and out to match, but got {want} for input's dtype and {got} "
     "for out's dtype": "amax amin",
-    "expected scalar type '{want}' but got '{got}' for values output": "mode",
+    "expected scalar type '{want}' but got '{got}' for {part} output": "mode",
     "the output given to {name} has dtype {got} but the operation's result requires dtype "
     "{want}": "float_power",
     "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or "
@@ -96,15 +96,22 @@ EXACT_MESSAGES = {
         masked_select""",
     "{name}: Expected the output tensor to have dtype {want}, but got an output tensor with "
     "dtype {got}": "tensordot",
-    "torch.{name}() expects mantissa to have dtype {c_want} but got {c_got}": "frexp",
-    "torch.histogram: input tensor and hist tensor should have the same dtype, but got input "
-    "{c_want} and hist {c_got}": "histc histogram",
+    "torch.{name}() expects {part} but got {c_got}": "frexp",
+    "torch.histogram: input tensor and {part} tensor should have the same dtype, but got input "
+    "{c_want} and {part} {c_got}": "histc histogram",
     "torch.{name}: Expected input and result to have the same dtype, but input has dtype {want} "
     "and result has dtype {got}": "ormqr",
     "addmv input tensors must have the same dtype, but got {got}, {want}, and {want}": "mv",
-    "{name} is not yet implemented for tensors with different dtypes: {want} and {got}": """
-        heaviside""",
+    "{name} is not yet implemented for tensors with different dtypes. They are {want} and "
+    "{got}": "heaviside",
     "Expected result to be of dtype uint64, but got {got}": "hash_tensor",
+}
+# What the message above calls each of several results.
+PARTS = {
+    "frexp": ("mantissa to have dtype {c_want}", "exponent to have int dtype"),
+    "histc": ("hist",),
+    "histogram": ("hist", "bin_edges"),
+    "mode": ("values", "indices"),
 }
 EXACT = {name: text for text, names in EXACT_MESSAGES.items() for name in names.split()}
 
@@ -203,8 +210,8 @@ def into(out: Any, result: Any, name: str, inputs: Any = ()) -> Any:
             f"{name}(): argument 'out' must be tuple of {len(values)} Tensors, not of "
             f"{len(targets)}\n  at {errors.here()}"
         )
-    for target, value in zip(targets, values, strict=True):
-        _check(target, value, name)
+    for i, (target, value) in enumerate(zip(targets, values, strict=True)):
+        _check(target, value, name, i)
     for target in targets:
         check_change(target, f"{name}(out=...)")
         _check_memory(target, name, inputs)
@@ -213,7 +220,7 @@ def into(out: Any, result: Any, name: str, inputs: Any = ()) -> Any:
     return out
 
 
-def _check(target: Any, value: Tensor, name: str) -> None:
+def _check(target: Any, value: Tensor, name: str, index: int) -> None:
     if not isinstance(target, Tensor):
         raise TypeError(
             f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}\n"
@@ -233,12 +240,13 @@ def _check(target: Any, value: Tensor, name: str) -> None:
                 f"in torch.no_grad()\n  at {errors.here()}"
             )
     if target._a.dtype is not value._a.dtype and target._a.dtype != value._a.dtype:
-        _check_dtype(target.dtype, value.dtype, name)
+        _check_dtype(target.dtype, value.dtype, name, index)
 
 
-def _check_dtype(got: dt.dtype, want: dt.dtype, name: str) -> None:
+def _check_dtype(got: dt.dtype, want: dt.dtype, name: str, index: int) -> None:
     names = {
         "name": name,
+        "part": PARTS[name][index] if name in PARTS else "",
         "want": dt.TYPE_NAMES[want.name],
         "got": dt.TYPE_NAMES[got.name],
         "c_want": C_NAMES.get(want.name, want.name),
@@ -246,7 +254,9 @@ def _check_dtype(got: dt.dtype, want: dt.dtype, name: str) -> None:
     }
     problem = ""
     kind: type[Exception] = RuntimeError
-    if name in EXACT:
+    if name == "heaviside" and got.is_complex:
+        problem = "heaviside is not yet implemented for complex tensors."
+    elif name in EXACT:
         problem = EXACT[name].format(**names)
     elif name in SAFELY:
         if not dt.can_cast(want, got):
@@ -265,7 +275,8 @@ def _check_dtype(got: dt.dtype, want: dt.dtype, name: str) -> None:
         problem = "result type {want} can't be cast to the desired output type {got}"
     if problem:
         raise kind(
-            f"{name}(): {problem.format(**names)}. Make out with dtype={want!r}\n"
+            f"{name}(): {problem.format(**names).removesuffix('.')}. Make out with "
+            f"dtype={want!r}\n"
             f"  at {errors.here()}"
         )
 

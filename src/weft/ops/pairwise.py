@@ -16,7 +16,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import conj_op, fits_half, pow, where_op
-from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
+from weft.ops.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.ops.casting import convert
 from weft.ops.pointwise import (
     exp2_op,
@@ -339,10 +339,16 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 @api.method
 def float_power_(self: Tensor, exponent: Any) -> Tensor:
     """The power in place, for double precision only."""
-    if self._a.dtype not in (dt.F64, dt.C128):
+    many = any(
+        isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex())
+        for v in (self, exponent)
+    )
+    wanted = dt.complex128 if many else dt.float64
+    if self.dtype is not wanted:
         raise RuntimeError(
-            "the base given to float_power_ must be float64 or complex128, as its result is; it "
-            f"is {self.dtype}\n  at {errors.here()}"
+            f"the base given to float_power_ has dtype {dt.TYPE_NAMES[self.dtype.name]} but the "
+            f"operation's result requires dtype {dt.TYPE_NAMES[wanted.name]}. Convert it with "
+            f".to({wanted!r}) first\n  at {errors.here()}"
         )
     return api.change_by(self, "float_power", float_power, (exponent,), {})
 
@@ -391,13 +397,16 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == 0, b, (a > 0).astype(a.dtype))
 
 
-heaviside_op = constant(
+heaviside_op = general(
     "heaviside",
     _heaviside,
+    refusing("heaviside"),
+    refusing("heaviside"),
     names=("a", "b"),
     promote="same",
     refuses="c",
     layout="operands",
+    samples=None,
     shape="elementwise",
 )
 
@@ -412,7 +421,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
         )
     if input._a.dtype != values._a.dtype:
         raise RuntimeError(
-            "heaviside is not yet implemented for tensors with different dtypes: "
+            "heaviside is not yet implemented for tensors with different dtypes. They are "
             f"{input.dtype} and {values.dtype}\n  at {errors.here()}"
         )
     return heaviside_op(input, values)
@@ -558,6 +567,7 @@ def from_parts(real: Tensor, imag: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their lengths and angles."""
     api.need_tensors("polar", abs=abs, angle=angle)
+    _check_parts(abs, angle)
     return polar_op(abs, angle)
 
 

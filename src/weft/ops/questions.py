@@ -176,7 +176,9 @@ api.FUNCTIONS["has_mkl"] = False  # type: ignore[assignment]
 @api.top
 def set_warn_always(b: bool) -> None:
     """Whether a warning that is usually given once is given each time."""
-    errors.WARNINGS.always = bool(b)
+    if not isinstance(b, bool):
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    errors.WARNINGS.always = b
 
 
 @api.top

@@ -17,10 +17,9 @@ import numpy as np
 from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor
 from weft.ops import api, shape_rules
-from weft.ops.build import general
+from weft.ops.build import general, refusing
 from weft.ops.random import _floats_only, source
 from weft.ops.reductions import sum_op
-from weft.ops.special import _no_derivative
 
 # Step of the differences, relative to the parameter.
 _STEP = 1e-3
@@ -90,8 +89,8 @@ def _beta_slope(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarr
 gamma_slope_op = general(
     "_standard_gamma_grad",
     _gamma_slope,
-    _no_derivative("_standard_gamma_grad"),
-    _no_derivative("_standard_gamma_grad"),
+    refusing("_standard_gamma_grad"),
+    refusing("_standard_gamma_grad"),
     names=("x", "value"),
     promote="same",
     samples=None,
@@ -100,7 +99,7 @@ gamma_slope_op = general(
 beta_slope_op = general(
     "_dirichlet_grad",
     _beta_slope,
-    *(_no_derivative("_dirichlet_grad"),) * 3,
+    *(refusing("_dirichlet_grad"),) * 3,
     names=("x", "alpha", "total"),
     promote="same",
     samples=None,

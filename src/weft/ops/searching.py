@@ -15,7 +15,8 @@ from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import numpy_names, refuse, result_type
 from weft.ops.arithmetic import fits_half
-from weft.ops.build import constant
+from weft.ops.build import constant, general, refusing
+from weft.ops.outputs import C_NAMES
 
 # --- positions -------------------------------------------------------------------------
 
@@ -162,15 +163,20 @@ def _unique(
     return values, inverse, counts
 
 
-unique_op = constant("unique_dim", _unique, outputs=("values", "inverse", "counts"))
-unique_consecutive_op = constant(
-    "unique_consecutive", _runs, outputs=("values", "inverse", "counts")
+_DISTINCT: dict[str, Any] = {
+    "outputs": ("values", "inverse", "counts"),
+    "constant_outputs": (1, 2),
+    "samples": None,
+}
+unique_op = general("unique_dim", _unique, refusing("unique_dim"), **_DISTINCT)
+unique_consecutive_op = general(
+    "unique_consecutive", _runs, refusing("unique_consecutive"), **_DISTINCT
 )
 
 
 def _distinct(op: Any, input: Tensor, inverse: bool, counts: bool, dim: Any) -> Any:
     refuse("c", input, op.name)
-    x = input.detach()
+    x = input
     if dim is None:
         found = op(x.reshape(-1), dim=0)
     else:
@@ -303,9 +309,10 @@ def bucketize(
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     x = input._a
-    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+    refuse("bfcV", input, "bincount_cpu")
+    if x.ndim != 1 or (x.size and x.min() < 0):
         raise RuntimeError(
-            "bincount only supports 1-d non-negative integral inputs, not "
+            "bincount only supports 1-d non-negative integral inputs. This one is "
             f"{errors.describe(input)}\n  at {errors.here()}"
         )
     if minlength < 0:
@@ -328,22 +335,24 @@ bincount_op = constant("bincount", _bincount, names=("x", "weights"))
 
 
 def _limits(
-    x: np.ndarray, low: float, high: float, name: str, margin: float = 0.5
+    x: np.ndarray, low: float, high: float, dim: int | None, margin: float = 0.5
 ) -> tuple[float, float]:
     """The range of a histogram: as given, or that of the data; never of no width."""
     if low == high and x.size:
         low, high = float(x.min()), float(x.max())
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise RuntimeError(f"{name}: range of [{low}, {high}] is not finite")
+        start = "torch.histc: range of" if dim is None else "torch.histogramdd: "
+        start += "" if dim is None else f"dimension {dim}'s range"
+        raise RuntimeError(f"{start} [{low}, {high}] is not finite")
     if low > high:
-        raise RuntimeError(f"{name}: max must be larger than min, not {high} < {low}")
+        raise RuntimeError(f"max must be larger than min, not {high} < {low}")
     return (low - margin, high + margin) if low == high else (low, high)
 
 
 def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
     flat = x.reshape(-1)
     if low == high or not (math.isfinite(low) and math.isfinite(high)):
-        low, high = _limits(flat, low, high, "torch.histc", margin=0)
+        low, high = _limits(flat, low, high, None, margin=0)
     kind = x.dtype.type
     start, stop = kind(low), kind(high)
     if low == high:
@@ -441,7 +450,8 @@ def _check_histogram(input: Tensor, bins: Any, range: Any, weight: Any) -> None:
         if given._a.dtype != input._a.dtype:
             fail(
                 "input tensor and bins tensors should have the same dtype, but got input with "
-                f"dtype {input.dtype} and bins for dimension {k} with dtype {given.dtype}"
+                f"dtype {C_NAMES[input.dtype.name]} and bins for dimension {k} with dtype "
+                f"{C_NAMES.get(given.dtype.name, given.dtype)}"
             )
         if given._a.ndim != 1:
             fail(
@@ -489,9 +499,9 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
             continue
         if range is None:
             empty = not len(points)
-            low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, "histogram")
+            low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, k)
         else:
-            low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], "histogram")
+            low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], k)
         edges.append(wrap(_edges(low, high, int(given), input._a.dtype)))
     return edges
 

@@ -15,7 +15,7 @@ from weft.core.short import fast_unary
 from weft.core.tensor import Tensor
 from weft.ops import api
 from weft.ops.arithmetic import where_op
-from weft.ops.build import Sample, constant, elementwise
+from weft.ops.build import Sample, constant, elementwise, refusing
 from weft.ops.pairwise import pair
 from weft.ops.pointwise import (
     abs_op,
@@ -175,17 +175,6 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 api.inplace("mvlgamma_", mvlgamma)
 
 
-def _no_derivative(name: str) -> Callable:
-    """A rule that refuses, where PyTorch too has no derivative."""
-
-    def refuse(t: Any) -> Any:
-        raise NotImplementedError(
-            f"the derivative for '{name}' is not implemented: detach() that input"
-        )
-
-    return refuse
-
-
 def _gamma_density(t: Any, a: Any, b: Any) -> Any:
     return t * exp_op((a - 1.0) * log_op(b) - b - lgamma_op(a))
 
@@ -197,7 +186,7 @@ def _numbers_first(*numbers: float) -> Callable:
 igamma_op = elementwise(
     "igamma",
     _lazy("gammainc"),
-    _no_derivative("igamma: input"),
+    refusing("igamma: input"),
     _gamma_density,
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
@@ -206,7 +195,7 @@ igamma_op = elementwise(
 igammac_op = elementwise(
     "igammac",
     _lazy("gammaincc"),
-    _no_derivative("igammac: input"),
+    refusing("igammac: input"),
     lambda t, a, b: -_gamma_density(t, a, b),
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
@@ -221,7 +210,7 @@ def _zeta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 zeta_op: Op = elementwise(
     "special_zeta",
     _zeta,
-    _no_derivative("special_zeta: input"),
+    refusing("special_zeta: input"),
     lambda t, a, b: t * (-a * zeta_op(a + 1.0, b)),
     promote="float",
     public=False,

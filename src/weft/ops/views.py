@@ -94,7 +94,14 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return apply_view(transpose_op, input, chosen)
 
 
-api.alias("transpose", "swapaxes", "swapdims")
+api.alias("transpose", "swapdims")
+
+
+@api.both
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dimensions exchanged, by NumPy's names."""
+    return transpose(input, axis0, axis1)
+
 
 t_op: Op = linear(
     "t",
@@ -162,12 +169,19 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             "movedim() takes two ints or two sequences of ints, not "
             f"{type(source).__name__} and {type(destination).__name__}\n  at {errors.here()}"
         )
-    froms, tos = api.dims(source, rank), api.dims(destination, rank)
-    if len(froms) != len(tos):
+    given = [(d,) if isinstance(d, int) else tuple(d) for d in (source, destination)]
+    if len(given[0]) != len(given[1]):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({source} dims) should contain "
-            f"the same number of dims as destination ({destination} dims)\n  at {errors.here()}"
+            f"movedim: Invalid source or destination dims: source ({list(given[0])} dims) should "
+            f"contain the same number of dims as destination ({list(given[1])} dims)\n"
+            f"  at {errors.here()}"
         )
+    froms, tos = (tuple(api.wrap_dim(d, rank) for d in ds) for ds in given)
+    for name, found in (("source", froms), ("destination", tos)):
+        if len(set(found)) != len(found):
+            raise RuntimeError(
+                f"movedim: repeated dim in `{name}` ({list(found)})\n  at {errors.here()}"
+            )
     order = [d for d in range(rank) if d not in froms]
     for to, fro in sorted(zip(tos, froms, strict=True)):
         order.insert(to, fro)
@@ -364,12 +378,20 @@ def ravel(input: Tensor) -> Tensor:
 @api.both
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension as several."""
+    if isinstance(dim, str):
+        raise TypeError(f"unflatten(): argument 'dim' must be int, not str\n  at {errors.here()}")
     d = api.wrap_dim(dim, input.ndim)
     shape = input._a.shape
     wanted = api.shape_argument((sizes,))
     if not wanted:
         raise RuntimeError(f"unflatten: sizes must be non-empty\n  at {errors.here()}")
-    inner = resolve_shape(wanted, shape[d] if shape else 1, "unflatten")
+    size = shape[d] if shape else 1
+    if -1 not in wanted and prod(wanted) != size:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {d} "
+            f"({size}) in the input tensor\n  at {errors.here()}"
+        )
+    inner = resolve_shape(wanted, size, "unflatten")
     return view(input, (*shape[:d], *inner, *shape[d + 1 :]))
 
 
@@ -758,7 +780,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None)
     need_several("cat", tensors)
     parts = tuple(tensors)
     if not parts:
-        raise ValueError(f"cat: expected a non-empty list of Tensors\n  at {errors.here()}")
+        raise ValueError(f"torch.cat(): expected a non-empty list of Tensors\n  at {errors.here()}")
     rank, zero = 0, -1
     for k, part in enumerate(parts):
         if not isinstance(part, Tensor):
@@ -778,7 +800,31 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None)
         )
     if rank == 1 and dim not in (0, -1) and not any(p._a.size for p in parts):
         dim = 0  # an empty tensor of one dimension can be joined along any
-    return apply(cat_op, parts, {"dim": api.wrap_dim(dim, rank)})
+    dim = api.wrap_dim(dim, rank)
+    try:
+        return apply(cat_op, parts, {"dim": dim})
+    except (ValueError, IndexError, RuntimeError) as error:
+        _check_joinable(parts, dim)
+        raise error
+
+
+def _check_joinable(parts: tuple[Tensor, ...], dim: int) -> None:
+    """Say which of the tensors does not fit the others, if it is their sizes that do not."""
+    shapes = [(k, p._a.shape) for k, p in enumerate(parts) if p._a.shape != (0,)]
+    for k, shape in shapes:
+        first = shapes[0][1]
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}. "
+                f"Tensor number {k} has the shape {list(shape)}\n  at {errors.here()}"
+            ) from None
+        for d, (wanted, size) in enumerate(zip(first, shape, strict=True)):
+            if d != dim and size != wanted:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size "
+                    f"{wanted} but got size {size} for tensor number {k} in the list. They differ "
+                    f"in dimension {d}\n  at {errors.here()}"
+                ) from None
 
 
 api.alias("cat", "concat", "concatenate")
@@ -1096,7 +1142,7 @@ for _name, _function in (
     ("unsqueeze_", unsqueeze),
     ("transpose_", transpose),
     ("t_", t),
-    ("swapaxes_", transpose),
+    ("swapaxes_", swapaxes),
     ("swapdims_", transpose),
 ):
     in_place_view(_name, _function)

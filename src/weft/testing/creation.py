@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.ops.casting import in_format
 from weft.ops.creation import finish, sizes
@@ -22,7 +23,9 @@ def _range(d: dt.dtype, low: float | None, high: float | None) -> tuple[float, f
         defaults, limits = (0, 2), (0, 2)
     elif d.category == dt.dtype.INTEGER:
         info = dt.iinfo(d)
-        defaults, limits = (0 if info.min == 0 else -9, 10), (info.min, info.max)
+        # The upper limit is exclusive; that of int64 would not fit an int64 itself.
+        end = info.max if d is dt.int64 else info.max + 1
+        defaults, limits = (0 if info.min == 0 else -9, 10), (info.min, end)
     else:
         real = dt.finfo(d)
         defaults, limits = (-9, 9), (real.min, real.max)
@@ -30,9 +33,21 @@ def _range(d: dt.dtype, low: float | None, high: float | None) -> tuple[float, f
     high = defaults[1] if high is None else high
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
-    if low >= high:
+    if low == high and d.category >= dt.dtype.FLOAT:
+        errors.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is "
+            "deprecated since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+        )
+    elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
-    return max(low, limits[0]), min(high, limits[1])
+    elif high < limits[0] or low >= limits[1]:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {d} only "
+            f"supports [{limits[0]}, {limits[1]})"
+        )
+    first, last = limits
+    return min(max(low, first), last), min(max(high, first), last)
 
 
 def make_tensor(
@@ -57,14 +72,16 @@ def make_tensor(
     drawn = (*size[:-1], 2 * size[-1]) if spread else size
     d = dtype.np
     if dtype.category < dt.dtype.FLOAT:
-        array = default_generator.randint(drawn, math.floor(low), math.ceil(high), d)
+        array = default_generator.randint(drawn, math.ceil(low), math.ceil(high), d)
+    elif high - low >= dt.finfo(dtype).max:  # the width itself would overflow
+        array = default_generator.uniform(drawn, d, low / 2, high / 2) * d.type(2)
     else:
         array = default_generator.uniform(drawn, d, low, high)
     if exclude_zero:
         tiny = 1 if dtype.category < dt.dtype.FLOAT else dt.finfo(dtype).tiny
         array = np.where(array == 0, np.asarray(tiny, d), array)
     if spread:
-        array = array[..., ::2]
+        array = array[..., 1::2]
     if memory_format is not None:
         array = in_format(array, memory_format)
     return finish(array, device, requires_grad)
