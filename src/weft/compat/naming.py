@@ -106,7 +106,11 @@ def _extend(module: ModuleType, known: str) -> None:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    known = vars(owner) if isinstance(owner, ModuleType) else {name: getattr(owner, name)}
+    if isinstance(owner, ModuleType):
+        known = vars(owner)
+    else:
+        found = getattr(owner, name, _ABSENT)
+        known = {} if found is _ABSENT else {name: found}
     _changed.append((owner, name, known.get(name, _ABSENT)))
     setattr(owner, name, value)
 
@@ -117,6 +121,14 @@ def rename_all() -> None:
         module = sys.modules[name]
         if module.__spec__ is None or module.__spec__.name == name:
             rename(module)
+
+
+def pickle_as_torch() -> None:
+    """Let pickles of tensors hold PyTorch's names."""
+    from weft.compat.stand_ins import pickles  # which asks for all of weft
+
+    for kind, name, function in pickles.methods():
+        _set(kind, name, function)
 
 
 def put_back() -> None:

@@ -636,7 +636,7 @@ torch.profiler: ProfilerActivity
 torch.profiler: ProfilerActivity
 [torch._tensor]
 torch: Tensor
-weft.io.rebuild: _rebuild_from_type_v2=rebuild_from_type_v2
+weft.compat.stand_ins.pickles: _rebuild_from_type_v2
 [torch._tensor_str]
 torch: set_printoptions get_printoptions printoptions
 weft.core.printing: PRINT_OPTS=_options
@@ -644,8 +644,9 @@ weft.compat.stand_ins.text: _tensor_str _str _str_intern _add_suffixes
 [torch._utils]
 weft.compat.stand_ins.helpers: _get_device_index _element_size _flatten_dense_tensors
     _unflatten_dense_tensors
-weft.io.rebuild: _rebuild_tensor_v2=rebuild_tensor_v2 _rebuild_tensor_v3=rebuild_tensor_v3
-    _rebuild_parameter=rebuild_parameter _rebuild_parameter_with_state=rebuild_parameter_with_state
+weft.compat.stand_ins.pickles: _rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3
+    _rebuild_parameter _rebuild_parameter_with_state
+torch: torch=*
 [torch._jit_internal]
 weft.compat.stand_ins.helpers: _copy_to_script_wrapper _overload _overload_method boolean_dispatch
 torch.jit: Final Future export ignore is_scripting unused
@@ -924,6 +925,9 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
     hamming hann kaiser nuttall
 [torch.serialization]
 weft.compat.stand_ins.helpers: MAP_LOCATION
+weft.compat.stand_ins.pickles: _get_layout
+[torch.storage]
+weft.compat.stand_ins.pickles: _load_from_bytes
 [torch.sparse]
 !sparse: spdiags sampled_addmm
 [torch.utils._foreach_utils]

@@ -60,6 +60,7 @@ embedding_op = linear(
         Sample((m.real(4, 3), np.array([[0, 2], [2, 3]])), {"padding_idx": -1, "by_freq": False}),
     ],
 )
+embedding_op.edges = ("weight",)
 
 
 def _embedding_again(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:

@@ -101,6 +101,7 @@ nll_loss_op = linear(
     samples=_nll_samples,
     rows=True,
 )
+nll_loss_op.edges = ("x",)
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",
     _nll_back,

@@ -472,6 +472,7 @@ masked_fill_op: Op = linear(
     ],
     rows=True,
 )
+masked_fill_op.edges = ("x", "value?")
 
 
 @api.both

@@ -264,6 +264,7 @@ linear_op = linear(
         Sample((m.real(3), m.real(2, 3))),
     ],
 )
+linear_op.edges = ("x", "weight.t")
 linear_with_bias_op = general(
     "linear_with_bias",
     _linear_with_bias,
@@ -284,6 +285,7 @@ linear_with_bias_op = general(
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
 )
+linear_with_bias_op.edges = ("bias", "x", "weight.t")
 
 # --- products of two -------------------------------------------------------------------
 
