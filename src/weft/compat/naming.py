@@ -13,6 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from weft.compat import tree
+from weft.core.tensor import Tensor
 from weft.ops import api
 
 # Parts of weft that PyTorch has no like of keep their names.
@@ -123,12 +124,15 @@ def rename_all() -> None:
             rename(module)
 
 
-def pickle_as_torch() -> None:
-    """Let pickles of tensors hold PyTorch's names."""
+def act_as_torch() -> None:
+    """Let pickles of tensors hold PyTorch's names, and tensors lack what PyTorch's lack."""
     from weft.compat.stand_ins import pickles  # which asks for all of weft
 
     for kind, name, function in pickles.methods():
         _set(kind, name, function)
+    # Libraries that find it take tensors for arrays of a library that they don't know.
+    _changed.append((Tensor, "__array_namespace__", Tensor.__array_namespace__))
+    del Tensor.__array_namespace__
 
 
 def put_back() -> None:

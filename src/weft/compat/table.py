@@ -942,7 +942,6 @@ weft.compat.stand_ins.helpers: get_device_states set_device_states
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe
     argument_validation guaranteed_datapipes_determinism non_deterministic runtime_validation
 [torch.utils.data.dataloader]
-weft.compat.stand_ins.datapipes: _DatasetKind
 weft.compat.stand_ins.helpers: _collate_fn_t=Collate
 [torch.utils.data._utils.collate]
 weft.compat.stand_ins.helpers: np_str_obj_array_pattern

@@ -192,7 +192,7 @@ class Node(GraphNode):
         return tuple(edge for part in op.edges if (edge := self._edge_to(part)) is not None)
 
     def _edge_to(self, part: str) -> tuple[GraphNode | None, int] | None:
-        """The edge to an input; ``x?`` leaves out a number, ``x.t`` goes through a transposition."""
+        """The edge to an input; ``x?`` leaves out a number, ``x.t`` goes by way of a turn."""
         name = part.rstrip("?").removesuffix(".t")
         entry = self.inputs[self.plan.op.names.index(name)]
         if part.endswith("?") and isinstance(entry, (bool, int, float, complex)):

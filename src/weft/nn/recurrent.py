@@ -92,7 +92,10 @@ class RNNBase(Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # PyTorch keeps these in the module, and reads them from a pickle of one.
-        kept = {"_flat_weights_names": self._flat_weights_names, "_flat_weights": self._flat_weights}
+        kept = {
+            "_flat_weights_names": self._flat_weights_names,
+            "_flat_weights": self._flat_weights,
+        }
         return {**super().__getstate__(), **kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

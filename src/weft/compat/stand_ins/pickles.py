@@ -162,12 +162,12 @@ def methods() -> Iterator[tuple[type, str, Any]]:
     yield UntypedStorage, "__reduce__", reduce_storage
     yield TypedStorage, "__reduce__", reduce_storage
     yield dt.dtype, "__reduce__", lambda self: self.name
-    yield Device, "__reduce__", lambda self: (
-        (Device, (self.type,) if self.index is None else (self.type, self.index))
+    yield (
+        Device,
+        "__reduce__",
+        lambda self: ((Device, (self.type,) if self.index is None else (self.type, self.index))),
     )
     yield Layout, "__reduce__", lambda self: (_get_layout, (repr(self),))
     yield memory_format, "__reduce__", lambda self: self.name
     yield Generator, "__reduce__", reduce_generator
     yield Generator, "__setstate__", restore_generator
-
-
