@@ -642,7 +642,7 @@ torch: set_printoptions get_printoptions printoptions
 weft.core.printing: PRINT_OPTS=_options
 weft.compat.stand_ins.text: _tensor_str _str _str_intern _add_suffixes
 [torch._utils]
-weft.compat.stand_ins.helpers: _get_device_index _element_size _flatten_dense_tensors
+weft.compat.stand_ins.helpers: ExceptionWrapper _get_device_index _element_size _flatten_dense_tensors
     _unflatten_dense_tensors
 weft.compat.stand_ins.pickles: _rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3
     _rebuild_parameter _rebuild_parameter_with_state

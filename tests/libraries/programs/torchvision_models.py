@@ -1,4 +1,4 @@
-"""torchvision: a ResNet trained on images that its transforms make; boxes and a feature extractor."""
+"""torchvision: a ResNet trained on transformed images; boxes and losses."""
 
 import torch
 from torchvision import models, ops

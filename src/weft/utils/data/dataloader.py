@@ -48,7 +48,7 @@ class _DatasetKind(enum.IntEnum):
     Iterable = 1
 
 
-class _Endless(Sampler):
+class _InfiniteConstantSampler(Sampler):
     """Stands for the indices of a stream, which has none."""
 
     def __iter__(self) -> Iterator[None]:
@@ -98,7 +98,7 @@ class DataLoader(Generic[T_co]):
             batch_size, drop_last = None, False
         if sampler is None:
             if iterable:
-                sampler = _Endless()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:
