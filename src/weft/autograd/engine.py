@@ -20,7 +20,7 @@ from weft.autograd.anomaly import Lookout, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, kernels, meta, quiet
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.inplace import is_dense
@@ -123,6 +123,7 @@ class _Run:
 
     def __init__(self, keep: bool, create: bool, targets: set[GraphNode] | None, sink: bool):
         self.keep, self.create = keep, create
+        self.records = create  # not if rules run on tensors for want of values: see ``run``
         self.sink = sink  # whether leaves' .grad is filled
         self.ends_step = sink  # a pass inside another one is a part of it
         self.targets = targets
@@ -451,6 +452,12 @@ class _Run:
                 vjp = plan.large
         try:
             results = vjp(g, saved, node.attrs, needs)
+            if self.create and not self.records:
+                results = [r.detach() if isinstance(r, Tensor) else r for r in results]
+        except meta.NoValues:
+            if self.records or plan.op.name not in REGISTRY:
+                raise
+            results = like_inputs(node)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
@@ -498,6 +505,17 @@ class _Run:
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
 
+def like_inputs(node: Node) -> list[Any]:
+    """Gradients without values, where a rule would look at them: they are like their inputs."""
+    edges = [node.inputs[i] for i in node.plan.targets]
+    return [
+        wrap(meta.empty(e.shape, e.dtype))
+        if isinstance(e, GraphNode) and e.shape is not None
+        else None
+        for e in edges
+    ]
+
+
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
     if not kernels.into(REGISTRY["add"], total, g):
@@ -510,6 +528,8 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     ``alone`` is the caller's word that one name of one function is the only holder of ``g``.
     """
     rows = like.flags.c_contiguous or not is_dense(like)
+    if g.__class__ is meta.MetaArray:
+        return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
         if g.flags.c_contiguous if rows else g.strides == like.strides:
             return g
@@ -535,7 +555,7 @@ def changeable(g: Any) -> Any:
 
 
 def as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, Tensor) else wrap(np.asarray(g))
+    return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
 
 
 def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
@@ -545,7 +565,7 @@ def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
         if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
-            g = np.zeros(node.shape[k], node.dtype[k])
+            g = meta.filled(np.zeros, node.shape[k], node.dtype[k])
             if tensors:
                 g = wrap(g)
         filled.append(g)
@@ -617,8 +637,9 @@ def _root(tensor: Tensor, gradient: Any, k: int) -> tuple[GraphNode, Any]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        one = ONES.get(tensor._a.dtype) if not shape else None
-        return tensor._node, wrap(np.ones(shape, tensor._a.dtype) if one is None else one)
+        one = ONES.get(tensor._a.dtype) if not shape and not tensor.is_meta else None
+        made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
+        return tensor._node, wrap(made)
     if not isinstance(gradient, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(gradient).__name__}\n"
@@ -656,7 +677,11 @@ def run(
     seeded = []
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         node, g = _root(tensor, gradient, k)
-        seeded.append((node, g if create else g._a))
+        seeded.append((node, g))
+    # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
+    on_tensors = create or any(g.is_meta for _, g in seeded)
+    if not on_tensors:
+        seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g
     targets = None
     if inputs is not None:
@@ -666,7 +691,8 @@ def run(
             tensor.retain_grad()
     now = MODES.now
     # vmap runs a function for one slice after the other, where PyTorch runs it once for all.
-    work = _Run((create if keep is None else keep) or now.repeats > 0, create, targets, sink)
+    work = _Run((create if keep is None else keep) or now.repeats > 0, on_tensors, targets, sink)
+    work.records = create
     enabled, now.grad = now.grad, create
     outer, now.backward = now.backward, work
     hooks = now.saved_hooks
@@ -760,9 +786,11 @@ def grad(
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:
-            g = np.zeros_like(tensor._a)
+            g = np.zeros_like(tensor._a, subok=True)
             results.append(wrap(g).requires_grad_(create_graph))
             continue
+        if not work.records and isinstance(g, Tensor):
+            g = g._a
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))

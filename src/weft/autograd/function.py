@@ -20,6 +20,7 @@ from weft.core import errors
 from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
+from weft.core.meta import filled
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
 from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
@@ -251,7 +252,7 @@ class _FunctionPlan:
         if ctx.materialize_grads:
             for k, (x, kind) in enumerate(zip(grads, ctx._kinds, strict=True)):
                 if x is None and kind is not None and k not in ctx._unfilled:
-                    grads[k] = wrap(np.zeros(*kind))
+                    grads[k] = wrap(filled(np.zeros, *kind))
         node = ctx._place()
         create = MODES.now.grad
         del given, g

@@ -1,4 +1,4 @@
-"""Devices: the CPU is the only one that is there; others can be named, and say so."""
+"""Devices: the CPU, and ``meta`` for shapes alone; others can be named, and say so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ KNOWN = ("cpu", "cuda", "mps", "xpu", "xla", "hpu", "mtia", "meta", "privateuseo
 
 
 class device:
-    """Where a tensor lives. ``device("cuda:0")`` can be named, but nothing can be put there."""
+    """Where a tensor lives: on the CPU, or nowhere (``meta``: it has a shape and no values).
+
+    ``device("cuda:0")`` can be named, but nothing can be put there.
+    """
 
     __slots__ = ("_previous", "index", "type")
 
@@ -67,7 +70,7 @@ class device:
         set_default_device(self._previous)
 
 
-CPU = device("cpu")
+CPU, META = device("cpu"), device("meta")
 _default = CPU
 
 
@@ -87,9 +90,16 @@ def present(where: device | str | int | None) -> device:
     if where is None:
         return _default
     found = where if isinstance(where, device) else device(where)
-    if found.type != "cpu":
+    if found.type != "cpu" and found.type != "meta":
         raise RuntimeError(
             f"device '{found}' is not available: weft runs on the CPU. Choose it with "
             "torch.device('cuda' if torch.cuda.is_available() else 'cpu'), or drop the device."
         )
     return found
+
+
+def on_meta(where: device | str | int | None) -> bool:
+    """Whether a new tensor for a device, by default that for new tensors, has no values."""
+    if where is None and _default is CPU:
+        return False
+    return present(where).type == "meta"

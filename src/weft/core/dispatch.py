@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, kernels, quiet, shapes
 from weft.core.dual import (
     dual_level_of,
     jvp,
@@ -23,9 +23,11 @@ from weft.core.dual import (
 )
 from weft.core.frames import caller, last_caller
 from weft.core.inference import Untracked, fresh_cell
+from weft.core.meta import LIVE, any_meta
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence, note_origin
 from weft.core.plan import NOTHING, RESULT, Plan
+from weft.core.promotion import back, promoted
 from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
@@ -33,7 +35,7 @@ from weft.native.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
 from weft.native.trace import UFUNCS, Traced, lowered
 
-ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
+ndarray, asarray, new = np.ndarray, np.asanyarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
 NEVER = kernels.NEVER
 SET, RESET, SILENT = quiet.SET, quiet.RESET, quiet.SILENT
@@ -139,6 +141,7 @@ class Op:
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
         narrow: bool = False,
+        shape: Callable | str | None = None,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"op {name!r} is registered twice")
@@ -170,6 +173,9 @@ class Op:
         # What brings results into PyTorch's memory order; a function of a result and the inputs.
         rule = "rows" if rows else layout or ("operands" if self.traced else "")
         self.layout: Callable[[Any, Any], Any] | None = LAYOUTS.get(rule)
+        self.layout_rule = rule
+        # How shapes and dtypes of results follow from those of inputs: see ``core.shapes``.
+        self.shape = "elementwise" if shape is None and self.traced else shape
         self.images = rule.startswith("image")  # asked even if all arrays are in rows
         self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
         # Whether those loops take half types as they are.
@@ -234,6 +240,8 @@ class Op:
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
+        if LIVE and any_meta(args):
+            return shapes.compute(self, args, attrs)
         if self.way is not None and not attrs:
             out = self.way(*args)
             if out is not None:
@@ -260,35 +268,22 @@ class Op:
         if final is None:
             return out
         if self.multiple:
-            return tuple(_back(o, final) for o in out)
-        return _back(out, final)
+            return tuple(back(o, final) for o in out)
+        return back(out, final)
 
     def run(self, *args: Any, **attrs: Any) -> Any:
         """The op on large arrays: native code where there is some for them."""
         out = kernels.forward(self, args, attrs)
         return self.reference(*args, **attrs) if out is None else out
 
-    def infer(self, *args: Any, **attrs: Any) -> tuple[tuple[tuple[int, ...], np.dtype], ...]:
+    def infer(self, *args: Any, **attrs: Any) -> tuple[tuple[tuple[Any, ...], np.dtype], ...]:
         """The shapes and NumPy dtypes of the results, for inputs of which only those are known.
 
-        An input is a number, or a pair of shape and dtype. Elementwise ops broadcast; others are
-        asked by running the reference on zeros.
+        An input is a number, None, or a pair of shape and dtype. Sizes may be symbols
+        (``core.symbols``).
         """
-        spread = not self.diagonal
-        dummies = [
-            np.zeros(x[0] if spread else (1,) * len(x[0]), x[1]) if isinstance(x, tuple) else x
-            for x in args
-        ]
-        token = SET(SILENT)
-        try:
-            out = self.compute(dummies, attrs)
-        finally:
-            RESET(token)
-        outs = [asarray(o) for o in (out if self.multiple else (out,))]
-        if spread:
-            return tuple((o.shape, o.dtype) for o in outs)
-        shape = np.broadcast_shapes(*(x[0] for x in args if isinstance(x, tuple)))
-        return tuple((shape, o.dtype) for o in outs)
+        known = [shapes.ShapeDtype(*x) if isinstance(x, tuple) else x for x in args]
+        return tuple((o.shape, o.dtype) for o in shapes.infer(self, known, attrs))
 
     def plan_for(self, needs: int, tensors: int, count: int, conj: bool) -> Plan:
         """The plan for a pattern of inputs given as bits, made once."""
@@ -338,67 +333,6 @@ def _with_half_numbers(op: Op, args: Any) -> Any:
         float(half.type(x)) if x.__class__ in (int, float) and i not in op.wide else x
         for i, x in enumerate(args)
     ]
-
-
-def _back(out: Any, final: np.dtype) -> Any:
-    # Comparisons and indices keep their own type; only the widened values go back.
-    return kernels.cast(out, final) if out.dtype == F32 else out
-
-
-def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
-    """Arguments in the common type; for half types also the type to go back to."""
-    if op.check is not None:
-        op.check(args)
-    chosen: Any = op.promote_args
-    common, numbers = None, False
-    for x in args if chosen is None else [args[i] for i in chosen if i < len(args)]:
-        if x.__class__ is ndarray:
-            if common is not None and x.dtype is not common:
-                common = None
-                break
-            common = x.dtype
-        elif x.__class__ is int or x.__class__ is float:
-            numbers = True
-        elif x is not None:
-            common = None
-            break
-    if (common is F32 or common is F64) and not numbers and "f" not in op.refuses:
-        return args, None
-    if chosen is None:
-        chosen = range(len(args))
-    if common is not F32 and common is not F64:
-        # Not all arrays of one float type, which numbers never widen: ask the full rules.
-        common = dt.result_dtype(args[i] for i in chosen if i < len(args))
-    if op.promote == "float" and dt.category(common) < dt.dtype.FLOAT:
-        common = dt.get_default_dtype().np
-    if common.kind in op.refuses or ("h" in op.refuses and common in dt.HALF):
-        raise NotImplementedError(
-            f"\"{op.name}_cpu\" not implemented for '{dt.TYPE_NAMES[dt.OF_NUMPY[common].name]}'"
-        )
-    final = None
-    if common in dt.HALF and not op.narrow:
-        common, final = F32, common
-    args = list(args)
-    for i in chosen:
-        if i < len(args) and args[i] is not None:
-            x = args[i]
-            if x.__class__ is not ndarray:
-                args[i] = _number(asarray(x), common, final, i in op.wide)
-            elif x.dtype is not (common if x.ndim or final is None else final):
-                if x.ndim:
-                    args[i] = kernels.cast(x, common)
-                else:
-                    args[i] = _number(x, common, final, i in op.wide)
-            elif final is not None:
-                args[i] = kernels.cast(x, common)
-    return args, final
-
-
-def _number(x: Any, common: np.dtype, final: np.dtype | None, wide: bool) -> Any:
-    """A number for arrays of a common type: with half types in float32's precision or in theirs."""
-    if wide:
-        return x.astype(F32 if common in dt.HALF else common)
-    return x.astype(common) if final is None else x.astype(final).astype(common)
 
 
 def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None) -> Any:

@@ -176,7 +176,7 @@ def category(d: np.dtype) -> int:
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The type of the result of mixing two tensors of equal rank class."""
     if a == b:
-        return a
+        return OF_NUMPY[a].np  # dtypes can be equal and differ: see ``core.meta``
     low, high = sorted((OF_NUMPY[a], OF_NUMPY[b]), key=lambda d: (d.category, d.itemsize))
     _check_mixable(OF_NUMPY[a], OF_NUMPY[b])
     if low.category == dtype.BOOL:

@@ -33,7 +33,7 @@ from weft.core.viewing import (
 )
 from weft.native import layout
 
-asarray, getframe = np.asarray, sys._getframe
+asarray, getframe = np.asanyarray, sys._getframe
 
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:

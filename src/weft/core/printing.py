@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import MetaArray
+
 __all__ = [
     "format_scalar",
     "format_tensor",
@@ -90,7 +92,10 @@ def format_tensor(
     """Return the printed form of a tensor; extra `suffixes` come last in the brackets."""
     indent = len(prefix)
     notes = []
-    if array.size == 0:
+    if array.__class__ is MetaArray:
+        body = "..."
+        notes += ["device='meta'", f"size={array.shape}"]
+    elif array.size == 0:
         body = "[]"
         if array.ndim != 1:
             notes.append(f"size={array.shape}")
@@ -100,7 +105,8 @@ def format_tensor(
         if _options.edgeitems == 0:
             notes.append(f"size={array.shape}")
 
-    if not _is_implied(dtype_name, default_dtype_name, empty=array.size == 0):
+    empty = array.size == 0 or array.__class__ is MetaArray
+    if not _is_implied(dtype_name, default_dtype_name, empty=empty):
         notes.append(f"dtype=torch.{dtype_name}")
     if grad_fn_name is not None:
         notes.append(f"grad_fn=<{grad_fn_name}>")

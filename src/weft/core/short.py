@@ -20,7 +20,7 @@ from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
 from weft.core.tensor import Parameter, Tensor, wrap
 
-ndarray, asarray, new = np.ndarray, np.asarray, object.__new__
+ndarray, asarray, new = np.ndarray, np.asanyarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
 getframe, ref = sys._getframe, weakref.ref
 

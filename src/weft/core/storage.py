@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.meta import BYTES, NO_DATA, MetaArray, NoValues, empty
 from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
 
@@ -23,7 +24,7 @@ def memory_of(array: np.ndarray) -> np.ndarray:
     order = sorted(range(owner.ndim), key=lambda i: -abs(owner.strides[i]))
     rows = owner.transpose(order)
     if rows.flags.c_contiguous:
-        return rows.reshape(-1).view(np.uint8)
+        return rows.reshape(-1).view(BYTES)
     # Memory lent by another library may have gaps; the bytes between belong to it all the same.
     span = sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True))
     whole = np.lib.stride_tricks.as_strided(owner, (1,), (owner.itemsize,)).view(np.uint8)
@@ -101,8 +102,7 @@ class UntypedStorage:
     _tensor: weakref.ref[Tensor] | None
 
     def __init__(self, *args: Any, device: Any = None) -> None:
-        if device is not None:
-            dev.present(device)
+        on_meta = device is not None and dev.present(device).type == "meta"
         first = args[0] if args else 0
         if isinstance(first, (int, np.integer)):
             if first < 0:
@@ -110,7 +110,9 @@ class UntypedStorage:
                     f"torch.UntypedStorage(): there are no storages of negative size {first}\n"
                     f"  at {errors.here()}"
                 )
-            self._hold(np.empty(first, np.uint8))
+            self._hold(empty((first,), BYTES) if on_meta else np.empty(first, np.uint8))
+        elif on_meta:
+            self._hold(empty((len(list(first)),), BYTES))
         else:
             self._hold(np.array([int(v) & 255 for v in first], np.uint8))
 
@@ -172,7 +174,9 @@ class UntypedStorage:
 
     def resizable(self) -> bool:
         """Whether the storage may be resized: not if another library or a file owns its memory."""
-        return bool(storage_array(self._memory).flags.owndata)
+        return self._memory.__class__ is MetaArray or bool(
+            storage_array(self._memory).flags.owndata
+        )
 
     def byteswap(self, dtype: dt.dtype) -> None:
         """Turn around the bytes of all elements, taken as elements of this dtype."""
@@ -196,9 +200,13 @@ class UntypedStorage:
         return self.device.index
 
     def to(self, *, device: Any = "cpu", non_blocking: bool = False) -> UntypedStorage:
-        """The storage on a device, which can only be the CPU."""
-        dev.present(device)
-        return self
+        """The storage on a device: the CPU, or meta, where it has a size and no bytes."""
+        where = dev.present(device)
+        if where.type == self.device.type:
+            return self
+        if where.type == "cpu":
+            raise NoValues(f"{NO_DATA}\n  at {errors.here()}")
+        return type(self)._over(empty((self.size(),), BYTES))
 
     def __copy__(self) -> UntypedStorage:
         return self.clone()
@@ -215,7 +223,7 @@ class UntypedStorage:
     @property
     def device(self) -> dev.device:
         """Where the memory is."""
-        return dev.CPU
+        return dev.META if self._memory.__class__ is MetaArray else dev.CPU
 
     is_cuda = is_hpu = is_sparse = is_sparse_csr = False
 
@@ -234,11 +242,14 @@ class UntypedStorage:
         return 1
 
     def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return self._memory.__array_interface__["data"][0] if self._memory.size else 0
+        """The address of the first byte; 0 where there is none."""
+        if not self._memory.size or self._memory.__class__ is MetaArray:
+            return 0
+        return self._memory.__array_interface__["data"][0]
 
     def tolist(self) -> list[int]:
         """The bytes as a list of ints."""
+        _check_bytes(self)
         return self._memory.tolist()
 
     def __iter__(self) -> Iterator[int]:
@@ -252,6 +263,7 @@ class UntypedStorage:
                     f"supported\n  at {errors.here()}"
                 )
             return type(self)._over(self._memory[index])
+        _check_bytes(self)
         return int(self._memory[_in_range(index, self.size())])
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -279,7 +291,7 @@ class UntypedStorage:
 
     def cpu(self) -> UntypedStorage:
         """The storage on the CPU, where it is."""
-        return self
+        return self.to(device="cpu")
 
     def resize_(self, size: int) -> UntypedStorage:
         """Another length; tensors on the old memory keep it."""
@@ -287,6 +299,9 @@ class UntypedStorage:
             raise RuntimeError(
                 f"Trying to resize storage that is not resizable\n  at {errors.here()}"
             )
+        if self._memory.__class__ is MetaArray:
+            self._hold(empty((size,), BYTES))
+            return self
         grown = np.empty(size, np.uint8)
         kept = min(size, self._memory.size)
         grown[:kept] = self._memory[:kept]
@@ -310,8 +325,19 @@ class UntypedStorage:
         return id(self._memory)
 
     def __repr__(self) -> str:
-        rows = "\n".join(f" {v}" for v in self.tolist())
-        return f"{rows}\n[torch.storage.UntypedStorage(device=cpu) of size {self.size()}]"
+        where = f"device={self.device}) of size {self.size()}]"
+        return f"{_shown(self)}\n[torch.storage.UntypedStorage({where}"
+
+
+def _check_bytes(storage: UntypedStorage | TypedStorage) -> None:
+    if storage._bytes().__class__ is MetaArray:
+        raise NoValues(f"Not available for 'meta' device type: {NO_DATA}\n  at {errors.here()}")
+
+
+def _shown(storage: UntypedStorage | TypedStorage) -> str:
+    if storage._bytes().__class__ is MetaArray:
+        return "..."
+    return "\n".join(f" {v}" for v in storage.tolist())
 
 
 class TypedStorage:
@@ -322,8 +348,7 @@ class TypedStorage:
         device: Any = None, _internal: bool = False,
     ) -> None:  # fmt: skip
         self.dtype: dt.dtype = dtype or dt.get_default_dtype()
-        if device is not None:
-            dev.present(device)
+        on_meta = device is not None and dev.present(device).type == "meta"
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage
             return
@@ -335,10 +360,14 @@ class TypedStorage:
                 "TypedStorage.__init__ received an invalid combination of arguments: a size or a "
                 f"sequence is needed, not {first!r}\n  at {errors.here()}"
             )
-        values = np.empty(first, self.dtype.np) if isinstance(first, int) else (
-            np.array(list(first), self.dtype.np)
-        )  # fmt: skip
-        self._untyped_storage = UntypedStorage._over(values.view(np.uint8))
+        if on_meta:
+            count = first if isinstance(first, int) else len(list(first))
+            values: np.ndarray = empty((count,), self.dtype.np)
+        elif isinstance(first, int):
+            values = np.empty(first, self.dtype.np)
+        else:
+            values = np.array(list(first), self.dtype.np)
+        self._untyped_storage = UntypedStorage._over(values.view(BYTES))
 
     def _bytes(self) -> np.ndarray:
         return self._untyped_storage._bytes()
@@ -409,9 +438,11 @@ class TypedStorage:
         return self.device.index
 
     def to(self, *, device: Any = "cpu", non_blocking: bool = False) -> TypedStorage:
-        """The storage on a device, which can only be the CPU."""
-        dev.present(device)
-        return self
+        """The storage on a device: the CPU, or meta, where it has a size and no elements."""
+        moved = self._untyped_storage.to(device=device)
+        if moved is self._untyped_storage:
+            return self
+        return TypedStorage(wrap_storage=moved, dtype=self.dtype)
 
     def __copy__(self) -> TypedStorage:
         return self.clone()
@@ -426,7 +457,7 @@ class TypedStorage:
     @property
     def device(self) -> dev.device:
         """Where the memory is."""
-        return dev.CPU
+        return self._untyped_storage.device
 
     is_cuda = is_sparse = False
 
@@ -450,6 +481,7 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         """The elements as a list of Python numbers."""
+        _check_bytes(self)
         values = self._values()
         return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
 
@@ -462,6 +494,7 @@ class TypedStorage:
                 "slices are only supported in UntypedStorage.__getitem__; take .untyped() first\n"
                 f"  at {errors.here()}"
             )
+        _check_bytes(self)
         return self._values()[_in_range(index, self.size())].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -488,7 +521,7 @@ class TypedStorage:
 
     def cpu(self) -> TypedStorage:
         """The storage on the CPU, where it is."""
-        return self
+        return self.to(device="cpu")
 
     def is_shared(self) -> bool:
         """Whether other processes share the memory: never."""
@@ -511,11 +544,8 @@ class TypedStorage:
         return hash(self.data_ptr())
 
     def __repr__(self) -> str:
-        rows = "\n".join(f" {v}" for v in self.tolist())
-        return (
-            f"{rows}\n[torch.storage.TypedStorage(dtype={self.dtype!r}, device=cpu) of size "
-            f"{self.size()}]"
-        )
+        where = f"device={self.device}) of size {self.size()}]"
+        return f"{_shown(self)}\n[torch.storage.TypedStorage(dtype={self.dtype!r}, {where}"
 
 
 STORAGE_NAMES = {

@@ -19,6 +19,9 @@ from weft.core import dtype as dt
 from weft.core import errors, overrides, printing
 from weft.core.dlpack import exported
 from weft.core.inference import Untracked, fresh_cell, is_inference
+from weft.core.meta import NO_DATA, MetaArray
+from weft.core.meta import like as like_meta
+from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
 from weft.core.node import (
     NOWHERE,
@@ -69,6 +72,11 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
     t._vc = [0] if not INFERRING else fresh_cell()
     t._grad = t._base = t._view = t._x = None
     return t
+
+
+def beside(other: Tensor, array: np.ndarray) -> Tensor:
+    """A tensor around an array, on the device of another: without values beside a meta tensor."""
+    return wrap(like_meta(array) if other.is_meta else array)
 
 
 def refresh(x: Tensor) -> None:
@@ -244,7 +252,7 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def device(self) -> dev.device:
         """Where the tensor lives."""
-        return dev.CPU
+        return dev.META if self._a.__class__ is MetaArray else dev.CPU
 
     @property
     def layout(self) -> Layout:
@@ -297,8 +305,10 @@ class Tensor(metaclass=_TensorMeta):
         return start // self._a.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
-        return self._a.__array_interface__["data"][0] if self._a.size else 0
+        """The address of the first element; 0 where there is none."""
+        if not self._a.size or self._a.__class__ is MetaArray:
+            return 0
+        return self._a.__array_interface__["data"][0]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements follow one another in memory in row-major order."""
@@ -538,6 +548,12 @@ class Tensor(metaclass=_TensorMeta):
                 "data set to a tensor that requires gradients must be floating point or complex "
                 f"dtype, not {other.dtype}\n  at {errors.here()}"
             )
+        if other.is_meta is not self.is_meta:
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have "
+                "incompatible tensor type: one is on the meta device. Make a new tensor\n"
+                f"  at {errors.here()}"
+            )
         self._a = other._a
 
     def retain_grad(self) -> None:
@@ -587,6 +603,16 @@ class Tensor(metaclass=_TensorMeta):
 
     # --- values for Python and NumPy ---
 
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has a shape and a dtype but no values."""
+        return self._a.__class__ is MetaArray
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it has values in the memory of the processor."""
+        return self._a.__class__ is not MetaArray
+
     def item(self) -> Any:
         """The one value of a one-element tensor, as a Python number."""
         if self._a.size != 1:
@@ -595,15 +621,28 @@ class Tensor(metaclass=_TensorMeta):
                 f"(shape {list(self._a.shape)}); use tolist(), or index one element\n"
                 f"  at {errors.here()}"
             )
+        if self._a.__class__ is MetaArray:
+            raise RuntimeError(
+                "Tensor.item() cannot be called on meta tensors: they have no values\n"
+                f"  at {errors.here()}"
+            )
         value = self._a.item()
         return value if self._a.dtype.kind != "V" else float(value)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
+        if self._a.__class__ is MetaArray:
+            raise NotImplementedError(f"{NO_DATA}\n  at {errors.here()}")
         return (self._a.astype(np.float32) if self._a.dtype.kind == "V" else self._a).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array on the same memory."""
+        if self._a.__class__ is MetaArray:
+            raise TypeError(
+                "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to host memory first: a meta tensor has no values, so make it on the CPU\n"
+                f"  at {errors.here()}"
+            )
         if self.requires_grad and not force and MODES.now.grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
@@ -622,12 +661,16 @@ class Tensor(metaclass=_TensorMeta):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if self._a.__class__ is MetaArray:
+            raise BufferError("Cannot pack tensors on meta: they have no values")
         return exported(self._a, **{k: v for k, v in options.items() if k != "stream"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
+        if self._a.__class__ is MetaArray:
+            raise BufferError("a meta tensor has no values")
         return memoryview(self._a.data)
 
     def __bool__(self) -> bool:
@@ -637,7 +680,7 @@ class Tensor(metaclass=_TensorMeta):
                 f"Boolean value of Tensor with {kind} is ambiguous (shape "
                 f"{list(self._a.shape)}); use .any() or .all()\n  at {errors.here()}"
             )
-        return bool(self._a.item())
+        return bool(self.item())
 
     def _number(self, kind: str) -> Any:
         if self._a.size != 1:
@@ -671,7 +714,7 @@ class Tensor(metaclass=_TensorMeta):
     def __index__(self) -> int:
         if self._a.dtype.kind not in "iub" or self._a.size != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self._a.item())
+        return int(self.item())
 
     def __len__(self) -> int:
         if not self._a.ndim:
@@ -736,7 +779,7 @@ class Tensor(metaclass=_TensorMeta):
         return [f"tangent={found[max(found)]!r}"] if found else []
 
     def __format__(self, spec: str) -> str:
-        if not self._a.ndim and type(self) is Tensor:
+        if not self._a.ndim and type(self) is Tensor and self._a.__class__ is not MetaArray:
             return printing.format_scalar(self.item(), spec)
         return object.__format__(self, spec)
 
@@ -772,7 +815,8 @@ class Tensor(metaclass=_TensorMeta):
         # holds it once and they share it again. As in PyTorch a tensor comes back as a leaf.
         array = self._a
         owner = storage_array(array)
-        if type(owner) is not np.ndarray or dense(owner) is None:
+        known = type(owner) is np.ndarray or type(owner) is MetaArray
+        if not known or dense(owner) is None:
             owner = array = array.copy()
         elif not owner.flags.c_contiguous and not owner.flags.f_contiguous:
             owner = np.asarray(dense(owner))  # NumPy's own pickles forget other orders
@@ -793,7 +837,7 @@ class Tensor(metaclass=_TensorMeta):
 
 # The kinds of tensor that weft does not have; code that asks gets an honest no.
 for _kind in (
-    *("cuda", "meta", "sparse", "sparse_csr", "quantized", "mkldnn", "nested", "mps", "xpu"),
+    *("cuda", "sparse", "sparse_csr", "quantized", "mkldnn", "nested", "mps", "xpu"),
     *("ipu", "xla", "mtia", "vulkan", "maia"),
 ):
     setattr(Tensor, f"is_{_kind}", property(lambda self: False))
@@ -969,11 +1013,13 @@ def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.
     if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
         return owner
     if 0 in shape:
+        if owner.__class__ is MetaArray:
+            return MetaArray(shape, d, owner, 0, strides)
         return np.ndarray(shape, d, np.empty(0, np.uint8), 0, strides)
     rows: Any = dense(owner)
     if d.kind == "V" or rows.dtype.kind == "V":
         rows = rows.reshape(-1).view(np.uint8)  # such types offer no buffer
-    return np.ndarray(shape, d, rows, start, strides)
+    return rows.__class__(shape, d, rows, start, strides)
 
 
 def strided(
@@ -984,7 +1030,9 @@ def strided(
     Unlike NumPy's ``as_strided`` it keeps the owner of the memory as its base, and is cheap.
     """
     if not shift and x.flags.c_contiguous and x.dtype.kind != "V":
-        return np.ndarray(shape, x.dtype, x, 0, strides)
+        return x.__class__(shape, x.dtype, x, 0, strides)
+    if x.__class__ is MetaArray:
+        return over_meta(x, shape, strides, shift)
     owner = storage_array(x)
     if dense(owner) is not None:
         start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]

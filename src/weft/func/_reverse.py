@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core.dual import set_tangent, tangents_of
+from weft.core.meta import filled
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, wrap
@@ -433,7 +434,7 @@ def jacrev(
 
 def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor, dim: int = 0) -> Tensor:
     if not parts:
-        return wrap(np.zeros(shape, like._a.dtype))
+        return wrap(filled(np.zeros, shape, like._a.dtype))
     return api.FUNCTIONS["stack"](parts, dim).reshape(shape)
 
 

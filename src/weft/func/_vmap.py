@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import filled
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -124,7 +125,7 @@ def _slice(x: Any, dim: int | None, i: int, size: int) -> Any:
         return x
     if not size:
         shape = x._a.shape[:dim] + x._a.shape[dim + 1 :]
-        return wrap(np.zeros(shape, x._a.dtype))
+        return wrap(filled(np.zeros, shape, x._a.dtype))
     return x.select(dim, i)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core import meta
 from weft.core.storage import TypedStorage, UntypedStorage, swap_bytes
 from weft.io import rebuild
 from weft.io.archive import Reader, Source, damaged, only_bools
@@ -108,6 +109,11 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
     name = str(location)
     if name == "cpu" or name.startswith("cpu:"):
         return storage
+    if name == "meta" or name.startswith("meta:"):
+        held = storage._bytes()
+        if held.__class__ is meta.MetaArray:
+            return storage
+        return UntypedStorage._unknown(meta.empty(held.shape, held.dtype))
     raise RuntimeError(
         f"Attempting to deserialize object on device {name!r}, but weft runs on the CPU "
         "(torch.cuda.is_available() is False). Please use torch.load with "
@@ -156,11 +162,14 @@ def _read_archive(
         raise damaged(f"its byte order is {order!r:.50}")
     place = placer(map_location)
     held: dict[str, tuple[UntypedStorage, dt.dtype | None]] = {}
+    to_meta = isinstance(map_location, (str, dev.device)) and str(map_location)[:4] == "meta"
 
     def memory_of(key: str, size: int) -> np.ndarray:
         start, entry = reader.find(f"data/{key}")
         if entry.size != size:
             raise damaged(f"storage {key} has {entry.size} bytes instead of {size}")
+        if to_meta:
+            return meta.empty((size,), np.dtype(np.uint8))
         if not with_data:
             return np.zeros(size, np.uint8)
         if mapped is not None and size and start % _ALIGNED == 0:
@@ -171,9 +180,10 @@ def _read_archive(
         dtype, key, location, size = _parse_id(found, 5)
         if key not in held:
             memory = memory_of(key, size)
-            if order.decode() != sys.byteorder:
-                _swap(memory, dtype)
-            only_bools(memory, dtype)
+            if not to_meta:
+                if order.decode() != sys.byteorder:
+                    _swap(memory, dtype)
+                only_bools(memory, dtype)
             storage = place(UntypedStorage._unknown(memory), location)
             storage._pending = None
             held[key] = (storage, dtype)

@@ -30,6 +30,7 @@ class Named:
 _UTILS = "torch._utils"
 _TENSOR_V2 = Named(_UTILS, "_rebuild_tensor_v2")
 _TENSOR_V3 = Named(_UTILS, "_rebuild_tensor_v3")
+_META_TENSOR = Named(_UTILS, "_rebuild_meta_tensor_no_storage")
 _PARAMETER = Named(_UTILS, "_rebuild_parameter")
 _PARAMETER_WITH_STATE = Named(_UTILS, "_rebuild_parameter_with_state")
 _TYPED = Named("torch._tensor", "_rebuild_from_type_v2")
@@ -183,6 +184,11 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
             if state:
                 return _PARAMETER_WITH_STATE, (*arguments, state)
             return _PARAMETER, arguments
+        if obj.is_meta:
+            arguments = (_DTYPES[obj.dtype], tuple(obj._a.shape), obj.stride(), obj.requires_grad)
+            if kind is Tensor and not state:
+                return _META_TENSOR, arguments
+            return _TYPED, (_META_TENSOR, kind, arguments, (state, slots) if slots else state)
         number, offset, strides = self.memories.place(obj._a)
         name = obj.dtype.name
         size = self.memories.bytes[number].size // obj.itemsize

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core import meta
 from weft.core.node import AccumulateGrad
 from weft.core.size import Size
 from weft.core.storage import LEGACY, STORAGE_NAMES, TypedStorage, UntypedStorage
@@ -126,18 +127,19 @@ def tensor_on(
     if count > _MOST_ELEMENTS:
         raise RuntimeError(f"a tensor in the file has shape {shape}, which is too large")
     if not count:
-        return wrap(_empty(shape, kind))
+        on_meta = memory.__class__ is meta.MetaArray
+        return wrap(meta.empty(shape, kind.np) if on_meta else _empty(shape, kind))
     reach = start + sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) + 1
     if reach * width > memory.size:
         raise RuntimeError(
             f"a tensor in the file of shape {shape}, strides {steps} and offset {start} needs "
             f"{reach * width} bytes, but its storage has {memory.size}"
         )
-    changed = _changed(storage, kind, metadata)
+    changed = None if memory.__class__ is meta.MetaArray else _changed(storage, kind, metadata)
     memory = memory if changed is None else changed
     # A single element has no next one; its stride may be any number, even one too large for NumPy.
     strides = tuple(s * width if n > 1 else width for n, s in zip(shape, steps, strict=True))
-    made = np.ndarray(shape, kind.np, memory, start * width, strides)
+    made = memory.__class__(shape, kind.np, memory, start * width, strides)
     if not made.flags.aligned:
         raise RuntimeError(f"a tensor in the file of dtype {kind} lies at an odd place in memory")
     return wrap(made)
@@ -179,6 +181,22 @@ def rebuild_tensor_v3(
     """The form of the newer dtypes, on storages of bytes."""
     made = tensor_on(storage, storage_offset, size, stride, dtype, metadata)
     return _finish(made, requires_grad)
+
+
+def rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any = False) -> Tensor:
+    """A tensor without values, and so without a storage in the file."""
+    if not isinstance(dtype, dt.dtype):
+        raise RuntimeError(f"a tensor in the file has {shown(dtype)} as its dtype")
+    shape, steps = integers(size, "shape"), integers(stride, "strides")
+    if len(shape) != len(steps) or len(shape) > _MOST_DIMENSIONS or min(steps, default=0) < 0:
+        raise RuntimeError(f"a tensor in the file has shape {shape} and strides {steps}")
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+    if max(math.prod(shape), reach) > _MOST_ELEMENTS:
+        raise RuntimeError(f"a tensor in the file has shape {shape}, which is too large")
+    try:
+        return _finish(wrap(meta.empty(shape, dtype.np, steps)), requires_grad)
+    except (ValueError, MemoryError) as error:
+        raise RuntimeError(f"a tensor in the file has shape {shown(shape)}: {error}") from None
 
 
 def rebuild_parameter(data: Any, requires_grad: Any = True, backward_hooks: Any = None) -> Any:
@@ -363,6 +381,7 @@ TENSOR_FUNCTIONS = {
     "torch._utils._rebuild_tensor": rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": rebuild_tensor_v3,
+    "torch._utils._rebuild_meta_tensor_no_storage": rebuild_meta_tensor,
     "torch._utils._rebuild_parameter": rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": rebuild_parameter_with_state,
 }
@@ -382,7 +401,7 @@ DTYPES = {f"torch.{d.name}": d for d in dt.ALL}
 NAMES: dict[str, Any] = {**FUNCTIONS, **CLASSES, **DTYPES, **STORAGE_TYPES}
 UNSUPPORTED = (
     *("_rebuild_sparse_tensor", "_rebuild_sparse_csr_tensor", "_rebuild_qtensor"),
-    *("_rebuild_nested_tensor", "_rebuild_meta_tensor_no_storage", "_rebuild_wrapper_subclass"),
+    *("_rebuild_nested_tensor", "_rebuild_wrapper_subclass"),
 )
 
 

@@ -230,6 +230,14 @@ class StateMethods:
                     f"checkpoint, the shape in current model is {own.shape}."
                 )
                 return
+        if not is_lazy(own) and own.is_meta and not given.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta "
+                "parameter in the current model, which is a no-op. (Did you mean to pass "
+                "`assign=True` to assign items in the state dictionary to their corresponding key "
+                "in the module instead of copying them in place?)",
+                stacklevel=2,
+            )
         swap = get_swap_module_params_on_conversion()
         try:
             with no_grad():

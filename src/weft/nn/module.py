@@ -15,6 +15,7 @@ from weft.__future__ import (
 )
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core.meta import NO_DATA
 from weft.core.modes import MODES, no_grad
 from weft.core.node import RemovableHandle
 from weft.core.tensor import Parameter, Tensor
@@ -45,6 +46,7 @@ from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
 from weft.nn._state import _EXTRA_STATE_KEY_SUFFIX, StateMethods, _IncompatibleKeys  # noqa: F401
 from weft.nn._tree import TreeMethods, warn_if_hidden
 from weft.nn.parameter import Buffer
+from weft.ops import api
 from weft.ops.casting import type_name
 from weft.utils import swap_tensors
 
@@ -358,7 +360,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:
         """Another floating dtype for all floating tensors: ``to(dtype)``, ``to(device)``."""
-        dtype, format = _to_arguments(args, kwargs)
+        dtype, format, device = _to_arguments(args, kwargs)
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise TypeError(
@@ -375,11 +377,21 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
         def convert(t: Tensor) -> Tensor:
             wanted = dtype if t.is_floating_point() or t.is_complex() else None
+            if device is not None and device.type != t.device.type:
+                return t.to(device, wanted)
             if format is not None and t.ndim in (4, 5):
                 return t.to(dtype=wanted, memory_format=format)
             return t if wanted is None else t.to(wanted)
 
-        return self._apply(convert)
+        try:
+            return self._apply(convert)
+        except NotImplementedError as error:
+            if not str(error).startswith(NO_DATA):
+                raise
+            raise NotImplementedError(
+                f"{NO_DATA} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() "
+                "when moving module from meta to a different device."
+            ) from None
 
     def _to_float(self: T, dtype: dt.dtype) -> T:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
@@ -420,8 +432,8 @@ class Module(HookMethods, StateMethods, TreeMethods):
 
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """New memory for all tensors, with whatever values it has."""
-        dev.present(device)
-        return self._apply(lambda t: t.new_empty(t.shape), recurse)
+        make = api.FUNCTIONS["empty_like"]
+        return self._apply(lambda t: make(t, device=device), recurse)
 
     def share_memory(self: T) -> T:
         """Move all tensors to memory that the processes started from here on share."""
@@ -518,34 +530,37 @@ def _addindent(text: str, spaces: int) -> str:
     return text.replace("\n", "\n" + " " * spaces)
 
 
-def _to_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """The dtype and memory format out of what ``to`` was given; the device must be there."""
+def _to_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The dtype, memory format and device out of what ``to`` was given."""
     given: list[Any] = list(args)
     for name, value in kwargs.items():
         if name not in ("device", "dtype", "non_blocking", "memory_format", "tensor", "other"):
             raise TypeError(f"to() got an unexpected keyword argument '{name}'")
         given.append(value)
-    dtype = format = None
+    dtype = format = device = None
     for value in given:
         if isinstance(value, dt.dtype):
             dtype = value
         elif isinstance(value, Tensor):
-            dtype = value.dtype
+            dtype, device = value.dtype, value.device
         elif isinstance(value, (str, dev.device)) or (
             isinstance(value, int) and not isinstance(value, bool)
         ):
-            dev.present(value)
+            device = dev.present(value)
         elif type(value).__name__ == "memory_format":
             format = value
-    return dtype, format
+    return dtype, format, device
 
 
 # ------------------------------------------------------------------ ways to convert a parameter
 
 
 def _change(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor]) -> Any:
-    """The same parameter and gradient in other memory."""
-    param.data = fn(param)
+    """The same parameter and gradient in other memory; on another device, another parameter."""
+    changed = fn(param)
+    if changed.is_meta is not param.is_meta:
+        return _renewed(param, changed, fn)
+    param.data = changed
     if param.grad is not None:
         param.grad.data = fn(param.grad)
     return param
@@ -553,7 +568,11 @@ def _change(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor
 
 def _renew(module: Module, name: str, param: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     """Another parameter; the old one stays as it is."""
-    new = Parameter(fn(param), param.requires_grad)
+    return _renewed(param, fn(param), fn)
+
+
+def _renewed(param: Any, changed: Tensor, fn: Callable[[Tensor], Tensor]) -> Any:
+    new = Parameter(changed, param.requires_grad)
     if param.grad is not None:
         new.grad = fn(param.grad).requires_grad_(param.grad.requires_grad)
     return new

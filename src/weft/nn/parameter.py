@@ -10,6 +10,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Parameter, Tensor, new, wrap
+from weft.ops import api
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
@@ -67,6 +68,16 @@ class UninitializedTensorMixin:
         return self.__dict__["_dtype"]
 
     @property
+    def is_meta(self) -> bool:
+        """Whether it will have no values."""
+        return "_on_meta" in self.__dict__
+
+    @property
+    def device(self) -> dev.device:
+        """Where it will be."""
+        return dev.META if self.is_meta else dev.CPU
+
+    @property
     def shape(self) -> Any:
         """Not known yet: always an error."""
         raise RuntimeError(_NO_SHAPE)
@@ -81,11 +92,10 @@ class UninitializedTensorMixin:
 
     def materialize(self, shape: Any, device: Any = None, dtype: dt.dtype | None = None) -> None:
         """Become a tensor of this shape, with whatever values the memory has."""
-        dev.present(device)
-        wanted = dtype or self.dtype
+        wanted, where = dtype or self.dtype, self.device if device is None else device
         del self.__dict__["_dtype"]
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
-        self._a = np.empty(shape, wanted.np)
+        self._a = api.FUNCTIONS["empty"](shape, dtype=wanted, device=where)._a
 
     @property
     def data(self) -> Any:
@@ -102,8 +112,9 @@ class UninitializedTensorMixin:
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """The same place with another dtype."""
-        changed = wrap(np.empty(0, self.dtype.np)).to(*args, **kwargs)
-        return _blank(type(self), changed.dtype, self._node is not None)  # type: ignore[attr-defined]
+        changed = api.FUNCTIONS["empty"](0, dtype=self.dtype, device=self.device)
+        changed = changed.to(*args, **kwargs)
+        return _blank(type(self), changed.dtype, self._node is not None, changed.is_meta)  # type: ignore[attr-defined]
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Any:
         """Itself, from a place that has no values either."""
@@ -128,21 +139,24 @@ class UninitializedTensorMixin:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = _blank(type(self), self.dtype, self._node is not None)  # type: ignore[attr-defined]
+            wants = self._node is not None  # type: ignore[attr-defined]
+            memo[id(self)] = _blank(type(self), self.dtype, wants, self.is_meta)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _blank, (type(self), self.dtype, self._node is not None)  # type: ignore[attr-defined]
+        return _blank, (type(self), self.dtype, self._node is not None, self.is_meta)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
-def _blank(cls: type, dtype: dt.dtype | None, requires_grad: bool) -> Any:
+def _blank(cls: type, dtype: dt.dtype | None, requires_grad: bool, on_meta: bool = False) -> Any:
     t: Any = new(cls)
     t._node, t._vc = None, [0]
     t._grad = t._base = t._view = t._x = None
     t.__dict__["_dtype"] = dtype or dt.get_default_dtype()
+    if on_meta:
+        t.__dict__["_on_meta"] = True
     if requires_grad:
         t._node = AccumulateGrad(t)
     return t
@@ -156,8 +170,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     def __new__(
         cls, requires_grad: bool = True, device: Any = None, dtype: dt.dtype | None = None
     ) -> Any:
-        dev.present(device)
-        return _blank(cls, dtype, requires_grad)
+        return _blank(cls, dtype, requires_grad, dev.on_meta(device))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -175,8 +188,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         dtype: dt.dtype | None = None,
         persistent: bool = True,
     ) -> Any:
-        dev.present(device)
-        t = _blank(cls, dtype, requires_grad)
+        t = _blank(cls, dtype, requires_grad, dev.on_meta(device))
         t.persistent, t._is_buffer = persistent, True
         return t
 

@@ -140,6 +140,8 @@ def _refuse(message: str) -> None:
 
 def _random_slopes(input: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     """Slopes for what is not positive, drawn one after the other as PyTorch does; else 1."""
+    if input.is_meta:
+        return wrap(input._a.copy("K"))
     below = input._a <= 0
     slopes = np.ones(below.shape, input._a.dtype)
     drawn = random.source(generator).uniform((int(below.sum()),), np.float64)

@@ -12,6 +12,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
+from weft.ops import shape_rules
 from weft.ops.arguments import scalar_name
 from weft.ops.build import Sample, linear
 from weft.ops.views import reshape_op
@@ -127,6 +128,9 @@ take_along_op = linear(
         Sample((m.real(3, 2), np.array([[0, 2], [1, 0]])), {"dim": 0, "unique": True}),
         Sample((m.real(), np.array(0)), {"dim": 0, "unique": True}),
     ],
+    shape=lambda x, index, dim: shape_rules.replaced(
+        x.shape, dim, index.shape[dim] if index.shape else 1
+    ),
 )
 put_along_op: Op = linear(
     "put_along",
@@ -146,4 +150,5 @@ put_along_op: Op = linear(
             {"dim": 0, "shape": (3, 2), "unique": True},
         ),
     ],
+    shape=shape_rules.shape_attribute,
 )

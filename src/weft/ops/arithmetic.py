@@ -15,7 +15,7 @@ from weft.core.modes import MODES, OFF, PLAIN
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.kernels.select import choose
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, constant, elementwise, general, is_number, zero
 from weft.ops.outputs import put_into
 
@@ -527,6 +527,7 @@ conj_op: Op = general(
     jvp=(lambda t: conj_op(t),),
     grad_name="ConjBackward",
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),)), Sample((m.real(2),))],
+    shape=shape_rules.preserved,
 )
 Op.conj = conj_op
 
@@ -836,7 +837,9 @@ for _name, _ufunc in (
 
 
 def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV") -> Any:
-    op = constant(name, ufunc, names=("a", "b")[:count], promote="same", refuses=refuses)
+    op = constant(
+        name, ufunc, names=("a", "b")[:count], promote="same", refuses=refuses, shape="elementwise"
+    )
 
     def function(*inputs: Any) -> Tensor:
         _need_one(name, inputs[0], inputs[-1])

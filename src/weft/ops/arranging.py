@@ -11,10 +11,12 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.meta import filled
+from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.core.viewing import follow
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops import strided as st
 from weft.ops import views as v
 from weft.ops.build import Sample, constant, linear
@@ -37,6 +39,7 @@ flip_op: Op = linear(
         Sample((m.real(2, 3, 2),), {"dims": (0, 2)}),
         Sample((m.real(),), {"dims": ()}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -86,6 +89,7 @@ roll_op: Op = linear(
         Sample((m.real(2, 3),), {"shifts": (1,), "dims": ()}),
     ],
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -156,6 +160,14 @@ def _repeat(x: np.ndarray, repeats: tuple[int, ...]) -> np.ndarray:
     return out.copy() if out.base is not None or out is x else out
 
 
+def _repeated_shape(x: ShapeDtype, repeats: tuple[int, ...]) -> Any:
+    rank = max(x.ndim, len(repeats))
+    sizes = (*(1,) * (rank - x.ndim), *x.shape)
+    return tuple(
+        n * r for n, r in zip(sizes, (*(1,) * (rank - len(repeats)), *repeats), strict=True)
+    )
+
+
 repeat_op = linear(
     "repeat",
     _repeat,
@@ -165,6 +177,7 @@ repeat_op = linear(
         Sample((m.real(2),), {"repeats": (0,)}),
         Sample((m.real(),), {"repeats": ()}),
     ],
+    shape=_repeated_shape,
 )
 
 
@@ -258,6 +271,7 @@ def _triangle(name: str, function: Any) -> None:
             Sample((m.real(3, 2),), {"diagonal": -1}),
         ],
         rows=True,
+        shape=shape_rules.same,
     )
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -339,6 +353,7 @@ block_diag_op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 1), m.real(0, 2), m.real(2, 1)))],
+    shape=lambda inputs: tuple(sum(x.shape[d] for x in inputs) for d in (0, 1)),
 )
 
 
@@ -421,7 +436,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise fail(RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return wrap(np.empty(0, input._a.dtype))
+        return wrap(filled(np.empty, (0,), input._a.dtype))
     size = input._a.size
     count = math.comb(max(size + r - 1, 0), r) if with_replacement else math.comb(size, r)
     try:
@@ -669,6 +684,7 @@ def _placing(name: str) -> Any:
         names=("x", "src"),
         together=True,
         samples=lambda m: [Sample((m.real(4, 3), m.real(3)), {"chain": _SAMPLE_CHAIN})],
+        shape=shape_rules.preserved,
     )
     return op
 
@@ -747,7 +763,7 @@ def as_strided_scatter(
     writer[places.reshape(-1)] = np.arange(places.size)
     taken = writer[own]
     from_src = st.take_flat_op(src.to(input.dtype), places=taken)
-    return from_src.where(wrap(taken >= 0), input)
+    return from_src.where(beside(input, taken >= 0), input)
 
 
 # --- indices as values -----------------------------------------------------------------
@@ -757,7 +773,9 @@ def _one_hot(x: np.ndarray, num_classes: int) -> np.ndarray:
     return (x[..., None] == np.arange(num_classes)).astype(np.int64)
 
 
-one_hot_op = constant("one_hot", _one_hot)
+one_hot_op = constant(
+    "one_hot", _one_hot, shape=lambda x, num_classes: ShapeDtype((*x.shape, num_classes), dt.I64)
+)
 
 
 @api.under("nn.functional")
@@ -769,7 +787,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if not array.size:
         if num_classes <= 0:
             raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
-        return wrap(np.empty((*array.shape, num_classes), np.int64))
+        return beside(tensor, np.empty((*array.shape, num_classes), np.int64))
+    if tensor.is_meta and num_classes > 0:
+        return one_hot_op(tensor, num_classes=num_classes)
     if int(array.min()) < 0:
         raise fail(RuntimeError, "Class values must be non-negative.")
     highest = int(array.max())

@@ -9,9 +9,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
+from weft.core.meta import filled
+from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import refuse
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Make, Sample, general
@@ -114,6 +116,12 @@ def _attention_samples(m: Make) -> list[Sample]:
     ]
 
 
+def _attention_shape(query: ShapeDtype, key: ShapeDtype, value: ShapeDtype) -> list[Any]:
+    turned = ShapeDtype(shape_rules.transposed(key, -2, -1), key.dtype)
+    weights = shape_rules.batched_matmul(query, turned)
+    return [shape_rules.batched_matmul(ShapeDtype(weights, query.dtype), value), weights]
+
+
 # Without mask and dropout; the weights are kept for backward.
 attention_op = general(
     "scaled_dot_product_attention",
@@ -123,6 +131,7 @@ attention_op = general(
     outputs=("y", "weights"),
     constant_outputs=(1,),
     samples=_attention_samples,
+    shape=_attention_shape,
 )
 
 
@@ -201,7 +210,7 @@ def _one_more(mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     shape = (*mask._a.shape[:-1], 1)
-    return api.FUNCTIONS["cat"]([mask, wrap(np.zeros(shape, mask._a.dtype))], -1)
+    return api.FUNCTIONS["cat"]([mask, wrap(filled(np.zeros, shape, mask._a.dtype))], -1)
 
 
 def _heads(x: Tensor, count: int) -> Tensor:
@@ -385,7 +394,7 @@ def multi_head_attention_forward(
     k = _heads(k, num_heads) if static_k is None else static_k.reshape(samples, num_heads, -1, part)
     v = _heads(v, num_heads) if static_v is None else static_v.reshape(samples, num_heads, -1, part)
     if add_zero_attn:
-        zero = wrap(np.zeros((samples, num_heads, 1, part), k._a.dtype))
+        zero = wrap(filled(np.zeros, (samples, num_heads, 1, part), k._a.dtype))
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     mask = _joined_mask(attn_mask, padding, samples, num_heads)

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.core import short
 from weft.core.dispatch import Op
+from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 
@@ -162,7 +163,7 @@ def constant(name: str, reference: Callable, *, names: tuple[str, ...] = ("x",),
 def zeros_of(like: Any, shape: tuple[int, ...]) -> Any:
     """Zeros in the dtype and kind (array or tensor) of another value."""
     array = like._a if isinstance(like, Tensor) else like
-    zeros = np.zeros(shape, array.dtype)
+    zeros = filled(np.zeros, shape, array.dtype)
     return wrap(zeros) if isinstance(like, Tensor) else zeros
 
 

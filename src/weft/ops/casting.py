@@ -9,14 +9,22 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, meta
 from weft.core.dispatch import Op
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, SPECIAL
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
-from weft.native.layout import channels_wanted, empty_like_dense
-from weft.ops import api
+from weft.native.layout import (
+    channels_wanted,
+    dense_steps,
+    empty_like_dense,
+    geometry,
+    is_dense,
+    last_of,
+)
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, general, linear, zero
 
 
@@ -54,8 +62,12 @@ def in_format(x: np.ndarray, format: Any) -> np.ndarray:
     """A copy of an array with its dimensions in the given order in memory."""
     if format is channels_last or format is channels_last_3d:
         check_format(x.shape, format)
+        if x.__class__ is meta.MetaArray:
+            return meta.empty(x.shape, x.dtype, last_of(x.shape))
         return np.moveaxis(np.array(np.moveaxis(x, 1, -1), order="C"), -1, 1)
     keeps = format is None or format is preserve_format
+    if x.__class__ is meta.MetaArray:
+        return x.copy("K" if keeps else "C")
     if keeps and not (x.flags.c_contiguous and (x.ndim < 4 or 1 not in x.shape)):
         out = empty_like_dense(x, x.dtype)
         out[...] = x
@@ -70,11 +82,20 @@ def check_format(shape: tuple[int, ...], format: Any) -> None:
         raise RuntimeError(f"required rank {rank} tensor to use {format.name} format")
 
 
+def _clone_shape(x: ShapeDtype, memory_format: Any = None) -> ShapeDtype:
+    if memory_format is channels_last or memory_format is channels_last_3d:
+        check_format(x.shape, memory_format)
+        return ShapeDtype(x.shape, x.dtype, last_of(x.shape))
+    keeps = memory_format is None or memory_format is preserve_format
+    return shape_rules.preserved(x) if keeps else ShapeDtype(x.shape, x.dtype)
+
+
 clone_op = linear(
     "clone",
     lambda x, memory_format=None: in_format(x, memory_format),
     lambda g: g,
     samples=lambda m: [Sample((m.real(2, 3).T,))],
+    shape=_clone_shape,
 )
 
 
@@ -195,6 +216,7 @@ to_op: Op = linear(
     _converted,
     lambda g, x_dtype: to_op(g, dtype=x_dtype),
     samples=lambda m: [Sample((m.real(2, 3),), {"dtype": dt.F64})],
+    shape=lambda x, dtype: shape_rules.preserved(x, dtype),
 )
 
 
@@ -218,11 +240,46 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``."""
     if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
         return convert(self, args[0].np)
-    d, copy, format = _to_arguments(args, kwargs)
-    return convert(self, self._a.dtype if d is None else dt.as_numpy(d), copy, format)
+    d, copy, format, device = _to_arguments(args, kwargs)
+    wanted = self.dtype.np if d is None else dt.as_numpy(d)
+    if device is not None and device.type != self.device.type:
+        return moved(self, device, wanted, format)
+    return convert(self, wanted, copy, format)
 
 
-def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
+def _without_values(x: np.ndarray, dtype: np.dtype) -> Any:
+    shape, steps = geometry(x)
+    return meta.empty(shape, dtype, steps if is_dense(shape, steps, 1) else dense_steps(x))
+
+
+def _no_way_back(g: Any) -> Any:
+    raise NotImplementedError(
+        f"{meta.NO_DATA} The gradient of a copy to the meta device has no values"
+    )
+
+
+to_meta_op: Op = linear(
+    "to_meta",
+    _without_values,
+    _no_way_back,
+    grad_name="ToCopyBackward",
+    samples=None,
+    shape=lambda x, dtype: ShapeDtype(x.shape, dtype, x.steps),
+)
+
+
+def moved(x: Tensor, device: dev.device, d: np.dtype, format: Any = None) -> Tensor:
+    """A tensor on another device: on meta its shape and dtype; from there nothing comes back."""
+    if device.type != "meta":
+        raise NotImplementedError(
+            f"{meta.NO_DATA} Make it on the CPU, or take torch.empty_like(x, device='cpu')\n"
+            f"  at {errors.here()}"
+        )
+    made = to_meta_op(x, dtype=d)
+    return made if format is None or format is preserve_format else convert(made, d, False, format)
+
+
+def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any, Any]:
     """``([device,] [dtype,] non_blocking, copy)`` or ``(other, non_blocking, copy)``."""
     known = ("dtype", "device", "copy", "non_blocking", "memory_format", "other")
     for name in kwargs:
@@ -230,7 +287,7 @@ def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
             raise TypeError(f"to() got an unexpected keyword argument '{name}'")
     d, device, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
     if "other" in kwargs:
-        d = kwargs["other"].dtype
+        d, device = kwargs["other"].dtype, kwargs["other"].device
     flags: list[bool] = []
     for place, value in enumerate(args):
         if place and isinstance(value, (dt.dtype, str, dev.device)):
@@ -242,7 +299,7 @@ def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
         if isinstance(value, bool):
             flags.append(value)
         elif isinstance(value, Tensor):
-            d = value.dtype
+            d, device = value.dtype, value.device
         elif isinstance(value, dt.dtype) or value in (float, int, bool, complex):
             d = value
         elif isinstance(value, (str, dev.device, int)):
@@ -252,14 +309,14 @@ def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any]:
                 f"to() received an invalid argument {value!r}; it takes a dtype, a device or a "
                 f"tensor\n  at {errors.here()}"
             )
-    dev.present(device)
-    return d, flags[1] if len(flags) > 1 else copy, kwargs.get("memory_format")
+    where = None if device is None else dev.present(device)
+    return d, flags[1] if len(flags) > 1 else copy, kwargs.get("memory_format"), where
 
 
 @api.method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """This tensor on the CPU, where it is."""
-    return self
+    """This tensor on the CPU, where it is unless it has no values."""
+    return moved(self, dev.CPU, self._a.dtype) if self.is_meta else self
 
 
 @api.method
@@ -298,7 +355,9 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 @api.method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the other's dtype."""
+    """This tensor in the other's dtype, on the other's device."""
+    if self.is_meta is not other.is_meta:
+        return moved(self, other.device, other.dtype.np)
     return convert(self, other._a.dtype)
 
 
@@ -307,7 +366,7 @@ TYPE_NAMES = dt.TYPE_NAMES
 
 def type_name(x: Tensor) -> str:
     """``FloatTensor`` and the like: what PyTorch's messages call a tensor's type."""
-    return f"{TYPE_NAMES[x.dtype.name]}Tensor"
+    return f"{'meta.' if x.is_meta else ''}{TYPE_NAMES[x.dtype.name]}Tensor"
 
 
 def _conversion(name: str, target: dt.dtype) -> None:
@@ -359,6 +418,7 @@ copy_op = general(
     grad_name="CopyBackwards",
     jvp=(lambda t: zero(t), lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
+    shape=lambda x, src: shape_rules.expanded(src, x.shape, x.dtype),
 )
 
 
@@ -384,6 +444,7 @@ fill_op = general(
     into_overlap=True,
     jvp=(lambda t: zero(t), lambda t, x_shape: t.expand(x_shape)),
     samples=lambda m: [Sample((m.real(2, 3), m.real()))],
+    shape=lambda x: x.shape,
 )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import Op
+from weft.core.symbols import product
 from weft.core.tensor import Tensor
 from weft.kernels import convolution as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import ints, refuse, scalar_name
 from weft.ops.arithmetic import conj_op
 from weft.ops.build import Sample, general, linear
@@ -133,6 +134,7 @@ convolution_op: Op = general(
         Sample((m.real(2, 2, 3, 3), m.real(3, 2, 1, 1), None), _attrs((1, 1), (0, 0))),
         Sample((m.real(1, 1, 3, 3, 3), m.real(1, 1, 2, 2, 2), None), _attrs((1,) * 3, (0,) * 3)),
     ],
+    shape=shape_rules.convolved,
 )
 conv_transpose_op: Op = general(
     "conv_transpose",
@@ -191,6 +193,7 @@ conv_transpose_op: Op = general(
             _attrs((1, 2), (0, 1), (2, 1), 2, shape=(1, 2, 4, 4)),
         ),
     ],
+    shape=shape_rules.shape_attribute,
 )
 conv_weight_op: Op = linear(
     "conv_weight",
@@ -223,6 +226,7 @@ conv_weight_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 3, 5), m.real(2, 2, 5)), _attrs((1,), (1,), shape=(3, 2, 3))),
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 # --- arguments -------------------------------------------------------------------------
@@ -511,6 +515,12 @@ def _top_convolution(
 
 # --- windows as columns ----------------------------------------------------------------
 
+
+def _unfolded_shape(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    places = shape_rules.pooled(x, kernel, stride, padding, False, dilation)[2:]
+    return (x.shape[0], x.shape[1] * prod(kernel), product(places))
+
+
 im2col_op = linear(
     "im2col",
     lambda x, kernel, dilation, padding, stride: kernels.unfold(
@@ -530,6 +540,7 @@ im2col_op = linear(
             {"kernel": (2, 2), "dilation": (1, 1), "padding": (1, 0), "stride": (2, 1)},
         )
     ],
+    shape=_unfolded_shape,
 )
 col2im_op: Op = linear(
     "col2im",
@@ -552,6 +563,7 @@ col2im_op: Op = linear(
             },
         )
     ],
+    shape=lambda x, size, kernel: (x.shape[0], x.shape[1] // prod(kernel), *size),
 )
 
 

@@ -12,26 +12,27 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors, quiet
+from weft.core import errors, meta, quiet
 from weft.core.dlpack import Importer
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
-from weft.native.layout import empty_like_dense
+from weft.native.layout import dense_steps, empty_like_dense
 from weft.ops import api
 from weft.ops.casting import TYPE_NAMES, cast, in_format, number_for, zero_of
 
 # --- from data -------------------------------------------------------------------------
 
+CPU = dev.CPU
 _PLAIN_TYPES = {bool, int, float, complex}
 _NUMBERS: Any = (bool, int, float, complex)
 _FLOAT8 = frozenset(d.np for d in dt.FLOAT8)
 
 
 def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new leaf around an array."""
-    if device is not None:
-        dev.present(device)
+    """A new leaf around an array; a meta tensor has no use for what the array holds."""
+    if (device is not None or dev._default is not dev.CPU) and dev.on_meta(device):
+        array = array if array.__class__ is meta.MetaArray else meta.like(array)
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
 
@@ -257,17 +258,17 @@ def tensor(
         made = tensor_over(data, None if dtype is None else dt.of_numpy(dt.as_numpy(dtype)))
     else:
         made = wrap(array_of(data, dtype))
-    if device is not None:
-        dev.present(device)
-    return made.requires_grad_() if requires_grad else made
+    return finish(made._a, device, requires_grad)
 
 
 @api.top
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """The data as a tensor, on its own memory where that is possible."""
-    if device is not None:
-        dev.present(device)
+    if (device is not None or dev._default is not dev.CPU) and dev.on_meta(device):
+        return as_meta(data, dtype)
     if isinstance(data, Tensor):
+        if data.is_meta and device is not None:
+            data = data.to(device)
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
         shared = from_numpy(data)
@@ -277,14 +278,19 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return wrap(array_of(data, dtype))
 
 
+def as_meta(data: Any, dtype: Any) -> Tensor:
+    """The data as a tensor without values."""
+    if isinstance(data, Tensor):
+        return data.to(dev.META, dtype)
+    return wrap(meta.like(array_of(data, dtype)))
+
+
 @api.top
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The object as a tensor; ``copy`` says whether memory must or must not be copied."""
-    if device is not None:
-        dev.present(device)
     if requires_grad is None:
         requires_grad = isinstance(obj, Tensor) and obj.requires_grad
         if requires_grad:
@@ -308,6 +314,12 @@ def asarray(
         made = wrap(array_of(obj, dtype)) if shares is None else shares.to(dtype)
     else:
         made = shares.clone() if copy else shares
+    if dev.on_meta(device) and not made.is_meta:
+        if copy is False:
+            raise ValueError(
+                f"cannot move tensor from cpu to meta without copying\n  at {errors.here()}"
+            )
+        made = made.to(dev.META)
     if not requires_grad:
         return made.detach() if made._node is not None else made
     return made if made._node is not None else made.requires_grad_()
@@ -450,9 +462,14 @@ def sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
         ) from None
 
 
-def build(make: Callable, shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
-    """``make(shape, dtype)``; a length that can't be becomes PyTorch's error."""
+def build(make: Callable, shape: tuple[int, ...], d: np.dtype, device: Any = CPU) -> np.ndarray:
+    """``make(shape, dtype)``; a length that can't be becomes PyTorch's error.
+
+    For the meta device nothing is made, nor drawn.
+    """
     try:
+        if device is not CPU and dev.on_meta(device):
+            return meta.empty(shape, d)
         return make(shape, d)
     except MemoryError as error:
         raise RuntimeError(f"{errors.no_memory(error)}\n  at {errors.here()}") from None
@@ -519,7 +536,7 @@ def _filler(name: str, make: Any) -> Any:
             )
         need_strided(layout, out)
         shape = sizes(args if size is None else (size,), name)
-        array = build(make, shape, number_type(dtype, out))
+        array = build(make, shape, number_type(dtype, out), device)
         if memory_format is not None:
             array = in_format(array, memory_format)
         made = finish(array, device, requires_grad)
@@ -559,8 +576,9 @@ def full(
     else:
         is_tensor = isinstance(fill_value, Tensor)
         d = fill_value._a.dtype if is_tensor else dt.scalar_dtype(fill_value)
-    value = _number(fill_value)
-    array = build(lambda shape, d: np.full(shape, number_for(value, d)), sizes((size,), "full"), d)
+    value = None if isinstance(fill_value, Tensor) and fill_value.is_meta else _number(fill_value)
+    make = lambda shape, d: np.full(shape, number_for(value, d))
+    array = build(make, sizes((size,), "full"), d, device)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "full")
 
@@ -570,8 +588,21 @@ def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> np
     if memory_format is None or memory_format.name == "preserve_format":
         # An image with one channel can be in rows and have strides that say otherwise.
         plain = source.flags.c_contiguous and (source.ndim < 4 or 1 not in source.shape)
+        if source.__class__ is meta.MetaArray:
+            return meta.empty(source.shape, d, None if plain else dense_steps(source))
         return np.empty(source.shape, d) if plain else empty_like_dense(source, d)
-    return in_format(np.empty(source.shape, d), memory_format)
+    return in_format(meta.filled(np.empty, source.shape, d), memory_format)
+
+
+def source_for(input: Tensor, device: Any, d: np.dtype | None) -> tuple[np.ndarray, np.dtype]:
+    """What a new tensor is to be like: an array on the device asked for, and a dtype."""
+    source = input._a
+    d = source.dtype if d is None else d
+    if device is None or dev.present(device).type == input.device.type:
+        return source, meta.MARKED[d] if input.is_meta else d
+    if not input.is_meta:
+        return meta.like(source), meta.MARKED[d]
+    return np.ndarray.view(source, np.ndarray), meta.plain(d)  # whose geometry alone is looked at
 
 
 def _like(name: str, fill: Any) -> Any:
@@ -584,14 +615,14 @@ def _like(name: str, fill: Any) -> Any:
                 f"{name}(): argument 'input' (position 1) must be Tensor, not "
                 f"{type(input).__name__}\n  at {errors.here()}"
             )
-        source = input._a
-        array = like_array(source, source.dtype if dtype is None else dt.as_numpy(dtype),
-                           memory_format)  # fmt: skip
+        source, d = source_for(input, device, None if dtype is None else dt.as_numpy(dtype))
+        array = like_array(source, d, memory_format)
         if fill is not None:
             array.fill(fill or zero_of(array.dtype))
-        else:
+        elif array.__class__ is np.ndarray:
             undefined(array)
-        return finish(array, device, requires_grad)
+        made = wrap(array)
+        return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = "A new tensor of another's shape and dtype."
@@ -622,9 +653,10 @@ def _new(name: str, make: Any) -> None:
         self: Tensor, *args: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
-        d = self._a.dtype if dtype is None else dt.as_numpy(dtype)
+        d = self.dtype.np if dtype is None else dt.as_numpy(dtype)
         shape = sizes(args if size is None else (size,), name)
-        return finish(build(make, shape, d), device, requires_grad)
+        device = self.device if device is None else device
+        return finish(build(make, shape, d, device), device, requires_grad)
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = "A new tensor of this tensor's dtype, in the given shape."
@@ -639,6 +671,8 @@ _new("new_empty", _raw)
 @api.method
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **more: Any) -> Tensor:
     """A new tensor of this tensor's dtype with one value everywhere."""
+    if more.get("device") is None:
+        more["device"] = self.device
     return full(size, fill_value, dtype=self.dtype if dtype is None else dtype, **more)
 
 
@@ -649,10 +683,12 @@ def new_tensor(
 ) -> Tensor:  # fmt: skip
     """A tensor of this tensor's dtype with a copy of the data."""
     own = array_of(data, self.dtype if dtype is None else dtype)
-    return finish(own, device, requires_grad)
+    return finish(own, self.device if device is None else device, requires_grad)
 
 
-def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -> np.ndarray:
+def strided_array(
+    size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype, device: Any = CPU
+) -> np.ndarray:
     """New memory that is just large enough for the sizes and strides."""
     span = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     if span * d.itemsize >= 1 << 63:
@@ -660,8 +696,10 @@ def strided_array(size: tuple[int, ...], stride: tuple[int, ...], d: np.dtype) -
             f"Storage size calculation overflowed with sizes={list(size)} and "
             f"strides={list(stride)}\n  at {errors.here()}"
         )
-    memory = build(_raw, (span,), d)
+    memory = build(_raw, (span,), d, device)
     bytes_per_step = tuple(s * d.itemsize for s in stride)
+    if memory.__class__ is meta.MetaArray:
+        return meta.over(memory, size, bytes_per_step)
     return np.lib.stride_tricks.as_strided(memory, size, bytes_per_step)
 
 
@@ -677,7 +715,7 @@ def empty_strided(
             f"empty_strided: dimensionality of sizes ({len(shape)}) must match dimensionality of "
             f"strides ({len(steps)})\n  at {errors.here()}"
         )
-    return finish(strided_array(shape, steps, number_type(dtype)), device, requires_grad)
+    return finish(strided_array(shape, steps, number_type(dtype), device), device, requires_grad)
 
 
 @api.method
@@ -685,6 +723,8 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> T
     """A new tensor of this tensor's dtype with undefined values and the given strides."""
     if options.get("dtype") is None:
         options["dtype"] = self.dtype
+    if options.get("device") is None:
+        options["device"] = self.device
     return empty_strided(size, stride, **options)
 
 
@@ -700,7 +740,7 @@ def empty_permuted(
             f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
             f"of size {list(shape)}\n  at {errors.here()}"
         )
-    made = build(_raw, tuple(shape[i] for i in order), number_type(dtype))
+    made = build(_raw, tuple(shape[i] for i in order), number_type(dtype), device)
     return finish(made.transpose(np.argsort(order)) if order else made, device, requires_grad)
 
 
@@ -719,8 +759,8 @@ def scalar_tensor(
 def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """What ``torch.Tensor(...)`` makes: sizes give an empty tensor, sequences are data."""
     d = dt.get_default_dtype() if dtype is None else dtype
+    where = CPU if device is None else dev.present(device)
     if device is not None:
-        dev.present(device)
         if any(isinstance(given, Tensor) for given in (*args[:1], kwargs.get("other"))):
             raise RuntimeError(
                 "Legacy tensor constructor of the form torch.Tensor(tensor, device=device) is not "
@@ -734,13 +774,13 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
     if not args:
         if "size" in kwargs:
-            return wrap(build(_raw, sizes((kwargs["size"],), "new"), d.np))
+            return wrap(build(_raw, sizes((kwargs["size"],), "new"), d.np, where))
         if not kwargs:
-            return wrap(np.empty(0, d.np))
+            return wrap(build(_raw, (0,), d.np, where))
         args = (kwargs.get("data", kwargs.get("other")),)
     data = args[0]
     if type(data) is int or len(args) > 1 or type(data).__name__ == "Size":
-        return wrap(build(_raw, sizes(args, "new"), d.np))
+        return wrap(build(_raw, sizes(args, "new"), d.np, where))
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not d:
             raise TypeError(
@@ -757,12 +797,12 @@ def construct(*args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) 
             )
         return tensor_over(data, d)
     if isinstance(data, np.integer):
-        return wrap(build(_raw, (int(data),), d.np))
+        return wrap(build(_raw, (int(data),), d.np, where))
     if not isinstance(data, (np.ndarray, Sequence)) or isinstance(data, (str, bytes)):
         raise TypeError(
             f"new(): data must be a sequence (got {type(data).__name__})\n  at {errors.here()}"
         )
-    return wrap(array_of(data, d))
+    return finish(array_of(data, d), where)
 
 
 LATE.construct = construct
@@ -771,6 +811,7 @@ LATE.construct = construct
 @api.method
 def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A tensor of this tensor's dtype by the rules of ``torch.Tensor(...)``."""
+    kwargs.setdefault("device", self.device)
     return construct(*args, dtype=self.dtype, **kwargs)
 
 

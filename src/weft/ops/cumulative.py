@@ -9,8 +9,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.meta import lacks_values
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import numpy_names, put_along_op, refuse, result_type, take_along_op
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Make, Sample, constant, general, linear
@@ -100,6 +102,7 @@ cumsum_op: Op = linear(
         Sample((m.real(0, 2),), {"dim": 1, "reverse": False}),
     ],
     rows=True,
+    shape=shape_rules.same,
 )
 
 
@@ -141,17 +144,20 @@ recurrence_op = general(
         Sample((m.real(2, 4), m.real(2, 4)), {"dim": 1}),
         Sample((m.real(3, 2), m.real(3, 2)), {"dim": 0}),
     ],
+    shape=lambda b: b.shape,
 )
 
 # --- products --------------------------------------------------------------------------
 
-has_zero_op = constant("has_zero", lambda x: np.asarray(np.any(x == 0)))
+has_zero_op = constant(
+    "has_zero", lambda x: np.asarray(np.any(x == 0)), shape=lambda: ShapeDtype((), np.bool_)
+)
 
 
 def _cumprod_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
     if not x.shape:
         return g
-    if not has_zero_op(x):
+    if not lacks_values(x) and not has_zero_op(x):
         return cumsum_op(g * conj_op(y), dim=dim, reverse=True) / conj_op(x)
     return _recurrence_back(g, x, dim) * conj_op(shifted(y, dim, 1.0))
 
@@ -167,6 +173,7 @@ cumprod_op = general(
         Sample((np.array([[1.5, 0.0, 2.0, -1.0], [0.0, 0.5, 0.0, 2.0]]),), {"dim": 1}),
     ],
     rows=True,
+    shape=shape_rules.same,
 )
 
 
@@ -221,6 +228,7 @@ def _running_extreme(name: str, ufunc: Any) -> Op:
         promote="same",
         samples=_scan_samples,
         rows=True,
+        shape=lambda x: [x.of(x.dtype), x.of(dt.I64)],
     )
 
 
@@ -278,6 +286,7 @@ logcumsumexp_op = general(
     promote="float",
     samples=_scan_samples,
     rows=True,
+    shape=shape_rules.same,
 )
 
 

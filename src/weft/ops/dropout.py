@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import empty as meta_empty
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arguments import generator, probability, refuse
@@ -19,6 +20,8 @@ _ALPHA = 1.7580993408473766
 def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0) -> Tensor:
     """Zeros and ones (or what stands for them) in the order of memory, as PyTorch draws them."""
     array = input._a
+    if input.is_meta:
+        return wrap(meta_empty(shape, array.dtype))
     if shape == array.shape and not array.flags.c_contiguous and array.base is not None:
         out = empty_in_layout(shape, array.dtype, array.strides)
         order = sorted(range(out.ndim), key=lambda i: -out.strides[i])
@@ -40,7 +43,7 @@ def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool
     if feature and input._a.ndim < 2:
         refuse("Feature dropout requires at least 2 dimensions in the input")
     if p == 1:
-        return input * wrap(np.zeros((), input._a.dtype))
+        return input * wrap(np.zeros((), input.dtype.np))
     shape = input._a.shape
     if feature:
         shape = shape[:2] + (1,) * (len(shape) - 2)

@@ -10,9 +10,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply
 from weft.core.modes import no_grad
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import refuse, scalar_name
 from weft.ops.build import Sample, general, linear
 from weft.ops.gather import outside
@@ -59,6 +60,7 @@ embedding_op = linear(
     samples=lambda m: [
         Sample((m.real(4, 3), np.array([[0, 2], [2, 3]])), {"padding_idx": -1, "by_freq": False}),
     ],
+    shape=lambda weight, indices: (*indices.shape, *weight.shape[1:]),
 )
 embedding_op.edges = ("weight",)
 
@@ -96,6 +98,7 @@ embedding_back_op: Op = linear(
         )
         for padding_idx, by_freq in ((-1, False), (3, True))
     ],
+    shape=lambda x, indices, count: (count, *x.shape[indices.ndim :]),
 )
 
 
@@ -112,6 +115,8 @@ def embedding_renorm_(
     weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0
 ) -> Tensor:
     """Shrink, in place, the rows named by ``indices`` to a largest norm."""
+    if weight.is_meta:
+        return weight
     with no_grad():
         used = wrap(np.unique(indices._a))
         rows = weight[used]
@@ -242,6 +247,15 @@ def _bag_rule(
 
 
 # Without samples: PyTorch has no second derivative here either, which those tests would take.
+def _bag_shape(
+    weight: ShapeDtype, indices: ShapeDtype, offsets: ShapeDtype | None, mode: str, last: bool
+) -> list[Any]:
+    count = indices.shape[0] if offsets is None else offsets.shape[0] - last
+    y = (count, weight.shape[1])
+    largest = ShapeDtype(y if mode == "max" else (0,), np.int64)
+    return [y, ShapeDtype((indices.size,), np.int64), ShapeDtype((count,), np.int64), largest]
+
+
 embedding_bag_op = general(
     "embedding_bag",
     _bag,
@@ -253,6 +267,7 @@ embedding_bag_op = general(
     promote_args=(0, 3),
     grad_name="EmbeddingBagBackward",
     samples=None,
+    shape=_bag_shape,
 )
 
 
@@ -294,6 +309,7 @@ bag_back_op = general(
     promote="same",
     promote_args=(0, 2),
     samples=None,
+    shape=shape_rules.shape_attribute,
 )
 bag_weight_back_op = general(
     "embedding_bag_per_sample_weights_backward",
@@ -305,6 +321,7 @@ bag_weight_back_op = general(
     promote="same",
     promote_args=(0, 1),
     samples=None,
+    shape=lambda g_in, indices: ShapeDtype((indices.size,), g_in.dtype),
 )
 
 

@@ -11,7 +11,7 @@ from weft.core import errors
 from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import sequence as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import counters, dropped_shape
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.arithmetic import where_op
@@ -100,6 +100,7 @@ nll_loss_op = linear(
     promote_args=(0, 2),
     samples=_nll_samples,
     rows=True,
+    shape=lambda x, target, reduction: shape_rules.by_reduction(x, target.shape, reduction),
 )
 nll_loss_op.edges = ("x",)
 nll_loss_back_op: Op = linear(
@@ -112,6 +113,7 @@ nll_loss_back_op: Op = linear(
     promote="same",
     promote_args=(0, 2),
     samples=lambda m: _nll_samples(m, back=True),
+    shape=shape_rules.shape_attribute,
 )
 
 

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.core.meta import constant as constant_for
+from weft.core.meta import empty as meta_empty
+from weft.core.meta import lacks_values
+from weft.core.shapes import ShapeDtype
+from weft.core.tensor import Tensor, beside, wrap
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
@@ -85,7 +89,7 @@ def check_square(name: str, x: Tensor, what: str = "A") -> None:
 def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
     """Raise for the first matrix that a routine could not deal with."""
     found = info._a
-    if not found.any():
+    if lacks_values(found) or not found.any():
         return
     place = int(np.argmax(found.reshape(-1) != 0))
     code = int(found.reshape(-1)[place])
@@ -95,12 +99,14 @@ def check_info(name: str, info: Tensor, message: Callable[[int], str]) -> None:
 
 def lower_part(x: Any, offset: int = 0) -> Any:
     """The lower triangles, zeros elsewhere."""
-    return where_op(np.tri(x.shape[-2], x.shape[-1], offset, dtype=bool), x, 0.0)
+    inside = np.tri(x.shape[-2], x.shape[-1], offset, dtype=bool)
+    return where_op(constant_for(x, inside), x, 0.0)
 
 
 def upper_part(x: Any, offset: int = 0) -> Any:
     """The upper triangles, zeros elsewhere."""
-    return where_op(np.tri(x.shape[-2], x.shape[-1], offset - 1, dtype=bool), 0.0, x)
+    outside = np.tri(x.shape[-2], x.shape[-1], offset - 1, dtype=bool)
+    return where_op(constant_for(x, outside), 0.0, x)
 
 
 def diagonal_of(x: Any) -> Any:
@@ -193,6 +199,7 @@ solve_triangular_op = general(
     joint=_solve_triangular_rule,
     names=("a", "b"),
     samples=_triangular_samples,
+    shape=shape_rules.solved,
 )
 
 
@@ -288,6 +295,7 @@ cholesky_op = general(
     samples=lambda m: [
         Sample((np.zeros((2, 0, 0)),), {"upper": False}),
     ],
+    shape=shape_rules.with_info,
 )
 cholesky_ex_result = result_type("linalg_cholesky_ex", "L", "info")
 
@@ -343,8 +351,8 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of a matrix from its Cholesky factor."""
     check_square("cholesky_inverse", L)
-    eye = np.broadcast_to(np.eye(L._a.shape[-1], dtype=L._a.dtype), L._a.shape)
-    return cholesky_solve(wrap(eye), L, upper)
+    eye = np.broadcast_to(np.eye(L._a.shape[-1], dtype=L.dtype.np), L._a.shape)
+    return cholesky_solve(beside(L, eye), L, upper)
 
 
 # --- QR --------------------------------------------------------------------------------
@@ -400,6 +408,7 @@ linalg_qr_op = general(
         Sample((m.real(2, 2, 4),), {"mode": "reduced"}),
         Sample((m.real(3, 3),), {"mode": "complete"}),
     ],
+    shape=shape_rules.qr,
 )
 linalg_qr_result = result_type("linalg_qr", "Q", "R")
 qr_result = result_type("qr", "Q", "R")
@@ -428,7 +437,12 @@ def _geqrf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(h.swapaxes(-2, -1)), tau
 
 
-geqrf_op = constant("geqrf", _geqrf, outputs=("a", "tau"))
+geqrf_op = constant(
+    "geqrf",
+    _geqrf,
+    outputs=("a", "tau"),
+    shape=lambda x: [x.of(x.dtype), (*x.shape[:-2], shape_rules.smaller(*x.shape[-2:]))],
+)
 geqrf_result = result_type("geqrf", "a", "tau")
 
 
@@ -441,7 +455,7 @@ def geqrf(input: Tensor) -> Any:
 
 def _reflectors(A: Tensor, count: int) -> Tensor:
     m, n = A._a.shape[-2:]
-    unit = wrap(np.eye(m, n, dtype=A._a.dtype))
+    unit = beside(A, np.eye(m, n, dtype=A.dtype.np))
     return (lower_part(A, -1) + unit)[..., :count]
 
 
@@ -510,7 +524,7 @@ def _split_lu(x: Any) -> tuple[Any, Any]:
 
 def with_unit(x: Any) -> Any:
     """Matrices with ones on the main diagonal."""
-    return where_op(np.eye(*x.shape[-2:], dtype=bool), 1.0, x)
+    return where_op(constant_for(x, np.eye(*x.shape[-2:], dtype=bool)), 1.0, x)
 
 
 def permutation(pivots: np.ndarray, size: int) -> np.ndarray:
@@ -574,6 +588,7 @@ lu_factor_op = general(
         Sample((m.real(2, 2, 3) + 3 * np.eye(2, 3),)),
         Sample((m.real(4, 2) + 3 * np.eye(4, 2),)),
     ],
+    shape=shape_rules.pivoted,
 )
 lu_factor_result = result_type("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = result_type("linalg_lu_factor_ex", "LU", "pivots", "info")
@@ -634,18 +649,25 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     return lu_result(*lu_unpack(made.LU, made.pivots))
 
 
+def _permutation(pivots: Tensor, size: int, d: np.dtype) -> Tensor:
+    """The matrix that exchanges rows as pivots say."""
+    if pivots.is_meta:
+        return wrap(meta_empty((*pivots._a.shape[:-1], size, size), d))
+    return wrap(_permutation_matrix(pivots._a, size, d))
+
+
 @api.top(out=True)
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
     """``P``, ``L`` and ``U`` from the compact form."""
-    d = LU_data._a.dtype
-    none = wrap(np.empty(0, d))
+    d = LU_data.dtype.np
+    none = beside(LU_data, np.empty(0, d))
     p, left, right = none, none, none
     if unpack_pivots:
         if LU_pivots._a.dtype != np.int32:
             raise refuse("lu_unpack: LU_pivots is expected to be a contiguous tensor of int32")
-        p = wrap(_permutation_matrix(LU_pivots._a, LU_data._a.shape[-2], d))
+        p = _permutation(LU_pivots, LU_data._a.shape[-2], d)
     if unpack_data:
         left, right = _split_lu(LU_data)
     return lu_unpack_result(p, left, right)
@@ -659,7 +681,7 @@ def lu_solve(
     check_square("torch.linalg.lu_solve", LU, "LU")
     if not left:
         return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
-    p = wrap(_permutation_matrix(pivots._a, LU._a.shape[-1], LU._a.dtype))
+    p = _permutation(pivots, LU._a.shape[-1], LU.dtype.np)
     if adjoint:
         turned = _adjoint(LU)
         half = solve_triangular(turned, B, upper=False)
@@ -709,8 +731,18 @@ def _ldl_solve(x: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool
     return each(one, x, order, np.broadcast_to(b, (*lead, *b.shape[-2:])))[0]
 
 
-ldl_factor_op = constant("linalg_ldl_factor_ex", _ldl, outputs=("y", "pivots", "info"))
-ldl_solve_op = constant("linalg_ldl_solve", _ldl_solve, names=("x", "pivots", "b"))
+ldl_factor_op = constant(
+    "linalg_ldl_factor_ex",
+    _ldl,
+    outputs=("y", "pivots", "info"),
+    shape=lambda x: [x.of(x.dtype), *shape_rules.pivoted(x)[1:]],
+)
+ldl_solve_op = constant(
+    "linalg_ldl_solve",
+    _ldl_solve,
+    names=("x", "pivots", "b"),
+    shape=lambda x, b: shape_rules.columns(ShapeDtype(shape_rules.solved(x, b), b.dtype)),
+)
 ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = result_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
 

@@ -9,8 +9,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import conj_op, mul_op
 from weft.ops.build import Sample, linear
 from weft.ops.casting import convert
@@ -45,6 +46,7 @@ fft_c2c_op: Op = linear(
         Sample((m.real(5) + 1j * m.real(5),), {"dim": (0,), "norm": 1, "forward": False}),
         Sample((m.real(0, 2) + 1j * m.real(0, 2),), {"dim": (1,), "norm": 2, "forward": True}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -65,6 +67,13 @@ def _fft_r2c_back(g: Any, x_shape: Any, dim: tuple[int, ...], norm: int, oneside
     return real_op(fft_c2c_op(g, dim=dim, norm=norm, forward=False))
 
 
+def _r2c_shape(x: ShapeDtype, dim: tuple[int, ...], onesided: bool) -> ShapeDtype:
+    shape = x.shape
+    if onesided:
+        shape = shape_rules.replaced(shape, dim[-1], shape[dim[-1]] // 2 + 1)
+    return ShapeDtype(shape, shape_rules.complex_of(x.dtype))
+
+
 fft_r2c_op = linear(
     "fft_r2c",
     _fft_r2c,
@@ -74,6 +83,7 @@ fft_r2c_op = linear(
         Sample((m.real(5, 2),), {"dim": (0,), "norm": 1, "onesided": True}),
         Sample((m.real(1, 3),), {"dim": (1, 0), "norm": 2, "onesided": False}),
     ],
+    shape=_r2c_shape,
 )
 
 
@@ -104,6 +114,9 @@ fft_c2r_op = linear(
         Sample((m.real(3) + 1j * m.real(3),), {"dim": (0,), "norm": 1, "size": 5}),
         Sample((m.real(1, 2) + 1j * m.real(1, 2),), {"dim": (0,), "norm": 0, "size": 1}),
     ],
+    shape=lambda x, dim, size: ShapeDtype(
+        shape_rules.replaced(x.shape, dim[-1], size), shape_rules.real(x.dtype)
+    ),
 )
 
 # --- arguments -------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import kernels
 from weft.core.dispatch import Op, apply
+from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import places
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, constant, general, linear
@@ -168,6 +169,7 @@ gather_op = linear(
         Sample((m.real(2, 3), m.integers(0, 3, high=1)), {"dim": 0}),
     ],
     layout="rows or last",
+    shape=lambda x, index: ShapeDtype(index.shape, x.dtype),
 )
 gather_back_op: Op = linear(
     "gather_backward",
@@ -177,6 +179,7 @@ gather_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 3), m.integers(2, 3, high=4)), {"shape": (4, 3), "dim": 0})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -225,6 +228,7 @@ scatter_op = linear(
         Sample((m.real(), m.real(), np.array(0)), {"dim": 0}),
     ],
     rows=True,
+    shape=shape_rules.same,
 )
 scatter_add_op = linear(
     "scatter_add",
@@ -237,6 +241,7 @@ scatter_add_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([[0, 3, 1], [0, 3, 3]])), {"dim": 0}),
         Sample((m.real(2, 3), m.real(2, 5), np.array([[0, 0, 2], [1, 1, 1]])), {"dim": 1}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -341,6 +346,7 @@ counts_op = constant(
     "scatter_counts",
     lambda index, shape, dim, include_self: _mean_counts(shape, index, dim, include_self),
     names=("index",),
+    shape=lambda shape: ShapeDtype(shape, dt.I64),
 )
 
 
@@ -429,6 +435,7 @@ scatter_reduce_op = general(
         for include in (True, False)
     ],
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -471,6 +478,7 @@ masked_fill_op: Op = linear(
         Sample((m.real(3), m.real(), m.mask(2, 1))),
     ],
     rows=True,
+    shape=lambda x, value, mask: ShapeDtype(broadcast(x.shape, mask.shape), x.dtype),
 )
 masked_fill_op.edges = ("x", "value?")
 
@@ -513,6 +521,7 @@ masked_place_op: Op = linear(
     names=("g", "mask"),
     grad_name="MaskedScatterBackward",
     samples=lambda m: [Sample((m.real(2), np.array([[True, False], [False, True]])))],
+    shape=lambda mask: mask.shape,
 )
 
 
@@ -561,6 +570,7 @@ masked_scatter_op = linear(
     names=("x", "source", "mask"),
     together=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 4), m.mask(2, 3)))],
+    shape=shape_rules.same,
 )
 
 

@@ -15,9 +15,10 @@ from weft.core import errors
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
+from weft.core.meta import lacks_values
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, linear
 from weft.ops.casting import cast, copy_op, fill_op, number_for, type_name
 from weft.ops.outputs import check_shared, warn_expanded
@@ -92,7 +93,8 @@ def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.n
 
 
 def _check_bounds(index: np.ndarray, size: int) -> None:
-    if index.size and (int(index.max()) >= size or int(index.min()) < -size):
+    known = index.size and not lacks_values(index)
+    if known and (int(index.max()) >= size or int(index.min()) < -size):
         bad = index[(index >= size) | (index < -size)].reshape(-1)[0]
         raise IndexError(f"index {bad} is out of bounds for dimension with size {size}")
 
@@ -128,6 +130,7 @@ index_op = linear(
         Sample((m.real(4, 3, 2), m.integers(2, high=4), m.integers(2, high=2)), {"where": (0, 2)}),
         Sample((m.real(2, 4, 3), m.integers(2, high=4), m.integers(2, high=3)), {"where": (1, 2)}),
     ],
+    shape=shape_rules.indexed,
 )
 index_back_op: Op = linear(
     "index_backward",
@@ -136,6 +139,7 @@ index_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(5, 3), m.integers(5, high=4)), {"shape": (4, 3), "where": (0,)})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -160,6 +164,7 @@ index_put_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 2])), {"where": (0,), "accumulate": True}),
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"where": (1,), "accumulate": False}),
     ],
+    shape=shape_rules.same,
 )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.core.meta import lacks_values
+from weft.core.shapes import ShapeDtype, broadcast
+from weft.core.tensor import Tensor, beside
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, constant, general
@@ -77,6 +79,10 @@ solve_op = general(
         Sample((m.real(3, 3) + 3 * np.eye(3), m.real(3, 2))),
         Sample((m.real(2, 2, 2) + 3 * np.eye(2), m.real(2, 1))),
         Sample((m.real(0, 2, 2), m.real(0, 2, 1))),
+    ],
+    shape=lambda a, b: [
+        shape_rules.solved(a, b),
+        ShapeDtype(broadcast(a.shape[:-2], b.shape[:-2]), np.int32),
     ],
 )
 solve_ex_result = result_type("linalg_solve_ex", "result", "info")
@@ -146,6 +152,7 @@ inverse_op = general(
         Sample((m.real(2, 2, 2) + 3 * np.eye(2),)),
         Sample((m.real(2, 0, 0),)),
     ],
+    shape=shape_rules.with_info,
 )
 inv_ex_result = result_type("linalg_inv_ex", "inverse", "info")
 
@@ -221,7 +228,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 def _det_rule(g: Any, x: Any, y: Any) -> Any:
     inverse, info = inverse_op(x)
     failed = info._a if isinstance(info, Tensor) else info
-    if not failed.any():
+    if not lacks_values(x) and not failed.any():
         return column(column(g * conjugate(y))) * adjoint(inverse)
     # Through singular values the cofactors are sound for singular matrices too.
     u, s, vh = linalg_svd_op(x, full_matrices=False)
@@ -241,6 +248,7 @@ det_op = general(
         Sample((m.real(2, 2, 2),)),
         Sample((m.real(2, 0, 0),)),
     ],
+    shape=shape_rules.batch,
 )
 
 
@@ -281,6 +289,7 @@ slogdet_op = general(
     _slogdet_rule,
     outputs=("sign", "logabsdet"),
     samples=lambda m: [Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),))],
+    shape=lambda x: [x.shape[:-2], ShapeDtype(x.shape[:-2], shape_rules.real(x.dtype))],
 )
 slogdet_result = result_type("linalg_slogdet", "sign", "logabsdet")
 
@@ -346,6 +355,7 @@ pinv_op = general(
         Sample((m.real(3, 2),), {"rtol": 1e-8, "atol": 0.0, "hermitian": False}),
         Sample((m.real(2, 2, 3),), {"rtol": 1e-8, "atol": 0.0, "hermitian": False}),
     ],
+    shape=lambda x: (*x.shape[:-2], x.shape[-1], x.shape[-2]),
 )
 
 
@@ -393,7 +403,13 @@ def _rank(x: np.ndarray, rtol: np.ndarray, atol: np.ndarray, hermitian: bool) ->
     return np.asarray((size > limit).sum(-1), np.int64)
 
 
-matrix_rank_op = constant("linalg_matrix_rank", _rank)
+matrix_rank_op = constant(
+    "linalg_matrix_rank",
+    _rank,
+    shape=lambda x, rtol, atol: ShapeDtype(
+        broadcast(x.shape[:-2], np.shape(rtol), np.shape(atol)), np.int64
+    ),
+)
 
 
 @api.under("linalg", out=True)
@@ -432,6 +448,16 @@ def _lstsq_rule(g: Any, needs: Any, a: Any, b: Any, rcond: float) -> tuple[Any, 
     return ga, adjoint(inverse) @ g[0] if needs[1] else None
 
 
+def _lstsq_shape(a: ShapeDtype, b: ShapeDtype) -> list[Any]:
+    lead = broadcast(a.shape[:-2], b.shape[:-2])
+    rank = shape_rules.smaller(*a.shape[-2:])
+    return [
+        (*lead, a.shape[-1], b.shape[-1]),
+        ShapeDtype(a.shape[:-2], np.int64),
+        ShapeDtype((*a.shape[:-2], rank), shape_rules.real(a.dtype)),
+    ]
+
+
 lstsq_op = general(
     "linalg_lstsq",
     _lstsq,
@@ -443,6 +469,7 @@ lstsq_op = general(
         Sample((m.real(4, 2), m.real(4, 1)), {"rcond": 1e-10, "truncate": True}),
         Sample((m.real(2, 3), m.real(2, 2)), {"rcond": 1e-10, "truncate": True}),
     ],
+    shape=_lstsq_shape,
 )
 lstsq_result = result_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 
@@ -466,14 +493,15 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     none = A._a.real.dtype
     residuals = A.reshape(-1)[:0]  # empty, but part of the graph as PyTorch's is
     residuals = residuals.real if A.is_complex() else residuals
-    if m > n and driver != "gelsy" and (driver == "gels" or bool((rank._a == n).all())):
+    full = driver == "gels" or A.is_meta or bool((rank._a == n).all())
+    if m > n and driver != "gelsy" and full:
         gap = matmul(A, x) - side
         residuals = (gap.abs() ** 2).sum(-2)
     return lstsq_result(
         x.reshape(x._a.shape[:-1]) if vector else x,
         residuals,
-        wrap(np.empty(0, np.int64)) if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else wrap(np.empty(0, none)),
+        beside(A, np.empty(0, np.int64)) if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else beside(A, np.empty(0, none)),
     )
 
 
@@ -509,6 +537,7 @@ matrix_exp_op = general(
         Sample((m.real(2, 2, 2),)),
         Sample((m.real(2, 0, 0),)),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -539,7 +568,8 @@ def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     """An orthonormal basis that nearly spans the range, by random projection."""
     randn = api.FUNCTIONS["randn"]
     centred = A if M is None else A - M
-    found = qr(matmul(centred, randn(A._a.shape[-1], q, dtype=A.dtype))).Q
+    drawn = randn(A._a.shape[-1], q, dtype=A.dtype, device=A.device)
+    found = qr(matmul(centred, drawn)).Q
     for _ in range(niter):
         found = qr(matmul(adjoint(centred), found)).Q
         found = qr(matmul(centred, found)).Q

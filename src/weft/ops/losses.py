@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
-from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.core.shapes import broadcast
+from weft.core.tensor import Tensor, beside, wrap
+from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, general
@@ -108,6 +110,9 @@ def _pair_loss(name: str, value: Callable, slope: Callable, samples: list[dict])
         jvp=(tangent, lambda t, a, b, reduction, width: -tangent(t, a, b, reduction, width)),
         promote="same",
         samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), attrs) for attrs in samples],
+        shape=lambda a, b, reduction: shape_rules.by_reduction(
+            a, broadcast(a.shape, b.shape), reduction
+        ),
     )
 
 
@@ -391,7 +396,7 @@ def multi_margin_loss(
     if weight is not None:
         loss = loss * weight[labels].unsqueeze(1)
     classes = rows._a.shape[1]
-    others = wrap(np.arange(classes) != labels._a[:, None])
+    others = beside(labels, np.arange(classes)) != labels.unsqueeze(1)
     loss = where_op(others, loss, 0.0).sum(1) / classes
     return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
 
@@ -410,6 +415,8 @@ def multilabel_margin_loss(
     need_float(input, "multilabel_margin_loss")
     rows = input.reshape(-1, input._a.shape[-1] if input.ndim else 1)
     labels = target._a.reshape(rows._a.shape)
+    if target.is_meta:
+        return reduced((rows * 1.0).sum(1) if input.ndim == 2 else rows.sum(), reduction)
     if labels.size and (labels.min() < -1 or labels.max() >= labels.shape[1]):
         refuse(
             f"argument #2 'target' is out of range: labels are from 0 to {labels.shape[1] - 1}, "
@@ -531,10 +538,10 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative log likelihood of normal values of a given variance."""
-    if np.any((var._a if isinstance(var, Tensor) else var) < 0):
+    if not lacks_values(var) and np.any((var._a if isinstance(var, Tensor) else var) < 0):
         refuse("var has negative entry/entries", ValueError)
     shape = input._a.shape
-    given = var if isinstance(var, Tensor) else wrap(np.full(shape, var, input._a.dtype))
+    given = var if isinstance(var, Tensor) else beside(input, np.full(shape, var, input.dtype.np))
     if given._a.shape != shape:
         if shape[:-1] == given._a.shape:
             given = given.unsqueeze(-1)

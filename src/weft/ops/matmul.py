@@ -12,7 +12,7 @@ from weft.core import errors, kernels
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import conj_op, where_op
 from weft.ops.build import Sample, general, is_number, linear
 from weft.ops.casting import TYPE_NAMES
@@ -143,6 +143,7 @@ mm_op: Op = linear(
         Sample((m.real(3), m.real(3, 2))),
         Sample((m.real(2, 0), m.real(0, 4))),
     ],
+    shape=shape_rules.matmul,
 )
 
 
@@ -169,6 +170,7 @@ bmm_op: Op = linear(
         Sample((m.real(2, 3), m.real(2, 1, 3, 2))),
         Sample((m.real(0, 2, 3), m.real(0, 3, 2))),
     ],
+    shape=shape_rules.batched_matmul,
 )
 
 
@@ -191,6 +193,7 @@ mv_op: Op = linear(
         Sample((m.real(2, 2, 3), m.real(3))),
         Sample((m.real(2, 0), m.real(0))),
     ],
+    shape=shape_rules.matmul,
 )
 
 
@@ -205,6 +208,7 @@ dot_op = linear(
     lambda g, a: g * conjugate(a),
     names=("a", "b"),
     samples=lambda m: [Sample((m.real(3), m.real(3))), Sample((m.real(0), m.real(0)))],
+    shape=shape_rules.matmul,
 )
 
 
@@ -263,6 +267,7 @@ linear_op = linear(
         Sample((m.real(2, 2, 3), m.real(2, 3))),
         Sample((m.real(3), m.real(2, 3))),
     ],
+    shape=shape_rules.affine,
 )
 linear_op.edges = ("x", "weight.t")
 linear_with_bias_op = general(
@@ -284,6 +289,7 @@ linear_with_bias_op = general(
         Sample((m.real(3), m.real(2, 3), m.real(2))),
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
+    shape=shape_rules.affine,
 )
 linear_with_bias_op.edges = ("bias", "x", "weight.t")
 

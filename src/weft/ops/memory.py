@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import errors
+from weft.core import errors, meta
 from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap, check_writable
 from weft.core.modes import MODES
@@ -65,7 +65,7 @@ def storage_type(self: Tensor) -> type:
 def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int) -> np.ndarray:
     """An array with the given geometry on bytes; they must be long enough."""
     if 0 in shape:
-        return np.ndarray(shape, d, memory[:0], 0, tuple(s * d.itemsize for s in stride))
+        return memory.__class__(shape, d, memory[:0], 0, tuple(s * d.itemsize for s in stride))
     last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
     if (last + 1) * d.itemsize > memory.size:
         raise RuntimeError(
@@ -74,7 +74,7 @@ def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int)
             f"out of bounds for storage of size {memory.size}\n  at {errors.here()}"
         )
     steps = tuple(s * d.itemsize for s in stride)
-    return np.ndarray(shape, d, memory, offset * d.itemsize, steps)
+    return memory.__class__(shape, d, memory, offset * d.itemsize, steps)
 
 
 def _check_geometry(shape: Any, stride: Any, offset: int) -> None:
@@ -111,9 +111,15 @@ def set_(
 
 
 def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any) -> None:
+    if source is not None and source.device.type != self.device.type:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
+            f'different device "{source.device}".  This is no longer allowed; the devices must '
+            f"match.\n  at {errors.here()}"
+        )
     if source is None:
         bump(self, "set")
-        self._a = np.empty(0, self._a.dtype)
+        self._a = meta.filled(np.empty, (0,), self._a.dtype)
     elif getattr(source, "dtype", self.dtype) is not self.dtype:
         raise RuntimeError(
             f"Could not set {'tensor' if isinstance(source, Tensor) else 'storage'} of type "
@@ -171,9 +177,12 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     memory = memory_of(self._a)
     needed = (offset + math.prod(shape)) * d.itemsize
     if needed > memory.size:
-        grown = build(lambda *_: np.empty(needed, np.uint8), shape, d)
-        grown[: memory.size] = memory
-        undefined(grown.view(d)[-(-memory.size // d.itemsize) :])
+        if self.is_meta:
+            grown: Any = meta.empty((needed,), meta.BYTES)
+        else:
+            grown = build(lambda *_: np.empty(needed, np.uint8), shape, d)
+            grown[: memory.size] = memory
+            undefined(grown.view(d)[-(-memory.size // d.itemsize) :])
         memory = grown
     strides = (last_of if last else rows_of)(shape)
     made = build(lambda *_: _over(memory, d, shape, strides, offset), shape, d)
@@ -212,6 +221,8 @@ def _check_plain(self: Tensor, name: str, written: bool = True) -> None:
 
 
 def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> Tensor:
+    if self.is_meta:
+        return self
     _check_plain(self, name)
     for i, other in enumerate(others):
         _check_plain(other, name, written=False)
@@ -253,9 +264,6 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
 
 
 # --- small questions and functions that are also methods -------------------------------
-
-
-Tensor.is_cpu = property(lambda self: True)
 
 
 @api.method

@@ -10,9 +10,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core.dispatch import apply
 from weft.core.modes import MODES, no_grad
+from weft.core.shapes import broadcast
 from weft.core.short import fast_over
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.build import Sample, constant, general
 from weft.ops.casting import as_image
@@ -78,6 +79,7 @@ layer_norm_op = general(
         Sample((m.real(2, 3), None, None), {"rank": 1, "eps": 1e-5}),
     ],
     layout="rows or last",
+    shape=lambda x, rank: [x.of(x.dtype), *[(*x.shape[:-rank], *(1,) * rank)] * 2],
 )
 
 
@@ -216,6 +218,7 @@ rms_norm_op = general(
         Sample((m.real(2, 2, 3), None), {"rank": 2, "eps": 1e-3}),
     ],
     layout="rows or last",
+    shape=lambda x, rank: [x.of(x.dtype), (*x.shape[:-rank], *(1,) * rank)],
 )
 
 
@@ -308,6 +311,7 @@ batch_norm_op = general(
         Sample((m.real(3, 2, 2), None, None), {"eps": 1e-5}),
     ],
     layout="rows or last",
+    shape=lambda x: [x.of(x.dtype), x.shape[1:2], x.shape[1:2]],
 )
 
 
@@ -349,6 +353,7 @@ batch_norm_fixed_op = general(
         Sample((m.real(2, 3, 2), m.real(3), m.real(3), np.ones(3), np.ones(3)), {"eps": 1e-5}),
     ],
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -364,6 +369,7 @@ running_step_op = constant(
     lambda running, value, keep, share: running * keep + value * share,
     names=("running", "value"),
     promote="same",
+    shape=lambda running, value: broadcast(running.shape, value.shape),
 )
 
 

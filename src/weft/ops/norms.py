@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.meta import filled
+from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, general
 from weft.ops.factorizations import check_float, refuse
@@ -83,7 +85,13 @@ def _norm_samples(m: Any) -> list[Sample]:
 
 
 vector_norm_op = general(
-    "linalg_vector_norm", _vector_norm, norm_rule, promote="same", rows=True, samples=_norm_samples
+    "linalg_vector_norm",
+    _vector_norm,
+    norm_rule,
+    promote="same",
+    rows=True,
+    samples=_norm_samples,
+    shape=shape_rules.absolute,
 )
 
 
@@ -224,10 +232,10 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
             f"{A._a.shape[-2]} by {A._a.shape[-1]} matrices"
         )
     if not A._a.shape[-1]:
-        return wrap(np.zeros(A._a.shape[:-2], A._a.real.dtype))
+        return wrap(filled(np.zeros, A._a.shape[:-2], A._a.real.dtype))
     inverse, info = inv_ex(A)
     out = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return out if not info._a.any() else where_op(info._a > 0, math.inf, out)
+    return out if info.is_meta or not info._a.any() else where_op(info._a > 0, math.inf, out)
 
 
 # --- distances -------------------------------------------------------------------------
@@ -271,6 +279,7 @@ euclidean_op = general(
         Sample((m.real(2, 3, 2), m.real(2, 2)), {"by_product": True}),
         Sample((m.real(0, 2), m.real(3, 2)), {"by_product": False}),
     ],
+    shape=lambda a, b: (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]),
 )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, general, linear
 from weft.ops.casting import as_image, clone_op, contiguous_format, number_for
 from weft.ops.indexing import add_rows
@@ -52,6 +53,7 @@ pad_op: Op = general(
         Sample((m.real(2, 3),), {"pads": ((1, 0), (2, 3)), "value": 0}),
         Sample((m.real(4, 3),), {"pads": ((-1, 2), (0, -1)), "value": 1.5}),
     ],
+    shape=lambda x, pads: tuple(n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)),
 )
 
 
@@ -72,6 +74,20 @@ def _unfold(g: np.ndarray, shape: Any, maps: Any) -> np.ndarray:
 
 
 # Padding with the input's own elements: along each padded dimension, a map of positions.
+def _folded_shape(x: ShapeDtype, maps: Any) -> Any:
+    shape = x.shape
+    for dim, index in maps:
+        shape = shape_rules.replaced(shape, dim, len(index))
+    return shape
+
+
+def _unfolded_shape(x: ShapeDtype, shape: Any, maps: Any) -> Any:
+    found = x.shape
+    for dim, _ in maps:
+        found = shape_rules.replaced(found, dim, shape[dim])
+    return found
+
+
 pad_by_op = linear(
     "pad_by",
     _fold,
@@ -84,6 +100,7 @@ pad_by_op = linear(
             {"maps": ((1, np.array([1, 0, 1, 2, 3, 3])), (2, np.array([0, 0, 1, 2])))},
         )
     ],
+    shape=_folded_shape,
 )
 pad_by_back_op: Op = linear(
     "pad_by_backward",
@@ -92,6 +109,7 @@ pad_by_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 6),), {"shape": (2, 4), "maps": ((1, np.array([1, 0, 1, 2, 3, 3])),)})
     ],
+    shape=_unfolded_shape,
 )
 
 

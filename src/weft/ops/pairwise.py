@@ -311,6 +311,7 @@ frexp_op = general(
     constant_outputs=(1,),
     promote="same",
     samples=lambda m: [Sample((m.real(2, 3, low=0.3, high=5.0),)), Sample((m.real(0, 2),))],
+    shape="elementwise",
 )
 
 
@@ -366,6 +367,7 @@ nextafter_op = general(
     layout="operands",
     jvp=_nextafter_rules,
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)))],
+    shape="elementwise",
 )
 
 
@@ -389,7 +391,13 @@ def _heaviside(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 heaviside_op = constant(
-    "heaviside", _heaviside, names=("a", "b"), promote="same", refuses="c", layout="operands"
+    "heaviside",
+    _heaviside,
+    names=("a", "b"),
+    promote="same",
+    refuses="c",
+    layout="operands",
+    shape="elementwise",
 )
 
 
@@ -421,6 +429,7 @@ def _integers_only(name: str, ufunc: Any) -> Op:
         refuses="bfcV",
         numbers=False,
         layout="operands",
+        shape="elementwise",
     )
     api.both(fast_binary(op), name=name)
     api.inplace(name + "_", op)
@@ -445,7 +454,9 @@ def _isclose(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: 
     return close | (np.isfinite(error) & (error <= atol + np.abs(rtol * b)))
 
 
-isclose_op = constant("isclose", _isclose, names=("a", "b"), promote="compare", layout="operands")
+isclose_op = constant(
+    "isclose", _isclose, names=("a", "b"), promote="compare", layout="operands", shape="elementwise"
+)
 
 
 @api.both
@@ -516,6 +527,7 @@ complex_op = general(
     layout="operands",
     jvp=(lambda t: t * (1.0 + 0.0j), lambda t: t * 1j),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3))), Sample((m.real(), m.real()))],
+    shape="elementwise",
 )
 
 
@@ -572,6 +584,7 @@ polar_op = general(
     promote="same",
     check=_polar_check,
     samples=lambda m: [Sample((m.real(2, 3, low=0.3), m.real(2, 3)))],
+    shape="elementwise",
 )
 
 

@@ -243,7 +243,13 @@ def _complex_samples(m: Any) -> list[Sample]:
 
 sign_op = elementwise("sign", _sign, zero, domain=(0.1, 2.0), refuses="c")
 sgn_op = general(
-    "sgn", _sign, _sgn_rule, jvp=(_sgn_rule,), promote="same", samples=_complex_samples
+    "sgn",
+    _sign,
+    _sgn_rule,
+    jvp=(_sgn_rule,),
+    promote="same",
+    samples=_complex_samples,
+    shape="elementwise",
 )
 publish(sgn_op)
 
@@ -293,7 +299,13 @@ def _angle_jvp(t: Any, x: Any) -> Any:
 
 
 angle_op = general(
-    "angle", _angle, _angle_rule, jvp=(_angle_jvp,), promote="float", samples=_complex_samples
+    "angle",
+    _angle,
+    _angle_rule,
+    jvp=(_angle_jvp,),
+    promote="float",
+    samples=_complex_samples,
+    shape="elementwise",
 )
 publish(angle_op, in_place=False)
 
@@ -359,7 +371,7 @@ frac_op = elementwise(
 
 
 def _question(name: str, reference: Any, **more: Any) -> Op:
-    op = constant(name, reference, promote="compare", **more)
+    op = constant(name, reference, promote="compare", **more, shape="elementwise")
     publish(op, in_place=False)
     return op
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
 from weft.kernels import pooling as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import generator, ints, need_float, refuse
 from weft.ops.build import Sample, general, linear
 
@@ -30,6 +31,7 @@ plane_scatter_op = linear(
     samples=lambda m: [
         Sample((m.real(1, 2, 3), np.array([[[0, 4, 4], [1, 2, 3]]])), {"shape": (1, 2, 5)})
     ],
+    shape=shape_rules.shape_attribute,
 )
 plane_gather_op: Op = linear(
     "plane_gather",
@@ -38,6 +40,7 @@ plane_gather_op: Op = linear(
     names=("x", "indices"),
     grad_name="GatherBackward",
     samples=lambda m: [Sample((m.real(1, 2, 5), np.array([[[0, 4, 4], [1, 2, 3]]])))],
+    shape=lambda x, indices: ShapeDtype(indices.shape, x.dtype),
 )
 
 
@@ -57,6 +60,8 @@ def _max_op(
     samples: Any,
     rule: Any = _max_rule,
     layout: str = "image",
+    *,
+    shape: Any,
 ) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
@@ -72,6 +77,7 @@ def _max_op(
         samples=samples,
         names=("x",),
         layout=layout,
+        shape=shape,
     )
 
 
@@ -96,6 +102,9 @@ max_pool_op = _max_op(
             _window((2, 2), (1, 2), (0, 1), dilation=(2, 1), ceil_mode=False),
         ),
     ],
+    shape=lambda x, kernel, stride, padding, dilation, ceil_mode: shape_rules.with_indices(
+        shape_rules.pooled(x, kernel, stride, padding, ceil_mode, dilation), x
+    ),
 )
 
 
@@ -125,6 +134,7 @@ adaptive_max_pool_op = _max_op(
     lambda m: [Sample((m.real(1, 2, 5, 4),), {"size": (2, 3)})],
     _adaptive_max_rule,
     layout="image 2d",
+    shape=lambda x, size: shape_rules.with_indices(shape_rules.resized(x, size), x),
 )
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
@@ -137,6 +147,7 @@ fractional_max_pool_op = _max_op(
         )
     ],
     layout="rows",
+    shape=lambda x, size: shape_rules.with_indices(shape_rules.resized(x, size), x),
 )
 max_unpool_op = linear(
     "max_unpool",
@@ -146,6 +157,7 @@ max_unpool_op = linear(
     layout="image 2d",
     grad_name="MaxUnpool2DBackward",
     samples=lambda m: [Sample((m.real(1, 2, 2), np.array([[[0, 4], [1, 3]]])), {"size": (5,)})],
+    shape=shape_rules.resized,
 )
 
 # --- the mean of each window -----------------------------------------------------------
@@ -205,6 +217,7 @@ avg_pool_op = linear(
         Sample((m.real(2, 2, 6),), _window((3,), (2,), (1,), **_MEAN)),
         Sample((m.real(1, 2, 4, 3),), _window((2, 2), (1, 2), (0, 1), **_MEAN)),
     ],
+    shape=shape_rules.pooled,
 )
 avg_pool_back_op: Op = linear(
     "avg_pool_backward",
@@ -222,6 +235,7 @@ avg_pool_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 2, 4),), _window((3,), (2,), (1,), shape=(2, 2, 6), **_MEAN))
     ],
+    shape=shape_rules.shape_attribute,
 )
 adaptive_avg_pool_op = linear(
     "adaptive_avg_pool",
@@ -235,6 +249,7 @@ adaptive_avg_pool_op = linear(
         Sample((m.real(1, 1, 3),), {"size": (5,)}),
     ],
     layout="image 2d",
+    shape=shape_rules.resized,
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",
@@ -242,6 +257,7 @@ adaptive_avg_pool_back_op: Op = linear(
     lambda g, x_shape: adaptive_avg_pool_op(g, size=tuple(x_shape[2:])),
     promote="same",
     samples=lambda m: [Sample((m.real(1, 2, 2, 2),), {"shape": (1, 2, 5, 4)})],
+    shape=shape_rules.shape_attribute,
 )
 
 # --- arguments -------------------------------------------------------------------------

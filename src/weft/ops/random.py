@@ -15,12 +15,14 @@ from weft.core.dispatch import edge_of
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
+from weft.core.meta import MetaArray, any_meta
+from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, general
 from weft.ops.casting import TYPE_NAMES
-from weft.ops.creation import build, finish, like_array, number_type, sizes
+from weft.ops.creation import CPU, build, finish, like_array, number_type, sizes, source_for
 from weft.ops.outputs import C_NAMES, put_into
 
 
@@ -132,7 +134,9 @@ def in_memory_order(array: np.ndarray) -> np.ndarray:
 
 
 def drawn_like(array: np.ndarray, draw: Callable[[tuple[int, ...]], np.ndarray]) -> np.ndarray:
-    """Values for an array's elements, drawn in memory order."""
+    """Values for an array's elements, drawn in memory order; a meta array draws none."""
+    if array.__class__ is MetaArray:
+        return array.copy("K")
     if array.flags.c_contiguous:
         return draw(array.shape)
     values = np.empty_like(array, order="K", subok=False)
@@ -173,6 +177,7 @@ def _fill_op(name: str) -> Any:
         lambda g: g * 0.0,
         jvp=(lambda t: t * 0.0,),
         samples=lambda m: [Sample((m.real(2, 3),), {"values": m.real(2, 3)})],
+        shape=shape_rules.drawn,
     )
 
 
@@ -286,6 +291,8 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 def _bernoulli_of(p: np.ndarray, like: np.ndarray, draw: Callable) -> np.ndarray:
+    if like.__class__ is MetaArray:
+        return like.copy("K")
     values = np.empty_like(like, order="K", subok=False)
     order = sorted(range(like.ndim), key=lambda i: (-abs(like.strides[i]), i))
     values.transpose(order)[...] = draw(p.transpose(order), None, like.dtype)
@@ -336,7 +343,7 @@ def rand(
     d = number_type(dtype, out)
     _floats_only(d, "check_uniform_bounds", complex_too=True)
     shape = _shape(args if size is None else (size,), "rand")
-    made = finish(build(source(generator).uniform, shape, d), device, requires_grad)
+    made = finish(build(source(generator).uniform, shape, d, device), device, requires_grad)
     return made if out is None else api.into(out, made, "rand")
 
 
@@ -350,7 +357,7 @@ def randn(
     d = number_type(dtype, out)
     _floats_only(d, "normal_kernel_cpu", complex_too=True)
     shape = _shape(args if size is None else (size,), "randn")
-    made = finish(build(source(generator).normal, shape, d), device, requires_grad)
+    made = finish(build(source(generator).normal, shape, d, device), device, requires_grad)
     return made if out is None else api.into(out, made, "randn")
 
 
@@ -393,7 +400,9 @@ def randint(
         raise TypeError(f"randint() takes (high, size) or (low, high, size)\n  at {errors.here()}")
     shape = _shape((rest[0] if size is None else size,), "randint")
     d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
-    made = finish(source(generator).randint(shape, low, high, d), device, requires_grad)
+    draw = source(generator).randint
+    array = build(lambda shape, d: draw(shape, low, high, d), shape, d, device)
+    made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "randint")
 
 
@@ -425,7 +434,8 @@ def randperm(
     """The numbers 0 .. n-1 in random order."""
     d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
     _check_permutation(int(n), dt.of_numpy(d))
-    made = finish(source(generator).randperm(int(n), d), device, requires_grad)
+    draw = source(generator).randperm
+    made = finish(build(lambda _, d: draw(int(n), d), (int(n),), d, device), device, requires_grad)
     return made if out is None else api.into(out, made, "randperm")
 
 
@@ -435,8 +445,8 @@ def _like(name: str, draw: Callable) -> None:
         requires_grad: bool = False, memory_format: Any = None, generator: Any = None,
         pin_memory: bool = False, **named: Any,
     ) -> Tensor:  # fmt: skip
-        d = input._a.dtype if dtype is None else dt.as_numpy(dtype)
-        made = finish(like_array(input._a, d, memory_format), device)
+        like, d = source_for(input, device, None if dtype is None else dt.as_numpy(dtype))
+        made = wrap(like_array(like, d, memory_format))
         draw(made, args, named, generator)
         made._vc = fresh_cell()
         return made.requires_grad_() if requires_grad else made
@@ -484,6 +494,7 @@ normal_op = general(
     jvp=(_zero_tangent, _zero_tangent),
     grad_name="NormalBackward",
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)), {"values": m.real(2, 3)})],
+    shape=shape_rules.drawn,
 )
 
 
@@ -509,16 +520,22 @@ def normal(
         d = number_type(dtype)
         _floats_only(d, "normal_kernel_cpu", complex_too=True)
         shape = _shape((size,), "normal")
-        return finish(g.normal(shape, d, float(mean), float(std)), device, requires_grad)
+        make = lambda shape, d: g.normal(shape, d, float(mean), float(std))
+        return finish(
+            build(make, shape, d, CPU if device is None else device), device or CPU, requires_grad
+        )
     arrays = [v._a if isinstance(v, Tensor) else v for v in (mean, std)]
     for array in arrays:
         if isinstance(array, np.ndarray):
             _floats_only(array.dtype, "normal_kernel_cpu", complex_too=array is arrays[0])
     try:
-        np.broadcast_shapes(*(a.shape for a in arrays if isinstance(a, np.ndarray)))
+        shape = np.broadcast_shapes(*(a.shape for a in arrays if isinstance(a, np.ndarray)))
     except ValueError as error:
         raise errors.explain(error, "normal", arrays, {}) from None
-    values = g.normal_tensor(*arrays)
+    if any_meta(arrays):
+        values: Any = meta_empty(shape, dt.result_dtype(arrays))
+    else:
+        values = g.normal_tensor(*arrays)
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
     if MODES.now.dual_level >= 0 or any(edge_of(v) is not None for v in tensors):
         return normal_op(mean, std, values=values)
@@ -535,6 +552,7 @@ def _sampled(name: str, count: int) -> Any:
         jvp=(_zero_tangent,) * count,
         grad_name=f"{name.capitalize()}Backward",
         samples=lambda m: [Sample((m.real(2, 3),) * count, {"values": m.real(2, 3)})],
+        shape=shape_rules.drawn,
     )
 
 
@@ -547,7 +565,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     """0 or 1 for each element, which is the probability of 1 (unless ``p`` is given)."""
     x = input._a
     draw = source(generator).bernoulli
-    if p is not None:
+    if x.__class__ is MetaArray:
+        values: Any = x.copy("K")
+    elif p is not None:
         values = draw(float(p), x.shape, x.dtype)
     else:
         _floats_only(x.dtype, "bernoulli_tensor_cpu_p_")
@@ -559,7 +579,8 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson count for each rate."""
     _floats_only(input._a.dtype, "poisson_cpu")
-    return poisson_op(input, values=source(generator).poisson(input._a))
+    draw, x = source(generator).poisson, input._a
+    return poisson_op(input, values=x.copy("K") if x.__class__ is MetaArray else draw(x))
 
 
 @api.top
@@ -571,7 +592,10 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
                 f"binomial only supports floating-point dtypes for {name}, got: {value.dtype!r}\n"
                 f"  at {errors.here()}"
             )
-    values = source(generator).binomial(count._a, prob._a)
+    if any_meta((count._a, prob._a)):
+        values: Any = meta_empty(np.broadcast_shapes(count.shape, prob.shape), count.dtype.np)
+    else:
+        values = source(generator).binomial(count._a, prob._a)
     return binomial_op(count, prob, values=values)
 
 
@@ -585,4 +609,6 @@ def multinomial(
             "multinomial only supports floating-point dtypes for input, got: "
             f"{input.dtype!r}\n  at {errors.here()}"
         )
+    if input.is_meta:
+        return wrap(meta_empty((*input.shape[:-1], int(num_samples)), dt.I64))
     return wrap(source(generator).multinomial(input._a, int(num_samples), bool(replacement)))

@@ -54,7 +54,7 @@ def arange(
         raise TypeError(f"arange() takes (end), (start, end) or (start, end, step)\n"
                         f"  at {errors.here()}")  # fmt: skip
     if type(end) is int and start is None and dtype is None and out is None and end >= 0:
-        return finish(build(_up_to, (end,), dt.I64), device, requires_grad)
+        return finish(build(_up_to, (end,), dt.I64, device), device, requires_grad)
     start, end = _number(0 if start is None else start), _number(end)
     step = _number(1 if step is None else step)
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
@@ -70,7 +70,7 @@ def arange(
     if d.kind in "iu":
         start, end, step = int(start), int(end), int(step)
         run = lambda _, d: np.arange(start, end, step).astype(d, copy=False)
-        array = build(run, (max(0, -((start - end) // step)),), d)
+        array = build(run, (max(0, -((start - end) // step)),), d, device)
     else:
         count = math.ceil((end - start) / step)
         if count >= 2**63:
@@ -78,7 +78,8 @@ def arange(
                 f"invalid size, possible overflow? {start} to {end} by {step} is {count} values\n"
                 f"  at {errors.here()}"
             )
-        array = build(lambda _, d: _spaced(start, step, count).astype(d, copy=False), (count,), d)
+        make = lambda _, d: _spaced(start, step, count).astype(d, copy=False)
+        array = build(make, (count,), d, device)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "arange")
 
@@ -121,7 +122,15 @@ def _end(value: Any, name: str, which: str) -> Any:
             f"{name} only supports 0-dimensional start and end tensors, but got {which} with "
             f"{value.ndim} dimension(s).\n  at {errors.here()}"
         )
+    if isinstance(value, Tensor) and value.is_meta:
+        return 0j if value.is_complex() else 0.0
     return _number(value, name)
+
+
+def _device_of(ends: tuple[Any, Any], device: Any) -> Any:
+    """The device asked for, or that of an end without a value."""
+    lacking = any(isinstance(e, Tensor) and e.is_meta for e in ends)
+    return "meta" if lacking and device is None else device
 
 
 def _line(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
@@ -185,6 +194,7 @@ def linspace(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``steps`` evenly spaced values from ``start`` to ``end``, both included."""
+    device = _device_of((start, end), device)
     start, end = _end(start, "linspace", "start"), _end(end, "linspace", "end")
     d = _line_type(start, end, dtype, out, "linspace")
     array = _truncated(_line(start, end, _steps(steps, "linspace"), d), d)
@@ -198,6 +208,7 @@ def logspace(
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the power of ``steps`` evenly spaced exponents."""
+    device = _device_of((start, end), device)
     start, end = _end(start, "logspace", "start"), _end(end, "logspace", "end")
     d = _line_type(start, end, dtype, out, "logspace")
     wide = d if d.kind in "fc" and d not in dt.HALF else dt.F64 if d.kind in "iu" else dt.F32
@@ -222,7 +233,7 @@ def eye(
             )
     d = number_type(dtype, out)
     made = finish(
-        build(lambda shape, d: np.eye(*shape, dtype=d), (n, n if m is None else m), d),
+        build(lambda shape, d: np.eye(*shape, dtype=d), (n, n if m is None else m), d, device),
         device,
         requires_grad,
     )

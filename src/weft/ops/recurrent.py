@@ -11,6 +11,8 @@ import numpy as np
 
 from weft.core.dispatch import Op, apply
 from weft.core.modes import MODES
+from weft.core.shapes import ShapeDtype
+from weft.core.symbols import product
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.kernels import recurrent as kernels
 from weft.ops import api
@@ -183,6 +185,32 @@ def _samples(gates: int, cell: bool, *more: dict[str, Any]) -> Callable[[Make], 
     return samples
 
 
+def _steps_of(x: ShapeDtype, sizes: Any) -> tuple[Any, Any]:
+    """How many steps of samples there are in all, and the shape of outputs without features."""
+    lead = x.shape[:-1] if sizes is None else x.shape[:1]
+    return product(lead), lead
+
+
+def _lstm_shape(
+    x: ShapeDtype, h0: ShapeDtype, c0: ShapeDtype, w_ih: ShapeDtype, w_hr: Any, sizes: Any
+) -> list[Any]:
+    count, lead = _steps_of(x, sizes)
+    width = c0.shape[-1]
+    inner = [(count, w_ih.shape[0]), (count, width), (count, width)]
+    full = (0 if w_hr is None else count, width)
+    return [(*lead, h0.shape[-1]), h0.of(x.dtype), c0.of(x.dtype), *inner, full]
+
+
+def _gru_shape(x: ShapeDtype, h0: ShapeDtype, w_ih: ShapeDtype, sizes: Any) -> list[Any]:
+    count, lead = _steps_of(x, sizes)
+    width = h0.shape[-1]
+    return [(*lead, width), h0.of(x.dtype), (count, w_ih.shape[0]), (count, width)]
+
+
+def _rnn_shape(x: ShapeDtype, h0: ShapeDtype, sizes: Any) -> list[Any]:
+    return [(*_steps_of(x, sizes)[1], h0.shape[-1]), h0.of(x.dtype)]
+
+
 lstm_layer_op = general(
     "lstm_layer",
     kernels.lstm,
@@ -192,6 +220,7 @@ lstm_layer_op = general(
     constant_outputs=(3, 4, 5, 6),
     promote="same",
     samples=_samples(4, True),
+    shape=_lstm_shape,
 )
 
 gru_layer_op = general(
@@ -203,6 +232,7 @@ gru_layer_op = general(
     constant_outputs=(2, 3),
     promote="same",
     samples=_samples(3, False),
+    shape=_gru_shape,
 )
 
 rnn_layer_op = general(
@@ -213,6 +243,7 @@ rnn_layer_op = general(
     outputs=("y", "hn"),
     promote="same",
     samples=_samples(1, False, {"activation": "tanh"}, {"activation": "relu"}),
+    shape=_rnn_shape,
 )
 
 

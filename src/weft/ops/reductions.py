@@ -10,8 +10,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op, apply, apply_one
+from weft.core.meta import lacks_values
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import (
     dropped_shape,
     kept,
@@ -88,6 +89,7 @@ sum_op = linear(
         Sample((m.real(0, 3),), {"dim": (0,), "keepdim": False}),
     ],
     rows=True,
+    shape=shape_rules.summed,
 )
 
 
@@ -132,6 +134,7 @@ mean_op = linear(
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     samples=reduction_samples,
     rows=True,
+    shape=shape_rules.reduced,
 )
 
 
@@ -203,7 +206,7 @@ def _half_prod(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray
 
 def _prod_rule(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
     g, y = kept(g, x.shape, dim, keepdim), kept(y, x.shape, dim, keepdim)
-    others = products_of_others(x, dim) if has_zero_op(x) else y / x
+    others = products_of_others(x, dim) if lacks_values(x) or has_zero_op(x) else y / x
     return g * conj_op(others)
 
 
@@ -220,6 +223,7 @@ prod_op = general(
         Sample((np.array([[1.5, 0.0, 2.0], [0.0, 0.5, 0.0]]),), {"dim": (1,), "keepdim": False}),
     ],
     rows=True,
+    shape=shape_rules.reduced,
 )
 
 
@@ -248,8 +252,8 @@ def _truth(ufunc: Any) -> Any:
     return reference
 
 
-all_op = constant("all", _truth(np.logical_and), rows=True)
-any_op = constant("any", _truth(np.logical_or), rows=True)
+all_op = constant("all", _truth(np.logical_and), rows=True, shape=shape_rules.truth)
+any_op = constant("any", _truth(np.logical_or), rows=True, shape=shape_rules.truth)
 
 
 @api.both(out=True)
@@ -274,7 +278,12 @@ def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
     return np.add.reduce(x.astype(bool, copy=False), axis=axes(x, dim), dtype=np.int64)
 
 
-count_nonzero_op = constant("count_nonzero", _count_nonzero, rows=True)
+count_nonzero_op = constant(
+    "count_nonzero",
+    _count_nonzero,
+    rows=True,
+    shape=lambda x, dim: shape_rules.reduced(x, dim, False, dt.I64),
+)
 
 
 @api.both
@@ -334,6 +343,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
             Sample((m.real(0, 3),), {"dim": (1,), "keepdim": False}),
         ],
         rows=True,
+        shape=shape_rules.reduced,
     )
 
 
@@ -380,6 +390,7 @@ aminmax_op = general(
     promote="same",
     samples=lambda m: reduction_samples(m)[:2],
     rows=True,
+    shape=lambda x, dim, keepdim: [shape_rules.reduced(x, dim, keepdim)] * 2,
 )
 amax, amin = _all_extremes("amax", amax_op), _all_extremes("amin", amin_op)
 _aminmax_result = result_type("aminmax", "min", "max")
@@ -415,6 +426,7 @@ def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> O
         grad_name=grad_name,
         variant=lambda attrs, inputs: variant,
         samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
+        shape=lambda: (),
     )
 
 
@@ -458,6 +470,7 @@ def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples
         grad_name=grad_name,
         variant=lambda attrs, inputs: variant,
         samples=samples or pick_samples,
+        shape=shape_rules.picked,
     )
 
 
@@ -511,7 +524,7 @@ def _arg(name: str, function: Any) -> Any:
             return np.zeros((), np.int64)
         return function(x, dim, keepdims=keepdim)
 
-    op = constant(name, reference, promote="compare")
+    op = constant(name, reference, promote="compare", shape=shape_rules.index_of_one)
 
     def public(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         refuse("cb", input, name)
@@ -550,6 +563,7 @@ logsumexp_op = general(
     promote="float",
     samples=reduction_samples,
     rows=True,
+    shape=shape_rules.reduced,
 )
 
 
@@ -568,7 +582,11 @@ def _hash(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
     return np.bitwise_xor.reduce(wide.view(np.uint64), axis=axes(x, dim), keepdims=keepdim)
 
 
-hash_op = constant("hash_tensor", _hash)
+hash_op = constant(
+    "hash_tensor",
+    _hash,
+    shape=lambda x, dim, keepdim: shape_rules.reduced(x, dim, keepdim, np.uint64),
+)
 
 
 @api.both(out=True)

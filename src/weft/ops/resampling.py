@@ -11,7 +11,7 @@ import numpy as np
 from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
 from weft.kernels import resampling as kernels
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse
 from weft.ops.build import Sample, general, linear
 
@@ -59,6 +59,7 @@ interpolate_op = linear(
         Sample((m.real(1, 1, 4, 4),), _attrs("bicubic", size=(3, 3), antialias=True)),
         Sample((m.real(1, 1, 2, 3),), _attrs("nearest", size=(4, 2))),
     ],
+    shape=shape_rules.resized,
 )
 interpolate_back_op: Op = linear(
     "upsample_backward",
@@ -76,6 +77,7 @@ interpolate_back_op: Op = linear(
     promote="same",
     layout="image",
     samples=lambda m: [Sample((m.real(1, 2, 5),), _attrs("linear", shape=(1, 2, 3)))],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -225,6 +227,10 @@ def _grid_again(
 
 
 # Without samples: PyTorch has no second derivative here either, which those tests would take.
+def _sampled_shape(x: Any, grid: Any) -> Any:
+    return (*x.shape[:2], *grid.shape[1:-1])
+
+
 grid_sample_op: Op = general(
     "grid_sampler",
     lambda x, grid, mode, padding_mode, align_corners: kernels.grid_sample(
@@ -243,6 +249,7 @@ grid_sample_op: Op = general(
     promote="same",
     grad_name="GridSampler2DBackward",
     samples=None,
+    shape=_sampled_shape,
 )
 grid_sample_back_op = general(
     "grid_sampler_backward",
@@ -254,6 +261,7 @@ grid_sample_back_op = general(
     promote="same",
     outputs=("gx", "ggrid"),
     samples=None,
+    shape=lambda x, grid: [x.of(x.dtype), grid.of(x.dtype)],
 )
 grid_tangent_op: Op = linear(
     "grid_sampler_tangent",
@@ -273,6 +281,7 @@ grid_tangent_op: Op = linear(
             {"mode": "bilinear", "padding_mode": "zeros", "align_corners": False},
         )
     ],
+    shape=_sampled_shape,
 )
 
 _SAMPLE_MODES = ("bilinear", "nearest", "bicubic")
@@ -375,6 +384,7 @@ affine_grid_op = linear(
         Sample((m.real(2, 2, 3),), {"size": (2, 1, 2, 3), "align_corners": False}),
         Sample((m.real(1, 3, 4),), {"size": (1, 1, 2, 2, 2), "align_corners": True}),
     ],
+    shape=lambda size: (size[0], *size[2:], len(size) - 2),
 )
 affine_grid_back_op: Op = linear(
     "affine_grid_generator_backward",
@@ -384,6 +394,7 @@ affine_grid_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 2, 3, 2),), {"size": (2, 1, 2, 3), "align_corners": False})
     ],
+    shape=lambda size: (size[0], len(size) - 2, len(size) - 1),
 )
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import general
 from weft.ops.random import _floats_only, source
 from weft.ops.reductions import sum_op
@@ -94,6 +95,7 @@ gamma_slope_op = general(
     names=("x", "value"),
     promote="same",
     samples=None,
+    shape=lambda x, value: broadcast(x.shape, value.shape),
 )
 beta_slope_op = general(
     "_dirichlet_grad",
@@ -102,6 +104,7 @@ beta_slope_op = general(
     names=("x", "alpha", "total"),
     promote="same",
     samples=None,
+    shape=lambda x, alpha, total: broadcast(x.shape, alpha.shape, total.shape),
 )
 
 
@@ -116,12 +119,14 @@ standard_gamma_op = general(
     lambda g, x, y: g * gamma_slope_op(x, y),
     jvp=(lambda t, x, y: t * gamma_slope_op(x, y),),
     samples=None,
+    shape=shape_rules.drawn,
 )
 dirichlet_op = general(
     "_sample_dirichlet",
     lambda x, values: values,
     _dirichlet_rule,
     samples=None,
+    shape=shape_rules.drawn,
 )
 
 

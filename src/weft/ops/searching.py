@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.along import numpy_names, refuse, result_type
@@ -53,7 +54,9 @@ def _nonzero_static(x: np.ndarray, size: int, fill_value: int) -> np.ndarray:
     return out
 
 
-nonzero_static_op = constant("nonzero_static", _nonzero_static)
+nonzero_static_op = constant(
+    "nonzero_static", _nonzero_static, shape=lambda x, size: ShapeDtype((size, x.ndim), dt.I64)
+)
 
 
 @api.both
@@ -72,7 +75,14 @@ def _check_isin(args: Any) -> None:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {d}")
 
 
-isin_op = constant("isin", _isin, names=("elements", "test"), promote="compare", check=_check_isin)
+isin_op = constant(
+    "isin",
+    _isin,
+    names=("elements", "test"),
+    promote="compare",
+    check=_check_isin,
+    shape=lambda elements: elements.of(np.bool_),
+)
 
 
 @api.top(out=True)
@@ -216,7 +226,11 @@ def _searchsorted(boundaries: np.ndarray, values: np.ndarray, right: bool) -> np
 
 
 searchsorted_op = constant(
-    "searchsorted", _searchsorted, names=("boundaries", "values"), promote="compare"
+    "searchsorted",
+    _searchsorted,
+    names=("boundaries", "values"),
+    promote="compare",
+    shape=lambda values: values.of(dt.I64),
 )
 
 
@@ -349,7 +363,7 @@ def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
 
 
 # Half types are not widened: the bin of a value on a boundary depends on the rounding.
-histc_op = constant("histc", _histc)
+histc_op = constant("histc", _histc, shape=lambda x, bins: (bins,))
 
 
 @api.both(out=True)
@@ -399,7 +413,12 @@ def _histogram(x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool) ->
     return counts
 
 
-histogram_op = constant("histogram", _histogram, names=("x", "weight"))
+histogram_op = constant(
+    "histogram",
+    _histogram,
+    names=("x", "weight"),
+    shape=lambda x, rest: tuple(edge.shape[0] - 1 for edge in rest),
+)
 _histogram_result = result_type("histogram", "hist", "bin_edges")
 _histogramdd_result = result_type("histogramdd", "hist", "bin_edges")
 

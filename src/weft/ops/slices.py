@@ -8,8 +8,10 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply
+from weft.core.meta import lacks_values
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Sample, linear, zeros_of
 from weft.ops.gather import gather, outside, scatter_reduce_op, zero_dim
@@ -42,6 +44,7 @@ index_select_op = linear(
         Sample((m.real(4, 3), np.array([2, 0, 2, 1])), {"dim": 1}),
         Sample((m.real(), np.array([0])), {"dim": 0}),
     ],
+    shape=lambda x, index, dim: shape_rules.replaced(x.shape, dim, index.size),
 )
 
 
@@ -94,7 +97,8 @@ def _slices(
     size = input._a.shape[d] if input._a.ndim else 1
     array = index._a
     low = -size if name == "index_fill" else 0
-    if array.size and (int(array.max()) >= size or int(array.min()) < low):
+    known = array.size and not lacks_values(array)
+    if known and (int(array.max()) >= size or int(array.min()) < low):
         bad = array[(array >= size) | (array < low)].reshape(-1)[0]
         raise fail(
             kind, f"{name}_(): index {bad} is out of bounds for dimension {d} with size {size}"
@@ -165,6 +169,7 @@ index_add_op = linear(
         Sample((m.real(4, 3), m.real(3, 3), np.array([2, 0, 2])), {"dim": 0, "alpha": 1}),
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 2])), {"dim": 1, "alpha": 2.5}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -186,6 +191,7 @@ index_copy_op = linear(
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 1])), {"dim": 1}),
     ],
     rows=True,
+    shape=shape_rules.same,
 )
 index_fill_op: Op = linear(
     "index_fill",
@@ -198,6 +204,7 @@ index_fill_op: Op = linear(
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"dim": 0}),
         Sample((m.real(4, 3), m.real(), np.array([-1])), {"dim": 1}),
     ],
+    shape=shape_rules.same,
 )
 
 
@@ -297,6 +304,7 @@ take_op = linear(
         Sample((m.real(2, 3), np.array([[0, 5], [-1, 2]]))),
         Sample((m.real(2, 3), np.array(4))),
     ],
+    shape=lambda x, index: ShapeDtype(index.shape, x.dtype),
 )
 
 
@@ -358,7 +366,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     whole, places = shape.copy(), shape.copy()
     whole[d], places[d] = size, indices._a.shape[d]
     wrapped = indices._a
-    if wrapped.size and int(wrapped.min()) < 0:
+    if wrapped.size and not lacks_values(wrapped) and int(wrapped.min()) < 0:
         indices = wrap(np.where(wrapped < 0, wrapped + size, wrapped))
     return gather(input.expand(whole), d, indices.expand(places))
 

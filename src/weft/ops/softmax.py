@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core.dispatch import REGISTRY, Op, apply_one
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float
 from weft.ops.build import Sample, general
 from weft.ops.pointwise import exp_op
@@ -84,6 +84,7 @@ softmax_back_op: Op = general(
     outputs=("out",),
     promote="same",
     samples=_pairs,
+    shape=lambda g_in: g_in.shape,
 )
 log_softmax_back_op = general(
     "log_softmax_backward_data",
@@ -94,6 +95,7 @@ log_softmax_back_op = general(
     outputs=("out",),
     promote="same",
     samples=_pairs,
+    shape=lambda g_in: g_in.shape,
 )
 # The Jacobian of softmax is symmetric, so its jvp is its vjp.
 softmax_op = general(
@@ -104,6 +106,7 @@ softmax_op = general(
     promote="same",
     samples=_samples,
     layout="rows or last",
+    shape=shape_rules.same,
 )
 log_softmax_op = general(
     "log_softmax",
@@ -113,6 +116,7 @@ log_softmax_op = general(
     promote="same",
     samples=_samples,
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 
@@ -160,6 +164,7 @@ scaled_softmax_back_op: Op = general(
     outputs=("out",),
     promote="same",
     samples=_score_samples(2),
+    shape=lambda g_in: g_in.shape,
 )
 # Over the last dimension; ``causal`` leaves out what lies beyond the diagonal of each matrix.
 scaled_softmax_op = general(
@@ -170,6 +175,7 @@ scaled_softmax_op = general(
     promote="same",
     samples=_score_samples(1),
     layout="rows or last",
+    shape=shape_rules.same,
 )
 
 

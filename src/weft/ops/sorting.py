@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import apply
-from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.core.tensor import Tensor, beside
+from weft.ops import api, shape_rules
 from weft.ops.along import (
     dropped_shape,
     kept_shape,
@@ -66,6 +67,7 @@ sort_op = general(
         Sample((m.real(),), {"dim": 0, "descending": False}),
         Sample((m.real(0, 3),), {"dim": 0, "descending": False}),
     ],
+    shape=lambda x: [x.of(x.dtype), x.of(dt.I64)],
 )
 _sort_result = result_type("sort", "values", "indices")
 
@@ -131,6 +133,7 @@ topk_op = general(
         Sample((m.real(20, 2),), {"k": 2, "dim": 0, "largest": False, "sorted": True}),
         Sample((m.real(),), {"k": 1, "dim": 0, "largest": True, "sorted": True}),
     ],
+    shape=lambda x, k, dim: shape_rules.with_indices(shape_rules.replaced(x.shape, dim, k), x),
 )
 _topk_result = result_type("topk", "values", "indices")
 
@@ -365,13 +368,13 @@ def _check_quantile(input: Tensor, q: Any, interpolation: str, name: str) -> Ten
             raise RuntimeError(
                 f"{name}() q must be in the range [0, 1] but got {q}\n  at {errors.here()}"
             )
-        return wrap(np.asarray(q, input._a.dtype))
+        return beside(input, np.asarray(q, input.dtype.np))
     if q._a.ndim > 1 or q._a.dtype != input._a.dtype:
         raise RuntimeError(
             f"{name}() q must be a scalar or 1D tensor of the input's dtype, not "
             f"{errors.describe(q)}\n  at {errors.here()}"
         )
-    if q._a.size and not (np.all(q._a >= 0) and np.all(q._a <= 1)):
+    if q._a.size and not q.is_meta and not (np.all(q._a >= 0) and np.all(q._a <= 1)):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]\n  at {errors.here()}")
     return q
 

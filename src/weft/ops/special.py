@@ -362,6 +362,7 @@ def _polynomial(name: str, evaluate: Callable, *, shifted: bool = False) -> None
         promote="float",
         layout="operands",
         refuses="h",
+        shape="elementwise",
     )
 
     def function(input: Any, n: Any) -> Tensor:

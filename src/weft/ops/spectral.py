@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import filled, lacks_values
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import result_type
 from weft.ops.build import Sample, general
 from weft.ops.factorizations import (
@@ -27,6 +29,8 @@ from weft.ops.views import imag_op, real_op
 
 def _idle(g: Any) -> bool:
     """Whether a gradient is zero and stays so: its part of a formula can be left out."""
+    if lacks_values(g):
+        return False
     return (g._node is None and not g._a.any()) if isinstance(g, Tensor) else not g.any()
 
 
@@ -38,7 +42,7 @@ def _gaps(values: Any) -> Any:
 def _check_gauge(diagonal: Any, name: str) -> None:
     """The phase of complex vectors is arbitrary: a loss that depends on it is no function."""
     array = diagonal._a if isinstance(diagonal, Tensor) else diagonal
-    if array.dtype.kind == "c" and array.size:
+    if array.dtype.kind == "c" and array.size and not lacks_values(array):
         if not np.allclose(array.imag, 0.0, atol=1e-2 * max(1.0, float(np.abs(array).max()))):
             raise RuntimeError(
                 f"{name}: The vectors in the complex case are specified up to multiplication by "
@@ -66,12 +70,14 @@ linalg_eigh_op = general(
     _eigh_rule,
     outputs=("values", "vectors"),
     samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
+    shape=lambda x: [ShapeDtype(x.shape[:-1], shape_rules.real(x.dtype)), x.of(x.dtype)],
 )
 eigvalsh_op = general(
     "linalg_eigvalsh",
     lambda x, uplo: converged("linalg.eigvalsh", np.linalg.eigvalsh, x, uplo),
     lambda g, x, uplo: _eigvalsh_rule(g, x, uplo),
     samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
+    shape=lambda x: ShapeDtype(x.shape[:-1], shape_rules.real(x.dtype)),
 )
 
 
@@ -129,18 +135,25 @@ def _eig_rule(g: Any, values: Any, vectors: Any) -> Any:
     return solve_op(back, core @ back)[0]
 
 
+def _eig_shape(x: ShapeDtype) -> list[ShapeDtype]:
+    wide = shape_rules.complex_of(x.dtype)
+    return [ShapeDtype(x.shape[:-1], wide), ShapeDtype(x.shape, wide)]
+
+
 linalg_eig_op = general(
     "linalg_eig",
     _eig,
     _eig_rule,
     outputs=("values", "vectors"),
     samples=lambda m: [],
+    shape=_eig_shape,
 )
 eigvals_op = general(
     "linalg_eigvals",
     lambda x: _as_complex(converged("linalg.eigvals", np.linalg.eigvals, x)),
     lambda g, x: _eigvals_rule(g, x),
     samples=lambda m: [],
+    shape=lambda x: _eig_shape(x)[0],
 )
 
 
@@ -215,6 +228,7 @@ linalg_svd_op = general(
         Sample((m.real(2, 2, 3),), {"full_matrices": False}),
         Sample((m.real(2, 0, 3),), {"full_matrices": False}),
     ],
+    shape=shape_rules.svd,
 )
 
 
@@ -228,6 +242,7 @@ svdvals_op = general(
     lambda x: converged("linalg.svdvals", np.linalg.svd, x, compute_uv=False),
     _svdvals_rule,
     samples=lambda m: [Sample((m.real(3, 2),)), Sample((m.real(2, 2, 3),))],
+    shape=lambda x: shape_rules.svd(x, False)[1],
 )
 linalg_svd_result = result_type("linalg_svd", "U", "S", "Vh")
 svd_result = result_type("svd", "U", "S", "V")
@@ -261,7 +276,7 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         m, n = input._a.shape[-2:]
         lead, d = input._a.shape[:-2], input._a.dtype
-        none = (wrap(np.zeros((*lead, k, k), d)) for k in (m, n))
+        none = (wrap(filled(np.zeros, (*lead, k, k), d)) for k in (m, n))
         u, v = none
         return svd_result(u, svdvals_op(input), v)
     u, s, vh = linalg_svd_op(input, full_matrices=not some)

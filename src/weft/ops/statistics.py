@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.along import kept, numpy_names
 from weft.ops.arithmetic import where_op
 from weft.ops.build import Make, Sample, general
@@ -69,7 +69,15 @@ def _spread_samples(m: Make) -> list[Sample]:
     ]
 
 
-var_op = general("var", _variance, _var_rule, promote="same", samples=_spread_samples, rows=True)
+var_op = general(
+    "var",
+    _variance,
+    _var_rule,
+    promote="same",
+    samples=_spread_samples,
+    rows=True,
+    shape=shape_rules.absolute,
+)
 std_op = general(
     "std",
     _deviation,
@@ -77,6 +85,7 @@ std_op = general(
     promote="same",
     samples=_spread_samples,
     rows=True,
+    shape=shape_rules.absolute,
 )
 
 
@@ -147,6 +156,10 @@ def _with_mean(name: str, op: Any, rule: Any) -> Any:
         samples=_spread_samples,
         rows=True,
         takes_none=True,
+        shape=lambda x, dim, keepdim: [
+            shape_rules.absolute(x, dim, keepdim),
+            shape_rules.reduced(x, dim, keepdim),
+        ],
     )
 
 
@@ -268,6 +281,7 @@ norm_op = general(
         ]
         + [Sample((m.real(2, 3),), {"ord": 2, "dim": (0, 1), "keepdim": False})]
     ),
+    shape=shape_rules.absolute,
 )
 
 
@@ -354,7 +368,7 @@ def _weights(weights: Any, count: int, name: str) -> None:
             f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} "
             f"dtype\n  at {errors.here()}"
         )
-    if (weights._a < 0).any():
+    if not weights.is_meta and (weights._a < 0).any():
         raise RuntimeError(f"cov(): {name} cannot be negative\n  at {errors.here()}")
 
 
@@ -386,7 +400,7 @@ def cov(
         factor = total - correction * (w * aweights).sum() / total
     else:
         factor = total - correction
-    if factor._a <= 0:
+    if not factor.is_meta and factor._a <= 0:
         errors.warn(
             "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number "
             "of observations."

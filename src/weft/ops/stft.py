@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from weft.core import errors
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.ops import api
 from weft.ops.fft import COUNT, NONE, ROOT, fft_c2c_op, fft_c2r_op, fft_r2c_op
 from weft.ops.views import place_op, unfold_back_op
@@ -185,7 +185,7 @@ def _overlapped(
 ) -> Tensor:
     """The frames added up and divided by what the windows add up to."""
     if window is None:
-        window = wrap(np.ones(n_fft, frames._a.real.dtype))
+        window = beside(frames, np.ones(n_fft, frames._a.real.dtype))
     count = frames._a.shape[1]
     total = n_fft + hop * (count - 1)
     y = _added_up(frames * window, total, hop)
@@ -194,7 +194,7 @@ def _overlapped(
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - start
     y, envelope = y[:, start:end], envelope[:, start:end]
-    lowest = np.abs(envelope._a).min(initial=np.inf)
+    lowest = 1.0 if envelope.is_meta else np.abs(envelope._a).min(initial=np.inf)
     _check(lowest > 1e-11, "istft", f"window overlap add min: {lowest:g} is too small")
     y = y / envelope
     if end > total:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, storage_array, strided
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, linear
 from weft.ops.views import in_place_view
 
@@ -29,9 +31,9 @@ def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | Non
             f"are out of bounds for storage of size {owner.nbytes}"
         )
     steps = tuple(s * width for s in stride)
-    if 0 in size:
+    if 0 in size and x.__class__ is np.ndarray:
         return np.ndarray(size, x.dtype, np.empty(0, np.uint8), 0, steps)
-    return np.ndarray(size, x.dtype, owner, start, steps)
+    return owner.__class__(size, x.dtype, owner, 0 if 0 in size else start, steps)
 
 
 def strided_places(size: Any, stride: Any, offset: int) -> np.ndarray:
@@ -81,6 +83,7 @@ as_strided_op = linear(
             {"size": (2, 2), "stride": (3, 2), "storage_offset": 1, "layout": ((3, 1), 0)},
         )
     ],
+    shape=lambda size: tuple(size),
 )
 
 
@@ -102,6 +105,7 @@ as_strided_back_op: Op = linear(
             {"shape": (4, 3), "layout": (3, 1), "size": (2, 2), "stride": (3, 2), "offset": 1},
         )
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -123,6 +127,7 @@ take_flat_op = linear(
     lambda g, x_shape, places: put_flat_op(g, shape=x_shape, places=places),
     grad_name="TakeBackward",
     samples=lambda m: [Sample((m.real(2, 3),), {"places": np.array([[0, 5], [-1, 5]])})],
+    shape=lambda places: places.shape,
 )
 put_flat_op: Op = linear(
     "put_flat",
@@ -132,6 +137,7 @@ put_flat_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 2),), {"shape": (2, 3), "places": np.array([[0, 5], [-1, 5]])})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -164,17 +170,17 @@ def _view_as_real(x: np.ndarray) -> np.ndarray:
     if not x.ndim:
         return x.reshape(1).view(part.dtype)
     if x.flags.c_contiguous:  # a single element's real part alone would look contiguous as well
-        return np.ndarray((*x.shape, 2), part.dtype, x, 0, (*x.strides, part.itemsize))
+        return x.__class__((*x.shape, 2), part.dtype, x, 0, (*x.strides, part.itemsize))
     return strided(part, (*x.shape, 2), (*x.strides, part.itemsize))
 
 
 def _view_as_complex(x: np.ndarray) -> np.ndarray:
     wide = 2 * x.itemsize
     if x.strides[-1] != x.itemsize or any(s % wide for s in x.strides[:-1]):
-        x = np.ascontiguousarray(x)  # a gradient, whose layout is nobody's choice
-    kind = np.complex64 if x.dtype == np.float32 else np.complex128
+        x = x.copy()  # a gradient, whose layout is nobody's choice
+    kind = dt.C64 if x.dtype == np.float32 else dt.C128
     if not x.size:
-        return np.ndarray(x.shape[:-1], kind, x)
+        return x.__class__(x.shape[:-1], kind, x)
     return x.view(kind)[..., 0]
 
 
@@ -187,6 +193,7 @@ view_as_real_op = linear(
         Sample((m.real(3) + 1j * m.real(3),)),
         Sample(((m.real(2, 3) + 1j * m.real(2, 3)).T,)),
     ],
+    shape=lambda x: ShapeDtype((*x.shape, 2), shape_rules.real(x.dtype)),
 )
 view_as_complex_op: Op = linear(
     "view_as_complex",
@@ -194,6 +201,7 @@ view_as_complex_op: Op = linear(
     lambda g: view_as_real_op(g),
     view=True,
     samples=lambda m: [Sample((m.real(3, 2),))],
+    shape=lambda x: ShapeDtype(x.shape[:-1], shape_rules.complex_of(x.dtype)),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from operator import index
 from sys import getrefcount
 from typing import Any
 
@@ -17,7 +18,7 @@ from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import LATE, Tensor, strided, wrap
 from weft.core.viewing import follow, give_retained, take_retained
-from weft.ops import api
+from weft.ops import api, shape_rules
 from weft.ops.build import Sample, linear, zeros_of
 from weft.ops.outputs import put_into
 
@@ -36,6 +37,7 @@ alias_op: Op = linear(
     lambda g: g,
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
+    shape=shape_rules.same,
 )
 
 LATE.alias = alias_op
@@ -54,6 +56,7 @@ permute_op: Op = linear(
     lambda g, dims: permute_op(g, dims=_inverse(dims)),
     view=True,
     samples=lambda m: [Sample((m.real(2, 3, 4),), {"dims": (2, 0, 1)})],
+    shape=lambda x, dims: tuple(x.shape[d] for d in dims),
 )
 
 
@@ -79,6 +82,7 @@ transpose_op: Op = linear(
     lambda g, dim0, dim1: transpose_op(g, dim0=dim0, dim1=dim1),
     view=True,
     samples=lambda m: [Sample((m.real(2, 3, 4),), {"dim0": 0, "dim1": 2})],
+    shape=shape_rules.transposed,
 )
 
 
@@ -98,6 +102,7 @@ t_op: Op = linear(
     lambda g: t_op(g),
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(3),))],
+    shape=lambda x: x.shape[::-1],
 )
 
 
@@ -183,6 +188,7 @@ view_op = linear(
         Sample((m.real(2, 3, 4),), {"shape": (6, 4)}),
         Sample((m.real(0, 3),), {"shape": (3, 0, 2)}),
     ],
+    shape=shape_rules.reshaped,
 )
 reshape_op: Op = linear(
     "reshape",
@@ -191,6 +197,7 @@ reshape_op: Op = linear(
     view=True,
     grad_name="ViewBackward",
     samples=lambda m: [Sample((m.real(2, 3, 4).transpose(2, 0, 1),), {"shape": (6, 4)})],
+    shape=shape_rules.reshaped,
 )
 
 
@@ -374,6 +381,7 @@ unsqueeze_op = linear(
     lambda g, x_shape: reshape_op(g, shape=x_shape),
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),), {"dim": 1})],
+    shape=lambda x, dim: (*x.shape[:dim], 1, *x.shape[dim:]),
 )
 
 
@@ -390,6 +398,7 @@ squeeze_op = linear(
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     view=True,
     samples=lambda m: [Sample((m.real(2, 1, 3, 1),), {"dims": (1, 3)})],
+    shape=lambda x, dims: tuple(n for i, n in enumerate(x.shape) if i not in dims),
 )
 
 
@@ -431,6 +440,7 @@ expand_op = linear(
     lambda g: g,  # the engine sums a gradient down to its input's shape
     view=True,
     samples=lambda m: [Sample((m.real(2, 1),), {"shape": (3, 2, 4)})],
+    shape=shape_rules.expanded,
 )
 
 
@@ -520,6 +530,7 @@ slice_op = linear(
         Sample((m.real(4, 3),), {"index": (2, slice(0, 2))}),
         Sample((m.real(4, 3),), {"index": (None, 3, 1)}),
     ],
+    shape=shape_rules.sliced,
 )
 place_op: Op = linear(
     "place",
@@ -527,6 +538,7 @@ place_op: Op = linear(
     lambda g, index: slice_op(g, index=index),
     grad_name="SliceScatterBackward",
     samples=lambda m: [Sample((m.real(2, 3),), {"shape": (4, 3), "index": (slice(1, 4, 2),)})],
+    shape=shape_rules.shape_attribute,
 )
 select_op = linear(
     "select",
@@ -536,6 +548,7 @@ select_op = linear(
     ),
     view=True,
     samples=lambda m: [Sample((m.real(4, 3),), {"dim": 1, "index": 2})],
+    shape=lambda x, dim: shape_rules.without(x.shape, dim),
 )
 
 
@@ -598,6 +611,7 @@ split_op = linear(
     view=True,
     multiple=True,
     samples=lambda m: [Sample((m.real(5, 3),), {"sizes": (2, 2, 1), "dim": 0})],
+    shape=lambda x, sizes, dim: [shape_rules.replaced(x.shape, dim, n) for n in sizes],
 )
 
 
@@ -673,6 +687,7 @@ unbind_op = linear(
     view=True,
     multiple=True,
     samples=lambda m: [Sample((m.real(3, 2),), {"dim": 1})],
+    shape=lambda x, dim: [shape_rules.without(x.shape, dim)] * index(x.shape[dim]),
 )
 
 
@@ -726,6 +741,7 @@ cat_op: Op = linear(
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 3), m.real(0, 3)), {"dim": 0})],
     layout="rows or last",
+    shape=shape_rules.joined,
 )
 
 
@@ -791,6 +807,7 @@ stack_op: Op = linear(
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
     layout="rows or last",
+    shape=shape_rules.stacked,
 )
 
 
@@ -844,6 +861,7 @@ diagonal_op = linear(
     ),
     view=True,
     samples=lambda m: [Sample((m.real(3, 4, 2),), {"offset": 1, "dim1": 0, "dim2": 1})],
+    shape=shape_rules.diagonal,
 )
 diagonal_place_op: Op = linear(
     "diagonal_place",
@@ -853,6 +871,7 @@ diagonal_place_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(2, 3),), {"shape": (3, 4, 2), "offset": 1, "dim1": 0, "dim2": 1})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -878,6 +897,7 @@ real_op = linear(
     lambda g, x_dtype: _to_complex(g, x_dtype),
     view=True,
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),))],
+    shape=lambda x: x.of(shape_rules.real(x.dtype)),
 )
 imag_op = linear(
     "imag",
@@ -885,6 +905,7 @@ imag_op = linear(
     lambda g, x_dtype: _to_complex(g, x_dtype, 1j),
     view=True,
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),))],
+    shape=lambda x: x.of(shape_rules.real(x.dtype)),
 )
 
 
@@ -951,6 +972,7 @@ unfold_op = linear(
     ),
     view=True,
     samples=lambda m: [Sample((m.real(5, 2),), {"dim": 0, "size": 3, "step": 1})],
+    shape=shape_rules.unfolded,
 )
 unfold_back_op: Op = linear(
     "unfold_backward",
@@ -959,6 +981,7 @@ unfold_back_op: Op = linear(
     samples=lambda m: [
         Sample((m.real(3, 2, 3),), {"shape": (5, 2), "dim": 0, "size": 3, "step": 1})
     ],
+    shape=shape_rules.shape_attribute,
 )
 
 
@@ -1013,6 +1036,7 @@ copy_slices_op: Op = linear(
             {"chain": (select_op, (), {"dim": 0, "index": 1}, 0, None, True)},
         )
     ],
+    shape=lambda base: shape_rules.preserved(base),
 )
 
 # --- in place: another shape for the same tensor ---------------------------------------

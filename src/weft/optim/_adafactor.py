@@ -10,6 +10,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, quiet
 from weft.core.inplace import bump
+from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
 from weft.kernels import optimizers as kernels
 from weft.optim.elementwise import Pool
@@ -68,10 +69,10 @@ class Adafactor(Optimizer):
             shape, dtype = p._a.shape, p._a.dtype
             own["step"] = scalar(0.0)
             if len(shape) > 1:
-                own["row_var"] = wrap(np.zeros((*shape[:-1], 1), dtype))
-                own["col_var"] = wrap(np.zeros((*shape[:-2], 1, shape[-1]), dtype))
+                own["row_var"] = wrap(filled(np.zeros, (*shape[:-1], 1), dtype))
+                own["col_var"] = wrap(filled(np.zeros, (*shape[:-2], 1, shape[-1]), dtype))
             else:
-                own["variance"] = wrap(np.zeros(shape, dtype))
+                own["variance"] = wrap(filled(np.zeros, shape, dtype))
         return own
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -95,6 +96,8 @@ class Adafactor(Optimizer):
             )
         own = self._state_of(p)
         own["step"]._a += 1
+        if p.is_meta:
+            return
         step, lr = own["step"].item(), number(group["lr"])
         eps1, eps2 = group["eps"]
         names = ("row_var", "col_var", "variance")

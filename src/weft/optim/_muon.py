@@ -95,6 +95,8 @@ class Muon(Optimizer):
         own = self.state[p]
         if "momentum_buffer" not in own:
             own["momentum_buffer"] = zeros_like(p)
+        if p.is_meta:
+            return
         grad, buffer = p._grad._a, own["momentum_buffer"]._a  # type: ignore[union-attr]
         kind, momentum = buffer.dtype.type, group["momentum"]
         buffer += (grad - buffer) * kind(1 - momentum)

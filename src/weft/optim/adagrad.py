@@ -68,7 +68,8 @@ class Adagrad(Elementwise):
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         start = self.defaults["initial_accumulator_value"]
-        total = np.full(p._a.shape, complex(start, start) if p.is_complex() else start, p._a.dtype)
+        value = complex(start, start) if p.is_complex() else start
+        total = np.full_like(p._a, value, order="C", subok=True)
         return {"step": scalar(0.0, group.get("fused")), "sum": wrap(total)}
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:

@@ -18,6 +18,8 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, kernels, quiet
 from weft.core.frames import caller
+from weft.core.inplace import bump
+from weft.core.meta import filled
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.native.once import module
@@ -247,7 +249,10 @@ class Unit:
 class Plan:
     """The units of a group, and what they were made from."""
 
-    __slots__ = ("count", "known", "loose", "names", "params", "table", "units", "waiting")
+    __slots__ = (
+        *("count", "known", "loose", "names", "params", "table", "units", "waiting"),
+        "without_values",
+    )
 
     def __init__(self, params: list[Tensor], names: tuple[str, ...], before: Plan | None) -> None:
         self.params, self.count, self.names = params, len(params), names
@@ -257,6 +262,7 @@ class Plan:
         self.loose: set[int] = ids & before.loose if before else ids.copy()
         self.units: list[Unit] = []
         self.waiting: list[Tensor] = []
+        self.without_values: list[Tensor] = []  # on the meta device: only their steps are counted
         self.table: Any = None  # all parameters for one native call; False if that can't be
 
     def make_table(self) -> None:
@@ -372,6 +378,8 @@ class Elementwise(Optimizer):
         kernel = type(self).kernel
         frame = caller(sys._getframe(1))
         mark = (type(self).__name__, frame.f_code, frame.f_lasti)
+        if plan.without_values:
+            self._count_steps(plan.without_values)
         if self._step_together(plan, kernel, group, mark):
             return
         filled: dict[Any, Any] = {}
@@ -394,6 +402,14 @@ class Elementwise(Optimizer):
                 unit.run(kernel, c, flags, pool, mark)
         finally:
             quiet.leave(token)
+
+    def _count_steps(self, params: list[Tensor]) -> None:
+        """A step of parameters that have no values."""
+        for p in params:
+            if p._grad is not None:
+                bump(p, type(self).__name__)
+                for name in self._scalars[:1]:
+                    self.state[p][name]._a += 1
 
     def _step_together(self, plan: Plan, kernel: Callable, group: Any, mark: Any) -> bool:
         """Update all parameters in one native call, if they are of one age and it pays."""
@@ -479,6 +495,9 @@ class Elementwise(Optimizer):
                 continue
             plan.known.add(id(p))
             own, fresh = self._state_of(p, group) if names or self._scalars else (None, False)
+            if p.is_meta:
+                plan.without_values.append(p)
+                continue
             if p._a.size > SMALL or id(p) in alone:
                 plan.units.append(Unit([p], [own], fresh))
                 continue
@@ -534,7 +553,7 @@ class Elementwise(Optimizer):
 
 def zeros_like(p: Tensor) -> Tensor:
     """Zeros for the state of a parameter."""
-    return wrap(np.zeros(p._a.shape, p._a.dtype))
+    return wrap(filled(np.zeros, p._a.shape, p._a.dtype))
 
 
 def decayed(p: Any, g: Any, decay: Any) -> Any:

@@ -57,7 +57,8 @@ class Rprop(Elementwise):
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         lr = number(group["lr"])
         # The parts of a complex number are two independent real ones.
-        size = np.full(p._a.shape, complex(lr, lr) if p.is_complex() else lr, p._a.dtype)
+        value = complex(lr, lr) if p.is_complex() else lr
+        size = np.full_like(p._a, value, order="C", subok=True)
         return {"step": scalar(0.0), "prev": zeros_like(p), "step_size": wrap(size)}
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
