@@ -642,8 +642,8 @@ torch: set_printoptions get_printoptions printoptions
 weft.core.printing: PRINT_OPTS=_options
 weft.compat.stand_ins.text: _tensor_str _str _str_intern _add_suffixes
 [torch._utils]
-weft.compat.stand_ins.helpers: ExceptionWrapper _get_device_index _element_size _flatten_dense_tensors
-    _unflatten_dense_tensors
+weft.compat.stand_ins.helpers: ExceptionWrapper _get_device_index _element_size
+    _flatten_dense_tensors _unflatten_dense_tensors
 weft.compat.stand_ins.pickles: _rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3
     _rebuild_parameter _rebuild_parameter_with_state
 torch: torch=*
@@ -942,12 +942,28 @@ weft.compat.stand_ins.helpers: get_device_states set_device_states
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe
     argument_validation guaranteed_datapipes_determinism non_deterministic runtime_validation
 [torch.utils.data.dataloader]
+!datapipes: _sharding_worker_init_fn
+weft.compat.stand_ins.helpers: _worker_init_fn_t=Collate
+[torch.utils.data._utils]
+weft.compat.stand_ins.workers: HAS_NUMPY MP_STATUS_CHECK_INTERVAL python_exit_status
+[torch.utils.data._utils.worker]
+weft.compat.stand_ins.workers: ManagerWatchdog _IterableDatasetStopIteration _ResumeIteration
+    _generate_state
+[torch.utils.data._utils.pin_memory]
+weft.compat.stand_ins.workers: pin_memory
+!cuda: _pin_memory_loop
+[torch.utils.data._utils.signal_handling]
+weft.compat.stand_ins.c: _set_SIGCHLD_handler=_nothing _set_worker_pids=_nothing
+    _remove_worker_pids=_nothing _set_worker_signal_handlers=_nothing
+    _error_if_any_worker_fails=_nothing
+[torch.utils.data.dataloader]
 weft.compat.stand_ins.helpers: _collate_fn_t=Collate
 [torch.utils.data._utils.collate]
 weft.compat.stand_ins.helpers: np_str_obj_array_pattern
 [torch.utils.data.datapipes]
 [torch.utils.data.datapipes.datapipe]
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe
+!datapipes: _IterDataPipeSerializationWrapper _MapDataPipeSerializationWrapper
 [torch.utils.data.datapipes._decorator]
 weft.compat.stand_ins.datapipes: functional_datapipe non_deterministic
 [torch.utils.data.datapipes.iter]
