@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import random
@@ -535,3 +536,39 @@ def test_many_large_indices_do_not_block() -> None:
         range(60000), batch_sampler=batches, num_workers=1, prefetch_factor=4, collate_fn=len
     )
     assert list(loader) == [60000] * 6
+
+
+class _Private:
+    """Gives the iterators just what PyTorch's ask of a loader, by its private names."""
+
+    _IterableDataset_len_called = generator = worker_init_fn = multiprocessing_context = None
+    _auto_collation, drop_last, in_order, pin_memory, persistent_workers = False, False, True, 0, 0
+    prefetch_factor, timeout, pin_memory_device = 2, 0, ""
+
+    def __init__(self, library: Any, num_workers: int) -> None:
+        self.dataset, self.num_workers = self, num_workers
+        self._dataset_kind = library.utils.data.dataloader._DatasetKind.Iterable
+        self._index_sampler = itertools.count()
+
+    def _get_shared_seed(self) -> int:
+        return 0
+
+    def collate_fn(self, sample: Any) -> Any:
+        return sample
+
+    def __iter__(self) -> Any:
+        return iter([weft.ones(1), 2, "three"])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_iterators_ask_of_a_loader_what_pytorch_asks(workers: int) -> None:
+    for library in (weft, torch):
+        kinds = library.utils.data.dataloader
+        kind = (
+            kinds._MultiProcessingDataLoaderIter if workers else kinds._SingleProcessDataLoaderIter
+        )
+        found = list(kind(_Private(library, workers)))
+        assert len(found) == 3 and found[1:] == [2, "three"]
+    loader = weft.utils.data.DataLoader(range(3))
+    assert isinstance(iter(loader), weft.utils.data.dataloader._BaseDataLoaderIter)
+    assert loader._dataset_kind == weft.utils.data.dataloader._DatasetKind.Map

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sysconfig
 import venv
+import zipfile
 
 import pytest
 
@@ -119,6 +120,49 @@ def test_installed_used_and_removed(place: Venv) -> None:
     assert "nothing to do" in place.weft("remove").stdout
 
 
+def _wheel(folder: pathlib.Path, name: str, version: str, needs: str = "") -> None:
+    """A package with nothing in it."""
+    info = f"{name}-{version}.dist-info"
+    meta = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{info}/METADATA", meta + (f"Requires-Dist: {needs}\n" if needs else ""))
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+
+
+def _check_that_pip_keeps_it(place: Venv, folder: pathlib.Path) -> None:
+    """A library whose newest version needs a newer PyTorch comes in the version before."""
+    _wheel(folder, "torch", "2.15.0")
+    _wheel(folder, "vision", "0.28.0", "torch==2.13.0")
+    _wheel(folder, "vision", "0.30.0", "torch==2.15.0")
+    offline = ("-m", "pip", "install", "--no-index", "--find-links", str(folder))
+    place.output(*offline, "vision")
+    installed = place.output("-m", "pip", "list").split()
+    assert installed[installed.index("vision") + 1] == "0.28.0"
+    assert place.weft("status").stdout.startswith("torch is weft (2.13.0")
+
+
+def test_pip_settings_of_others_are_kept(place: Venv) -> None:
+    settings = place.site.parents[2] / "pip.conf"
+    for text, kept in (
+        ("[install]\n# mine\nno-compile = true", True),
+        ("[global]\ntimeout = 9", True),
+        ("[global]\nconstraint = mine.txt\n", False),
+    ):
+        settings.write_text(text)
+        said = place.weft("install").stdout
+        after = settings.read_text()
+        assert ("pip keeps it at 2.13.0" in said) is kept and ("weft-torch.txt" in after) is kept
+        assert "add torch==2.13.0" in said or kept
+        assert place.weft("install").returncode == 0 and settings.read_text() == after
+        assert place.weft("remove").returncode == 0
+        assert settings.read_text().rstrip("\n") == text.rstrip("\n")
+    settings.unlink()
+    assert place.weft("install").returncode == 0 and settings.exists()
+    assert place.weft("remove").returncode == 0
+    assert not settings.exists() and not (settings.parent / "weft-torch.txt").exists()
+
+
 def test_pip_takes_it_for_torch(tmp_path: pathlib.Path) -> None:
     place = Venv(tmp_path / "venv", pip=True)
     before = place.listing()
@@ -132,7 +176,8 @@ def test_pip_takes_it_for_torch(tmp_path: pathlib.Path) -> None:
     assert "No broken requirements" in place.output("-m", "pip", "check")
     offline = ("-m", "pip", "install", "--no-index", "torch>=2", "torch==2.13.0")
     assert "already satisfied" in place.output(*offline)
-    place.output("-m", "pip", "uninstall", "-y", "torch")
+    _check_that_pip_keeps_it(place, tmp_path)
+    place.output("-m", "pip", "uninstall", "-y", "torch", "vision")
     (library / "METADATA").unlink()
     library.rmdir()
     assert place.listing() == before

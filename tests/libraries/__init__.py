@@ -26,11 +26,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)\Z")
 _SMALL = 1e-3
 
 # Programs that do not give PyTorch's numbers, and why.
-KNOWN = {
-    "accelerate_meta": "weft has no meta device: models are made with memory",
-    "fastai_learner": "its loader imitates private attributes of PyTorch's DataLoader",
-    "transformers_trainer": "trains; from_pretrained needs the meta device, which weft lacks",
-}
+KNOWN: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

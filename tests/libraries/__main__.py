@@ -46,13 +46,14 @@ def store(chosen: list[libraries.Program]) -> int:
     for program in chosen:
         failed, output, errors = libraries.run(program)
         if failed:
-            print(f"{program.name}: {errors.strip().splitlines()[-1]}", file=sys.stderr)
+            said = errors.strip().splitlines() or [f"exit code {failed}"]
+            print(f"{program.name}: {said[-1]}", file=sys.stderr)
             code = 1
             continue
         versions = {"torch": torch.__version__, **program.versions()}
         kept[program.name] = {"versions": versions, "output": output.splitlines()}
-    text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False)
-    libraries.NUMBERS.write_text(text + "\n")
+        text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False)
+        libraries.NUMBERS.write_text(text + "\n")
     return code
 
 

@@ -111,6 +111,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _FINDER)
     naming.rename_all()
+    naming.act_as_torch()
     _hand_on_to_workers()
 
 

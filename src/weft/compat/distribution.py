@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.compat import pinning
+
 VERSION = "2.13.0"
 _PACKAGE = "torch"
 _INFO = f"torch-{VERSION}.dist-info"
@@ -161,7 +163,7 @@ def install() -> str:
             "environment (python -m venv), or run `pip uninstall torch` first"
         )
     if found.kind == "weft" and _is_current(site):
-        return f"{found}; nothing to do"
+        return f"{found}; nothing to do{pinning.pin(VERSION)}"
     _refuse_managed_by_others()
     with _writing(site):
         _take_out(site)
@@ -173,7 +175,8 @@ def install() -> str:
             # Killed in between, import works and pip knows of nothing: a second run finishes it.
             for name in (_PACKAGE, _INFO):
                 os.rename(folder / name, site / name)
-    return f"torch {VERSION} is weft now, in {site}. `weft torch remove` takes it out"
+    pinned = pinning.pin(VERSION)
+    return f"torch {VERSION} is weft now, in {site}{pinned}. `weft torch remove` takes it out"
 
 
 def remove() -> str:
@@ -185,8 +188,10 @@ def remove() -> str:
                 f"the torch in {found.place} is PyTorch, not weft's loader. "
                 "`pip uninstall torch` removes it"
             )
+        pinning.unpin()
         return "torch is not installed; nothing to do"
     _refuse_managed_by_others()
+    pinning.unpin()
     with _writing(site):
         left = _take_out(site)
     kept = f"; files that are not weft's were kept in {site / _PACKAGE}" if left else ""

@@ -13,6 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from weft.compat import tree
+from weft.core.tensor import Tensor
 from weft.ops import api
 
 # Parts of weft that PyTorch has no like of keep their names.
@@ -106,7 +107,11 @@ def _extend(module: ModuleType, known: str) -> None:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    known = vars(owner) if isinstance(owner, ModuleType) else {name: getattr(owner, name)}
+    if isinstance(owner, ModuleType):
+        known = vars(owner)
+    else:
+        found = getattr(owner, name, _ABSENT)
+        known = {} if found is _ABSENT else {name: found}
     _changed.append((owner, name, known.get(name, _ABSENT)))
     setattr(owner, name, value)
 
@@ -117,6 +122,17 @@ def rename_all() -> None:
         module = sys.modules[name]
         if module.__spec__ is None or module.__spec__.name == name:
             rename(module)
+
+
+def act_as_torch() -> None:
+    """Let pickles of tensors hold PyTorch's names, and tensors lack what PyTorch's lack."""
+    from weft.compat.stand_ins import pickles  # which asks for all of weft
+
+    for kind, name, function in pickles.methods():
+        _set(kind, name, function)
+    # Libraries that find it take tensors for arrays of a library that they don't know.
+    _changed.append((Tensor, "__array_namespace__", Tensor.__array_namespace__))
+    del Tensor.__array_namespace__
 
 
 def put_back() -> None:

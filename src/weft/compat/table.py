@@ -636,16 +636,17 @@ torch.profiler: ProfilerActivity
 torch.profiler: ProfilerActivity
 [torch._tensor]
 torch: Tensor
-weft.io.rebuild: _rebuild_from_type_v2=rebuild_from_type_v2
+weft.compat.stand_ins.pickles: _rebuild_from_type_v2
 [torch._tensor_str]
 torch: set_printoptions get_printoptions printoptions
 weft.core.printing: PRINT_OPTS=_options
 weft.compat.stand_ins.text: _tensor_str _str _str_intern _add_suffixes
 [torch._utils]
-weft.compat.stand_ins.helpers: _get_device_index _element_size _flatten_dense_tensors
-    _unflatten_dense_tensors
-weft.io.rebuild: _rebuild_tensor_v2=rebuild_tensor_v2 _rebuild_tensor_v3=rebuild_tensor_v3
-    _rebuild_parameter=rebuild_parameter _rebuild_parameter_with_state=rebuild_parameter_with_state
+weft.compat.stand_ins.helpers: ExceptionWrapper _get_device_index _element_size
+    _flatten_dense_tensors _unflatten_dense_tensors
+weft.compat.stand_ins.pickles: _rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3
+    _rebuild_parameter _rebuild_parameter_with_state
+torch: torch=*
 [torch._jit_internal]
 weft.compat.stand_ins.helpers: _copy_to_script_wrapper _overload _overload_method boolean_dispatch
 torch.jit: Final Future export ignore is_scripting unused
@@ -924,6 +925,9 @@ torch.signal.windows: bartlett blackman cosine exponential gaussian general_cosi
     hamming hann kaiser nuttall
 [torch.serialization]
 weft.compat.stand_ins.helpers: MAP_LOCATION
+weft.compat.stand_ins.pickles: _get_layout
+[torch.storage]
+weft.compat.stand_ins.pickles: _load_from_bytes
 [torch.sparse]
 !sparse: spdiags sampled_addmm
 [torch.utils._foreach_utils]
@@ -938,13 +942,28 @@ weft.compat.stand_ins.helpers: get_device_states set_device_states
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe
     argument_validation guaranteed_datapipes_determinism non_deterministic runtime_validation
 [torch.utils.data.dataloader]
-weft.compat.stand_ins.datapipes: _DatasetKind
+!datapipes: _sharding_worker_init_fn
+weft.compat.stand_ins.helpers: _worker_init_fn_t=Collate
+[torch.utils.data._utils]
+weft.compat.stand_ins.workers: HAS_NUMPY MP_STATUS_CHECK_INTERVAL python_exit_status
+[torch.utils.data._utils.worker]
+weft.compat.stand_ins.workers: ManagerWatchdog _IterableDatasetStopIteration _ResumeIteration
+    _generate_state
+[torch.utils.data._utils.pin_memory]
+weft.compat.stand_ins.workers: pin_memory
+!cuda: _pin_memory_loop
+[torch.utils.data._utils.signal_handling]
+weft.compat.stand_ins.c: _set_SIGCHLD_handler=_nothing _set_worker_pids=_nothing
+    _remove_worker_pids=_nothing _set_worker_signal_handlers=_nothing
+    _error_if_any_worker_fails=_nothing
+[torch.utils.data.dataloader]
 weft.compat.stand_ins.helpers: _collate_fn_t=Collate
 [torch.utils.data._utils.collate]
 weft.compat.stand_ins.helpers: np_str_obj_array_pattern
 [torch.utils.data.datapipes]
 [torch.utils.data.datapipes.datapipe]
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe
+!datapipes: _IterDataPipeSerializationWrapper _MapDataPipeSerializationWrapper
 [torch.utils.data.datapipes._decorator]
 weft.compat.stand_ins.datapipes: functional_datapipe non_deterministic
 [torch.utils.data.datapipes.iter]

@@ -107,6 +107,7 @@ class Op:
     """
 
     conj: Callable = staticmethod(np.conj)  # replaced by the op of that name
+    edges: tuple[str, ...] = ()  # the inputs as ``grad_fn.next_functions`` has them, if otherwise
 
     def __init__(
         self,

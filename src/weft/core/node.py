@@ -186,7 +186,24 @@ class Node(GraphNode):
     @property
     def next_functions(self) -> tuple[tuple[GraphNode | None, int], ...]:
         """The nodes that gradients go to, with the number of their output, as in PyTorch."""
-        return tuple(_as_edge(i) for i in self.inputs)
+        op = self.plan.op
+        if not op.edges:
+            return tuple(_as_edge(i) for i in self.inputs)
+        return tuple(edge for part in op.edges if (edge := self._edge_to(part)) is not None)
+
+    def _edge_to(self, part: str) -> tuple[GraphNode | None, int] | None:
+        """The edge to an input; ``x?`` leaves out a number, ``x.t`` goes by way of a turn."""
+        name = part.rstrip("?").removesuffix(".t")
+        entry = self.inputs[self.plan.op.names.index(name)]
+        if part.endswith("?") and isinstance(entry, (bool, int, float, complex)):
+            return None
+        node, index = _as_edge(entry)
+        if part.endswith(".t") and node is not None:
+            return _TURNED.setdefault(self, TBackward0(node, index)), 0
+        return node, index
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *SAVED[1](self)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_saved_", "_raw_saved_")):
@@ -211,6 +228,36 @@ def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
     if isinstance(entry, Node):
         return entry.named(), 0
     return (entry, 0) if isinstance(entry, GraphNode) else (None, 0)
+
+
+class TBackward0(GraphNode):
+    """Stands between a linear layer and its weight, where PyTorch turns the weight round.
+
+    weft multiplies by the weight as it lies, so no gradient passes here; those who walk along
+    ``next_functions`` find what they find in PyTorch.
+    """
+
+    __slots__ = ("next_functions",)
+
+    def __init__(self, node: GraphNode, index: int) -> None:
+        self.next_functions = ((node, index),)
+        self.extras = None
+
+    def __call__(self, *grads: Any) -> Any:
+        """The gradient of what is turned round."""
+        return grads[0].t()
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Refused, since it would never be called."""
+        raise RuntimeError(
+            "weft multiplies by a linear layer's weight as it lies, so no gradient passes its "
+            f"TBackward0. Use weight.register_hook() instead\n  at {errors.here()}"
+        )
+
+    register_hook = register_prehook
+
+
+_TURNED: weakref.WeakKeyDictionary[Node, TBackward0] = weakref.WeakKeyDictionary()
 
 
 class _NoPlan:

@@ -235,6 +235,8 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
         base = name.removesuffix("_sym_sizes")
         if OPERANDS.get(base, 9) < len(op.names):
             wanted = op.names[OPERANDS[base]]
+        else:
+            wanted = base
         wanted = f"{wanted}_shape" if base != name else wanted
     if wanted in slots:
         k = slots.index(wanted)
@@ -258,7 +260,23 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
     )
 
 
-SAVED.append(saved_value)
+_SECOND = {"pow": "exponent", "mm": "mat2", "bmm": "mat2"}
+
+
+def saved_names(node: Node) -> list[str]:
+    """The names under which a node gives what it kept, for ``dir``."""
+    op, found = node.op, []
+    for slot in (*node.plan.slots, *node.attrs):
+        base = slot.removesuffix("_shape")
+        if base in op.outputs and not op.multiple:
+            base = "result"
+        elif base in ("a", "b", "x") and base in op.names[:2]:
+            base = "self" if base == op.names[0] else _SECOND.get(op.name, "other")
+        found.append(f"_saved_{base}" + "_sym_sizes" * slot.endswith("_shape"))
+    return found
+
+
+SAVED += [saved_value, saved_names]
 
 
 # --- errors ------------------------------------------------------------------------------

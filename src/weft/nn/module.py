@@ -70,7 +70,7 @@ class _Places(tuple):
     __slots__ = ()
 
     def __reduce__(self) -> Any:
-        return _Places, ()
+        return tuple, ()  # which PyTorch can read as well
 
     def __deepcopy__(self, memo: Any) -> _Places:
         return _Places()
@@ -492,7 +492,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
         return _bracketed(self._get_name(), lines, parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        return {k: v for k, v in self.__dict__.items() if k != "_scope_places"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -90,6 +90,18 @@ class RNNBase(Module):
     def _flat_weights(self) -> list[Any]:
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # PyTorch keeps these in the module, and reads them from a pickle of one.
+        kept = {
+            "_flat_weights_names": self._flat_weights_names,
+            "_flat_weights": self._flat_weights,
+        }
+        return {**super().__getstate__(), **kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        names = ("_flat_weights_names", "_flat_weights", "_flat_weight_refs")
+        super().__setstate__({k: v for k, v in state.items() if k not in names})
+
     @property
     def all_weights(self) -> list[list[Any]]:
         """The weights of each layer and direction."""

@@ -44,6 +44,7 @@ sub_op = elementwise(
     variant=lambda attrs, inputs: "RsubBackward1" if is_number(inputs[0]) else 0,
     public=False,
 )
+sub_op.edges = ("a?", "b")
 
 
 def _mul_rule(t: Any, b: Any) -> Any:
@@ -449,6 +450,7 @@ where_op: Op = general(
     lower=np.where,
     samples=lambda m: [Sample((m.mask(2, 3), m.real(2, 3), m.real(3)))],
 )
+where_op.edges = ("a", "b")
 
 pow_op = elementwise(
     "pow",
@@ -459,6 +461,7 @@ pow_op = elementwise(
     variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 2 if is_number(inputs[0]) else 1,
     public=False,
 )
+pow_op.edges = ("a?", "b?")
 _fast_pow = fast_binary(pow_op)
 
 

@@ -62,6 +62,7 @@ embedding_op = linear(
     ],
     shape=lambda weight, indices: (*indices.shape, *weight.shape[1:]),
 )
+embedding_op.edges = ("weight",)
 
 
 def _embedding_again(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:

@@ -488,6 +488,7 @@ masked_fill_op: Op = linear(
     rows=True,
     shape=lambda x, value, mask: ShapeDtype(broadcast(x.shape, mask.shape), x.dtype),
 )
+masked_fill_op.edges = ("x", "value?")
 
 
 @api.both

@@ -269,6 +269,7 @@ linear_op = linear(
     ],
     shape=shape_rules.affine,
 )
+linear_op.edges = ("x", "weight.t")
 linear_with_bias_op = general(
     "linear_with_bias",
     _linear_with_bias,
@@ -290,6 +291,7 @@ linear_with_bias_op = general(
     ],
     shape=shape_rules.affine,
 )
+linear_with_bias_op.edges = ("bias", "x", "weight.t")
 
 # --- products of two -------------------------------------------------------------------
 

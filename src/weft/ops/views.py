@@ -648,7 +648,7 @@ def _check_rank(x: Tensor, name: str) -> None:
         raise RuntimeError(f"{name} expects at least a 1-dimensional tensor\n  at {errors.here()}")
 
 
-@api.both
+@api.top
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts along a dimension: of one size, or of the sizes given."""
     if not tensor._a.ndim:
@@ -672,6 +672,12 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"size at dimension {d}), but got split_sizes={list(sizes)}\n  at {errors.here()}"
             )
     return apply(split_op, (tensor,), {"sizes": sizes, "dim": d})
+
+
+@api.method(name="split")
+def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts along a dimension: of one size, or of the sizes given."""
+    return split(self, split_size, dim)
 
 
 @api.both

@@ -9,6 +9,7 @@ from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.utils.net.common import Net
+from tianshou.utils.torch_utils import policy_within_training_step
 
 np.random.seed(0)
 torch.manual_seed(0)
@@ -25,6 +26,6 @@ collector.reset()
 found = collector.collect(n_step=60)
 print("collected", found.n_collected_steps)
 for _ in range(4):
-    with torch.enable_grad():
+    with policy_within_training_step(policy):
         stats = algorithm.update(buffer=collector.buffer, sample_size=None)
     print("loss", float(stats.loss))

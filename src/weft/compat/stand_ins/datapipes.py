@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -139,10 +138,3 @@ class Batcher(IterDataPipe):
                 batch = []
         if batch and not self.drop_last:
             yield batch
-
-
-class _DatasetKind(enum.IntEnum):
-    """How a loader takes samples out of its dataset."""
-
-    Map = 0
-    Iterable = 1

@@ -7,6 +7,8 @@ import contextlib
 import functools
 import os
 import re
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
@@ -14,6 +16,7 @@ import weft
 from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.nn._arguments import ntuple
+from weft.utils.data._utils.worker import Failure
 
 # ------------------------------------------------------------------ types
 
@@ -457,3 +460,19 @@ def segment_reduce(
         return result
     counts = lengths.reshape(-1, *[1] * (data.ndim - 1)).to(data.dtype)
     return result / (counts if initial is None else counts.clamp(min=1))
+
+
+class ExceptionWrapper:
+    """An exception on its way from another thread or process."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        error = sys.exc_info()[1] if exc_info is None else exc_info[1]
+        assert error is not None
+        self.exc_type, self.where = type(error), where
+        self.exc_msg = "".join(traceback.format_exception(error))
+        self._failure = Failure(error, where)
+
+    def reraise(self) -> NoReturn:
+        """Raise it again, with its traceback in the message."""
+        self._failure.reraise()
+        raise AssertionError("not reached")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -40,7 +41,14 @@ _FIXED = (
 )
 
 
-class _Endless(Sampler):
+class _DatasetKind(enum.IntEnum):
+    """How samples are taken out of a dataset: by indices, or one after another."""
+
+    Map = 0
+    Iterable = 1
+
+
+class _InfiniteConstantSampler(Sampler):
     """Stands for the indices of a stream, which has none."""
 
     def __iter__(self) -> Iterator[None]:
@@ -78,10 +86,9 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        self._iterable = isinstance(dataset, IterableDataset)
-        _check_sampling(
-            self._iterable, batch_size, shuffle, sampler, batch_sampler, drop_last
-        )  # fmt: skip
+        iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        _check_sampling(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset, self.num_workers = dataset, num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -90,8 +97,8 @@ class DataLoader(Generic[T_co]):
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None:
-            if self._iterable:
-                sampler = _Endless()
+            if iterable:
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:
@@ -100,10 +107,12 @@ class DataLoader(Generic[T_co]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last, self.generator = batch_size, drop_last, generator
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self.collate_fn = collate_fn or (
+            default_collate if self._auto_collation else default_convert
+        )
         self.persistent_workers = persistent_workers
-        self._iterator: _WorkerIterator | None = None
-        self._promised: int | None = None  # what __len__ said of a stream
+        self._iterator: _MultiProcessingDataLoaderIter | None = None
+        self._IterableDataset_len_called: int | None = None  # what __len__ said of a stream
         self._progress: Progress | None = None  # of the last iteration
         self._saved: dict[str, Any] | None = None  # where the next iteration is to go on
         self._initialized = True
@@ -117,12 +126,12 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     @property
-    def _batched(self) -> bool:
+    def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
 
     @property
-    def _indices(self) -> Iterable[Any]:
-        found = self.batch_sampler if self._batched else self.sampler
+    def _index_sampler(self) -> Iterable[Any]:
+        found = self.batch_sampler if self._auto_collation else self.sampler
         assert found is not None
         return found
 
@@ -133,13 +142,13 @@ class DataLoader(Generic[T_co]):
 
     def _new_iterator(self) -> Any:
         if not self.num_workers:
-            return _LocalIterator(self)
+            return _SingleProcessDataLoaderIter(self)
         if not self.persistent_workers:
-            return _WorkerIterator(self)
+            return _MultiProcessingDataLoaderIter(self)
         if self._iterator is None or self._iterator.closed:
             # It gets a copy: if each held the other, workers would live until the collector runs.
             self._iterator = None
-            self._iterator = _WorkerIterator(copy.copy(self))
+            self._iterator = _MultiProcessingDataLoaderIter(copy.copy(self))
         else:
             self._iterator.restart(self)
         return self._iterator
@@ -191,7 +200,7 @@ class DataLoader(Generic[T_co]):
         if state["progress"] is None or state["num_workers"] == self.num_workers:
             return
         changed = f"num_workers was {state['num_workers']} and is {self.num_workers} now"
-        if self._iterable:
+        if self._dataset_kind:
             raise ValueError(f"{changed}: the rest of a stream depends on who read its start")
         if any(w["random"] is not None for w in state["progress"]["workers"]):
             warnings.warn(
@@ -202,14 +211,14 @@ class DataLoader(Generic[T_co]):
 
     def _length(self) -> int | None:
         try:
-            return None if self._iterable else len(self._indices)  # type: ignore[arg-type]
+            return None if self._dataset_kind else len(self._index_sampler)  # type: ignore[arg-type]
         except (TypeError, NotImplementedError):
             return None  # a sampler that does not know
 
     def __len__(self) -> int:
-        if not self._iterable:
-            return len(self._indices)  # type: ignore[arg-type]
-        count = self._promised = len(self.dataset)
+        if not self._dataset_kind:
+            return len(self._index_sampler)  # type: ignore[arg-type]
+        count = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return count
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
@@ -300,15 +309,19 @@ def _context(wanted: Any, num_workers: int) -> Any:
 # ------------------------------------------------------------------ iterators
 
 
-class _Iterator:
-    """What both kinds of iterators share."""
+class _BaseDataLoaderIter:
+    """What both kinds of iterators share.
 
-    def __init__(self, loader: DataLoader) -> None:
+    Of a loader they ask what PyTorch's iterators ask, by the same private names: there are
+    libraries with loaders of their own that give these iterators just that.
+    """
+
+    def __init__(self, loader: Any) -> None:
         self.loader, self.sources = loader, Sources(loader)
-        state = (loader._saved or {}).get("progress")
+        state = (getattr(loader, "_saved", None) or {}).get("progress")
         self.resuming = state is not None
         if state is None:
-            self.indices = iter(loader._indices)
+            self.indices = iter(loader._index_sampler)
             # PyTorch draws this even where no worker needs it, so the stream stays the same.
             self.progress = Progress(fresh_seed(loader.generator), loader.num_workers)
             return
@@ -320,8 +333,8 @@ class _Iterator:
         """Begin with the indices, or where a saved loader stood."""
         if not self.resuming:
             return
-        self.indices = iter(self.loader._indices)
-        if not self.loader._iterable:
+        self.indices = iter(self.loader._index_sampler)
+        if not self.loader._dataset_kind:
             for _ in range(self.progress.low):
                 self._draw()
 
@@ -335,11 +348,11 @@ class _Iterator:
         return self
 
     def __len__(self) -> int:
-        return len(self.loader._indices)  # type: ignore[arg-type]
+        return len(self.loader._index_sampler)  # type: ignore[arg-type]
 
     def _count(self) -> None:
-        promised, given = self.loader._promised, self.progress.given
-        if self.loader._iterable and promised is not None and given > len(self.loader):
+        promised, given = self.loader._IterableDataset_len_called, self.progress.given
+        if self.loader._dataset_kind and promised is not None and given > len(self.loader):
             many = " (for a stream in several workers, __iter__ must give each a part of it)"
             warnings.warn(
                 f"Length of IterableDataset {self.loader.dataset} was reported to be {promised}, "
@@ -349,7 +362,7 @@ class _Iterator:
             )
 
 
-class _LocalIterator(_Iterator):
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Makes batches in this process."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -357,7 +370,7 @@ class _LocalIterator(_Iterator):
         if loader.timeout:
             raise AssertionError("timeout needs num_workers > 0")
         progress, resume = self.progress, None
-        if loader._iterable and progress.start is None:
+        if loader._dataset_kind and progress.start is None:
             progress.start = self.sources.take()  # a stream may draw as soon as it is made
         if self.resuming:
             resume = worker.Resume(progress.low, None, progress.dataset, _sizes(loader))
@@ -378,19 +391,15 @@ class _LocalIterator(_Iterator):
         return batch
 
 
-# PyTorch's names, by which programs tell iterators apart.
-_BaseDataLoaderIter, _SingleProcessDataLoaderIter = _Iterator, _LocalIterator
-
-
 def _job(loader: DataLoader, worker_id: int, progress: Progress) -> worker.Job:
     resume = None
-    if loader._saved is not None and loader.num_workers:
+    if getattr(loader, "_saved", None) is not None and loader.num_workers:
         done = progress.workers[worker_id]
-        replay = loader._iterable and done.dataset is None
+        replay = loader._dataset_kind and done.dataset is None
         begin = done.begin if replay else done.random
         resume = worker.Resume(done.batches, begin, done.dataset, _sizes(loader))
     return worker.Job(
-        dataset=loader.dataset, iterable=loader._iterable, batched=loader._batched,
+        dataset=loader.dataset, iterable=bool(loader._dataset_kind), batched=loader._auto_collation,
         drop_last=loader.drop_last, collate_fn=loader.collate_fn, init_fn=loader.worker_init_fn,
         worker_id=worker_id, num_workers=loader.num_workers, base_seed=progress.base_seed,
         resume=resume,
@@ -399,7 +408,7 @@ def _job(loader: DataLoader, worker_id: int, progress: Progress) -> worker.Job:
 
 def _sizes(loader: DataLoader) -> Any:
     """What stands for the indices of any batch of a stream."""
-    return next(iter(loader._indices)) if loader._iterable else None
+    return next(iter(loader._index_sampler)) if loader._dataset_kind else None
 
 
 class _Worker:
@@ -421,7 +430,7 @@ class _Worker:
         self.ending: Any = None  # what it said of its state at the end of its part
 
 
-class _WorkerIterator(_Iterator):
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Has batches made by worker processes, some ahead of their use."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -452,10 +461,10 @@ class _WorkerIterator(_Iterator):
 
     def restart(self, loader: DataLoader) -> None:
         """Begin another epoch with the same workers."""
-        self.indices = iter(loader._indices)
+        self.indices = iter(loader._index_sampler)
         self.epoch += 1
         self.progress.next_epoch()
-        self.loader._promised = loader._promised
+        self.loader._IterableDataset_len_called = loader._IterableDataset_len_called
         self._begin()
 
     def _begin(self) -> None:
@@ -520,7 +529,7 @@ class _WorkerIterator(_Iterator):
         kind, batch, note = self.arrived.pop(number)
         source = self.owner[number]
         self._settle(number)
-        place = self.progress.low if self.loader._iterable else number
+        place = self.progress.low if self.loader._dataset_kind else number
         self.progress.took(place, source.number, note)
         if kind == "failure":
             batch.reraise()
@@ -603,9 +612,6 @@ class _WorkerIterator(_Iterator):
             if name == "SIGKILL":
                 reason += "; the system does this to processes when memory runs out"
         raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly ({reason})")
-
-
-_MultiProcessingDataLoaderIter = _WorkerIterator
 
 
 def _shut_down(workers: list[_Worker], owner: int) -> None:

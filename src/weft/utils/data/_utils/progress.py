@@ -102,8 +102,8 @@ class Sources:
     """All that the order of a loader's samples may depend on."""
 
     def __init__(self, loader: Any) -> None:
-        parts = [loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
-        self.samplers = _distinct([*parts, loader.sampler])
+        indices = loader._index_sampler  # of batches, or of samples
+        self.samplers = _distinct([indices, getattr(indices, "sampler", None)])
         found = [loader.generator, *(getattr(s, "generator", None) for s in self.samplers)]
         own = [g for g in found if isinstance(g, Generator) and g is not default_generator]
         self.generators = _distinct(own)
