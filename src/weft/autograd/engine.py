@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.autograd.anomaly import Lookout, warn_of_error
+from weft.autograd.anomaly import Lookout, note_place, warn_of_error
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
@@ -687,7 +687,8 @@ def run(
             quiet.leave(token)
         for callback in work.callbacks:  # one may add others
             callback()
-    except Exception:
+    except Exception as error:
+        note_place(error)
         if work.watch is not None and isinstance(work.at, Node):
             warn_of_error(work.at)
         raise
