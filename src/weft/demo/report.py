@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,12 @@ def metrics(outcome: Outcome) -> str:
 def curves(outcome: Outcome) -> dict[str, str]:
     history = outcome.history
     epochs = range(1, len(history.loss) + 1)
-    common = {"x": list(epochs), "x_label": "epoch", "marks": history.marks, "width": 505}
+    common: dict[str, Any] = {
+        "x": list(epochs),
+        "x_label": "epoch",
+        "marks": history.marks,
+        "width": 505,
+    }
     return {
         "loss": viz.line_chart(
             {"training": history.loss, "test": history.test_loss},
@@ -138,8 +144,11 @@ def looks(report: viz.Report, outcome: Outcome) -> None:
     chosen = [int((test.labels == digit).nonzero()[0]) for digit in range(10)]
     images = test.images[chosen]
     heat = saliency(outcome.net, images)
-    report.section("What it looks at", "The warmer a pixel, the more a change of it would move the "
-                   "score of the digit that was read: the size of the gradient by that pixel.")  # fmt: skip
+    report.section(
+        "What it looks at",
+        "The warmer a pixel, the more a change of it would move the score of the digit that was "
+        "read: the size of the gradient by that pixel.",
+    )
     report.pictures(
         viz.image_grid(
             [[image[0] * 0.4, overlay(each)] for image, each in zip(images, heat, strict=True)],

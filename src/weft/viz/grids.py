@@ -93,7 +93,7 @@ def _cells(
 def _cell(i: int, j: int, share: float, kind: str, word: str, cell: float) -> str:
     x, y = LEFT + j * cell, TOP + i * cell
     share = min(max(share, 0.0), 1.0) if share == share else 0.0
-    box = dict(x=x + 1, y=y + 1, width=cell - 2, height=cell - 2, rx=4)
+    box = {"x": x + 1, "y": y + 1, "width": cell - 2, "height": cell - 2, "rx": 4}
     strong = "strong" if share >= DARK_FROM else "weak" if share else "none"
     return svg.element(
         "g",
