@@ -14,8 +14,8 @@ import numpy as np
 
 # Packages that parts of weft can use: what for, and how to get them.
 OPTIONAL = {
-    "sklearn": ("the digits of weft demo", "pip install 'weft[demo]'"),
-    "tensorboard": ("logs for TensorBoard", "pip install tensorboard"),
+    "sklearn": ("holds the digits of weft demo", "pip install 'weft[demo]'"),
+    "tensorboard": ("shows logs of trainings", "pip install tensorboard"),
     "mpi4py": ("training on many machines", "pip install mpi4py"),
 }
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
@@ -97,9 +97,9 @@ def _packages() -> Iterator[str]:
 
     for name in ("scipy", "ml_dtypes", *OPTIONAL):
         found = importlib.util.find_spec(name) is not None
-        purpose, way = OPTIONAL.get(name, ("needed", f"pip install {name}"))
+        purpose, way = OPTIONAL.get(name, ("weft needs it", f"pip install {name}"))
         shown = _DISTRIBUTIONS.get(name, name)
-        what = importlib.metadata.version(shown) if found else f"for {purpose}: {way}"
+        what = importlib.metadata.version(shown) if found else f"{purpose}: {way}"
         yield _line(found, shown, what)
     active = distribution.active()
     without = " (weft torch install lets libraries import weft as torch)"
@@ -131,13 +131,13 @@ def measure(seconds: float = 2.0) -> Iterator[str]:
         ("matrix product", lambda: a @ b, 2 * 768**3 / 1e9, "GFLOP/s (float32, 768x768)"),
         ("convolution", lambda: weft.nn.functional.conv2d(image, kernel, padding=1),
          2 * 16 * 32 * 32 * 32 * 32 * 9 / 1e9, "GFLOP/s (3x3, 32 channels of 32x32)"),
-        ("memory", lambda: large + large, 3 * 4 * large.numel() / 1e9, "GB/s (adding 16 MB arrays)"),
+        ("memory", lambda: large + large, 3 * 4 * large.numel() / 1e9, "GB/s (adding 16 MB)"),
         ("small op", lambda: small + small, 0.0, "us for a sum of 4x4"),
         ("small step", train, 0.0, "us for a 64x64 layer, forward and backward"),
     ]  # fmt: skip
     for name, work, amount, unit in checks:
         best = _best(work, seconds / len(checks))
-        yield _line(True, name, f"{amount / best if amount else best * 1e6:.1f} {unit}")
+        yield f"  {name:<14}  {amount / best if amount else best * 1e6:8.1f} {unit}"
 
 
 def _best(work: Callable[[], object], seconds: float) -> float:
@@ -162,7 +162,7 @@ def main(speed: bool = True) -> int:
 
     print("\n".join(lines()), flush=True)
     if speed:
-        print("\nspeed, best of two seconds in all (other programs slow it down)")
+        print("\nspeed with what is in use (other programs slow it down)")
         for line in measure():
             print(line, flush=True)
     return 0 if all(works for _, works, _ in native.describe()) else 1

@@ -93,7 +93,7 @@ autoload -U +X bashcompinit && bashcompinit
 
 def fish(points: list[Point]) -> str:
     """For fish, with what each word is for."""
-    lines = ["complete -c weft -e"]
+    lines = ["complete -c weft -e", "complete -c weft -n __fish_use_subcommand -f"]
     for point in points:
         parts = point.path.split()
         if not parts:

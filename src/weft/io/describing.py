@@ -267,14 +267,12 @@ def _walk(name: str, value: Any, found: Description, seen: dict[int, str], depth
 
 
 def _onnx(name: str, file: BinaryIO, size: int) -> Description:
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        view = memoryview(mapped)
-        try:
-            model = onnx_reading.read(view)
-        except onnx_reading.NotOnnx as error:
-            raise Unreadable(f"{name}: not a valid ONNX model: {error}") from None
-        finally:
-            view.release()
+    # The mapping is closed when the last piece of it is gone, which an error may still hold.
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        model = onnx_reading.read(memoryview(mapped))
+    except onnx_reading.NotOnnx as error:
+        raise Unreadable(f"{name}: not a valid ONNX model: {error}") from None
     entries = [Entry(w.name, w.dtype, w.shape, nbytes=_nbytes(w)) for w in model.weights]
     facts = {"ONNX IR version": str(model.ir_version)}
     opsets = ", ".join(
