@@ -132,7 +132,7 @@ def mistakes(report: viz.Report, outcome: Outcome) -> None:
                 [test.images[k, 0] for k in shown],
                 captions=[f"read as {read[k].item()}\nis {test.labels[k].item()}" for k in shown],
                 title="Misread digits" + (f", {SHOWN} of them" if len(wrong) > SHOWN else ""),
-                columns=min(len(shown), 6), ink=True, size=92,
+                columns=min(len(shown), 5), ink=True, size=92,
             )
         )  # fmt: skip
     report.pictures(*pictures)
