@@ -152,10 +152,24 @@ def test_what_the_system_refuses_has_its_own_code(
 
 
 def test_debug_shows_the_traceback(tmp_path: pathlib.Path) -> None:
-    for words in (["--debug", "info", "missing"], ["info", "--debug", "missing"]):
+    for words in (["--debug", "info", "missing"], ["info", "missing", "--debug"]):
         done = call(*words, cwd=tmp_path)
         assert done.returncode == 1 and "Traceback (most recent call last)" in done.stderr
         assert done.stderr.rstrip().endswith("No such file or directory: 'missing'")
+
+
+def test_debug_shows_the_frames_of_weft_for_a_script(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "script.py").write_text("import sys, torch\ntorch.ones(2) + torch.ones(3)\n")
+    environment = {k: v for k, v in ENVIRONMENT.items() if k != "WEFT_TRACEBACK"}
+    shown = []
+    for words in (["run"], ["run", "--debug"]):
+        done = subprocess.run(
+            [*WEFT, *words, "script.py", "--debug"], capture_output=True, text=True, cwd=tmp_path,
+            env=environment,
+        )  # fmt: skip
+        assert done.returncode == 1
+        shown.append("dispatch.py" in done.stderr)
+    assert shown == [False, True]  # what follows the script is the script's
 
 
 # --- readers that stop, disks that are full, interrupts --------------------------------------

@@ -12,10 +12,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives its exit code, unless a script that it runs exits by itself."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in given if not word.startswith("-")), None)
-    debug = "--debug" in given[: given.index(chosen) + 2 if chosen else None]
     command = chosen if chosen in tree.COMMANDS else None
+    rest: list[str] = []
+    if command == "run":
+        from weft_command import running
+
+        given, rest = running.split(given)
+    debug = "--debug" in given
     try:
-        code = _run(given, command)
+        code = _run(given, rest, command)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -34,12 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exits.code_of(error)
 
 
-def _run(given: list[str], command: str | None) -> int:
-    rest: list[str] = []
-    if command == "run":
-        from weft_command import running
-
-        given, rest = running.split(given)
+def _run(given: list[str], rest: list[str], command: str | None) -> int:
     options = tree.parser(command).parse_args(given)
     if options.version:
         from weft_command.version import version

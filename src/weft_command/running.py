@@ -63,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the script in this process."""
     if options.cpu is not None:
         _again_on(options)
+    if options.debug:
+        _show_all_frames()
     from weft import compat
     from weft.compat import main as program
 
@@ -98,6 +100,14 @@ def _again_on(options: argparse.Namespace) -> None:
     os.environ["WEFT_CPU"] = options.cpu
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "weft", *words])
+
+
+def _show_all_frames() -> None:
+    """Leave weft's own frames in tracebacks, here and in worker processes."""
+    os.environ["WEFT_TRACEBACK"] = "full"
+    import weft
+
+    weft.set_traceback_filtering("off")
 
 
 def _refuse(message: str) -> int:

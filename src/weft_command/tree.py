@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft_command import exits
 
@@ -43,6 +43,13 @@ examples:
 """
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of descriptions and examples, and has room for long names."""
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 28, **more})
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that tells of wrong arguments in one line, with the way to the help."""
 
@@ -58,7 +65,7 @@ def parser(chosen: str | None = None, *, every: bool = False) -> Parser:
         "weft",
         description="A deep-learning framework with PyTorch's API and a graph that you can hold.",
         epilog=EXAMPLES + exits.EXPLAINED,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     made.add_argument("--version", action="store_true", help="say which weft this is")
@@ -71,7 +78,7 @@ def parser(chosen: str | None = None, *, every: bool = False) -> Parser:
             name,
             help=command.help,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
         )
         _add_debug(sub, default=argparse.SUPPRESS)
         if every or name == chosen:

@@ -83,7 +83,7 @@ def page(outcome: Outcome, charts: list[str]) -> viz.Report:
     report = viz.Report(
         "Reading handwritten digits",
         "A convolutional network, trained by weft on the digits that come with scikit-learn. "
-        "This page needs no network and no program: keep it, or send it on.",
+        "This page is a file that works offline: keep it, or send it on.",
     )
     report.facts(
         {
