@@ -350,6 +350,15 @@ def test_info_keeps_a_terminal_safe(
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_info_on_a_terminal_of_few_characters(tmp_path: pathlib.Path) -> None:
+    save_safetensors({"größe_网络": weft.ones(1)}, tmp_path / "x.safetensors")
+    done = subprocess.run(
+        [*WEFT, "info", "x.safetensors"], capture_output=True, cwd=tmp_path,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0 and b"gr\\xf6\\xdfe_\\u7f51" in done.stdout
+
+
 def test_info_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 

@@ -144,6 +144,15 @@ def test_at_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Terminal(screen).style("x", "bold") == "x"
 
 
+def test_the_bar_is_plain_where_the_terminal_is() -> None:
+    class Old(Screen):
+        encoding = "ascii"
+
+    screen = Old()
+    Terminal(screen).bar(0.5, "half")
+    screen.getvalue().encode("ascii")
+
+
 def test_the_live_demo_serves_the_training(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("sklearn")
     code = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft_command import running
 
         given, rest = running.split(given)
+    else:
+        _take_any_text()
     debug = "--debug" in given
     try:
         code = _run(given, rest, command)
@@ -37,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exits.tell(exits.in_one_line(error), command)
         exits.hush()
         return exits.code_of(error)
+
+
+def _take_any_text() -> None:
+    """Names in files may have characters that the terminal has not; they are shown as numbers."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(given: list[str], rest: list[str], command: str | None) -> int:

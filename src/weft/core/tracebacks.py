@@ -11,12 +11,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.machinery
-import opcode
 import os
 import sys
-import sysconfig
 import threading
-import traceback
 from collections.abc import Iterator
 from types import ModuleType, TracebackType
 from typing import Any
@@ -97,6 +94,8 @@ def _is_library(name: str) -> bool:
 @functools.cache
 def _library_folders() -> tuple[str, tuple[str, ...]]:
     """The folder of the standard library, and those of the packages that weft is built on."""
+    import sysconfig
+
     found = []
     for package in ("numpy", "scipy", "ml_dtypes", "llvmlite", "cffi"):
         module = sys.modules.get(package)
@@ -159,6 +158,8 @@ def _fault(error: BaseException, trace: TracebackType | None) -> str:
         last, trace = trace, trace.tb_next
     if own is None or not isinstance(error, _FAULTS):
         return ""
+    import opcode
+
     code = last.tb_frame.f_code.co_code
     if opcode.opname[code[last.tb_lasti]] in ("RAISE_VARARGS", "RERAISE"):
         return ""
@@ -169,6 +170,8 @@ def _fault(error: BaseException, trace: TracebackType | None) -> str:
 
 def text(error: BaseException) -> str:
     """A traceback as text, for reports that cross to another process."""
+    import traceback
+
     with filtered(error):
         trace: TracebackType | None = error.__traceback__
         while _Filtering.on and trace is not None and is_own(trace.tb_frame.f_code.co_filename):
@@ -229,6 +232,7 @@ def _into_ipython() -> None:
             shell.showtraceback((kind, error, cut), tb_offset=tb_offset)
         # What %debug looks at.
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+        sys.last_exc = error
 
     shell.set_custom_exc((Exception,), show)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,13 @@ class Outcome:
 def run(settings: Settings, terminal: Terminal | None = None) -> Outcome:
     """Train, edit, explain, compare, and write the report."""
     terminal = terminal or Terminal()
+    try:
+        return perform(settings, terminal)
+    finally:
+        terminal.end_bar()  # whatever comes now, an error or an interrupt, begins on its own line
+
+
+def perform(settings: Settings, terminal: Terminal) -> Outcome:
     use_threads()
     train, test = digits.load(settings.seed)
     weft.manual_seed(settings.seed)
@@ -168,10 +176,17 @@ def conclude(outcome: Outcome, terminal: Terminal) -> None:
     terminal.line(f"  Look further: weft info {folder / 'model.safetensors'}")
     terminal.line(f"                weft graph show {folder / 'step.weft'}")
     terminal.line("                weft demo --live")
-    if outcome.settings.open:
+    if outcome.settings.open and has_browser():
         import webbrowser
 
         webbrowser.open(page.resolve().as_uri())
+
+
+def has_browser() -> bool:
+    """Whether a page can be opened; without a screen some systems would open it in the terminal."""
+    return sys.platform != "linux" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
 
 
 # --- following in the browser --------------------------------------------------------------
@@ -183,7 +198,7 @@ def following(terminal: Terminal, settings: Settings) -> Any:
     if not settings.live:
         yield None
         return
-    with weft.graph.serve(open=settings.open, title="weft demo") as served:
+    with weft.graph.serve(open=settings.open and has_browser(), title="weft demo") as served:
         terminal.line(
             "  The address above shows the training live: look into it, pause it, edit it."
         )

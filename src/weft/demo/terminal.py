@@ -18,6 +18,8 @@ class Terminal:
         self.out = sys.stdout if out is None else out
         self.moving = self.out.isatty() and os.environ.get("TERM") != "dumb"
         self.coloured = self.moving and "NO_COLOR" not in os.environ
+        plain = (getattr(self.out, "encoding", None) or "utf-8").lower() not in ("utf-8", "utf8")
+        self.marks = ("#", "-") if plain else ("━", "─")
         self._open = False  # whether a bar stands on the last line
 
     def style(self, words: str, name: str) -> str:
@@ -45,7 +47,8 @@ class Terminal:
         columns = shutil.get_terminal_size().columns
         width = max(min(28, columns - len(words) - 6), 0)
         done = round(width * share)
-        line = f"  {self.style('━' * done, 'accent')}{self.style('─' * (width - done), 'soft')}  "
+        full, empty = self.marks[0] * done, self.marks[1] * (width - done)
+        line = f"  {self.style(full, 'accent')}{self.style(empty, 'soft')}  "
         print(f"\r\x1b[K{line}{words[: max(columns - width - 5, 0)]}", end="", file=self.out)
         self.out.flush()
         self._open = True
