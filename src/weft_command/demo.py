@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--output", "-o", type=pathlib.Path, default=pathlib.Path("weft-demo"), metavar="FOLDER",
         help="where the report goes (default: weft-demo)",
     )  # fmt: skip
-    parser.add_argument("--epochs", type=_count, default=12, help="passes over the data")
+    parser.add_argument("--epochs", type=_count, default=16, help="passes over the data")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers")
     parser.add_argument("--open", action="store_true", help="open the pages in the browser")
     parser.add_argument("--live", action="store_true", help="follow the training in the browser")

@@ -23,7 +23,7 @@ class Settings:
     """What can be chosen about the demo."""
 
     output: Path = Path("weft-demo")
-    epochs: int = 12
+    epochs: int = 16
     seed: int = 0
     live: bool = False
     open: bool = False
