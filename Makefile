@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.ready-demo
 WORKERS ?= auto
 
-.PHONY: setup test deep matrix demo check format clean
+.PHONY: setup test deep matrix demo serve-demo check format clean
 
 setup: $(READY)
 
@@ -13,6 +14,12 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
+
+# The demo needs weft and the digits, and nothing of what the tests need.
+$(DEMO_READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $(DEMO_READY)
 
 # The whole suite, sampled where it could go on for hours. Parity tests need torch and
 # say so when they are skipped: pip install torch==2.13.0 in the environment runs them.
@@ -27,8 +34,13 @@ deep: $(READY)
 matrix: $(READY)
 	$(BIN)/python tools/matrix.py $(TESTS)
 
-demo: $(READY)
-	$(BIN)/python examples/demo.py
+# A network learns to read digits; the report is in weft-demo/. ARGS adds options.
+demo: $(DEMO_READY)
+	$(BIN)/weft demo $(ARGS)
+
+# The same, followed live in the browser.
+serve-demo: $(DEMO_READY)
+	$(BIN)/weft demo --live $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

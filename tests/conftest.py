@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("WEFT_TRACEBACK", "full")  # a failing test of weft is about weft's frames
+
 import pytest
 
 from weft.compat import distribution

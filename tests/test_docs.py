@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -57,7 +58,59 @@ def test_the_readme_example_runs_and_prints_what_the_readme_shows(tmp_path: path
     assert [line.rstrip() for line in done.stdout.splitlines()] == shown[1].splitlines()
 
 
-@pytest.mark.parametrize("module", ["weft.core.modes", "weft.core.size", "weft.core.tensor"])
+def test_the_readme_shows_an_error_as_it_is_shown(tmp_path: pathlib.Path) -> None:
+    shown = re.search(r"```text\n(Traceback.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert shown
+    program = "import weft as torch\n\nmodel = torch.nn.Linear(512, 10)\n\n\n"
+    program += "images = torch.randn(64, 784)\n\n\nmodel(images)\n"
+    (tmp_path / "train.py").write_text(program)
+    environment = {k: v for k, v in os.environ.items() if k != "WEFT_TRACEBACK"}
+    done = subprocess.run(
+        [sys.executable, "train.py"], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
+    assert done.stderr.replace(f"{tmp_path}{os.sep}", "") == shown[1]
+
+
+def test_the_benchmark_table_of_the_readme_is_that_of_the_roadmap() -> None:
+    rows = lambda name, width: {
+        cells[0]: re.findall(r"\d\.\d\d", cells[1])
+        for line in (ROOT / name).read_text().splitlines()
+        if len(cells := [c.strip() for c in line.strip("|").split("|")]) == width
+        and re.fullmatch(r"0\.\d\d to 0\.\d\d(, once 0\.\d\d)?", cells[1])
+    }
+    readme, roadmap = rows("README.md", 2), rows("ROADMAP.md", 3)
+    assert len(readme) == 8
+    for case, (low, high) in readme.items():
+        assert (low, high) == (roadmap[case][0], roadmap[case][-1])
+
+
+def test_the_page_of_the_command_line_names_every_command_and_exit_code() -> None:
+    from weft_command import COMMANDS, exits
+
+    text = (ROOT / "docs" / "command_line.md").read_text()
+    assert {name for name in COMMANDS if f"`weft {name}" in text} == set(COMMANDS)
+    codes = dict(re.findall(r"^ +(\d+) +(.*)$", exits.EXPLAINED, re.M))
+    assert dict(re.findall(r"^\| (\d+) \| (.*) \|$", text, re.M)) == codes
+
+
+def test_pages_link_to_files_that_are_there() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.S)
+        for link in re.findall(r"\]\(([^)#:]+)\)", prose):
+            assert (page.parent / link).exists(), (page.name, link)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "weft.core.modes",
+        "weft.core.size",
+        "weft.core.tensor",
+        "weft.viz",
+        "weft.viz.images",
+        "weft.viz.pages",
+    ],
+)
 def test_examples_in_docstrings(module: str) -> None:
     import doctest
     import importlib

@@ -14,8 +14,13 @@ import weft.nn.functional as F
 from graph_programs import same
 from weft import nn
 from weft.graph import GraphError
-from weft.graph.cli import main
 from weft.io.safetensors import load_safetensors, safetensors_metadata, save_safetensors
+from weft_command import main as command
+
+
+def main(arguments: list[str]) -> int:
+    """``weft graph``."""
+    return command(["graph", *arguments])
 
 
 @pytest.fixture

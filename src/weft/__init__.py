@@ -45,6 +45,8 @@ from weft.core.tensor import LATE as _LATE
 from weft.core.tensor import LAYOUT as strided
 from weft.core.tensor import Layout as layout
 from weft.core.tensor import Tensor
+from weft.core.tracebacks import get_traceback_filtering, set_traceback_filtering
+from weft.core.tracebacks import install as _install_filter
 from weft.ops import api as _api
 from weft.ops import load as _load
 from weft.ops import overriding as _overriding
@@ -122,5 +124,6 @@ globals().update({d.name: d for d in _dt.ALL})
 globals().update(_dt.ALIASES)
 globals().update(_api.FUNCTIONS)
 _api.settle()
+_install_filter()
 if _overrides.mentioned():
     _overrides.switch_on()

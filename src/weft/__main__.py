@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from weft.cli import main
-
-COMMANDS = ("run", "graph", "doctor", "torch", "check", "--version", "--help", "-h")
+from weft_command import COMMANDS, main
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    if given and given[0] not in COMMANDS:
+    if given and given[0] not in (*COMMANDS, "--version", "--help", "-h", "--debug"):
         given = ["run", *given]
     sys.exit(main(given))

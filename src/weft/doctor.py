@@ -7,69 +7,164 @@ import importlib.util
 import os
 import platform
 import sys
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-# Packages that parts of weft can use, and what for.
+# Packages that parts of weft can use: what for, and how to get them.
 OPTIONAL = {
-    "tensorboard": "logs for TensorBoard",
-    "mpi4py": "training on many machines",
+    "sklearn": ("holds the digits of weft demo", "pip install 'weft[demo]'"),
+    "tensorboard": ("shows logs of trainings", "pip install tensorboard"),
+    "mpi4py": ("training on many machines", "pip install mpi4py"),
 }
+_DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+# What of a processor matters to the kernels, in the words of Linux.
+_FEATURES = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512_vnni", "avx512_bf16",
+             "amx_tile", "neon", "asimd", "sve")  # fmt: skip
 
 
 def lines() -> list[str]:
     """The report, a line for each finding."""
-    from weft import _cpu
-    from weft.backends import native
-    from weft.compat import distribution
-    from weft.native import cache, pool
+    return [*_platform(), "", *_native(), "", *_packages()]
+
+
+def _platform() -> Iterator[str]:
     from weft.version import weft as own
 
-    report = [
-        f"weft {own}, Python {platform.python_version()}, NumPy {np.__version__}",
-        f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
-        "",
-    ]
+    yield f"weft {own}, Python {platform.python_version()}, NumPy {np.__version__}"
+    yield f"{platform.system()} {platform.release()} on {platform.machine()}"
+    model, features = _processor()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield f"{model or 'processor'}: {usable} of {os.cpu_count()} processors usable" + (
+        f"; {', '.join(features)}" if features else ""
+    )
+    memory = _memory()
+    if memory:
+        yield f"{memory / (1 << 30):.1f} GiB of memory"
+
+
+def _processor() -> tuple[str, list[str]]:
+    """The processor's name and features, where Linux tells them."""
+    model = ""
+    flags: set[str] = set()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name.strip() == "model name" and not model:
+                    model = value.strip()
+                elif name.strip() in ("flags", "Features") and not flags:
+                    flags = set(value.split())
+    except OSError:
+        model = platform.processor()
+    return model, [feature for feature in _FEATURES if feature in flags]
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _native() -> Iterator[str]:
+    from weft import _cpu
+    from weft.backends import native
+    from weft.native import cache, pool
+
     for name, works, what in native.describe():
-        report.append(_line(works, name, what))
+        yield _line(works, name, what)
     if _cpu.word():
         late = " (not NumPy's own code, which was loaded before)" if _cpu.LATE else ""
-        report.append(_line(True, "processor", f"kept to {_cpu.word()} by WEFT_CPU{late}"))
+        yield _line(True, "processor", f"kept to {_cpu.word()} by WEFT_CPU{late}")
     kept = pool.pool()
     limit = f"keeps up to {kept.stats()['limit_bytes'] >> 20} MB" if kept else "off"
-    report.append(_line(kept is not None, "memory pool", limit))
+    yield _line(kept is not None, "memory pool", limit)
     files, size = cache.size()
-    kept_code = cache.place()
-    report.append(
-        _line(
-            not kept_code.refused,
-            "kernel cache",
-            f"{kept_code.folder}: {files} files, {size / (1 << 20):.1f} of at most "
-            f"{cache.limit() >> 20} MB" + (f" ({kept_code.refused})" if kept_code.refused else ""),
-        )
+    place = cache.place()
+    told = (
+        f"{place.folder}: {files} files, {size / (1 << 20):.1f} of at most {cache.limit() >> 20} MB"
     )
-    report.append(_line(native.get() == "native", "in use", f"{native.get()} kernels"))
-    report.append("")
+    if place.refused:
+        told += f" ({place.refused}); every run compiles its kernels anew"
+    yield _line(not place.refused, "kernel cache", told)
+    yield _line(native.get() == "native", "in use", f"{native.get()} kernels")
+
+
+def _packages() -> Iterator[str]:
+    from weft.compat import distribution
+
     for name in ("scipy", "ml_dtypes", *OPTIONAL):
         found = importlib.util.find_spec(name) is not None
-        what = importlib.metadata.version(name) if found else OPTIONAL.get(name, "needed")
-        report.append(_line(found, name, what))
+        purpose, way = OPTIONAL.get(name, ("weft needs it", f"pip install {name}"))
+        shown = _DISTRIBUTIONS.get(name, name)
+        what = importlib.metadata.version(shown) if found else f"{purpose}: {way}"
+        yield _line(found, shown, what)
     active = distribution.active()
     without = " (weft torch install lets libraries import weft as torch)"
     hint = without if active.kind == "none" else ""
-    report.append(_line(active.kind not in ("none", "partial"), "torch", f"{active}{hint}"))
-    return report
+    yield _line(active.kind not in ("none", "partial"), "torch", f"{active}{hint}")
 
 
 def _line(works: bool, name: str, what: str) -> str:
     return f"{'ok     ' if works else 'missing'}  {name:<13} {what}"
 
 
-def main() -> int:
+# ------------------------------------------------------------------ the speed check
+
+
+def measure(seconds: float = 2.0) -> Iterator[str]:
+    """How fast the machine is at what trainings do, measured for about so long in all."""
+    import weft
+
+    a, b = weft.randn(768, 768), weft.randn(768, 768)
+    large, small = weft.randn(4_000_000), weft.randn(4, 4)
+    image, kernel = weft.randn(16, 32, 32, 32), weft.randn(32, 32, 3, 3)
+    weights = weft.randn(64, 64, requires_grad=True)
+    given = weft.randn(32, 64)
+
+    def train() -> None:
+        (given @ weights).relu().sum().backward()
+
+    checks: list[tuple[str, Callable[[], object], float, str]] = [
+        ("matrix product", lambda: a @ b, 2 * 768**3 / 1e9, "GFLOP/s (float32, 768x768)"),
+        ("convolution", lambda: weft.nn.functional.conv2d(image, kernel, padding=1),
+         2 * 16 * 32 * 32 * 32 * 32 * 9 / 1e9, "GFLOP/s (3x3, 32 channels of 32x32)"),
+        ("memory", lambda: large + large, 3 * 4 * large.numel() / 1e9, "GB/s (adding 16 MB)"),
+        ("small op", lambda: small + small, 0.0, "us for a sum of 4x4"),
+        ("small step", train, 0.0, "us for a 64x64 layer, forward and backward"),
+    ]  # fmt: skip
+    for name, work, amount, unit in checks:
+        best = _best(work, seconds / len(checks))
+        yield f"  {name:<14}  {amount / best if amount else best * 1e6:8.1f} {unit}"
+
+
+def _best(work: Callable[[], object], seconds: float) -> float:
+    """The shortest time of one call, over some rounds that fill the time."""
+    clock = time.perf_counter
+    work()  # compiles what has to be compiled
+    start = clock()
+    work()
+    repeats = max(int(seconds / 8 / max(clock() - start, 1e-7)), 1)
+    best, end = float("inf"), clock() + seconds
+    while clock() < end:
+        start = clock()
+        for _ in range(repeats):
+            work()
+        best = min(best, (clock() - start) / repeats)
+    return best
+
+
+def main(speed: bool = True) -> int:
     """Print the report; the exit code says whether native kernels work."""
     from weft.backends import native
 
-    print("\n".join(lines()))
+    print("\n".join(lines()), flush=True)
+    if speed:
+        print("\nspeed with what is in use (other programs slow it down)")
+        for line in measure():
+            print(line, flush=True)
     return 0 if all(works for _, works, _ in native.describe()) else 1
 
 

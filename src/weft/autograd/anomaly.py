@@ -151,6 +151,23 @@ def warn_of_error(node: GraphNode) -> None:
             cause = "induced the previous calculation"
 
 
+def note_place(error: Exception) -> None:
+    """Add to an error of a backward pass which call of the forward pass it belongs to."""
+    trace, node = error.__traceback__, None
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_qualname
+        if name == "_Run.arrive":
+            return  # a hook of a leaf, which no op made
+        if name == "_Run.run":
+            if node is not None:
+                break  # a backward pass inside this one, which has spoken for itself
+            node = trace.tb_frame.f_locals.get("node")
+        trace = trace.tb_next
+    node = node.node if isinstance(node, Output) else node
+    if isinstance(node, Node) and str(node.source) not in str(error):
+        error.add_note(f"  in the backward of {node.op.name}, recorded at {node.source}")
+
+
 def _told(node: Node, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:
     importlib.import_module("weft.graph.faults")  # a layer above, needed only now
     lines = [

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import batched
-from weft.autograd.anomaly import Lookout, warn_of_error
+from weft.autograd.anomaly import Lookout, note_place, warn_of_error
 from weft.autograd.hooks import replacement
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
@@ -790,7 +790,8 @@ def run(
             quiet.leave(token)
         for callback in work.callbacks:  # one may add others
             callback()
-    except Exception:
+    except Exception as error:
+        note_place(error)
         if work.watch is not None and work.at is not None:
             warn_of_error(work.at)
         raise

@@ -18,9 +18,10 @@ from weft.ops import api
 
 # Parts of weft that PyTorch has no like of keep their names.
 _OWN = (
-    *("weft.cli", "weft.compat", "weft.core", "weft.doctor", "weft.graph", "weft.io"),
+    *("weft.cli", "weft.compat", "weft.core", "weft.demo", "weft.doctor", "weft.graph", "weft.io"),
     *("weft.kernels", "weft.memory", "weft.native", "weft.ops", "weft._checks", "weft._cpu"),
-    *("weft.backends.native", "weft.nn.resize", "weft.utils.checkpointing", "weft.__main__"),
+    *("weft.backends.native", "weft.nn.resize", "weft.utils.checkpointing", "weft.viz"),
+    "weft.__main__",
 )
 # What was changed, with what it was before.
 _changed: list[tuple[Any, str, Any]] = []

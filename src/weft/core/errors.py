@@ -17,11 +17,20 @@ import numpy as np
 from weft.native import pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+EXAMPLES = os.path.join(ROOT, "demo", "")  # programs that come with weft are users of it
+
+
+def is_own(filename: str) -> bool:
+    """Whether code is weft's own, and no line of a program that uses it."""
+    return filename.startswith(ROOT) and not filename.startswith(EXAMPLES)
+
+
+_WORKERS = ("multiprocessing.process", "threading")  # where the lines of a worker begin
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame that is not weft's own."""
-    while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+    while frame is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -52,7 +61,11 @@ def describe_position(code: CodeType | None, instruction: int) -> str:
 def here() -> str:
     """The user's line that is running now."""
     frame = user_frame(sys._getframe(1))
-    return "<unknown line>" if frame is None else describe_position(frame.f_code, frame.f_lasti)
+    if frame is None:
+        return "<unknown line>"
+    if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") in _WORKERS:
+        return "<a worker, outside the lines of the program>"
+    return describe_position(frame.f_code, frame.f_lasti)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.errors import ROOT
+from weft.core.errors import is_own
 
 # The code that called an op last; a loop asks once whether it is the user's own.
 last_caller: list[Any] = [None]
@@ -17,7 +17,7 @@ def caller(frame: Any) -> Any:
         code = frame.f_code
         if code is last:
             return frame
-        if not code.co_filename.startswith(ROOT):
+        if not is_own(code.co_filename):
             last_caller[0] = code
             return frame
         frame = frame.f_back

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,30 +16,10 @@ from weft.graph.run import GraphError
 from weft.graph.spec import show_kind
 from weft.graph.stats import describe
 
-WRONG_USE = 2
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit code."""
-    options = parser().parse_args(sys.argv[1:] if arguments is None else list(arguments))
-    try:
-        code = options.act(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # Whoever reads has enough, as head does; Python shall not complain at its end either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (OSError, RuntimeError, LookupError, ValueError, TypeError, MemoryError) as error:
-        message = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"weft graph: {message}", file=sys.stderr)
-        return WRONG_USE
-
-
-def parser() -> argparse.ArgumentParser:
-    """What the command understands."""
-    made = argparse.ArgumentParser("weft graph", description="Look at graphs that were saved.")
-    commands = made.add_subparsers(dest="command", required=True, metavar="command")
+def configure(made: argparse.ArgumentParser) -> None:
+    """Add what the command understands to a parser."""
+    commands = made.add_subparsers(dest="action", required=True, metavar="command")
     show = commands.add_parser("show", help="print a graph as a table")
     show.add_argument("file")
     show.add_argument("--depth", type=int, help="fold modules deeper than this")
@@ -70,7 +47,6 @@ def parser() -> argparse.ArgumentParser:
     view.add_argument("-o", "--output", metavar="FILE.html", help="default: beside the first file")
     view.add_argument("--open", action="store_true", help="open it in the browser")
     view.set_defaults(act=_view)
-    return made
 
 
 def _show(options: argparse.Namespace) -> int:

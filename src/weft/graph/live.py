@@ -131,6 +131,11 @@ class Live(Listener):
             return {"ok": True, "waiting": True}
         return asked.answer or {"error": "the program has ended"}
 
+    @property
+    def read_at(self) -> float:
+        """When somebody last asked, by ``time.monotonic``; minus infinity if nobody has."""
+        return self._read_at
+
     # --- the program's thread ---
 
     def start(self) -> None:

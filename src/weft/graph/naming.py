@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import CO_VARARGS
 from typing import Any, NamedTuple
 
-from weft.core.errors import ROOT
+from weft.core.errors import is_own
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor
 from weft.graph.frames import locals_of
@@ -65,7 +65,7 @@ def _in_variables(t: Tensor, frame: Any, home: Any) -> Name:
     while frame is not None:
         code = frame.f_code
         rule = code.co_name == "<lambda>" and code.co_filename == "<string>"
-        if not rule and not code.co_filename.startswith(ROOT):
+        if not rule and not is_own(code.co_filename):
             frames.append(frame)
         frame = frame.f_back
     for frame in frames:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.steps import STEPS
-from weft.core.errors import ROOT
+from weft.core.errors import is_own
 from weft.core.node import AccumulateGrad, GraphNode, Output
 from weft.core.tensor import Tensor, storage_array
 from weft.graph.build import behind
@@ -192,7 +192,8 @@ def _variables() -> Iterator[tuple[str, Any]]:
         walk: Any = frame
         while walk is not None:
             code = walk.f_code
-            if not code.co_filename.startswith((ROOT, "<frozen", sys.base_prefix)):
+            name = code.co_filename
+            if not is_own(name) and not name.startswith(("<frozen", sys.base_prefix)):
                 for name, value in list(locals_of(walk, thread == here).items()):
                     if not name.startswith("__"):
                         yield name, value

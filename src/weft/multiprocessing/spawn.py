@@ -8,9 +8,10 @@ import multiprocessing.connection
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
+
+from weft.core import tracebacks
 
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
@@ -56,8 +57,8 @@ def _run(fn: Callable, index: int, args: tuple[Any, ...], report: Any) -> None:
         fn(index, *args)
     except KeyboardInterrupt:
         pass  # the parent has it as well, and says so
-    except Exception:
-        report.send(traceback.format_exc())
+    except Exception as error:
+        report.send(tracebacks.text(error))
         sys.exit(1)
 
 

@@ -8,7 +8,6 @@ import queue
 import random
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core import tracebacks
 from weft.core.settings import set_num_threads
 from weft.ops.random import manual_seed
 from weft.utils._random_state import Fingerprint, random_state, set_random_state
@@ -138,7 +138,7 @@ class Failure:
     def __init__(self, error: BaseException, where: str) -> None:
         kind = type(error)
         self.name, self.where = kind.__name__, where
-        self.text = "".join(traceback.format_exception(error))
+        self.text = tracebacks.text(error)
         try:
             self.kind = pickle.dumps(kind)
         except Exception:
