@@ -26,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from weft.graph.cli import main as graph
 
         return graph(all_given[1:])
+    if all_given[:1] == ["watch"]:
+        from weft.watching import main as watch
+
+        return watch(all_given[1:])
     given: list[str] = all_given
     rest: list[str] = []
     if all_given[:1] == ["run"]:
@@ -101,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-m", dest="module", action="store_true", help="run a module by its name")
     run.add_argument("script", help="the script, or with -m the module")
     commands.add_parser("graph", help="look at saved graphs: show, diff, run, view", add_help=False)
+    commands.add_parser("watch", help="show training logs in the browser", add_help=False)
     commands.add_parser("doctor", help="say what works on this machine and what is missing")
     check = commands.add_parser(
         "check",
