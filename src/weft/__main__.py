@@ -6,7 +6,7 @@ import sys
 
 from weft.cli import main
 
-COMMANDS = ("run", "graph", "doctor", "torch", "check", "--version", "--help", "-h")
+COMMANDS = ("run", "graph", "doctor", "torch", "check", "watch", "--version", "--help", "-h")
 
 if __name__ == "__main__":
     given = sys.argv[1:]

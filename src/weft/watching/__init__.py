@@ -46,9 +46,7 @@ def watch(
     return serve(LiveTraining(model, title or "Training", values), port, open)
 
 
-def page(
-    *folders: str | os.PathLike[str], path: str | os.PathLike[str], title: str = ""
-) -> str:
+def page(*folders: str | os.PathLike[str], path: str | os.PathLike[str], title: str = "") -> str:
     """Write the runs of folders as a page of its own, which can be kept and sent; its path."""
     from weft.graph.page import html
 

@@ -31,7 +31,7 @@ class _File:
     """How far a file was read, and which file that was."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.at, self.inode = path, 0, -1
+        self.path, self.at, self.size, self.inode = path, 0, 0, -1
         self.columns: list[str] = []
 
     def changed(self) -> bool | None:
@@ -40,10 +40,10 @@ class _File:
             found = self.path.stat()
         except OSError:
             return False
-        if self.inode not in (-1, found.st_ino) or found.st_size < self.at:
+        if self.inode not in (-1, found.st_ino) or found.st_size < self.size:
             return None
-        self.inode = found.st_ino
-        return found.st_size > self.at
+        before, self.size, self.inode = self.size, found.st_size, found.st_ino
+        return found.st_size > before
 
 
 class _Run:

@@ -11,6 +11,7 @@ from weft import memory
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.graph.live import Live
+from weft.graph.spec import listening
 from weft.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -104,11 +105,11 @@ class LiveTraining(Live):
                     self.series.add("loss", self.updates, value, time.time())
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread or not self._due():
+        if threading.get_ident() != self._thread or not self._measurement_due():
             return
-        with no_grad():
+        with no_grad(), listening():
             self._before = {
-                name: [p.detach().clone() for p in ps] for name, ps in self._layers(optimizer)
+                name: [p.detach().clone() for p in ps] for name, ps in self._by_layer(optimizer)
             }
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -121,21 +122,21 @@ class LiveTraining(Live):
                 name = "lr" if len(optimizer.param_groups) == 1 else f"lr/{k}"
                 self.series.add(name, step, number(group["lr"]), now)
             if self._before:
-                self._measure(optimizer, step, now)
+                with no_grad(), listening():  # what is done here is no part of the step
+                    self._measure(optimizer, step, now)
 
-    def _due(self) -> bool:
+    def _measurement_due(self) -> bool:
         return time.monotonic() - self._measured >= MEASURE_EVERY
 
     def _measure(self, optimizer: Any, step: int, now: float) -> None:
         total = 0.0
-        for name, ps in self._layers(optimizer):
+        for name, ps in self._by_layer(optimizer):
             before = self._before.get(name, [])
             grads = _squares([p.grad for p in ps if p.grad is not None])
             total += grads
             self.series.add(f"grad_norm/{name}", step, math.sqrt(grads), now)
             if len(before) == len(ps):
-                with no_grad():
-                    change = _squares([p - b for p, b in zip(ps, before, strict=True)])
+                change = _squares([p - b for p, b in zip(ps, before, strict=True)])
                 ratio = math.sqrt(change / max(_squares(before), 1e-24))
                 self.series.add(f"update_ratio/{name}", step, ratio, now)
         self.series.add("grad_norm", step, math.sqrt(total), now)
@@ -146,7 +147,7 @@ class LiveTraining(Live):
         self._last, self._before = step, {}
         self._measured = self._since = time.monotonic()
 
-    def _layers(self, optimizer: Any) -> list[tuple[str, list[Any]]]:
+    def _by_layer(self, optimizer: Any) -> list[tuple[str, list[Any]]]:
         if self.model is not None:
             return list(layers(self.model).items())
         return [

@@ -45,7 +45,7 @@ function chartsOf(runs, theme) {
     const layers = new Map();
     for (const [tag, points] of Object.entries(run.series)) {
       const group = GROUPS.find(([, holds]) => holds(tag))?.[0];
-      if (!group) continue;
+      if (!group || isRepeated(tag, run.series)) continue;
       const byLayer = (isNorm(tag) || isRatio(tag)) && tag.includes("/");
       const many = runs.length > 1 ? ` · ${run.name}` : "";
       const title = byLayer ? `${tag.split("/")[0]} by layer${many}` : titleOf(tag);
@@ -54,6 +54,7 @@ function chartsOf(runs, theme) {
       chart.lines.push({
         name: byLayer ? tag.slice(tag.indexOf("/") + 1) : lineName(run, tag, runs.length > 1),
         colour: colours[place % colours.length],
+        steps: isRate(tag),
         dashed: isHeldOut(tag) || (byLayer && place >= colours.length),
         points,
       });
@@ -74,6 +75,11 @@ function titleOf(tag) {
   const byEpoch = tag.startsWith("epoch/");
   const bare = tag.replace(/^epoch\//, "").replace(/^(val|test)[_/]/, "");
   return byEpoch ? `${bare} (by epoch)` : bare;
+}
+
+/** What is logged by step need not be shown by epoch again, if it is the same thing. */
+function isRepeated(tag, series) {
+  return tag.startsWith("epoch/") && (isRate(tag) || isCost(tag)) && tag.slice(6) in series;
 }
 
 function lineName(run, tag, several) {
@@ -99,7 +105,7 @@ function prepared(line) {
   const first = line.points.length ? Number(line.points[0][2]) : 0;
   const xs = line.points.map((p) => (training.across === "step" ? Number(p[0]) : Number(p[2]) - first));
   const raw = line.points.map((p) => (training.log && Number(p[1]) <= 0 ? NaN : Number(p[1])));
-  const ys = training.smooth && raw.length >= FEW_POINTS ? smoothed(raw, training.smooth) : raw;
+  const ys = training.smooth && raw.length >= FEW_POINTS && !line.steps ? smoothed(raw, training.smooth) : raw;
   return { ...line, xs, raw, ys };
 }
 
@@ -110,7 +116,8 @@ function valueRange(lines) {
   const cut = values.length > 50 ? Math.floor(values.length * 0.01) : 0;
   let [low, high] = [values[cut], values[values.length - 1 - cut]];
   if (training.log) return low === high ? [low / 2, high * 2] : [low, high];
-  if (low === high) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
+  // Rounding alone is no difference.
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
   const margin = (high - low) * 0.06;
   return [low - margin, high + margin];
 }
@@ -120,7 +127,8 @@ function axisTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
   const found = [];
-  for (let k = Math.ceil(low / step); k * step <= high; k++) found.push(k * step);
+  const first = Math.ceil(low / step);
+  for (let k = first; k * step <= high && k < first + 2 * count; k++) found.push(k * step || 0); // no minus zero
   return found;
 }
 
@@ -266,7 +274,7 @@ function fillTraining() {
   const sections = [];
   for (const [title, charts] of chartsOf(runs, theme)) {
     if (!charts.size) continue;
-    const cards = [...charts.values()].map(chartCard);
+    const cards = [...charts.values()].sort((a, b) => a.byLayer - b.byLayer).map(chartCard);
     sections.push(element("section", {}, element("h2", {}, title), element("div", { class: "charts" }, ...cards)));
   }
   const samples = samplesOf(runs);
@@ -318,7 +326,6 @@ function showView(name) {
 
 function startTraining() {
   if (!app.document.training) return;
-  byId("views").hidden = false;
   for (const button of byId("views").children) button.addEventListener("click", () => showView(button.dataset.view));
   const on = (id, type, act) => byId(id).addEventListener(type, (event) => (act(event.target), fillTraining()));
   on("smooth", "input", (input) => (training.smooth = Number(input.value)));
@@ -326,7 +333,7 @@ function startTraining() {
   on("log", "change", (box) => (training.log = box.checked));
   byId("theme").addEventListener("click", takeTraining);
   prefersDark.addEventListener("change", takeTraining);
-  byId("views").querySelector('[data-view="graph"]').hidden = !hasProgram() && !app.document.steps.length;
+  byId("views").hidden = !hasProgram() && !app.document.steps.length;
   showView("training");
 }
 
