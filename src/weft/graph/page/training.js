@@ -140,6 +140,7 @@ function logTicks(low, high) {
 
 function valueText(title, value) {
   if (title.startsWith("memory")) return bytesText(value);
+  if (Math.abs(value) >= 1e4 && Math.abs(value) < 1e7) return Math.round(value).toLocaleString("en");
   return numberText(value).replace(/(\.\d*?)0+(e|$)/, "$1$2").replace(/\.(e|$)/, "$1");
 }
 
