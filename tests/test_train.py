@@ -179,6 +179,13 @@ def test_early_stopping(capsys: pytest.CaptureFixture) -> None:
     assert "stopped early: score has not improved for 2 epochs" in capsys.readouterr().err
 
 
+def test_a_training_that_stopped_early_is_over(tmp_path: Path) -> None:
+    trainer = make(folder=tmp_path, callbacks=[EarlyStopping("lr", 1)])
+    assert len(trainer.fit(loader(), epochs=9)) == 2
+    again = make(folder=tmp_path, callbacks=[EarlyStopping("lr", 1)])
+    assert len(again.fit(loader(), epochs=9, resume=True)) == 2 and again.updates == 10
+
+
 class _Set(Callback):
     def __init__(self, values: Iterator[float]) -> None:
         self.values = values
@@ -340,7 +347,11 @@ def test_the_steepest_place_is_suggested() -> None:
     assert 1e-3 < LearningRates(rates, losses).suggestion < 1e-2  # the mean lags a little behind
 
 
-def test_a_batch_size_fits_the_budget() -> None:
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_batch_size_fits_the_budget(pooled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not pooled:  # as without native code
+        monkeypatch.setattr("weft.train.finders._pool", lambda: None)
+
     class Wide(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -353,8 +364,9 @@ def test_a_batch_size_fits_the_budget() -> None:
     data = TensorDataset(weft.zeros(64, 3), weft.zeros(64, 1))
     trainer = make(Wide())
     before = bits(trainer.model)
-    small = trainer.find_batch_size(data, budget=weft.memory.stats()["used_bytes"] + (8 << 20))
-    large = trainer.find_batch_size(data, budget=weft.memory.stats()["used_bytes"] + (64 << 20))
+    used = weft.memory.stats()["used_bytes"] if pooled else 0
+    small = trainer.find_batch_size(data, budget=used + (8 << 20))
+    large = trainer.find_batch_size(data, budget=used + (64 << 20))
     assert 1 <= small <= 16 and small < large <= 64
     assert trainer.find_batch_size(data, largest=4) == 4
     assert bits(trainer.model) == before
@@ -363,6 +375,12 @@ def test_a_batch_size_fits_the_budget() -> None:
 
 
 # --- wrong arguments ---------------------------------------------------------------------
+
+
+class _Nothing:
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "model": (lambda: Trainer(3, F.mse_loss, None), TypeError, "model is an nn.Module"),
@@ -378,6 +396,8 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "scheduler": (lambda: make(scheduler=3), TypeError, "scheduler has a step method"),
     "logger": (lambda: make(loggers=["xml"]), ValueError, "a logger is one of csv"),
     "no folder": (lambda: make(loggers=["csv"]), ValueError, "give folder"),
+    "LBFGS": (lambda: make(optimizer=optim.LBFGS([weft.ones(1)])), TypeError, "by hand"),
+    "no batches": (lambda: make().fit(_Nothing(), epochs=1), ValueError, "gave no batches"),
     "epochs": (lambda: make().fit(loader(), epochs=0), ValueError, "epochs is a whole number"),
     "data": (lambda: make().fit(3, epochs=1), TypeError, "data gives batches"),
     "iterator": (lambda: make().fit(iter([1]), epochs=2), TypeError, "data is an iterator"),

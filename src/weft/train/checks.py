@@ -9,6 +9,7 @@ from typing import Any
 from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.nn import Module
+from weft.optim import LBFGS
 from weft.optim.lr_scheduler import ReduceLROnPlateau
 
 _CHOICES = {
@@ -38,6 +39,11 @@ def arguments(given: dict[str, Any]) -> None:
             TypeError,
             "optimizer is an optimizer of the model's parameters, such as "
             f"optim.Adam(model.parameters()), not {given['optimizer']!r}",
+        )
+    if isinstance(given["optimizer"], LBFGS):
+        raise _refuse(
+            TypeError,
+            "LBFGS computes the loss several times for a step: write its loop by hand",
         )
     _check_steps(given, model)
     for name in ("accumulate", "log_every", "save_every"):
@@ -90,6 +96,12 @@ def fit_arguments(trainer: Any, data: Any, epochs: Any) -> None:
     with contextlib.suppress(TypeError, NotImplementedError):
         if len(data) == 0:
             raise _refuse(ValueError, "data has no batches")
+
+
+def some_batches(count: int) -> None:
+    """Check that an epoch was one."""
+    if not count:
+        raise _refuse(ValueError, "data gave no batches")
 
 
 def pair(batch: Any) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import os
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -202,17 +203,26 @@ class _Peak:
     bytes = 0
 
     def __enter__(self) -> _Peak:
-        found = pool.pool()
+        found = _pool()
         self.words = None if found is None else found.words
         if self.words is not None:
             self.before = self.words[pool.PEAK]
             self.words[pool.PEAK] = self.words[pool.USED]
+        else:
+            tracemalloc.start()  # slower, and sees all that Python and NumPy allocate
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self.words is not None:
             self.bytes = int(memory.stats()["peak_used_bytes"])
             self.words[pool.PEAK] = max(self.before, self.bytes)
+        else:
+            self.bytes = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+
+
+def _pool() -> Any:
+    return pool.pool()
 
 
 def _free_bytes() -> int:

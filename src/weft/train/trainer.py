@@ -129,6 +129,7 @@ class Trainer:
         for group in self._groups(data, first):
             self._update(group)
             self._after_update()
+        checks.some_batches(self.batch)
 
     def _groups(self, data: Iterable[Any], first: int) -> Iterator[list[Any]]:
         """The batches, as many at a time as make one update."""
@@ -336,6 +337,7 @@ class Trainer:
             "epoch": self.epoch, "batch": self.batch, "updates": self.updates,
             "samples": self.samples, "best": self.best, "history": self.history,
             "averages": self.averages.state_dict(), "grad_norm": self.grad_norm,
+            "should_stop": self.should_stop,
             "callbacks": [c.state_dict() for c in self.callbacks],
         }  # fmt: skip
 
@@ -347,7 +349,8 @@ class Trainer:
                 f"callbacks, and this one has {len(self.callbacks)}: make it as it was made before"
                 f"\n  at {errors.here()}"
             )
-        for name in ("epoch", "batch", "updates", "samples", "best", "history", "grad_norm"):
+        names = ("epoch", "batch", "updates", "samples", "best", "history", "grad_norm")
+        for name in (*names, "should_stop"):
             setattr(self, name, state[name])
         self.averages.load_state_dict(state["averages"])
         for callback, saved in zip(self.callbacks, state["callbacks"], strict=True):
