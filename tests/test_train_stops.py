@@ -247,12 +247,15 @@ def test_a_torn_line_is_dropped_on_resuming(kind: Any, tmp_path: Path) -> None:
     for step in range(4):
         logger.log({"a": step / 2}, step)
     whole = path.read_bytes()
-    path.write_bytes(whole[:-3])
+    # Cut off in the middle, with more written behind it later.
+    path.write_bytes(whole[:-8] + b'x,7\n{"step\n' + whole[:-3])
     logger = kind(path)
     logger.resume_at(2)
     logger.log({"a": 1.5}, 3)
-    assert len(path.read_bytes().splitlines()) == len(whole.splitlines())
-    assert path.read_bytes().endswith(b"\n")
+    text = path.read_text()
+    assert text.endswith("\n") and "x,7" not in text and '{"step\n' not in text
+    rows = [line for line in text.splitlines() if line.startswith(("3,", '{"step": 3'))]
+    assert len(rows) == 1 and "1.5" in rows[0]
 
 
 def test_numbers_that_json_lacks(tmp_path: Path) -> None:

@@ -126,6 +126,43 @@ def test_broken_logs_are_passed_over(tmp_path: Path, eager: None) -> None:
     assert "t" not in found
 
 
+def test_damaged_event_files_are_passed_over(tmp_path: Path, eager: None) -> None:
+    from weft.utils.tensorboard import _records
+
+    with SummaryWriter(tmp_path / "whole") as writer:
+        writer.add_scalar("x", 1.0, 1)
+        writer.add_scalar("y", 2.0, 2, new_style=True)
+        writer.add_image("i", np.zeros((3, 4, 4)), 0)
+        writer.add_text("t", "words")
+    (path,) = (tmp_path / "whole").iterdir()
+    records = [content for content, _ in _records.read(path)]
+    rng = np.random.default_rng(5)
+    (tmp_path / "cut").mkdir()
+    for k in range(300):
+        damaged = [np.frombuffer(r, np.uint8).copy() for r in records]
+        for r in damaged:
+            r[rng.integers(len(r), size=2)] = rng.integers(0, 256, 2)
+        target = tmp_path / "cut" / f"events.out.tfevents.{k}"
+        # The checksums are right, so that what is in the records is looked at.
+        target.write_bytes(b"".join(_records.frame(r.tobytes()) for r in damaged))
+    document = Folders(tmp_path / "cut").document()
+    assert len(document["training"]["runs"]) == 1
+
+
+def test_long_tables_are_read_in_pieces(
+    tmp_path: Path, eager: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "MOST_AT_ONCE", 100)
+    lines = [json.dumps({"step": k, "loss": k}) for k in range(50)]
+    lines.insert(20, "x" * 250)
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    source = Folders(tmp_path)
+    for _ in range(40):
+        source.version()
+    (run,) = runs_of(source).values()
+    assert [s for s, _ in run["loss"]] == list(range(50))
+
+
 def test_long_curves_keep_their_ends_and_spikes() -> None:
     values = np.sin(np.linspace(0, 9, 50_000))
     values[31_234], values[777] = 50.0, np.nan

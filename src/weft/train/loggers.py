@@ -138,12 +138,20 @@ class CSVLogger:
         rows = list(csv.reader(self._file.lines()))
         if rows and "step" in rows[0]:
             at = rows[0].index("step")
-            kept = [r for r in rows[1:] if len(r) == len(rows[0]) and float(r[at]) <= step]
+            fits = lambda row: len(row) == len(rows[0]) and _whole(row[at]) <= step
+            kept = [row for row in rows[1:] if fits(row)]
             self._file.replace([_line(row) for row in (rows[0], *kept)])
         self._columns = None
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _whole(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf  # of a line that was cut
 
 
 def _line(cells: Sequence[Any]) -> str:

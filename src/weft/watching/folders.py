@@ -23,6 +23,7 @@ __all__ = ["Folders"]
 LOOK_EVERY = 1.0  # seconds between looks at the disk
 MOST_RUNS = 50
 MOST_FOLDERS = 5000
+MOST_AT_ONCE = 16 << 20  # bytes of a table in one look
 _TABLES = ("metrics.jsonl", "metrics.csv")
 _BEYOND = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -120,8 +121,11 @@ def _new_lines(file: _File) -> Iterator[str]:
     """The whole lines since the last look."""
     with open(file.path, "rb") as opened:
         opened.seek(file.at)
-        data = opened.read()
+        data = opened.read(MOST_AT_ONCE)
     whole = data[: data.rfind(b"\n") + 1]
+    if len(data) == MOST_AT_ONCE:
+        whole = whole or data  # no line is as long as that
+        file.size = file.at + len(whole)  # the next look goes on there
     file.at += len(whole)
     yield from whole.decode("utf-8", "replace").splitlines()
 
