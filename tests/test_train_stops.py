@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.nn import functional as F
-from weft.train import CSVLogger, JSONLogger, Trainer
+from weft.train import Callback, CSVLogger, JSONLogger, Trainer
 from weft.utils.data import DataLoader, TensorDataset
 
 # Trains for three epochs, on from a folder if there is something in it; what stops it is an option.
@@ -46,9 +45,7 @@ class Stop(Callback):
 
 x = weft.linspace(-1, 1, 120).reshape(40, 3)
 data = TensorDataset(x, (x.sum(1, keepdim=True) * 2).sin())
-batches = DataLoader(data, 4, shuffle=True, num_workers=options.get("workers", 0))
-if options.get("plain"):
-    batches = [(x[k : k + 4], data.tensors[1][k : k + 4]) for k in range(0, 40, 4)]
+batches = DataLoader(data, 4, shuffle=True)
 weft.manual_seed(1)
 layers = nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1)
 model = nn.Sequential(*layers)
@@ -56,7 +53,7 @@ optimizer = optim.AdamW(model.parameters(), lr=0.01)
 trainer = Trainer(
     model, F.mse_loss, optimizer, seed=4, folder=options["folder"], save_every=3,
     scheduler=optim.lr_scheduler.CosineAnnealingLR(optimizer, 30), schedule="step",
-    accumulate=options.get("accumulate", 1), callbacks=[Stop(), EarlyStopping("val_loss", 3)],
+    callbacks=[Stop(), EarlyStopping("val_loss", 3)],
     loggers=["csv", "jsonl", "tensorboard"], log_every=1,
 )
 history = trainer.fit(batches, [(x, data.tensors[1])], epochs=3, resume=True)
@@ -94,24 +91,18 @@ def logged(folder: Path) -> tuple[Any, Any, Any]:
 
 CASES: dict[str, dict[str, Any]] = {
     "killed": {"how": "SIGKILL", "at": 14},
-    "killed, plain batches": {"how": "SIGKILL", "at": 8, "plain": True, "accumulate": 3},
     "killed while it saves": {"how": "save", "at": 14},
     "interrupted": {"how": "SIGINT", "at": 14},
 }
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Trainings that nothing stops, by their options: what they print, and their folders."""
-
-    @functools.cache
-    def done(options: str) -> tuple[str, Path]:
-        folder = tmp_path_factory.mktemp("straight")
-        found = run(folder, **json.loads(options))
-        assert found.returncode == 0, found.stderr
-        return found.stdout, folder
-
-    return lambda **options: done(json.dumps(options))
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A training that nothing stops: what it prints, and its folder."""
+    folder = tmp_path_factory.mktemp("straight")
+    found = run(folder)
+    assert found.returncode == 0, found.stderr
+    return found.stdout, folder
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
@@ -120,7 +111,6 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
     name: str, tmp_path: Path, straight: Any
 ) -> None:
     options = CASES[name]
-    same = {k: v for k, v in options.items() if k not in ("how", "at")}
     stopped = run(tmp_path, **options)
     codes = {"SIGKILL": -9, "save": -9, "SIGINT": -2}
     assert stopped.returncode == codes[options["how"]], stopped.stderr
@@ -129,9 +119,9 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
         assert "resume=True" in stopped.stderr
     files = sorted(p.name for p in tmp_path.iterdir() if "tfevents" not in p.name)
     assert files == ["best.pt", "last.pt", "metrics.csv", "metrics.jsonl"], "no half-written files"
-    resumed = run(tmp_path, **same)
+    resumed = run(tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    expected, folder = straight(**same)
+    expected, folder = straight
     assert resumed.stdout == expected
     assert logged(tmp_path) == logged(folder)
 
@@ -150,8 +140,8 @@ def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert "warning: no checkpoint of update 15 (File too large)" in done.stderr
     assert "is still the one before" in done.stderr and "is given up" in done.stderr
-    assert done.stdout == straight()[0], "the training went on"
-    assert run(tmp_path).stdout == straight()[0], "and can be gone on with from update 12"
+    assert done.stdout == straight[0], "the training went on"
+    assert run(tmp_path).stdout == straight[0], "and can be gone on with from update 12"
 
 
 # --- in this process ---------------------------------------------------------------------
@@ -181,6 +171,39 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
     trainer, data = trainer_in(tmp_path)
     with pytest.raises(OSError, match=r"Permission denied"):
         trainer.fit(data, epochs=1)
+
+
+class Failure(Callback):
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_update_end(self, trainer: Any) -> None:
+        if trainer.updates == self.at:
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain batches", "loader"])
+def test_accumulated_updates_go_on_in_the_middle_of_an_epoch(plain: bool, tmp_path: Path) -> None:
+    x = weft.linspace(-1, 1, 40).unsqueeze(1)
+    results = []
+    for folder, at in ((None, 0), (tmp_path, 7), (tmp_path, 0)):
+        weft.manual_seed(5)
+        model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        trainer = Trainer(
+            model, F.mse_loss, optim.Adam(model.parameters()), seed=6, accumulate=3, folder=folder,
+            save_every=2 if folder else None, callbacks=[Failure(at)], progress=False,
+        )  # fmt: skip
+        data: Any = DataLoader(TensorDataset(x, x), 4, shuffle=True)
+        if plain:
+            data = [(x[k : k + 4], x[k : k + 4]) for k in range(0, 40, 4)]
+        if at:
+            with pytest.raises(ZeroDivisionError):
+                trainer.fit(data, epochs=3)
+            continue
+        history = trainer.fit(data, epochs=3, resume=bool(folder))
+        losses = [h["loss"] for h in history]
+        results.append((losses, [p.detach().numpy().tobytes() for p in model.parameters()]))
+    assert results[0] == results[1]
 
 
 def test_an_earlier_training_is_not_written_over_by_accident(tmp_path: Path) -> None:
