@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,13 +254,18 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
+    class Slow(Callback):
+        def on_update_end(self, trainer: Any) -> None:
+            time.sleep(0.11)  # a bar is drawn ten times a second at most
+
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     model = network()
-    trainer = Trainer(model, F.mse_loss, optim.SGD(model.parameters(), lr=0.1))
-    trainer.fit(loader(), epochs=2)
-    text = screen.getvalue()
-    assert "epoch 2/2: 100%" in text and "5/5" in text and "loss=" in text
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    Trainer(model, F.mse_loss, optimizer, callbacks=[Slow()]).fit(loader(), epochs=1)
+    bar, last = screen.getvalue().rsplit("\r", 1)
+    assert "epoch 1/1:" in bar and "4/5" in bar and "loss=" in bar
+    assert last.startswith("epoch 1/1  loss ") and last.endswith("\n"), "it takes the bar's place"
 
 
 # --- what is not finite ------------------------------------------------------------------

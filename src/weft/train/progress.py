@@ -42,7 +42,10 @@ class Progress:
             from tqdm import tqdm
 
             title = f"epoch {trainer.epoch + 1}/{trainer.epochs}"
-            self._bar = tqdm(total=self._total, initial=first, desc=title, file=sys.stderr)
+            # The line of the epoch takes the place of its bar.
+            self._bar = tqdm(
+                total=self._total, initial=first, desc=title, file=sys.stderr, leave=False
+            )
 
     def update(self, trainer: Any) -> None:
         """An update is done."""
