@@ -175,3 +175,92 @@ def test_the_older_form() -> None:
         torch.ones(2).exp()
     assert off.function_events == []
     assert torch.autograd.profiler.profile is older.profile
+
+
+def training(**options: bool) -> profile:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Sequential(torch.nn.ReLU()))
+    x = torch.randn(128, 64)
+    with profile(**options) as p:
+        with record_function("forward"):
+            loss = model(x).square().mean()
+        loss.backward()
+    return p
+
+
+def test_time_by_module() -> None:
+    p = training()
+    rows = {row.key: row for row in p.by_module()}
+    assert {"0", "1.0", "(no module)"} == set(rows)
+    names = {"0": ("aten::", "AddmmBackward0"), "1.0": ("aten::relu", "ReluBackward0")}
+    for module, expected in names.items():
+        inside = [e.name for e in p.events() if e.scope == module]
+        assert all(any(name.startswith(x) for name in inside) for x in expected), inside
+        assert rows[module].count == len(inside)
+    total = sum(row.self_cpu_time_total for row in rows.values())
+    assert total == pytest.approx(p.key_averages().self_cpu_time_total)
+    assert "1.0" in p.by_module().table()
+
+
+def test_time_by_line() -> None:
+    p = training(with_stack=True)
+    rows = [row.key for row in p.by_line()]
+    forward = next(key for key in rows if "model(x).square().mean()" in key)
+    assert forward.startswith("tests/test_profiler.py:") or "test_profiler.py:" in forward
+    backward = [e for e in p.events() if e.name == "PowBackward0"]
+    assert all("model(x)" in e.stack[0] for e in backward), "the line of the forward op"
+    with pytest.raises(RuntimeError, match="with_stack=True"):
+        training().by_line()
+
+
+def test_operations_are_counted() -> None:
+    p = training(with_flops=True)
+    product = next(e for e in p.events() if e.flops >= 2 * 128 * 64 * 256)
+    assert product.scope == "0"
+    assert "Total FLOPs" in p.key_averages().table()
+    assert "Total FLOPs" not in training().key_averages().table()
+
+
+def test_flame_graphs_are_written(tmp_path: Path) -> None:
+    p = training(with_stack=True)
+    p.export_speedscope(str(tmp_path / "flame.json"), "mine")
+    told = json.loads((tmp_path / "flame.json").read_text())
+    assert told["$schema"].startswith("https://www.speedscope.app/")
+    frames = [frame["name"] for frame in told["shared"]["frames"]]
+    (flame,) = told["profiles"]
+    assert flame["type"] == "sampled" and len(flame["samples"]) == len(flame["weights"])
+    assert flame["endValue"] == pytest.approx(sum(flame["weights"]))
+    assert sum(flame["weights"]) == pytest.approx(p.key_averages().self_cpu_time_total)
+    stacks = [[frames[k] for k in sample] for sample in flame["samples"]]
+    assert ["forward", "1", "1.0", "aten::relu"] in stacks
+    assert ["backward", "1", "1.0", "ReluBackward0"] in stacks
+    relu = told["shared"]["frames"][frames.index("aten::relu")]
+    assert relu["file"].endswith(".py") and relu["line"] > 0
+
+
+def test_memory_over_time(tmp_path: Path) -> None:
+    with profile(profile_memory=True) as p:
+        x = torch.ones(1 << 18)  # 1 MB
+        kept = [x.exp() for _ in range(4)]
+        del kept
+        x.sin()
+    used = [count for _, count in p.memory_timeline()]
+    times = [when for when, _ in p.memory_timeline()]
+    assert times == sorted(times) and max(used) - used[0] >= 2 << 20
+    assert used[-1] < max(used)
+    p.export_memory_timeline(str(tmp_path / "m.json"))
+    assert json.loads((tmp_path / "m.json").read_text()) == [times, used]
+    p.export_memory_timeline(str(tmp_path / "m.html.gz"))
+    assert b"<svg" in gzip.decompress((tmp_path / "m.html.gz").read_bytes())
+    p.export_memory_timeline(str(tmp_path / "m.svg"))
+    with pytest.raises(ValueError, match=r"\.json, \.html or \.svg"):
+        p.export_memory_timeline(str(tmp_path / "m.png"))
+    with pytest.raises(RuntimeError, match="profile_memory=True"):
+        training().memory_timeline()
+    p.add_metadata("who", "me")
+    p.add_metadata_json("settings", '{"lr": 1}')
+    p.export_chrome_trace(str(tmp_path / "t.json"))
+    trace = json.loads((tmp_path / "t.json").read_text())
+    assert trace["who"] == "me" and trace["settings"] == {"lr": 1}
+    counters = [e["args"]["bytes"] for e in trace["traceEvents"] if e["ph"] == "C"]
+    assert counters == used

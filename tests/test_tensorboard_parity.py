@@ -14,6 +14,7 @@ import weft
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("tensorboard")
+pytest.importorskip("PIL")
 
 from google.protobuf import text_format  # noqa: E402
 from PIL import Image  # noqa: E402

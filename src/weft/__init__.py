@@ -86,6 +86,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("_check_tensor_all_with",), "_checks"),
     "GradScaler": "amp",
     "compile": "compiler",
+    "watch": "watching",
 }
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "bench": Command("weft_command.bench", "measure speed, against PyTorch where it is installed"),
     "info": Command("weft_command.info", "say what is in a file, without running anything"),
     "convert": Command("weft_command.convert", "convert weights between .pt and safetensors"),
+    "watch": Command("weft_command.watch", "show training logs in the browser"),
     "graph": Command("weft_command.graph", "look at saved graphs: show, diff, run, view"),
     "new": Command("weft_command.new", "start a project that trains and has a test"),
     "check": Command("weft_command.check", "list the names of torch that a package uses and "

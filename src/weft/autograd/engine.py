@@ -144,6 +144,7 @@ class _Run:
         self.callbacks: list[Callable[[], None]] = []  # for the end of the pass
         self.number = next(_numbers)
         self.passing: Any = None  # the gradient handed to ``step``, which alone may hold it
+        self.tensors: Sequence[Tensor] = ()  # where it begins, if anybody watches
 
     def collect(self, roots: Sequence[GraphNode]) -> list[Any]:
         """All nodes behind the roots that matter, newest first."""
@@ -777,6 +778,8 @@ def run(
     if outer is not None:
         work.depth = outer.depth + 1
     now.update()
+    if WATCHERS:
+        work.tensors = tensors
     try:
         for listener in (*WATCHERS, *now.recorders):
             listener.goes_back(work, seeded)

@@ -25,7 +25,7 @@ def flops(spec: Spec, specs: dict[int, Spec]) -> int:
     if spec.kind == "optimizer":
         return 10 * _size(spec.shape)
     shapes = [specs[x.node].kind_of(x.index)[0] for x in spec.args if x.__class__ is Ref]
-    return _forward(spec.op_name, spec.kinds()[0][0], [s for s in shapes if s is not None])
+    return forward_flops(spec.op_name, spec.kinds()[0][0], [s for s in shapes if s is not None])
 
 
 def _backward(spec: Spec, specs: dict[int, Spec]) -> int:
@@ -36,7 +36,8 @@ def _backward(spec: Spec, specs: dict[int, Spec]) -> int:
     return flops(partner, specs) * len(spec.kinds())
 
 
-def _forward(name: str, out: Any, shapes: list[Any]) -> int:
+def forward_flops(name: str, out: Any, shapes: list[Any]) -> int:
+    """Operations of a forward op, by its name and the shapes of its result and its inputs."""
     if out is None or not shapes:
         return 0
     if name in _PRODUCTS:

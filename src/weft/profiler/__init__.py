@@ -14,6 +14,7 @@ table. In-place ops are counted; their time is part of the block around them.
 from __future__ import annotations
 
 import enum
+import json
 import os
 import socket
 import time
@@ -21,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from weft.profiler import _exports
 from weft.profiler._events import EventList, FunctionEvent, FunctionEventAvg
 from weft.profiler._recorder import Recorder, record_function
 
@@ -139,14 +141,16 @@ class profile:
         self.schedule = schedule or _always
         self.on_trace_ready = on_trace_ready
         self.record_shapes, self.with_stack = record_shapes, with_stack
-        self.profile_memory = profile_memory
+        self.profile_memory, self.with_flops = profile_memory, with_flops
         self.acc_events = acc_events
         self.step_num = 0
         self._scheduled = schedule is not None
         self.current_action = self.schedule(0)
         self._recorder: Recorder | None = None
         self._events: list[FunctionEvent] = []
+        self._used: list[tuple[float, int]] = []
         self._step: record_function | None = None
+        self._metadata: dict[str, Any] = {}
 
     # --- when it measures ---
 
@@ -185,8 +189,10 @@ class profile:
         wanted = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if wanted and self._recorder is None:
             if not self.acc_events:
-                self._events = []
-            self._recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack)
+                self._events, self._used = [], []
+            self._recorder = Recorder(
+                self.record_shapes, self.profile_memory, self.with_stack, self.with_flops
+            )
             self._recorder.__enter__()
         elif not wanted and self._recorder is not None:
             self._leave()
@@ -202,6 +208,7 @@ class profile:
             for event in reversed(self._recorder.open):
                 self._recorder.end(event)
             self._events += self._recorder.events
+            self._used += self._recorder.used
             self._recorder = None
 
     def _end_step(self) -> None:
@@ -222,9 +229,43 @@ class profile:
         """The events summed up by name."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
+    def by_module(self) -> EventList:
+        """The time by module, forward and backward together."""
+        return self.events().by_module()
+
+    def by_line(self) -> EventList:
+        """The time by line of the program; needs ``with_stack=True``."""
+        return self.events().by_line()
+
+    def memory_timeline(self) -> list[tuple[float, int]]:
+        """When (in microseconds) how many bytes were in use, in arrays of more than 32 kB."""
+        if not self.profile_memory:
+            raise RuntimeError("the memory timeline needs profile_memory=True")
+        return [*self._used, *(self._recorder.used if self._recorder is not None else [])]
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Write the memory in use over time: ``.json`` (``[times, bytes]``), ``.html`` or ``.svg``.
+
+        ``.gz`` after the name compresses.
+        """
+        _exports.memory_timeline(self.memory_timeline(), path)
+
     def export_chrome_trace(self, path: str) -> None:
-        """Write a file for the trace viewers of browsers."""
-        self.events().export_chrome_trace(path)
+        """Write a file for the trace viewers of browsers, with the memory in use if measured."""
+        used = self.memory_timeline() if self.profile_memory else []
+        _exports.chrome_trace(self.events(), path, used, self._metadata)
+
+    def export_speedscope(self, path: str, name: str = "weft") -> None:
+        """Write a file for the flame graphs of speedscope: modules, then ops, then lines."""
+        self.events().export_speedscope(path, name)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Put a text into the trace."""
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Put something that is JSON text into the trace."""
+        self._metadata[key] = json.loads(value)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write the lines that called ops, each with its time, for flame graphs."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+from weft.profiler import _exports
+
+_OUTSIDE = "(no module)"
 
 # Fields of which there is only zero without a GPU, which programs sort by all the same.
 _NO_DEVICE = ("device_time", "device_time_total", "self_device_time_total")
@@ -73,7 +76,7 @@ class FunctionEvent:
         self.input_shapes: list[Any] = list(input_shapes)
         self.stack: list[str] = list(stack)
         self.scope = scope
-        self.cpu_memory_usage = cpu_memory_usage
+        self.cpu_memory_usage, self.flops = cpu_memory_usage, 0
         self.count, self.is_async = 1, is_async
 
     @property
@@ -101,7 +104,7 @@ class FunctionEventAvg:
         self.key = key  # else that of the first event
         self.count = 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
-        self.cpu_memory_usage = 0
+        self.cpu_memory_usage = self.flops = 0
         self.input_shapes: Any = None
         self.stack: list[str] = []
 
@@ -114,6 +117,7 @@ class FunctionEventAvg:
         self.cpu_time_total += 0.0 if _within_itself(other) else other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
         self.cpu_memory_usage += other.cpu_memory_usage
+        self.flops += other.flops
         return self
 
     @property
@@ -204,6 +208,29 @@ class EventList(list):
             found[key].add(event)
         return EventList(found.values(), self.profile_memory)
 
+    def by_module(self) -> EventList:
+        """Events summed up by the module that they ran in, forward and backward together."""
+        return self._summed(lambda e: e.scope or _OUTSIDE)
+
+    def by_line(self) -> EventList:
+        """Events summed up by the line of the program that called them."""
+        if any(not e.stack for e in self):
+            raise RuntimeError("by_line() needs the profile to be made with with_stack=True")
+        return self._summed(lambda e: e.stack[0])
+
+    def _summed(self, key: Callable[[FunctionEvent], str]) -> EventList:
+        """Sums of what events took by themselves: what is inside them counts where it stands."""
+        found: dict[str, FunctionEventAvg] = {}
+        for event in self:
+            total = found.setdefault(key(event), FunctionEventAvg(key(event)))
+            total.count += 1
+            total.self_cpu_time_total += event.self_cpu_time_total
+            total.cpu_time_total += event.self_cpu_time_total
+            total.cpu_memory_usage += event.cpu_memory_usage
+            total.flops += event.flops
+        rows = sorted(found.values(), key=lambda row: -row.self_cpu_time_total)
+        return EventList(rows, self.profile_memory)
+
     def table(
         self,
         sort_by: str | None = None,
@@ -259,6 +286,8 @@ class EventList(list):
         if self.profile_memory:
             columns.append(("CPU Mem", False, lambda e: _bytes(e.cpu_memory_usage)))
         columns.append(("# of Calls", False, lambda e: str(e.count)))
+        if any(e.flops for e in self):
+            columns.append(("Total FLOPs", False, lambda e: f"{e.flops:,}" if e.flops else "--"))
         if any(e.input_shapes for e in self):
             columns.append(("Input Shapes", False, lambda e: _cut(str(e.input_shapes), shapes)))
         if any(e.stack for e in self):
@@ -270,28 +299,11 @@ class EventList(list):
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events as a file for the trace viewers of browsers."""
-        process = os.getpid()
-        events = [
-            {
-                "ph": "X", "cat": "cpu_op", "name": e.name, "pid": process, "tid": e.thread,
-                "ts": e.time_range.start, "dur": e.cpu_time_total,
-                "args": {
-                    **({"Input Dims": e.input_shapes} if e.input_shapes else {}),
-                    **({"Module": e.scope} if e.scope else {}),
-                    **({"Call stack": "; ".join(e.stack)} if e.stack else {}),
-                },
-            }
-            for e in self
-        ]  # fmt: skip
-        text = json.dumps({"schemaVersion": 1, "traceEvents": events})
-        if os.fspath(path).endswith(".gz"):
-            import gzip
+        _exports.chrome_trace(self, path)
 
-            with gzip.open(path, "wt") as file:
-                file.write(text)
-        else:
-            with open(path, "w") as file:
-                file.write(text)
+    def export_speedscope(self, path: str | os.PathLike[str], name: str = "weft") -> None:
+        """Write the events as a file for the flame graphs of speedscope."""
+        _exports.speedscope(self, path, name)
 
 
 def _cut(text: str, width: int | None) -> str:

@@ -10,8 +10,11 @@ from typing import Any
 
 from weft.core import errors
 from weft.core.modes import MODES
+from weft.core.node import Node
 from weft.core.tensor import Tensor
+from weft.graph.cost import forward_flops
 from weft.graph.listen import Listener
+from weft.native import pool
 from weft.profiler._events import FunctionEvent
 
 
@@ -23,8 +26,13 @@ def now_us() -> float:
 class Recorder(Listener):
     """The events of the thread in which it is switched on."""
 
-    def __init__(self, shapes: bool = False, memory: bool = False, stack: bool = False) -> None:
-        self.shapes, self.memory, self.stack = shapes, memory, stack
+    def __init__(
+        self, shapes: bool = False, memory: bool = False, stack: bool = False, flops: bool = False
+    ) -> None:
+        self.shapes, self.memory, self.stack, self.flops = shapes, memory, stack, flops
+        self.used: list[tuple[float, int]] = []  # when, and how much memory was in use then
+        known = pool.pool() if memory else None
+        self._words = None if known is None else known.words
         self.events: list[FunctionEvent] = []
         self.open: list[FunctionEvent] = []
         self.thread = threading.get_native_id()
@@ -51,6 +59,8 @@ class Recorder(Listener):
             last.time_range.end = end
         if event.cpu_parent is not None:
             event.cpu_parent.cpu_children.append(event)
+        if self._words is not None:
+            self.used.append((end, int(self._words[pool.USED])))
 
     # --- what is heard ---
 
@@ -65,6 +75,9 @@ class Recorder(Listener):
         self.end(event)
         if self.memory and not op.view:
             event.cpu_memory_usage = sum(r._a.nbytes for r in results)
+        if self.flops and not op.view and results:
+            shapes = [x._a.shape for x in args if isinstance(x, Tensor)]
+            event.flops = forward_flops(op.name, results[0]._a.shape, shapes)
 
     def changing(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
         # It has computed already when it is heard of, so only the call is known.
@@ -81,6 +94,11 @@ class Recorder(Listener):
 
         def timed(node: Any) -> None:
             event = self.begin(node.named().name())
+            if isinstance(node, Node):  # it belongs to where its forward op stood
+                event.scope = node.scope
+                if self.stack:
+                    event.stack = [errors.describe_position(node.code, node.instruction)]
+                    event.time_range.start = now_us()
             try:
                 step(node)
             finally:

@@ -30,8 +30,9 @@ class profile(_profile):
         **more: Any,
     ) -> None:
         super().__init__(
-            record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack
-        )
+            record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack,
+            with_flops=with_flops,
+        )  # fmt: skip
         self.enabled = enabled
 
     def start(self) -> None:

@@ -14,7 +14,10 @@ from typing import Any
 
 __all__ = ["html"]
 
-_SCRIPTS = ("util", "model", "layout", "scene", "colour", "draw", "panel", "app", "live", "start")
+_SCRIPTS = (
+    *("util", "model", "layout", "scene", "colour", "draw", "panel", "app", "training", "live"),
+    "start",
+)
 
 
 def html(document: dict[str, Any], live: dict[str, Any] | None = None) -> str:
@@ -65,7 +68,7 @@ def _assets() -> tuple[string.Template, str, str]:
     scripts = "\n".join(read(f"{name}.js") for name in _SCRIPTS)
     return (
         string.Template(read("page.html")),
-        read("style.css"),
+        read("style.css") + read("training.css"),
         f'(() => {{\n"use strict";\n{scripts}\n}})();\n',
     )
 

@@ -6,7 +6,8 @@ function address(path, more = "") {
 }
 
 function startLive() {
-  byId("live").hidden = false;
+  // Logs in files have no program that could be paused.
+  byId("live").hidden = Boolean(app.document.training) && !hasProgram();
   byId("ops").replaceChildren(...app.settings.ops.map((name) => element("option", { value: name })));
   byId("pause").addEventListener("click", () => app.edit({ edit: app.document.paused ? "resume" : "pause" }));
   byId("once").addEventListener("click", () => app.edit({ edit: "step" }));
@@ -20,7 +21,7 @@ function startLive() {
     refresh(Number(event.data));
   };
   events.onerror = () => {
-    say("gone", "the program has ended");
+    say("gone", byId("live").hidden ? "no longer served" : "the program has ended");
     if (++failures === 3) events.close();
   };
 }
@@ -69,6 +70,7 @@ function take(fresh) {
   const panel = byId("panel");
   if (!panel.matches(":hover") && !panel.contains(document.activeElement)) fillPanel(panel, app);
   markTicks();
+  takeTraining();
   showState();
 }
 
@@ -79,6 +81,7 @@ function showState() {
   byId("undo").disabled = !app.document.edits?.length;
   const refusal = app.refusal || app.document.note;
   if (refusal) say("refused", refusal);
+  else if (byId("live").hidden) say("running", "following the logs");
   else say(paused ? "paused" : "running", paused ? "paused" : "running");
 }
 

@@ -11,6 +11,7 @@ function start() {
   if (!(app.tree.root.sums.back + app.tree.root.sums.updates)) byId("lanes").hidden = true;
   app.choose(null);
   markTicks();
+  startTraining();
   if (app.live) startLive();
 }
 

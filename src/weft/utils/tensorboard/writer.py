@@ -104,7 +104,7 @@ class SummaryWriter:
     A killed process leaves a readable file with everything that was logged. Threads may share a
     writer, and several writers a folder.
 
-    >>> import tempfile
+    >>> import tempfile, weft
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with SummaryWriter(folder) as writer:
     ...         for step in range(3):

@@ -1,0 +1,139 @@
+"""What can be added to a training from outside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.core.modes import no_grad
+
+__all__ = ["Callback", "EarlyStopping", "LayerStats"]
+
+
+class Callback:
+    """Is told what a trainer does. Overwrite what you need; states are saved with the training."""
+
+    def on_fit_start(self, trainer: Any) -> None:
+        """The training begins, or goes on."""
+
+    def on_epoch_start(self, trainer: Any) -> None:
+        """An epoch begins, or goes on."""
+
+    def on_update_start(self, trainer: Any) -> None:
+        """The batches of an update are there."""
+
+    def on_before_step(self, trainer: Any) -> None:
+        """The gradients are there, clipped; the optimizer has not stepped yet."""
+
+    def on_update_end(self, trainer: Any) -> None:
+        """The optimizer has stepped."""
+
+    def on_epoch_end(self, trainer: Any, metrics: dict[str, float]) -> None:
+        """An epoch is over and evaluated; it is saved after this."""
+
+    def on_fit_end(self, trainer: Any) -> None:
+        """The training is over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is to be saved, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what was saved."""
+
+
+class EarlyStopping(Callback):
+    """Ends the training when a metric has not become better for ``patience`` epochs.
+
+    >>> stop = EarlyStopping("val_loss", patience=2)
+    """
+
+    def __init__(
+        self, monitor: str = "val_loss", patience: int = 5, mode: str = "min", delta: float = 0.0
+    ) -> None:
+        if mode not in ("min", "max") or patience < 1:
+            raise ValueError(
+                f"EarlyStopping: mode is 'min' or 'max' and patience at least 1, not {mode!r} and "
+                f"{patience!r}"
+            )
+        self.monitor, self.patience, self.mode, self.delta = monitor, patience, mode, delta
+        self.best = math.inf
+        self.bad = 0
+
+    def on_epoch_end(self, trainer: Any, metrics: dict[str, float]) -> None:
+        """Count the epochs without progress; a NaN is none."""
+        if self.monitor not in metrics:
+            raise KeyError(
+                f"EarlyStopping: {self.monitor!r} is not among the metrics of an epoch, which are "
+                f"{', '.join(metrics)}"
+            )
+        value = metrics[self.monitor] * (1 if self.mode == "min" else -1)
+        if value < self.best - self.delta:
+            self.best, self.bad = value, 0
+            return
+        self.bad += 1
+        if self.bad >= self.patience:
+            trainer.should_stop = True
+            trainer.progress.say(
+                f"stopped early: {self.monitor} has not improved for {self.bad} epochs"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value and how long ago it was."""
+        return {"best": self.best, "bad": self.bad}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take these up."""
+        self.best, self.bad = state["best"], state["bad"]
+
+
+class LayerStats(Callback):
+    """Logs the norm of the gradient of each layer, and how much of its weights a step changes.
+
+    A ratio of about 1e-3 is healthy: far less and a layer learns nothing, far more and it is
+    overwritten.
+    """
+
+    def __init__(self, every: int = 50) -> None:
+        self.every = every
+        self._before: dict[str, list[Any]] = {}
+
+    def on_before_step(self, trainer: Any) -> None:
+        """Remember the weights, now and then."""
+        self._before = {}
+        if trainer.updates % self.every == 0:
+            with no_grad():
+                self._norms = {
+                    f"grad_norm/{name}": _norm([p.grad for p in ps if p.grad is not None])
+                    for name, ps in layers(trainer.model).items()
+                }
+                self._before = {
+                    name: [p.detach().clone() for p in ps]
+                    for name, ps in layers(trainer.model).items()
+                }
+
+    def on_update_end(self, trainer: Any) -> None:
+        """Compare."""
+        if not self._before:
+            return
+        ratios = {}
+        with no_grad():
+            for name, ps in layers(trainer.model).items():
+                before = self._before[name]
+                change = _norm([p - b for p, b in zip(ps, before, strict=True)])
+                ratios[f"update_ratio/{name}"] = change / max(_norm(before), 1e-12)
+        self._before = {}
+        trainer.log(self._norms | ratios)
+
+
+def layers(model: Any) -> dict[str, list[Any]]:
+    """The modules that have parameters of their own that learn, by name."""
+    found = {
+        name or type(model).__name__: [p for p in m.parameters(recurse=False) if p.requires_grad]
+        for name, m in model.named_modules()
+    }
+    return {name: ps for name, ps in found.items() if ps}
+
+
+def _norm(tensors: list[Any]) -> float:
+    return math.sqrt(sum(float(t.detach().float().square().sum().item()) for t in tensors))
