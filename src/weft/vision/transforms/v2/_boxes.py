@@ -159,7 +159,7 @@ def perspective(coefficients: list[float]) -> Move:
     return move
 
 
-def elastic(canvas: Size, displacement: Tensor) -> Move:
+def elastic(canvas: Size, displacement: Tensor, up: bool = True) -> Move:
     """The opposite of a displacement, read at the pixels where points lie."""
     height, width = canvas
 
@@ -169,7 +169,7 @@ def elastic(canvas: Size, displacement: Tensor) -> Move:
         columns = weft.linspace((-width + 1) / width, (width - 1) / width, width)
         y, x = weft.meshgrid(rows, columns, indexing="ij")
         grid = weft.stack([x, y], -1).to(points.dtype) - field
-        places = points.ceil().long()
+        places = (points.ceil() if up else points).long()
         found = grid[places[:, 1].clamp(0, height - 1), places[:, 0].clamp(0, width - 1)]
         return (found + 1) * (0.5 * weft.tensor([width, height], dtype=points.dtype)) - 0.5
 

@@ -363,7 +363,7 @@ def rotate(
         forward = _geometry.inverse_affine(about, *how, inverted=False)
         if not expand:
             return canvas, _boxes.linear(forward)
-        return _boxes.expanded(canvas, forward, _geometry.inverse_affine([0.0, 0.0], *how))
+        return _boxes.expanded(canvas, forward, _geometry.inverse_affine(about, *how))
 
     def boxes(b: Any) -> Any:
         canvas, step = move(b.canvas_size)
@@ -413,7 +413,7 @@ def elastic(
         return _boxes.moved(b, _boxes.elastic(b.canvas_size, displacement), b.canvas_size, True)
 
     def points(p: Any) -> Any:
-        return _boxes.moved_points(p, _boxes.elastic(p.canvas_size, displacement), p.canvas_size)
+        return _boxes.moved_points(p, _boxes.elastic(p.canvas_size, displacement, False), p.canvas_size)
 
     return _geometric("elastic", inpt, pixels, lambda m: pixels(m, _NEAREST), boxes, points)
 
@@ -475,10 +475,18 @@ def invert(inpt: Any) -> Any:
     return _on_pixels("invert", inpt)
 
 
+def _real_pixels(inpt: Any) -> Tensor | None:
+    """An image of floats as a plain tensor; None for everything else."""
+    if not isinstance(inpt, (Image, Video)) and not is_pure_tensor(inpt):
+        return None
+    plain = inpt.as_subclass(Tensor)
+    return plain if plain.is_floating_point() else None
+
+
 def posterize(inpt: Any, bits: int) -> Any:
     """The upper bits of each pixel."""
-    plain = inpt.as_subclass(Tensor) if isinstance(inpt, (Image, Video)) else inpt
-    if isinstance(plain, Tensor) and plain.is_floating_point() and _own_kernel("posterize", inpt) is None:
+    plain = _real_pixels(inpt)
+    if plain is not None and _own_kernel("posterize", inpt) is None:
         levels = 1 << bits
         made = plain.mul(levels).floor_().clamp_(0, levels - 1).mul_(1.0 / levels)
         return wrap(made, like=inpt) if isinstance(inpt, (Image, Video)) else made
@@ -497,8 +505,8 @@ def autocontrast(inpt: Any) -> Any:
 
 def equalize(inpt: Any) -> Any:
     """Each channel with an even histogram."""
-    plain = inpt.as_subclass(Tensor) if isinstance(inpt, (Image, Video)) else inpt
-    if isinstance(plain, Tensor) and plain.is_floating_point():
+    plain = _real_pixels(inpt)
+    if plain is not None and _own_kernel("equalize", inpt) is None:
         made = to_dtype(v1.equalize(to_dtype(plain, weft.uint8, scale=True)), plain.dtype, True)
         return wrap(made, like=inpt) if isinstance(inpt, (Image, Video)) else made
     return _on_pixels("equalize", inpt)
@@ -547,16 +555,15 @@ def gaussian_blur(inpt: Any, kernel_size: Any, sigma: Any = None) -> Any:
 def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
     """Noise added to each pixel."""
     if is_pillow(inpt):
-        noisy = gaussian_noise(pil_to_tensor(inpt), mean, sigma, clip)
-        return to_pil_image(noisy, mode=inpt.mode)
+        raise ValueError("Gaussian Noise is not implemented for PIL images.")
     if isinstance(inpt, tv_tensors.TVTensor) and not isinstance(inpt, (Image, Video)):
         return inpt
     if sigma < 0:
         raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
     plain = inpt.as_subclass(Tensor)
     if plain.dtype == weft.uint8:
-        drawn = weft.randn(plain.shape, dtype=weft.float32) * 255 * sigma
-        made = plain.int() + mean * 255 + drawn
+        drawn = weft.randn(plain.shape, dtype=weft.float32) * (sigma * 255)
+        made = plain + (mean * 255 + drawn).to(weft.int16)
         made = (made.clamp(0, 255) if clip else made).to(weft.uint8)
     elif plain.is_floating_point():
         made = plain + mean + weft.randn_like(plain) * sigma
