@@ -133,7 +133,7 @@ def _canvas(image: Tensor) -> tuple[Tensor, bool]:
 
 
 def _finished(drawn: Any, real: bool, like: Tensor) -> Tensor:
-    array = np.ascontiguousarray(np.asarray(drawn).transpose(2, 0, 1))
+    array = np.array(np.asarray(drawn).transpose(2, 0, 1), order="C")
     made = weft.from_numpy(array)
     return made.to(like.dtype) / 255 if real else made
 

@@ -45,7 +45,15 @@ def _fetch(url: str, partial: str) -> None:
             # A server that ignores the range sends the whole file from its beginning.
             mode = "ab" if have and source.status == 206 else "wb"
             with open(partial, mode) as file:
+                start = file.tell()
                 shutil.copyfileobj(source, file, _CHUNK)
+                came = file.tell() - start
+            stated = source.headers.get("Content-Length")
+            if stated is not None and came < int(stated):
+                raise ConnectionError(
+                    f"{url}: the connection ended after {came} of {stated} bytes; another try goes "
+                    "on from there"
+                )
     except HTTPError as error:
         if error.code != 416:  # nothing is missing
             raise

@@ -69,7 +69,7 @@ def decode_image(
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
     array = np.asarray(image)
     array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-    return weft.from_numpy(np.ascontiguousarray(array))
+    return weft.from_numpy(np.array(array, order="C"))
 
 
 def decode_jpeg(input: Any, mode: Any = ImageReadMode.UNCHANGED, **kwargs: Any) -> Any:

@@ -64,8 +64,6 @@ def deform_conv2d(
     if width == 1 or height == 1:  # such an axis has no scale: it gets a second row of zeros
         images = F.pad(images, (0, int(width == 1), 0, int(height == 1)))
     flat = grid.reshape(n * groups, taps * oh, ow, 2)
-    if width == 1:
-        flat = weft.stack((flat[..., 0], flat[..., 1]), dim=-1)
     found = F.grid_sample(images, flat, "bilinear", "zeros", align_corners=True)
     found = found.reshape(n, groups, channels // groups, taps, oh * ow)
     if mask is not None:
