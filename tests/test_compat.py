@@ -453,12 +453,12 @@ def test_names_are_left_out_of_the_count_for_a_reason() -> None:
 def test_packages_compiled_against_pytorch_are_named_before_anything_runs(
     tmp_path: pathlib.Path,
 ) -> None:
-    text = "print('ran')\nimport torch, torchvision.transforms as T\nT.ToTensor()\n"
+    text = "print('ran')\nimport torch, torchaudio.transforms as T\nT.MFCC()\n"
     write(tmp_path, "script.py", text)
     done = call(*WEFT, "run", "script.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "script.py:2: torchvision (also line 3)" in done.stderr
-    assert "(torchvision is compiled against PyTorch's own library)" in done.stderr
+    assert "script.py:2: torchaudio (also line 3)" in done.stderr
+    assert "(torchaudio is compiled against PyTorch's own library)" in done.stderr
 
 
 def test_scripts_log_for_tensorboard(tmp_path: pathlib.Path) -> None:

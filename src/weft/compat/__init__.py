@@ -16,7 +16,7 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any
 
-from weft.compat import naming, tree
+from weft.compat import companions, naming, tree
 
 __all__ = ["install", "installed", "uninstall"]
 
@@ -110,6 +110,7 @@ def install() -> None:
             "weft.compat.install() before anything imports torch"
         )
     sys.meta_path.insert(0, _FINDER)
+    companions.install()
     naming.rename_all()
     naming.act_as_torch()
     _hand_on_to_workers()
@@ -120,6 +121,7 @@ def uninstall() -> None:
     if not installed():
         return
     sys.meta_path.remove(_FINDER)
+    companions.uninstall()
     naming.put_back()
     names = [n for n in sys.modules if n == "torch" or n.startswith("torch.")]
     modules = {name: sys.modules.pop(name) for name in names}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.machinery
 from types import ModuleType
 from typing import Any
 
-from weft.compat import tree
+from weft.compat import companions, tree
 
 
 class Missing(Exception):
@@ -34,8 +34,14 @@ def look_up(name: str) -> Any:
     'relu'
     """
     parts = name.split(".")
-    if parts[0] == "torchvision" and importlib.util.find_spec("torchvision") is not None:
-        return None
+    if parts[0] in companions.OWN:
+        spec = importlib.machinery.PathFinder.find_spec(parts[0])
+        if spec is not None:  # the installed package is used
+            return None
+        try:
+            return companions.look_up(name)
+        except LookupError as error:
+            raise Missing(str(error.args[0])) from None
     if parts[0] in COMPANIONS:
         raise Missing(parts[0], f"{parts[0]} is compiled against PyTorch's own library")
     found: Any = importlib.import_module("weft")

@@ -128,6 +128,11 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
+    "nms": (64, "loops.regions:nms"),
+    "roi_align": (512, "loops.regions:roi_align"),
+    "roi_align_backward": (512, "loops.regions:roi_align_back"),
+    "roi_pool": (512, "loops.regions:roi_pool"),
+    "roi_pool_backward": (512, "loops.regions:roi_pool_back"),
     "upsample": (2048, "loops.resampling:upsample"),
     "upsample_backward": (2048, "loops.resampling:upsample_back"),
 }

@@ -7,7 +7,6 @@ runs`` from the shell, compares the runs below a log folder as they grow.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
