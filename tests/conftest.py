@@ -10,6 +10,9 @@ import pytest
 
 from weft.compat import distribution
 
+# Under some hypervisors processors announce AMX and then refuse it: torch's oneDNN dies of it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
 
 def pytest_sessionstart() -> None:
     if distribution.active().kind in ("weft", "partial"):

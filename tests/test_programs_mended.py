@@ -106,6 +106,13 @@ PROGRAMS = {
         "v3.mul_(3)",
         "(v1.sum() + v2.sum() + (v3 * v3).sum()).backward()",
     ),
+    "nor are pooled planes without a batch": (
+        "v0 = rand(1, (2, 2, 4)).requires_grad_()",
+        "v1 = F.max_pool2d(v0, 2)",
+        "v1.register_hook(lambda g: log.append(('h0', g)) or g * 2)",
+        "v1.square_()",
+        "v1.sum().backward()",
+    ),
     "the product of a single number passes the gradient on": (
         "v0 = rand(1, (4,)).requires_grad_()",
         "v0.max().prod().backward(create_graph=True)",

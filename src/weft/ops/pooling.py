@@ -293,7 +293,13 @@ def _adaptive_planes(input: Tensor, output_size: Any, count: int, name: str) -> 
 
 
 def _unbatched(batched: bool, *results: Tensor) -> tuple[Tensor, ...]:
-    return results if batched else tuple(r.squeeze(0) for r in results)
+    if batched:
+        return results
+    found = tuple(r.squeeze(0) for r in results)
+    for r in found:
+        if r.ndim > 2:  # to its users it is no view, but for rows, where it is one in PyTorch
+            r._base = r._view = None
+    return found
 
 
 def _window_arguments(
