@@ -558,3 +558,13 @@ def test_tangents_have_a_history_while_gradients_are_on() -> None:
             out = torch.logsumexp(dual, 0)
         moved = forward.unpack_dual(out).tangent
         assert torch.allclose(moved, (p * t).sum()) and not moved.requires_grad
+
+
+def test_what_a_node_hook_gives_has_a_history_if_the_gradient_has() -> None:
+    x = torch.tensor([3.0], requires_grad=True)
+    y = x.exp() * 1
+    y.grad_fn.next_functions[0][0].register_hook(lambda into, out: (into[0] * 2,))
+    (g,) = torch.autograd.grad(y, x, create_graph=True)
+    (second,) = torch.autograd.grad(g.log().sum(), x, retain_graph=True)
+    assert second.item() == pytest.approx(2.0)  # the hook had its say again
+    assert not torch.autograd.grad(y, x)[0].requires_grad
