@@ -525,6 +525,18 @@ def group_norm(
 ) -> Tensor:
     """Normalise groups of channels of each sample."""
     shape = input._a.shape
+    if len(shape) > 1 and num_groups and prod(shape) == num_groups:
+        refuse(
+            f"Expected more than 1 value per channel when training, got input size {list(shape)}",
+            ValueError,
+        )
+    return _group_norm(input, num_groups, weight, bias, eps)
+
+
+def _group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    shape = input._a.shape
     if len(shape) < 2:
         refuse(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
     if shape[1] % num_groups:
@@ -540,7 +552,11 @@ def group_norm(
                 f"{list(shape)}"
             )
     count = prod(shape[2:])
-    y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
+    half = input._a.dtype in dt.HALF
+    mixed = half and any(p is not None and p._a.dtype == dt.F32 for p in (weight, bias))
+    # Parameters in float32 ask for that precision; only the result is rounded.
+    x = input.float() if mixed else input
+    y = native_group_norm(x, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
 
 
@@ -554,7 +570,7 @@ def _top_group_norm(
     cudnn_enabled: bool = True,
 ) -> Tensor:
     """Normalise groups of channels of each sample."""
-    return group_norm(input, num_groups, weight, bias, eps)
+    return _group_norm(input, num_groups, weight, bias, eps)
 
 
 @api.under("nn.functional")
