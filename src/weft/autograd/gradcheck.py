@@ -338,7 +338,8 @@ def _check_inputs(inputs: tuple[Any, ...]) -> None:
                 "precision floating point or complex.",
                 stacklevel=3,
             )
-        if any(n > 1 and s == 0 for n, s in zip(x._a.shape, x._a.strides, strict=True)):
+        steps = zip(x._a.shape, x._a.strides, strict=True)
+        if x._a.size and any(n > 1 and s == 0 for n, s in steps):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "
                 "that are non-overlapping to be able to compute the numerical gradients correctly. "

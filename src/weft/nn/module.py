@@ -183,7 +183,8 @@ class Module(HookMethods, StateMethods, TreeMethods):
         own = self.__dict__
         if kind not in own:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
-        own.pop(name, None)
+        if kind != "_buffers":  # which register_buffer refuses to put over an attribute
+            own.pop(name, None)
         for other in ("_parameters", "_buffers", "_modules"):
             if other != kind:
                 own[other].pop(name, None)
@@ -534,9 +535,20 @@ def _to_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, A
     """The dtype, memory format and device out of what ``to`` was given."""
     given: list[Any] = list(args)
     for name, value in kwargs.items():
+        if name == "copy":
+            raise RuntimeError(".to() does not accept copy argument")
         if name not in ("device", "dtype", "non_blocking", "memory_format", "tensor", "other"):
             raise TypeError(f"to() got an unexpected keyword argument '{name}'")
         given.append(value)
+    # After a device comes a dtype, and only then whether to wait.
+    if len(args) > 1 and isinstance(args[0], (str, dev.device)):
+        if args[1] is not None and not isinstance(args[1], dt.dtype):
+            raise TypeError(
+                "to() received an invalid combination of arguments - got ("
+                + ", ".join(type(a).__name__ for a in args)
+                + "), but expected (device, dtype, non_blocking), (dtype, non_blocking) or "
+                "(tensor, non_blocking)"
+            )
     dtype = format = device = None
     for value in given:
         if isinstance(value, dt.dtype):

@@ -481,6 +481,9 @@ def ctc_loss(
         raise no_values("ctc_loss")
     inputs = _lengths(input_lengths, count, "input_lengths")
     labels = _lengths(target_lengths, count, "target_lengths")
+    for name, given in (("input_lengths", inputs), ("target_lengths", labels)):
+        if given._a.min(initial=0) < 0:
+            refuse(f"Expected {name} to have value at least 0, but got value {given._a.min()}")
     if inputs._a.max(initial=0) > steps:
         refuse(
             f"Expected input_lengths to have value at most {steps}, but got value {inputs._a.max()}"
@@ -490,6 +493,11 @@ def ctc_loss(
         refuse(
             f"Expected tensor to have size at least {labels._a.max()} at dimension 1, but got "
             f"size {list(places._a.shape)} for argument #2 'targets'"
+        )
+    if places.ndim == 1 and places._a.size != labels._a.sum():
+        refuse(
+            f"Expected tensor to have size {labels._a.sum()} at dimension 0, but got size "
+            f"{places._a.size} for argument #2 'targets': the sum of target_lengths"
         )
     loss = ctc_loss_op(x, places, inputs, labels, blank=blank, zero_infinity=zero_infinity)[0]
     if reduction == "mean":

@@ -234,7 +234,10 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     x1, x2 = together(x1, x2)
     common = dt.of_numpy(dt.result_dtype((x1._a, x2._a)))
     if not common.is_floating_point:
-        refuse(f"expected common dtype to be floating point, yet common dtype is {common!r}")
+        refuse(
+            "expected common dtype to be floating point, yet common dtype is "
+            f"{dt.TYPE_NAMES[common.name]}"
+        )
     x1, x2 = x1.to(common), x2.to(common)
     first = x1.norm(2, dim, keepdim=True).clamp_min(eps)
     second = x2.norm(2, dim, keepdim=True).clamp_min(eps)
@@ -296,6 +299,11 @@ def cosine_embedding_loss(
     if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):
         refuse(
             "1D target tensor expects 2D input tensors, but found inputs with sizes "
+            f"{list(input1._a.shape)} and {list(input2._a.shape)}"
+        )
+    if target.ndim == 0 and (input1.ndim != 1 or input2.ndim != 1):
+        refuse(
+            "0D target tensor expects 1D input tensors, but found inputs with sizes "
             f"{list(input1._a.shape)} and {list(input2._a.shape)}"
         )
     dim = target.ndim
@@ -398,7 +406,9 @@ def multi_margin_loss(
     classes = rows._a.shape[1]
     others = beside(labels, np.arange(classes)) != labels.unsqueeze(1)
     loss = where_op(others, loss, 0.0).sum(1) / classes
-    return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
+    # One sample has a loss without a dimension, unless its target has one.
+    alone = input.ndim < 2 and not target.ndim
+    return reduced(loss.squeeze(0) if alone else loss, reduction)
 
 
 @api.under("nn.functional")

@@ -585,7 +585,11 @@ def _top_group_norm(
                 f"{list(shape)}"
             )
     count = prod(shape[2:])
-    y = native_group_norm(input, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
+    half = input._a.dtype in dt.HALF
+    mixed = half and any(p is not None and p._a.dtype == dt.F32 for p in (weight, bias))
+    # Parameters in float32 ask for that precision; only the result is rounded.
+    x = input.float() if mixed else input
+    y = native_group_norm(x, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
 
 

@@ -139,7 +139,8 @@ def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
             "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got "
             f"{len(given)} numbers for shape {list(shape)}",
         )
-    if 0 in shape[rank - count :]:
+    # Circular padding is made of copies, which do not mind.
+    if 0 in shape[rank - count - (mode != "circular" and rank > count + 1) :]:
         raise fail(
             RuntimeError,
             f"Expected {count + 1}D or {count + 2}D (batch mode) tensor with possibly 0 batch "

@@ -574,6 +574,11 @@ def _fractional(
     spatial = input._a.shape[-count:]
     if output_size is None:
         ratio = (output_ratio,) * count if isinstance(output_ratio, float) else output_ratio
+        if len(ratio) != count:
+            refuse(
+                f"{name} requires output_ratio to either be a single Int or tuple of Ints.",
+                ValueError,
+            )
         output_size = tuple(int(n * r) for n, r in zip(spatial, ratio, strict=True))
     size = _exact_ints(output_size, count, "output_size", name)
     x, batched = _planes(input, count, name)

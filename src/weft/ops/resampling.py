@@ -81,6 +81,11 @@ interpolate_back_op: Op = linear(
 )
 
 
+def _is_whole(value: Any) -> bool:
+    array = getattr(value, "_a", None)
+    return hasattr(value, "__index__") if array is None else array.dtype.kind in "iu"
+
+
 def _sizes(input: Tensor, size: Any, scale_factor: Any) -> tuple[Ints, Any]:
     """The size of the result, and the factors if they were given."""
     spatial = input._a.shape[2:]
@@ -100,6 +105,12 @@ def _sizes(input: Tensor, size: Any, scale_factor: Any) -> tuple[Ints, Any]:
             ValueError,
         )
     if size is not None:
+        if not all(_is_whole(n) for n in values):
+            refuse(
+                "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, "
+                f"int, int], but got size with types {[type(n) for n in values]}",
+                TypeError,
+            )
         return tuple(int(n) for n in values), None
     factors = tuple(float(f) for f in values)
     return tuple(int(np.floor(n * f)) for n, f in zip(spatial, factors, strict=True)), factors
