@@ -258,8 +258,8 @@ def tensor(
         made = tensor_over(data, None if dtype is None else dt.of_numpy(dt.as_numpy(dtype)))
     else:
         made = wrap(array_of(data, dtype))
-    if device is not None or dev._default is not CPU:
-        return finish(made._a, device, requires_grad)
+    if (device is not None or dev._default is not CPU) and dev.on_meta(device):
+        made = wrap(meta.like(made._a))
     return made.requires_grad_() if requires_grad else made
 
 
