@@ -443,3 +443,50 @@ def test_whether_a_profiler_is_on() -> None:
     with weft.profiler.profile():
         assert is_on()
     assert not is_on()
+
+
+def test_walks_along_next_functions_and_saved_values_find_what_pytorch_has() -> None:
+    torch = pytest.importorskip("torch")
+    walk = """
+def walk(f):
+    return "None" if f is None else f"{f.name()}({', '.join(walk(n) for n, _ in f.next_functions)})"
+F = torch.nn.functional
+x, w, b = (torch.rand(*s, requires_grad=True) for s in ((2, 3), (4, 3), (4,)))
+target = torch.zeros(2, dtype=torch.long)
+y = F.linear(x, w, b)
+walks = [walk(z.grad_fn) for z in (
+    y, F.linear(x.detach(), w, b), F.linear(x, w), F.linear(x, w, b.detach()),
+    F.cross_entropy(x, target), torch.where(x > 0, x, 1.0), 1 - x, x - 1, x**2, x**x,
+    F.embedding(target, w),
+)]
+edge = y.grad_fn.next_functions[2][0]
+same = edge is y.grad_fn.next_functions[2][0], edge.next_functions[0][0].variable is w
+kept = [[n for n in dir(z.grad_fn) if n.startswith("_saved_")] for z in (
+    x * x, x.exp(), x**2, x @ w.t(), torch.where(x > 0, x, x), x.softmax(1),
+)]
+kept = [sorted(n for n in names if not n.endswith(("_sizes", "_strides"))) for names in kept]
+shapes = x.sum().grad_fn._saved_self_sym_sizes, F.mse_loss(x, x).grad_fn._saved_self.shape
+"""
+    found = []
+    for library in (weft, torch):
+        names: dict = {"torch": library}
+        exec(walk, names)
+        found.append([str(names[n]) for n in ("walks", "same", "kept", "shapes")])
+    assert found[0] == found[1]
+    turned = weft.nn.Linear(2, 1)(weft.ones(1, 2)).grad_fn.next_functions[2][0]
+    with pytest.raises(RuntimeError, match=r"weight\.register_hook"):
+        turned.register_hook(print)
+    assert turned(weft.ones(2, 3)).shape == (3, 2)
+
+
+def test_the_method_split_takes_split_size() -> None:
+    torch = pytest.importorskip("torch")
+    for library in (weft, torch):
+        x = library.arange(5)
+        parts = x.split(split_size=2, dim=0), x.split(split_size=[1, 4])
+        assert [[p.tolist() for p in ps] for ps in parts] == [
+            [[0, 1], [2, 3], [4]],
+            [[0], [1, 2, 3, 4]],
+        ]
+        with pytest.raises(TypeError):
+            x.split(split_size_or_sections=2)
