@@ -563,6 +563,13 @@ def test_completion_for_zsh_is_well_formed() -> None:
     )
 
 
+def test_the_levels_of_a_processor_are_those_of_weft() -> None:
+    from weft import _cpu
+    from weft_command import running
+
+    assert ("native", *_cpu.LEVELS) == running.LEVELS
+
+
 def test_the_list_of_commands_is_that_of_the_modules() -> None:
     for name in COMMANDS:
         module = tree.load(name)

@@ -40,11 +40,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-check", action="store_true", help="run without looking for such names"
     )
     parser.add_argument(
-        "--cpu", metavar="level", choices=LEVELS,
+        "--cpu", metavar="level", type=_level,
         help=f"use instructions up to this level: {', '.join(LEVELS)}",
     )  # fmt: skip
     parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name")
     parser.add_argument("script", help="the script, or with -m the module")
+
+
+def _level(word: str) -> str:
+    if word not in LEVELS:
+        raise argparse.ArgumentTypeError(f"one of {', '.join(LEVELS)}")
+    return word
 
 
 def split(given: list[str]) -> tuple[list[str], list[str]]:
