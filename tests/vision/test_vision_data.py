@@ -209,7 +209,9 @@ def test_folders_of_images(tmp_path: pathlib.Path) -> None:
         Image.new("L", (4, 3), colour).save(path)
     (tmp_path / "dog" / "notes.txt").write_text("no image")
     data = datasets.ImageFolder(tmp_path, transform=transforms.PILToTensor())
-    assert data.classes == ["cat", "dog"] and data.targets == [0, 0, 1] and data.imgs is data.samples
+    assert (
+        data.classes == ["cat", "dog"] and data.targets == [0, 0, 1] and data.imgs is data.samples
+    )
     assert data[2][0].shape == (3, 3, 4) and data[2][0][0, 0, 0] == 30
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="classes empty"):
@@ -308,9 +310,7 @@ def test_mnist_downloads_when_asked(
     write_idx(made, 4, "train", packed=True)
     write_idx(made, 3, "t10k", packed=True)
     Server.files = {f"/{path.name}": path.read_bytes() for path in made.iterdir()}
-    resources = [
-        (name[1:], hashlib.md5(data).hexdigest()) for name, data in Server.files.items()
-    ]
+    resources = [(name[1:], hashlib.md5(data).hexdigest()) for name, data in Server.files.items()]
     monkeypatch.setattr(datasets.MNIST, "mirrors", [f"{server}/nothing/", f"{server}/"])
     monkeypatch.setattr(datasets.MNIST, "resources", resources)
     assert len(datasets.MNIST(tmp_path, download=True)) == 4

@@ -74,7 +74,9 @@ def test_batched_nms_is_nms_within_categories() -> None:
         assert s[found].tolist() == sorted(s[found].tolist(), reverse=True)
 
 
-ROIS = np.array([[0, 1.0, 2.0, 9.0, 7.5], [1, -3, -2, 4, 30], [1, 5, 5, 5.2, 5.1], [0, 20, 1, 40, 9]])
+ROIS = np.array(
+    [[0, 1.0, 2.0, 9.0, 7.5], [1, -3, -2, 4, 30], [1, 5, 5, 5.2, 5.1], [0, 20, 1, 40, 9]]
+)
 
 
 @pytest.mark.parametrize("ratio", [2, -1])
@@ -143,7 +145,11 @@ def test_overlaps_of_known_boxes() -> None:
     assert ops.distance_box_iou(a, b)[0, 1].item() == pytest.approx(-200 / 288)
     assert ops.complete_box_iou(a, a).diagonal().tolist() == pytest.approx([1.0, 1.0])
     assert ops.box_area(a.to(weft.uint8)).tolist() == [4, 16]
-    for loss in (ops.generalized_box_iou_loss, ops.distance_box_iou_loss, ops.complete_box_iou_loss):
+    for loss in (
+        ops.generalized_box_iou_loss,
+        ops.distance_box_iou_loss,
+        ops.complete_box_iou_loss,
+    ):
         assert loss(a, a, reduction="sum").item() == pytest.approx(0.0, abs=1e-5)
         x = weft.tensor([[0.0, 0, 2, 3]], dtype=weft.float64, requires_grad=True)
         y = weft.tensor([[0.5, 1, 3, 2.5]], dtype=weft.float64)

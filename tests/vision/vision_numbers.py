@@ -149,7 +149,9 @@ SEEDS = (0, 1, 2)
 def image(seed: int) -> np.ndarray:
     h, w = ((40, 52), (33, 33), (21, 60))[seed % 3]
     y, x = np.mgrid[:h, :w]
-    waves = [127 + 100 * np.sin(x / (5 + i) + y / (7 - i)) + (x * y * (i + 3)) % 29 for i in range(3)]
+    waves = [
+        127 + 100 * np.sin(x / (5 + i) + y / (7 - i)) + (x * y * (i + 3)) % 29 for i in range(3)
+    ]
     return np.stack(waves, -1).clip(0, 255).astype(np.uint8)
 
 
@@ -197,9 +199,7 @@ def sample(lib: Any, tv_tensors: Any, module: Any, spec: str, seed: int) -> list
     lib.manual_seed(seed)
     given_sample = {
         "image": tv_tensors.Image(given(lib, "bytes", array)),
-        "boxes": tv_tensors.BoundingBoxes(
-            lib.from_numpy(boxes), format=form, canvas_size=(h, w)
-        ),
+        "boxes": tv_tensors.BoundingBoxes(lib.from_numpy(boxes), format=form, canvas_size=(h, w)),
         "mask": tv_tensors.Mask(lib.from_numpy((array[:, :, 0] > 127).astype(np.uint8))),
         "points": tv_tensors.KeyPoints(lib.from_numpy(boxes[:, :2].copy()), canvas_size=(h, w)),
         "label": lib.arange(3),
@@ -255,7 +255,9 @@ def main() -> None:
     lines = []
     for key, value in made.items():
         if isinstance(value, dict):
-            rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(rounded(v))}" for k, v in value.items())
+            rows = ",\n".join(
+                f"  {json.dumps(k)}: {json.dumps(rounded(v))}" for k, v in value.items()
+            )
             lines.append(f"{json.dumps(key)}: {{\n{rows}\n}}")
         else:
             lines.append(f"{json.dumps(key)}: {json.dumps(rounded(value))}")

@@ -266,7 +266,9 @@ def flow_to_image(flow: Tensor) -> Tensor:
     if flow.dtype != weft.float:
         raise ValueError(f"Flow should be of dtype torch.float, got {flow.dtype}.")
     if flow.ndim not in (3, 4) or flow.shape[-3] != 2:
-        raise ValueError(f"Input flow should have shape (2, H, W) or (N, 2, H, W), got {flow.shape}")
+        raise ValueError(
+            f"Input flow should have shape (2, H, W) or (N, 2, H, W), got {flow.shape}"
+        )
     batch = flow[None] if flow.ndim == 3 else flow
     length = (batch**2).sum(dim=1).sqrt()
     batch = batch / (length.max() + weft.finfo(flow.dtype).eps)
@@ -287,7 +289,14 @@ def _flow_colours(x: Tensor, y: Tensor) -> Tensor:
 
 def _colour_wheel() -> Tensor:
     """Hues in the unequal steps of the Middlebury flow colours."""
-    steps = ((15, 0, 1, 1), (6, 1, 0, -1), (4, 1, 2, 1), (11, 2, 1, -1), (13, 2, 0, 1), (6, 0, 2, -1))
+    steps = (
+        (15, 0, 1, 1),
+        (6, 1, 0, -1),
+        (4, 1, 2, 1),
+        (11, 2, 1, -1),
+        (13, 2, 0, 1),
+        (6, 0, 2, -1),
+    )
     wheel = np.zeros((sum(s[0] for s in steps), 3))
     at = 0
     for count, full, moving, sign in steps:

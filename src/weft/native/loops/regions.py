@@ -116,9 +116,7 @@ def spread_boxes(
                                         upper[left[t]] += part * top_weight[s] * left_weight[t]
                                         upper[right[t]] += part * top_weight[s] * right_weight[t]
                                         lower[left[t]] += part * bottom_weight[s] * left_weight[t]
-                                        lower[right[t]] += (
-                                            part * bottom_weight[s] * right_weight[t]
-                                        )
+                                        lower[right[t]] += part * bottom_weight[s] * right_weight[t]
 
 
 def _fits(shape: Ints, boxes: ndarray, size: Ints) -> bool:

@@ -112,7 +112,9 @@ class MNIST(VisionDataset):
         images, labels = (str(self._path(name)) for name in self._files())
         data, targets = read_image_file(images), read_label_file(labels)
         if len(data) != len(targets):
-            raise RuntimeError(f"{images} has {len(data)} images and {labels} {len(targets)} labels")
+            raise RuntimeError(
+                f"{images} has {len(data)} images and {labels} {len(targets)} labels"
+            )
         return data, targets
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

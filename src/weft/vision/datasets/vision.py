@@ -26,7 +26,10 @@ class StandardTransform:
 
     def __repr__(self) -> str:
         lines = ["StandardTransform"]
-        for name, step in (("Transform: ", self.transform), ("Target transform: ", self.target_transform)):
+        for name, step in (
+            ("Transform: ", self.transform),
+            ("Target transform: ", self.target_transform),
+        ):
             if step is not None:
                 head, *rest = repr(step).splitlines()
                 lines += [f"{name}{head}", *(" " * len(name) + line for line in rest)]

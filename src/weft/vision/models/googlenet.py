@@ -86,9 +86,7 @@ class InceptionAux(nn.Module):
 def from_imagenet(x: Tensor) -> Tensor:
     """Images normalised by ImageNet's means, normalised to [-1, 1] instead."""
     means, deviations = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    channels = [
-        x[:, i : i + 1] * (deviations[i] / 0.5) + (means[i] - 0.5) / 0.5 for i in range(3)
-    ]
+    channels = [x[:, i : i + 1] * (deviations[i] / 0.5) + (means[i] - 0.5) / 0.5 for i in range(3)]
     return weft.cat(channels, 1)
 
 

@@ -42,9 +42,7 @@ class InvertedResidual(nn.Module):
         options: dict[str, Any] = {"norm_layer": norm, "activation_layer": nn.ReLU6}
         if expand_ratio != 1:
             layers.append(Conv2dNormActivation(inp, hidden, kernel_size=1, **options))
-        layers.append(
-            Conv2dNormActivation(hidden, hidden, stride=stride, groups=hidden, **options)
-        )
+        layers.append(Conv2dNormActivation(hidden, hidden, stride=stride, groups=hidden, **options))
         layers += [nn.Conv2d(hidden, oup, 1, 1, 0, bias=False), norm(oup)]
         self.conv = nn.Sequential(*layers)
         self.out_channels = oup

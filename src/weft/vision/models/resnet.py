@@ -175,9 +175,7 @@ class ResNet(nn.Module):
                 self._norm_layer(planes * block.expansion),
             )
         shape = self.groups, self.base_width
-        first = block(
-            self.inplanes, planes, stride, downsample, *shape, before, self._norm_layer
-        )
+        first = block(self.inplanes, planes, stride, downsample, *shape, before, self._norm_layer)
         self.inplanes = planes * block.expansion
         rest = [
             block(self.inplanes, planes, 1, None, *shape, self.dilation, self._norm_layer)

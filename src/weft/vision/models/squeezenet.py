@@ -59,9 +59,7 @@ def _first(version: str) -> list[nn.Module]:
 class SqueezeNet(nn.Module):
     """Fire modules with poolings between."""
 
-    def __init__(
-        self, version: str = "1_0", num_classes: int = 1000, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, version: str = "1_0", num_classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.features = nn.Sequential(*_first(version))

@@ -15,7 +15,7 @@ from weft.vision.models._api import model
 from weft.vision.ops.dropping import StochasticDepth
 from weft.vision.ops.misc import MLP, Permute
 
-__all__ = ["SwinTransformer", "swin_t", "swin_s", "swin_b", "swin_v2_t", "swin_v2_s", "swin_v2_b"]
+__all__ = ["SwinTransformer", "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t"]
 
 Layer = Callable[..., nn.Module]
 
@@ -304,9 +304,7 @@ class SwinTransformer(nn.Module):
         block = block or SwinTransformerBlock
         norm = norm_layer or partial(nn.LayerNorm, eps=1e-5)
         first = nn.Conv2d(3, embed_dim, tuple(patch_size), tuple(patch_size))
-        layers: list[nn.Module] = [
-            nn.Sequential(first, Permute([0, 2, 3, 1]), norm(embed_dim))
-        ]
+        layers: list[nn.Module] = [nn.Sequential(first, Permute([0, 2, 3, 1]), norm(embed_dim))]
         total, done = sum(depths), 0
         for i, (depth, heads) in enumerate(zip(depths, num_heads, strict=True)):
             dim = embed_dim * 2**i

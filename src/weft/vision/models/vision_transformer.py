@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.vision.models._api import model
 from weft.vision.ops.misc import MLP, Conv2dNormActivation
 
-__all__ = ["VisionTransformer", "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"]
+__all__ = ["VisionTransformer", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32"]
 
 Layer = Callable[..., nn.Module]
 _NORM = partial(nn.LayerNorm, eps=1e-6)
@@ -164,9 +164,7 @@ class VisionTransformer(nn.Module):
         stem, width = nn.Sequential(), 3
         for i, c in enumerate(configs):
             options = {"norm_layer": c.norm_layer, "activation_layer": c.activation_layer}
-            layer = Conv2dNormActivation(
-                width, c.out_channels, c.kernel_size, c.stride, **options
-            )
+            layer = Conv2dNormActivation(width, c.out_channels, c.kernel_size, c.stride, **options)
             stem.add_module(f"conv_bn_relu_{i}", layer)
             width = c.out_channels
         stem.add_module("conv_last", nn.Conv2d(width, self.hidden_dim, kernel_size=1))

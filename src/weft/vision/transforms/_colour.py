@@ -253,13 +253,9 @@ def equalize(img: Tensor) -> Tensor:
     return weft.stack([_equalize_plane(plane) for plane in planes]).reshape(img.shape)
 
 
-def erase(
-    img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False
-) -> Tensor:
+def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
     """A rectangle overwritten."""
     need_image(img)
     result = img if inplace else img.clone()
     result[..., i : i + h, j : j + w] = v
     return result
-
-

@@ -83,7 +83,12 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
         made.paste(img, (left, top))
         return made
     if min(left, top, right, bottom) < 0:
-        edges = (-min(left, 0), -min(top, 0), img.width + min(right, 0), img.height + min(bottom, 0))
+        edges = (
+            -min(left, 0),
+            -min(top, 0),
+            img.width + min(right, 0),
+            img.height + min(bottom, 0),
+        )
         img = img.crop(edges)
         left, top, right, bottom = (max(n, 0) for n in (left, top, right, bottom))
     palette = img.getpalette() if img.mode == "P" else None
@@ -107,9 +112,7 @@ def rotate(img: Any, angle: float, mode: str, expand: bool, center: Any, fill: A
 
 def perspective(img: Any, coefficients: list[float], mode: str, fill: Any) -> Any:
     """A perspective map, given by eight numbers from result to input."""
-    return img.transform(
-        img.size, _PERSPECTIVE, coefficients, PILLOW[mode], **_fill(fill, img)
-    )
+    return img.transform(img.size, _PERSPECTIVE, coefficients, PILLOW[mode], **_fill(fill, img))
 
 
 def to_grayscale(img: Any, num_output_channels: int) -> Any:

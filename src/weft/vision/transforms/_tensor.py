@@ -75,7 +75,9 @@ def convert_dtype(image: Tensor, dtype: Any, v2: bool = False) -> Tensor:
     if from_float:
         unsafe = image.dtype == weft.float32 and dtype in (weft.int32, weft.int64)
         if unsafe or (image.dtype == weft.float64 and dtype == weft.int64):
-            raise RuntimeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
+            raise RuntimeError(
+                f"The cast from {image.dtype} to {dtype} cannot be performed safely."
+            )
         if v2:
             return image.mul(bound(dtype) + 1.0 - 1e-3).to(dtype)
         return (image * (bound(dtype) + 1.0 - 1e-3)).to(dtype)
@@ -83,8 +85,10 @@ def convert_dtype(image: Tensor, dtype: Any, v2: bool = False) -> Tensor:
         return image.to(dtype) / bound(image.dtype)
     before, after = _bits(image.dtype), _bits(dtype)
     if before > after:
-        return (image // 2 ** (before - after)).to(dtype) if not v2 else (
-            image.bitwise_right_shift(before - after).to(dtype)
+        return (
+            (image // 2 ** (before - after)).to(dtype)
+            if not v2
+            else (image.bitwise_right_shift(before - after).to(dtype))
         )
     if v2:
         return image.to(dtype).bitwise_left_shift_(after - before)
@@ -317,9 +321,7 @@ def perspective(
     return _sampled(img, grid, mode, fill)
 
 
-def elastic(
-    img: Tensor, displacement: Tensor, mode: str = "bilinear", fill: Any = None
-) -> Tensor:
+def elastic(img: Tensor, displacement: Tensor, mode: str = "bilinear", fill: Any = None) -> Tensor:
     """An image read at places moved by a displacement (1, H, W, 2)."""
     need_image(img)
     _need_sampling(mode)

@@ -247,9 +247,7 @@ class TrivialAugmentWide(nn.Module):
         line = weft.linspace
         space: Space = {"Identity": (weft.tensor(_NONE), False)}
         space |= {name: (line(0.0, 0.99, num_bins), True) for name in ("ShearX", "ShearY")}
-        space |= {
-            name: (line(0.0, 32.0, num_bins), True) for name in ("TranslateX", "TranslateY")
-        }
+        space |= {name: (line(0.0, 32.0, num_bins), True) for name in ("TranslateX", "TranslateY")}
         space["Rotate"] = (line(0.0, 135.0, num_bins), True)
         for name in ("Brightness", "Color", "Contrast", "Sharpness"):
             space[name] = (line(0.0, 0.99, num_bins), True)

@@ -425,9 +425,7 @@ def rgb_to_grayscale(img: Image, num_output_channels: int = 1) -> Image:
     return _pil.to_grayscale(img, num_output_channels)
 
 
-def erase(
-    img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False
-) -> Tensor:
+def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
     """A rectangle overwritten by values."""
     if not isinstance(img, Tensor):
         raise TypeError(f"img should be Tensor Image. Got {type(img)}")

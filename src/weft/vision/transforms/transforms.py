@@ -459,9 +459,7 @@ class ColorJitter(nn.Module):
 
     def forward(self, img: Any) -> Any:
         """The image in other colours."""
-        order, *factors = self.get_params(
-            self.brightness, self.contrast, self.saturation, self.hue
-        )
+        order, *factors = self.get_params(self.brightness, self.contrast, self.saturation, self.hue)
         steps = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
         for i in order.tolist():
             if factors[i] is not None:
@@ -603,9 +601,7 @@ class ElasticTransform(nn.Module):
         """The distorted image."""
         _, height, width = F.get_dimensions(img)
         displacement = self.get_params(self.alpha, self.sigma, [height, width])
-        return F.elastic_transform(
-            img, displacement, self.interpolation, colour(img, self.fill)
-        )
+        return F.elastic_transform(img, displacement, self.interpolation, colour(img, self.fill))
 
     def __repr__(self) -> str:
         return (

@@ -31,7 +31,10 @@ class BalancedPositiveNegativeSampler:
             positive, negative = (weft.where(m)[0] for m in (matched >= 1, matched == 0))
             wanted = min(positive.numel(), int(self.batch_size_per_image * self.positive_fraction))
             others = min(negative.numel(), self.batch_size_per_image - wanted)
-            for found, count, masks in ((positive, wanted, positives), (negative, others, negatives)):
+            for found, count, masks in (
+                (positive, wanted, positives),
+                (negative, others, negatives),
+            ):
                 chosen = found[weft.randperm(found.numel())[:count]]
                 mask = weft.zeros_like(matched, dtype=weft.uint8)
                 mask[chosen] = 1
@@ -109,9 +112,7 @@ class Matcher:
         """The best ground truth (a row) for each prediction (a column)."""
         if match_quality_matrix.numel() == 0:
             empty = "ground-truth" if match_quality_matrix.shape[0] == 0 else "proposal"
-            raise ValueError(
-                f"No {empty} boxes available for one of the images during training"
-            )
+            raise ValueError(f"No {empty} boxes available for one of the images during training")
         values, matches = match_quality_matrix.max(dim=0)
         best = matches.clone()
         below = values < self.low_threshold

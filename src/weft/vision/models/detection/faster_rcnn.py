@@ -168,9 +168,7 @@ def fasterrcnn_resnet50_fpn(
     weights = backbone_weights(weights_backbone, "ResNet50_Weights")
     known = pretrained_ or weights is not None
     count = trainable_layers(known, trainable_backbone_layers, 5, 3)
-    backbone = resnet50(
-        weights=weights, norm_layer=FrozenBatchNorm2d if known else nn.BatchNorm2d
-    )
+    backbone = resnet50(weights=weights, norm_layer=FrozenBatchNorm2d if known else nn.BatchNorm2d)
     return FasterRCNN(resnet_fpn(backbone, count), num_classes or 91, **kwargs)
 
 

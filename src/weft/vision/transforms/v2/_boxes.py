@@ -73,7 +73,9 @@ def clamp_bounding_boxes(
     """Boxes cut off at the edges of their canvas."""
     if not isinstance(inpt, BoundingBoxes):
         if format is None or canvas_size is None:
-            raise ValueError("For pure tensor inputs, `format` and `canvas_size` have to be passed.")
+            raise ValueError(
+                "For pure tensor inputs, `format` and `canvas_size` have to be passed."
+            )
         boxes = BoundingBoxes(inpt, format=format, canvas_size=canvas_size)
         return clamp_bounding_boxes(boxes, clamping_mode=clamping_mode).as_subclass(Tensor)
     mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
