@@ -14,9 +14,9 @@ import weft
 from weft.vision import transforms
 
 pytest.importorskip("PIL", reason="Pillow is the extra 'vision'")
-from weft.vision import tv_tensors  # noqa: E402
-from weft.vision.transforms import v2  # noqa: E402
-from weft.vision.transforms.v2 import functional as F2  # noqa: E402
+from weft.vision import tv_tensors
+from weft.vision.transforms import v2
+from weft.vision.transforms.v2 import functional as F2
 
 NUMBERS = table.numbers()
 # Bytes are rounded from floats, so that a few pixels differ by one.

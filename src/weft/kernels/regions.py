@@ -111,7 +111,7 @@ def check_rois(x_shape: tuple[int, ...], boxes: ndarray) -> ndarray:
         raise ValueError(f"the input should be of shape (N, C, H, W), got {tuple(x_shape)}")
     with np.errstate(all="ignore"):
         batch = boxes[:, 0].astype(np.int64)
-    if len(batch) and not (0 <= batch.min() and batch.max() < x_shape[0]):
+    if len(batch) and not (batch.min() >= 0 and batch.max() < x_shape[0]):
         raise ValueError(
             f"a box belongs to image {int(batch.min())} or {int(batch.max())}, and there are "
             f"{x_shape[0]} images: the first column of boxes counts images from 0"
@@ -259,7 +259,7 @@ def check_places(g: ndarray, places: ndarray, boxes: ndarray, shape: tuple[int, 
     fits = g.shape == places.shape and g.ndim == 4 and g.shape[:2] == (len(boxes), shape[1])
     if not fits or places.dtype.kind != "i":
         raise ValueError(f"values {g.shape} and places {places.shape} do not fit {shape}")
-    if places.size and not (-1 <= places.min() and places.max() < shape[2] * shape[3]):
+    if places.size and not (places.min() >= -1 and places.max() < shape[2] * shape[3]):
         raise ValueError("a place lies outside of its plane")
     return batch
 

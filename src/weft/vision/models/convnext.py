@@ -14,7 +14,7 @@ from weft.vision.models._api import model
 from weft.vision.ops.dropping import StochasticDepth
 from weft.vision.ops.misc import Conv2dNormActivation, Permute
 
-__all__ = ["ConvNeXt", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large"]
+__all__ = ["ConvNeXt", "convnext_base", "convnext_large", "convnext_small", "convnext_tiny"]
 
 Layer = Callable[..., nn.Module]
 

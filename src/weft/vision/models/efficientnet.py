@@ -18,9 +18,18 @@ from weft.vision.ops.dropping import StochasticDepth
 from weft.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 __all__ = [
-    "EfficientNet", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
-    "efficientnet_b4", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7",
-    "efficientnet_v2_s", "efficientnet_v2_m", "efficientnet_v2_l",
+    "EfficientNet",
+    "efficientnet_b0",
+    "efficientnet_b1",
+    "efficientnet_b2",
+    "efficientnet_b3",
+    "efficientnet_b4",
+    "efficientnet_b5",
+    "efficientnet_b6",
+    "efficientnet_b7",
+    "efficientnet_v2_l",
+    "efficientnet_v2_m",
+    "efficientnet_v2_s",
 ]  # fmt: skip
 
 

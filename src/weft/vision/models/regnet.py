@@ -16,10 +16,22 @@ from weft.vision.models._utils import make_divisible
 from weft.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 __all__ = [
-    "RegNet", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "regnet_y_3_2gf",
-    "regnet_y_8gf", "regnet_y_16gf", "regnet_y_32gf", "regnet_y_128gf", "regnet_x_400mf",
-    "regnet_x_800mf", "regnet_x_1_6gf", "regnet_x_3_2gf", "regnet_x_8gf", "regnet_x_16gf",
+    "RegNet",
+    "regnet_x_1_6gf",
+    "regnet_x_3_2gf",
+    "regnet_x_8gf",
+    "regnet_x_16gf",
     "regnet_x_32gf",
+    "regnet_x_400mf",
+    "regnet_x_800mf",
+    "regnet_y_1_6gf",
+    "regnet_y_3_2gf",
+    "regnet_y_8gf",
+    "regnet_y_16gf",
+    "regnet_y_32gf",
+    "regnet_y_128gf",
+    "regnet_y_400mf",
+    "regnet_y_800mf",
 ]  # fmt: skip
 
 Layer = Callable[..., nn.Module]

@@ -15,7 +15,7 @@ from weft.vision.models._api import model
 from weft.vision.ops.dropping import StochasticDepth
 from weft.vision.ops.misc import MLP, Permute
 
-__all__ = ["SwinTransformer", "swin_t", "swin_s", "swin_b", "swin_v2_t", "swin_v2_s", "swin_v2_b"]
+__all__ = ["SwinTransformer", "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t"]
 
 Layer = Callable[..., nn.Module]
 

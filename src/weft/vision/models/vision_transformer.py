@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.vision.models._api import model
 from weft.vision.ops.misc import MLP, Conv2dNormActivation
 
-__all__ = ["VisionTransformer", "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"]
+__all__ = ["VisionTransformer", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32"]
 
 Layer = Callable[..., nn.Module]
 _NORM = partial(nn.LayerNorm, eps=1e-6)

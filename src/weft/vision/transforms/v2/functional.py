@@ -16,7 +16,7 @@ from weft.vision.transforms import _geometry, _tensor
 from weft.vision.transforms import functional as v1
 from weft.vision.transforms._modes import InterpolationMode, mode_of
 from weft.vision.transforms.v2 import _boxes
-from weft.vision.transforms.v2._boxes import clamp_bounding_boxes, clamp_keypoints, convert
+from weft.vision.transforms.v2._boxes import convert
 from weft.vision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video, wrap
 
 _NEAREST, _BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
