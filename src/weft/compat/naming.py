@@ -21,7 +21,7 @@ _OWN = (
     *("weft.cli", "weft.compat", "weft.core", "weft.demo", "weft.doctor", "weft.graph", "weft.io"),
     *("weft.kernels", "weft.memory", "weft.native", "weft.ops", "weft._checks", "weft._cpu"),
     *("weft.backends.native", "weft.nn.resize", "weft.utils.checkpointing", "weft.viz"),
-    *("weft.vision", "weft.__main__"),
+    *("weft.train", "weft.vision", "weft.watching", "weft.__main__"),
 )
 # What was changed, with what it was before.
 _changed: list[tuple[Any, str, Any]] = []
