@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
+import os
+import runpy
 
 
 def version() -> str:
-    """The version of the installed weft, or that of a checkout."""
-    try:
-        return importlib.metadata.version("weft")
-    except importlib.metadata.PackageNotFoundError:
-        from weft.version import weft
-
-        return str(weft)
+    """The version of weft, from the one file that says it."""
+    found = importlib.util.find_spec("weft")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("weft is not installed beside its command", name="weft")
+    return str(runpy.run_path(os.path.join(os.path.dirname(found.origin), "version.py"))["weft"])
