@@ -170,6 +170,23 @@ def test_protocol_buffers_of_others_are_taken(tmp_path: Path) -> None:
     assert [e.kind for e in read(tmp_path)].count("hparams") == 3
 
 
+def test_the_disk_is_asked_for_every_so_many_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(os, "fsync", asked.append)
+    with SummaryWriter(tmp_path / "now", flush_secs=0) as writer:
+        before = len(asked)
+        writer.add_scalar("x", 1.0, 0)
+        assert len(asked) == before + 1
+    with SummaryWriter(tmp_path / "later", flush_secs=1000) as writer:
+        before = len(asked)
+        writer.add_scalar("x", 1.0, 0)
+        assert len(asked) == before
+        writer.flush()
+        assert len(asked) == before + 1
+
+
 def test_purging_marks_the_step(tmp_path: Path) -> None:
     log(tmp_path, purge_step=2)
     assert next((e.kind, e.step) for e in read(tmp_path)) == ("start", 2)

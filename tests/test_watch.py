@@ -373,12 +373,18 @@ def test_a_program_is_followed_beside_its_graph(browser: browsers.Browser) -> No
             optimizer.zero_grad()
             model(weft.ones(2, 3)).square().mean().backward()
             optimizer.step()
-            if "loss" in opened.run(TITLES):
+            if "loss" in opened.run(TITLES) and opened.run("weftGraph.scene.faces.length > 1"):
                 break
         assert "loss" in opened.run(TITLES)
         opened.run("document.querySelector('[data-view=graph]').click()")
         assert opened.run("getComputedStyle(document.getElementById('training')).display") == "none"
         assert opened.run("getComputedStyle(document.querySelector('main')).display") != "none"
         assert not opened.run("document.getElementById('live').hidden")
+        inside = (
+            "weftGraph.scene.faces.some(f => { const {x, y, k} = weftGraph.view, "
+            "[sx, sy] = [f.x * k + x, f.y * k + y]; return sx > 0 && sy > 0 && "
+            "sx < innerWidth && sy < innerHeight })"
+        )
+        assert opened.run(inside)
         assert opened.complaints() == []
         opened.close()

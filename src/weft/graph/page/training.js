@@ -16,7 +16,7 @@ const CHART = { width: 420, height: 210, left: 52, right: 12, top: 12, bottom: 2
 const FEW_POINTS = 20; // up to which a curve is drawn as it is
 const MOST_LINES = 24; // in a chart; more than that nobody can tell apart
 
-const training = { off: new Set(), smooth: 0.6, across: "step", log: false, shown: "" };
+const training = { off: new Set(), smooth: 0.6, across: "step", log: false, shown: "", fitted: false };
 
 function lastPart(tag) {
   return tag.split("/").at(-1);
@@ -321,8 +321,11 @@ function showView(name) {
   training.shown = name;
   document.body.dataset.view = name;
   for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === name));
-  if (name === "training") fillTraining();
-  else app.painter.resize();
+  if (name === "training") return fillTraining();
+  app.painter.resize();
+  // While it was hidden it had no size that a graph could be fitted to.
+  if (!training.fitted) firstLook();
+  training.fitted ||= app.scene.faces.length > 0;
 }
 
 function startTraining() {
