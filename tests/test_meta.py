@@ -198,6 +198,10 @@ def test_values_are_not_there(name: str) -> None:
         call(empty(2, 3))
 
 
+def test_empty_vectors_do_not_count_when_joined() -> None:
+    assert torch.cat([empty(0), empty(2, 3, 4)], dim=-2).shape == (2, 3, 4)
+
+
 def test_devices_do_not_mix() -> None:
     x, c = empty(2, 3), torch.ones(2, 3)
     for mixed in (

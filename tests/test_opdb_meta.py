@@ -33,6 +33,15 @@ OTHER_STRIDES = ("cholesky", "fft.", "linalg.", "lu", "ormqr", "qr", "svd", "tri
 OTHER_ON_META = ("nn.functional.max_unpool2d", "unsafe_chunk")
 ODD_ON_META = ("native_layer_norm", "native_batch_norm")
 
+# Differences that only more samples or other dtypes show.
+DEEP = {
+    "index_put": "a mask without values",
+    "index_reduce.mean": "booleans, whose mean the CPU gives as int8",
+    "nn.functional.glu": "integers, which PyTorch refuses on the CPU",
+    "pow": "booleans, which PyTorch refuses on the CPU",
+    "unravel_index": "strides",
+}
+
 
 def agree(name: str, settings: opdb.Settings) -> None:
     problems = opdb_meta.check(name, settings)
@@ -53,6 +62,8 @@ def test_op_on_meta(name: str) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", IN_SCOPE)
 def test_op_on_meta_in_all_dtypes(name: str) -> None:
+    if name in DEEP:
+        pytest.xfail(DEEP[name])
     agree(name, opdb_meta.FULL)
 
 

@@ -133,8 +133,8 @@ def _elementwise(op: Op, args: Any, singles: Any, attrs: dict[str, Any]) -> list
 
 
 def _check_dims(op: Op, known: list[Any], attrs: dict[str, Any]) -> None:
-    """Refuse dimensions that neither the first input nor the result has."""
-    rank = next((x.ndim for x in known if isinstance(x, ShapeDtype)), 0)
+    """Refuse dimensions that neither an input nor the result has."""
+    rank = max((x.ndim for x in known if isinstance(x, ShapeDtype)), default=0)
     rank = max(rank + (op.name in ("stack", "unsqueeze")), len(attrs.get("shape", ())), 1)
     for name in ("dim", "dims", "dim0", "dim1", "dim2"):
         given = attrs.get(name)
