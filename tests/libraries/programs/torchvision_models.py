@@ -15,16 +15,17 @@ prepare = v2.Compose(
     ]
 )
 net = models.resnet18(num_classes=3)
+net.eval()
+with torch.no_grad():
+    print("logits", *net(prepare(images[:2])).flatten().tolist())
+net.train()
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
-for _ in range(3):
+for _ in range(2):
     loss = torch.nn.functional.cross_entropy(net(prepare(images)), labels)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     print("loss", loss.item())
-net.eval()
-with torch.no_grad():
-    print("logits", *net(prepare(images[:2])).flatten().tolist())
 small = models.squeezenet1_1(num_classes=2).eval()
 print("squeeze", *small(images[:1]).flatten().tolist())
 boxes = torch.tensor([[0.0, 0.0, 10.0, 10.0], [1.0, 1.0, 11.0, 11.0], [20.0, 20.0, 30.0, 30.0]])

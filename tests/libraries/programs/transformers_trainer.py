@@ -7,6 +7,7 @@ import torch
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    PrinterCallback,
     Trainer,
     TrainingArguments,
     set_seed,
@@ -28,6 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
         disable_tqdm=True, warmup_steps=2,
     )  # fmt: skip
     trainer = Trainer(model, options, train_dataset=rows, eval_dataset=rows[:8])
+    trainer.remove_callback(PrinterCallback)  # it prints times
     trainer.train()
     for entry in trainer.state.log_history:
         for key in ("loss", "grad_norm", "eval_loss", "train_loss"):
