@@ -229,7 +229,9 @@ def main() -> None:
     from torchvision.transforms import v2
 
     made: dict[str, Any] = {
-        "source": f"torchvision {torchvision.__version__}, torch {torch.__version__}",
+        "source": ", ".join(
+            f"{m.__name__} {m.__version__.partition('+')[0]}" for m in (torchvision, torch)
+        ),
         "models": {}, "values": {}, "results": {}, "v1": {}, "v2": {}, "samples": {},
     }  # fmt: skip
     from weft.vision import models as ours
