@@ -138,7 +138,8 @@ def weights_enum(name: str) -> type[WeightsEnum]:
     rows = _rows()[name]
     members = {member: weights for member, _, weights in rows}
     members["DEFAULT"] = next(weights for _, default, weights in rows if default)
-    return WeightsEnum(name, members, module="weft.vision.models")  # type: ignore[return-value]
+    make: Any = WeightsEnum  # called with members an enumeration makes another
+    return make(name, members, module="weft.vision.models")
 
 
 def weights_names() -> list[str]:

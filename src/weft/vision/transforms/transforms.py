@@ -362,7 +362,7 @@ class RandomAffine(nn.Module):
         fill = colour(img, self.fill)
         _, height, width = F.get_dimensions(img)
         ranges = self.degrees, self.translate, self.scale, self.shear
-        found = self.get_params(*ranges, [width, height])
+        found: Any = self.get_params(*ranges, [width, height])
         how = {"interpolation": self.interpolation, "fill": fill, "center": self.center}
         return F.affine(img, *found, **how)
 
@@ -518,19 +518,20 @@ class RandomErasing(nn.Module):
         """The image, with a rectangle overwritten or not."""
         if weft.rand(1) >= self.p:
             return img
-        if isinstance(self.value, (int, float)):
-            value: Any = [float(self.value)]
-        elif isinstance(self.value, str):
+        value: Any = self.value
+        if isinstance(value, (int, float)):
+            value = [float(value)]
+        elif isinstance(value, str):
             value = None
         else:
-            value = [float(v) for v in self.value]
+            value = [float(v) for v in value]
         if value is not None and len(value) not in (1, img.shape[-3]):
             raise ValueError(
                 "If value is a sequence, it should have either a single value or "
                 f"{img.shape[-3]} (number of input channels)"
             )
-        place = self.get_params(img, self.scale, self.ratio, value)
-        return F.erase(img, *place, self.inplace)
+        i, j, h, w, v = self.get_params(img, self.scale, self.ratio, value)
+        return F.erase(img, i, j, h, w, v, self.inplace)
 
     def __repr__(self) -> str:
         return (
