@@ -96,9 +96,12 @@ def small_vit(torch: Any, models: Any) -> Any:
 def trained(torch: Any, models: Any, seed: int = 0) -> list[float]:
     """Losses of a small detector in training, and what it then finds."""
     net = built(
-        torch, models, "fasterrcnn_mobilenet_v3_large_fpn", num_classes=4, min_size=64, max_size=96
+        torch, models, "fasterrcnn_mobilenet_v3_large_fpn", num_classes=4, min_size=96, max_size=128
     )
-    images = [picture(torch, 60)[0].abs() / 2, picture(torch, 50)[0].abs() / 2]
+    rng = np.random.default_rng(1)
+    images = [
+        torch.from_numpy(rng.random(s).astype(np.float32)) for s in ((3, 80, 100), (3, 90, 70))
+    ]
     boxes = [[[5.0, 5, 40, 45], [20, 10, 55, 50]], [[3.0, 4, 30, 30]]]
     labels = [[1, 2], [3]]
     targets = [
@@ -229,7 +232,9 @@ def main() -> None:
     from torchvision.transforms import v2
 
     made: dict[str, Any] = {
-        "source": f"torchvision {torchvision.__version__}, torch {torch.__version__}",
+        "source": ", ".join(
+            f"{m.__name__} {m.__version__.partition('+')[0]}" for m in (torchvision, torch)
+        ),
         "models": {}, "values": {}, "results": {}, "v1": {}, "v2": {}, "samples": {},
     }  # fmt: skip
     from weft.vision import models as ours

@@ -99,8 +99,10 @@ def align_taps(
     share = np.where(low >= size - 1, kind(0), at - low.astype(start.dtype))
     low[outside] = -1
     flat = len(start), bins * most
-    parts = (low, high, kind(1) - share, share)
-    return Taps(*(np.ascontiguousarray(part.reshape(flat)) for part in parts), counts)
+    first, second, weight, other = (
+        np.ascontiguousarray(part.reshape(flat)) for part in (low, high, kind(1) - share, share)
+    )
+    return Taps(first, second, weight, other, counts)
 
 
 def check_rois(x_shape: tuple[int, ...], boxes: ndarray) -> ndarray:

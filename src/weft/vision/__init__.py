@@ -8,7 +8,8 @@ import importlib
 from typing import Any
 
 from weft.vision import datasets, io, models, ops, transforms, utils
-from weft.vision._pillow import pillow
+
+__all__ = ["datasets", "io", "models", "ops", "transforms", "utils"]
 
 # The release of torchvision whose interface and numbers are followed.
 __version__ = "0.28.0"

@@ -109,7 +109,7 @@ def _colours(colors: Any, count: int) -> list[tuple[int, ...]]:
                 f"{len(colors)} < {count}."
             )
         found = colors
-    elif isinstance(colors, tuple) or isinstance(colors, str):
+    elif isinstance(colors, (tuple, str)):
         found = [colors] * count
     else:
         raise ValueError("colors must be a tuple or a string, or a list thereof")

@@ -129,7 +129,7 @@ def _align_arrays(
 ) -> tuple[list[ndarray], list[int], int]:
     """What both loops read, their sizes, and the work of one box in one channel."""
     how = (tuple(size), scale, ratio, aligned)
-    batch, rows, columns = reference.all_align_taps(tuple(shape), boxes, *how)  # type: ignore
+    batch, rows, columns = reference.all_align_taps(tuple(shape), boxes, *how)
     parts = np.maximum(rows.counts * columns.counts, 1).astype(boxes.dtype)
     arrays = [batch, parts, *rows, *columns]
     most = rows.low.shape[1] // size[0], columns.low.shape[1] // size[1]
@@ -208,7 +208,7 @@ def roi_pool(
     """For each box the largest values in bins, and their places."""
     if x.dtype not in FLOATS or boxes.dtype != x.dtype or not _fits(x.shape, boxes, size):
         return None
-    bins = reference.all_pool_bins(x.shape, boxes, tuple(size), scale)  # type: ignore
+    bins = reference.all_pool_bins(x.shape, boxes, tuple(size), scale)
     shape = (len(boxes), x.shape[1], *size)
     y, where = np.empty(shape, x.dtype), np.empty(shape, np.int64)
     units = shape[0] * shape[1]

@@ -24,8 +24,8 @@ class _Dtype:
     def made(self) -> np.dtype:
         if not isinstance(self.name, str) or self.name[:1] not in "uifb":
             raise pickle.UnpicklingError(f"an array of {self.name!r} is not read")
-        order = self.order if self.order in ("<", ">") else "="
-        return np.dtype(self.name).newbyteorder(order)
+        found = np.dtype(self.name)
+        return found.newbyteorder(">") if self.order == ">" else found
 
 
 class _Array:

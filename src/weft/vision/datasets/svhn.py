@@ -12,17 +12,18 @@ from weft.vision._pillow import pillow
 from weft.vision.datasets.utils import download_url, verify_str_arg
 from weft.vision.datasets.vision import VisionDataset, not_found
 
-_FOLDER = "http://ufldl.stanford.edu/housenumbers/"
-
 
 class SVHN(VisionDataset):
     """Digits of house numbers, 32x32, read from ``root/train_32x32.mat`` and its like."""
 
     split_list = {
-        "train": (f"{_FOLDER}train_32x32.mat", "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-        "test": (f"{_FOLDER}test_32x32.mat", "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-        "extra": (f"{_FOLDER}extra_32x32.mat", "extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),
-    }  # fmt: skip
+        name: (f"http://ufldl.stanford.edu/housenumbers/{name}_32x32.mat", f"{name}_32x32.mat", md5)
+        for name, md5 in (
+            ("train", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+            ("test", "eb5a983be6a315427106f1b164d9cef3"),
+            ("extra", "a93ce644f1a588dc4d68dda5feec44a7"),
+        )
+    }
 
     def __init__(
         self,

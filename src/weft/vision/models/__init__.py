@@ -8,19 +8,17 @@
 
 from typing import Any
 
-from weft.vision.models import detection, segmentation
-from weft.vision.models._api import (
-    Weights,
-    WeightsEnum,
-    get_model,
-    get_model_builder,
-    get_model_weights,
-    get_weight,
-    list_models,
-    register_model,
-    weights_enum,
-    weights_names,
-)
+from weft.vision.models import detection as detection
+from weft.vision.models import segmentation as segmentation
+from weft.vision.models._api import Weights as Weights
+from weft.vision.models._api import WeightsEnum as WeightsEnum
+from weft.vision.models._api import get_model as get_model
+from weft.vision.models._api import get_model_builder as get_model_builder
+from weft.vision.models._api import get_model_weights as get_model_weights
+from weft.vision.models._api import get_weight as get_weight
+from weft.vision.models._api import list_models as list_models
+from weft.vision.models._api import register_model as register_model
+from weft.vision.models._api import weights_enum, weights_names
 from weft.vision.models.alexnet import *  # noqa: F403
 from weft.vision.models.convnext import *  # noqa: F403
 from weft.vision.models.densenet import *  # noqa: F403

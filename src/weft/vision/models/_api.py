@@ -137,8 +137,9 @@ def weights_enum(name: str) -> type[WeightsEnum]:
     """The enumeration of the weights of a model, such as ``ResNet18_Weights``."""
     rows = _rows()[name]
     members = {member: weights for member, _, weights in rows}
-    members.update({"DEFAULT": weights for _, default, weights in rows if default})
-    return WeightsEnum(name, members, module="weft.vision.models")  # type: ignore[return-value]
+    members["DEFAULT"] = next(weights for _, default, weights in rows if default)
+    make: Any = WeightsEnum  # called with members an enumeration makes another
+    return make(name, members, module="weft.vision.models")
 
 
 def weights_names() -> list[str]:

@@ -145,7 +145,7 @@ class FusedMBConv(_Residual):
     ) -> None:
         conv = partial(Conv2dNormActivation, norm_layer=norm_layer, activation_layer=nn.SiLU)
         wide = cnf.adjust_channels(cnf.input_channels, cnf.expand_ratio)
-        window = {"kernel_size": cnf.kernel, "stride": cnf.stride}
+        window: dict[str, Any] = {"kernel_size": cnf.kernel, "stride": cnf.stride}
         if wide != cnf.input_channels:
             layers: list[nn.Module] = [
                 conv(cnf.input_channels, wide, **window),

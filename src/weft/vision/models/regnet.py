@@ -43,7 +43,8 @@ class SimpleStemIN(Conv2dNormActivation):
     def __init__(
         self, width_in: int, width_out: int, norm_layer: Layer, activation_layer: Layer
     ) -> None:
-        options = {"norm_layer": norm_layer, "activation_layer": activation_layer}
+        options: dict[str, Any] = {"norm_layer": norm_layer}
+        options["activation_layer"] = activation_layer
         super().__init__(width_in, width_out, kernel_size=3, stride=2, **options)
 
 

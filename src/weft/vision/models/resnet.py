@@ -22,7 +22,12 @@ def conv3x3(
     in_planes: int, out_planes: int, stride: int = 1, groups: int = 1, dilation: int = 1
 ) -> nn.Conv2d:
     """A convolution of 3x3 that keeps sizes."""
-    options = {"padding": dilation, "groups": groups, "bias": False, "dilation": dilation}
+    options: dict[str, Any] = {
+        "padding": dilation,
+        "groups": groups,
+        "bias": False,
+        "dilation": dilation,
+    }
     return nn.Conv2d(in_planes, out_planes, kernel_size=3, stride=stride, **options)
 
 

@@ -24,7 +24,7 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
 
 
 def _depthwise(channels: int, stride: int) -> nn.Conv2d:
-    options = {"padding": 1, "bias": False, "groups": channels}
+    options: dict[str, Any] = {"padding": 1, "bias": False, "groups": channels}
     return nn.Conv2d(channels, channels, 3, stride, **options)
 
 

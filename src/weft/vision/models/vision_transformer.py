@@ -163,7 +163,8 @@ class VisionTransformer(nn.Module):
             return nn.Conv2d(3, self.hidden_dim, self.patch_size, self.patch_size)
         stem, width = nn.Sequential(), 3
         for i, c in enumerate(configs):
-            options = {"norm_layer": c.norm_layer, "activation_layer": c.activation_layer}
+            options: dict[str, Any] = {"norm_layer": c.norm_layer}
+            options["activation_layer"] = c.activation_layer
             layer = Conv2dNormActivation(width, c.out_channels, c.kernel_size, c.stride, **options)
             stem.add_module(f"conv_bn_relu_{i}", layer)
             width = c.out_channels
@@ -199,7 +200,7 @@ class VisionTransformer(nn.Module):
         return self.heads(self.encoder(weft.cat([first, tokens], dim=1))[:, 0])
 
 
-def _build(kwargs: dict[str, Any], patch: int, layers: int, heads: int, *dims: int) -> Any:
+def _build(kwargs: dict[str, Any], patch: int, layers: int, heads: int, *dims: Any) -> Any:
     size = kwargs.pop("image_size", 224)
     return VisionTransformer(size, patch, layers, heads, *dims, **kwargs)
 

@@ -15,10 +15,8 @@ from weft.vision.ops.misc import Conv2dNormActivation
 class ExtraFPNBlock(nn.Module):
     """Adds levels to a pyramid."""
 
-    def forward(
-        self, results: list[Tensor], x: list[Tensor], names: list[str]
-    ) -> tuple[list[Tensor], list[str]]:
-        """The levels and names with more of them."""
+    def forward(self, *levels: Any) -> tuple[list[Tensor], list[str]]:
+        """The levels and names with more of them; given are levels, their inputs, names."""
         raise NotImplementedError
 
 
@@ -86,10 +84,9 @@ class FeaturePyramidNetwork(nn.Module):
 class LastLevelMaxPool(ExtraFPNBlock):
     """Adds every second pixel of the last level."""
 
-    def forward(
-        self, x: list[Tensor], y: list[Tensor], names: list[str]
-    ) -> tuple[list[Tensor], list[str]]:
+    def forward(self, *levels: Any) -> tuple[list[Tensor], list[str]]:
         """The levels with "pool" behind them."""
+        x, _, names = levels
         pooled = F.max_pool2d(x[-1], kernel_size=1, stride=2, padding=0)
         return [*x, pooled], [*names, "pool"]
 
@@ -106,10 +103,9 @@ class LastLevelP6P7(ExtraFPNBlock):
             nn.init.constant_(module.bias, 0)
         self.use_P5 = in_channels == out_channels
 
-    def forward(
-        self, p: list[Tensor], c: list[Tensor], names: list[str]
-    ) -> tuple[list[Tensor], list[str]]:
+    def forward(self, *levels: Any) -> tuple[list[Tensor], list[str]]:
         """The levels with "p6" and "p7" behind them."""
+        p, c, names = levels
         p6 = self.p6(p[-1] if self.use_P5 else c[-1])
         p7 = self.p7(F.relu(p6))
         return [*p, p6, p7], [*names, "p6", "p7"]

@@ -187,7 +187,8 @@ class MultiScaleRoIAlign(nn.Module):
             self._set_scales(features, image_shapes)
         assert self.scales is not None and self.map_levels is not None
         rows = _rows(features[0], boxes, "MultiScaleRoIAlign")
-        options = {"output_size": self.output_size, "sampling_ratio": self.sampling_ratio}
+        options: dict[str, Any] = {"output_size": self.output_size}
+        options["sampling_ratio"] = self.sampling_ratio
         if len(features) == 1:
             return roi_align(features[0], rows, spatial_scale=self.scales[0], **options)
         levels = self.map_levels(boxes)

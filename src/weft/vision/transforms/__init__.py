@@ -3,8 +3,8 @@
 import importlib
 from typing import Any
 
-from weft.vision.transforms import functional
-from weft.vision.transforms._modes import InterpolationMode
+from weft.vision.transforms import functional as functional
+from weft.vision.transforms._modes import InterpolationMode as InterpolationMode
 from weft.vision.transforms.autoaugment import *  # noqa: F403
 from weft.vision.transforms.transforms import *  # noqa: F403
 

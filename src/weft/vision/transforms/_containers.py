@@ -220,7 +220,7 @@ class RandomApply(nn.Module):
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__()
-        self.transforms, self.p = transforms, p
+        vars(self)["transforms"], self.p = transforms, p  # without parameters: not registered
 
     def forward(self, img: Any) -> Any:
         """The image, transformed or not."""

@@ -63,8 +63,8 @@ def perspective_coefficients(
 
 def crop_corners(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int]:
     """Top and left of a crop in the middle of an image of (height, width)."""
-    top = int(round((size[0] - crop[0]) / 2.0))
-    left = int(round((size[1] - crop[1]) / 2.0))
+    top = round((size[0] - crop[0]) / 2.0)
+    left = round((size[1] - crop[1]) / 2.0)
     return top, left
 
 

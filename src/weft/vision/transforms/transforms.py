@@ -253,14 +253,14 @@ class RandomResizedCrop(nn.Module):
         for _ in range(10):
             area = height * width * uniform(*scale)
             aspect = weft.exp(weft.empty(1).uniform_(low, high)).item()
-            w, h = int(round(math.sqrt(area * aspect))), int(round(math.sqrt(area / aspect)))
+            w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
             if 0 < w <= width and 0 < h <= height:
                 return integer(0, height - h + 1), integer(0, width - w + 1), h, w
         w, h = width, height
         if width / height < min(ratio):
-            h = int(round(w / min(ratio)))
+            h = round(w / min(ratio))
         elif width / height > max(ratio):
-            w = int(round(h * max(ratio)))
+            w = round(h * max(ratio))
         return (height - h) // 2, (width - w) // 2, h, w
 
     def forward(self, img: Any) -> Any:
@@ -348,7 +348,7 @@ class RandomAffine(nn.Module):
         moved = (0, 0)
         if translate is not None:
             dx, dy = float(translate[0] * img_size[0]), float(translate[1] * img_size[1])
-            moved = int(round(uniform(-dx, dx))), int(round(uniform(-dy, dy)))
+            moved = round(uniform(-dx, dx)), round(uniform(-dy, dy))
         scale = 1.0 if scale_ranges is None else uniform(scale_ranges[0], scale_ranges[1])
         shear_x = shear_y = 0.0
         if shears is not None:
@@ -362,7 +362,7 @@ class RandomAffine(nn.Module):
         fill = colour(img, self.fill)
         _, height, width = F.get_dimensions(img)
         ranges = self.degrees, self.translate, self.scale, self.shear
-        found = self.get_params(*ranges, [width, height])
+        found: Any = self.get_params(*ranges, [width, height])
         how = {"interpolation": self.interpolation, "fill": fill, "center": self.center}
         return F.affine(img, *found, **how)
 
@@ -504,7 +504,7 @@ class RandomErasing(nn.Module):
         for _ in range(10):
             area = height * width * uniform(scale[0], scale[1])
             aspect = weft.exp(weft.empty(1).uniform_(low, high)).item()
-            h, w = int(round(math.sqrt(area * aspect))), int(round(math.sqrt(area / aspect)))
+            h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
             if not (h < height and w < width):
                 continue
             if value is None:
@@ -518,19 +518,20 @@ class RandomErasing(nn.Module):
         """The image, with a rectangle overwritten or not."""
         if weft.rand(1) >= self.p:
             return img
-        if isinstance(self.value, (int, float)):
-            value: Any = [float(self.value)]
-        elif isinstance(self.value, str):
+        value: Any = self.value
+        if isinstance(value, (int, float)):
+            value = [float(value)]
+        elif isinstance(value, str):
             value = None
         else:
-            value = [float(v) for v in self.value]
+            value = [float(v) for v in value]
         if value is not None and len(value) not in (1, img.shape[-3]):
             raise ValueError(
                 "If value is a sequence, it should have either a single value or "
                 f"{img.shape[-3]} (number of input channels)"
             )
-        place = self.get_params(img, self.scale, self.ratio, value)
-        return F.erase(img, *place, self.inplace)
+        i, j, h, w, v = self.get_params(img, self.scale, self.ratio, value)
+        return F.erase(img, i, j, h, w, v, self.inplace)
 
     def __repr__(self) -> str:
         return (

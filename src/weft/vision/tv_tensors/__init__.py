@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import weft
-from weft.core.overrides import DisableTorchFunctionSubclass
+from weft.core.overrides import DisableTorchFunctionSubclass, switch_on
 from weft.core.tensor import Tensor
 from weft.vision._pillow import is_pillow
 
@@ -25,6 +25,7 @@ __all__ = [
     "is_rotated_bounding_format", "set_return_type", "wrap",
 ]  # fmt: skip
 
+switch_on()  # subclasses of Tensor in weft's own modules do not by themselves
 _keeps_class = [False]
 # These give the same thing again, so it stays what it is.
 _KEEPING = ("clone", "to", "detach", "requires_grad_")

@@ -26,7 +26,8 @@ class BalancedPositiveNegativeSampler:
 
     def __call__(self, matched_idxs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Masks of the picked ones; 0 is negative, 1 and above positive, -1 neither."""
-        positives, negatives = [], []
+        positives: list[Tensor] = []
+        negatives: list[Tensor] = []
         for matched in matched_idxs:
             positive, negative = (weft.where(m)[0] for m in (matched >= 1, matched == 0))
             wanted = min(positive.numel(), int(self.batch_size_per_image * self.positive_fraction))

@@ -191,7 +191,8 @@ def fasterrcnn_resnet50_fpn_v2(
     box_head = FastRCNNConvFCHead(
         (backbone.out_channels, 7, 7), [256, 256, 256, 256], [1024], norm_layer=nn.BatchNorm2d
     )
-    parts = {"rpn_anchor_generator": anchors, "rpn_head": head, "box_head": box_head}
+    parts: dict[str, Any] = {"rpn_anchor_generator": anchors, "rpn_head": head}
+    parts["box_head"] = box_head
     return FasterRCNN(backbone, num_classes or 91, **parts, **kwargs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import weft
@@ -29,7 +30,7 @@ def _xavier(layers: nn.Module) -> None:
 
 
 class _ScoringHead(nn.Module):
-    def __init__(self, layers: list[nn.Module], columns: int) -> None:
+    def __init__(self, layers: Sequence[nn.Module], columns: int) -> None:
         super().__init__()
         self.module_list = nn.ModuleList(layers)
         _xavier(self.module_list)
@@ -204,7 +205,7 @@ class SSD(nn.Module):
         return self.transform.postprocess(found, batch.image_sizes, sizes)
 
 
-def _further(channels: int, inner: int, out: int, **how: int) -> nn.Sequential:
+def _further(channels: int, inner: int, out: int, **how: Any) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(channels, inner, kernel_size=1),
         nn.ReLU(inplace=True),
@@ -216,7 +217,7 @@ def _further(channels: int, inner: int, out: int, **how: int) -> nn.Sequential:
 class SSDFeatureExtractorVGG(nn.Module):
     """The maps of a VGG and of further layers behind it."""
 
-    def __init__(self, backbone: nn.Module) -> None:
+    def __init__(self, backbone: nn.Sequential) -> None:
         super().__init__()
         pools = [i for i, layer in enumerate(backbone) if isinstance(layer, nn.MaxPool2d)]
         backbone[pools[2]].ceil_mode = True

@@ -301,7 +301,7 @@ class _Mixing(Transform):
         if labels.ndim not in (1, 2):
             raise ValueError(
                 "labels should be index based with shape (batch_size,) or probability based with "
-                f"shape (batch_size, num_classes), but got a tensor of shape {labels.shape} instead."
+                f"shape (batch_size, num_classes), but got a tensor of shape {labels.shape}."
             )
         if labels.ndim == 2 and self.num_classes not in (None, labels.shape[-1]):
             raise ValueError(
@@ -345,7 +345,7 @@ class _Mixing(Transform):
         rank = 5 if isinstance(inpt, Video) else 4
         if inpt.ndim != rank:
             raise ValueError(
-                f"Expected a batched input with {rank} dims, but got {inpt.ndim} dimensions instead."
+                f"Expected a batched input with {rank} dims, but got {inpt.ndim} dimensions."
             )
         if inpt.shape[0] != size:
             raise ValueError(

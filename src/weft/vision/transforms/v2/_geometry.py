@@ -62,7 +62,7 @@ class Resize(Transform):
                 raise ValueError(f"max_size must be an integer when size is None, got {max_size}")
         else:
             raise ValueError(
-                f"size can be an integer, a sequence of one or two integers, or None, but got {size}"
+                f"size can be an integer, a sequence of one or two integers, or None, got {size}"
             )
         self.size, self.interpolation = size, interpolation
         self.max_size, self.antialias = max_size, antialias

@@ -33,7 +33,7 @@ class Compose(Transform):
             raise TypeError("Argument transforms should be a sequence of callables")
         if not transforms:
             raise ValueError("Pass at least one transform")
-        self.transforms = transforms
+        vars(self)["transforms"] = transforms  # without parameters, so not registered
 
     def forward(self, *inputs: Any) -> Any:
         """The sample after all transforms."""
@@ -66,7 +66,7 @@ class RandomApply(Transform):
             raise TypeError("Argument transforms should be a sequence of callables")
         if not (0.0 <= p <= 1.0):
             raise ValueError("`p` should be a floating point value in the interval [0.0, 1.0].")
-        self.transforms, self.p = transforms, p
+        vars(self)["transforms"], self.p = transforms, p
 
     def forward(self, *inputs: Any) -> Any:
         """The sample, transformed or not."""
@@ -87,7 +87,7 @@ class RandomChoice(Transform):
             raise ValueError(
                 f"Length of p doesn't match the number of transforms: {len(p)} != {len(transforms)}"
             )
-        self.transforms = transforms
+        vars(self)["transforms"] = transforms  # without parameters, so not registered
         self.p = [share / sum(p) for share in p]
 
     def forward(self, *inputs: Any) -> Any:
@@ -103,7 +103,7 @@ class RandomOrder(Transform):
         super().__init__()
         if not isinstance(transforms, Sequence):
             raise TypeError("Argument transforms should be a sequence of callables")
-        self.transforms = transforms
+        vars(self)["transforms"] = transforms  # without parameters, so not registered
 
     def forward(self, *inputs: Any) -> Any:
         """The sample after all transforms."""

@@ -16,6 +16,8 @@ from weft.vision.transforms import _geometry, _tensor
 from weft.vision.transforms import functional as v1
 from weft.vision.transforms._modes import InterpolationMode, mode_of
 from weft.vision.transforms.v2 import _boxes
+from weft.vision.transforms.v2._boxes import clamp_bounding_boxes as clamp_bounding_boxes
+from weft.vision.transforms.v2._boxes import clamp_keypoints as clamp_keypoints
 from weft.vision.transforms.v2._boxes import convert
 from weft.vision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video, wrap
 
