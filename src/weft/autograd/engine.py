@@ -470,7 +470,7 @@ class _Run:
             if self.create and not self.records:
                 results = [r.detach() if isinstance(r, Tensor) else r for r in results]
         except meta.NoValues:
-            if self.records or plan.op.name not in REGISTRY:
+            if self.records or plan.op.name not in REGISTRY or MODES.now.batches:
                 raise
             results = like_inputs(node)
         except (ValueError, IndexError) as error:
@@ -869,7 +869,7 @@ def grad(
         node = tensor._node
         g = None if node is NOWHERE else work.captured.pop(node, None)
         if g is None and node in found:
-            g = found[node] if create_graph else found[node]._a
+            g = found[node] if create_graph or MODES.now.batches else found[node]._a
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {k} appears to not have been used in the "
@@ -880,7 +880,7 @@ def grad(
             g = np.zeros_like(tensor._a, subok=True)
             results.append(wrap(g).requires_grad_(create_graph))
             continue
-        if not work.records and isinstance(g, Tensor):
+        if not work.records and isinstance(g, Tensor) and g.is_meta:
             g = g._a
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE

@@ -223,6 +223,7 @@ class _FunctionOp:
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    edges: tuple[str, ...] = ()
     constant_outputs: frozenset[int] = frozenset()
 
     def __init__(self, cls: type[Function], outputs: int | None) -> None:

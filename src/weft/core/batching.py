@@ -70,6 +70,14 @@ class BatchedArray(MetaArray):
 
     tobytes = tofile = dump = dumps = __iter__ = tolist  # type: ignore[assignment]
 
+    def copy(self, order: Any = "C") -> Any:
+        return array_of(self.physical.clone(), self.level)
+
+    __copy__ = copy
+
+    def astype(self, dtype: Any, *args: Any, **more: Any) -> Any:
+        return array_of(self.physical.to(dt.of_numpy(np.dtype(dtype))), self.level)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         raise _unsupported(f"NumPy's {ufunc.__name__}")
 
