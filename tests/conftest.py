@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("WEFT_TRACEBACK", "full")  # a failing test of weft is about weft's frames
 
@@ -12,6 +13,10 @@ from weft.compat import distribution
 
 # Under some hypervisors processors announce AMX and then refuse it: torch's oneDNN dies of it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# A shell starts what runs in its background with interrupts ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart() -> None:

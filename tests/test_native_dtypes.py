@@ -110,13 +110,20 @@ CALLS: dict[str, Call] = {
 }
 
 # Backward kernels, reached by the gradients of the above; attributes of recurrent layers are
-# tested with those layers.
+# tested with those layers, boxes with those of vision.
 ELSEWHERE = {
     *("conv_weight", "softmax_backward_data", "log_softmax_backward_data", "scaled_softmax"),
     *("scaled_softmax_backward", "nll_loss_backward", "plane_scatter", "plane_gather"),
     *("avg_pool_backward", "adaptive_avg_pool_backward", "embedding_dense_backward"),
     *("index_backward", "gather_backward", "put_along", "lstm_layer", "gru_layer", "rnn_layer"),
-    "upsample_backward",
+    *(
+        "upsample_backward",
+        "nms",
+        "roi_align",
+        "roi_align_backward",
+        "roi_pool",
+        "roi_pool_backward",
+    ),
 }
 
 

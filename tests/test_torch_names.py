@@ -487,3 +487,11 @@ def test_ops_by_schema() -> None:
         weft.library.custom_op("plain", mutates_args=())(lambda x: x)
     with pytest.raises(RuntimeError, match="Triton"):
         weft.library.triton_op("a::b", mutates_args=())
+
+
+def test_layouts_are_copied_as_themselves() -> None:
+    script = (
+        "from weft import compat\ncompat.install()\nimport copy, torch\n"
+        "assert copy.deepcopy([torch.sparse_coo]) == [torch.sparse_coo]"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -609,7 +609,8 @@ weft.compat.stand_ins.c: _TensorMeta _log_api_usage_once _ExcludeDispatchKeyGuar
     _jit_set_profiling_mode=_nothing _jit_set_texpr_fuser_enabled=_nothing
     _set_math_sdp_allow_fp16_bf16_reduction=_nothing _set_graph_executor_optimize=_nothing
 weft.compat.stand_ins.engine: _current_graph_task_id _current_graph_task_execution_order
-    _will_engine_execute_node _current_autograd_node _WeakTensorRef has_lapack is_grad_enabled
+    _will_engine_execute_node _current_autograd_node _WeakTensorRef has_lapack has_openmp
+    has_spectral is_grad_enabled
 weft.autograd.forward_ad: _is_fwd_grad_enabled _set_fwd_grad_enabled=set_fwd_grad_enabled
 torch: Size device dtype layout memory_format
 torch.futures: Future

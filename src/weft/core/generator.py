@@ -4,9 +4,8 @@ Every method takes words from one MT19937 engine in the order PyTorch's CPU kern
 seed gives the same numbers here and there. Arrays are filled in C order; the caller that fills
 a tensor with permuted strides has to place the values in memory order, as PyTorch does.
 
-On Intel processors PyTorch draws bernoulli_(p), exponential_ and what is built on them from a
-vendor library that it seeds with one word. The plain kernels of all other processors are
-followed here.
+PyTorch has other kernels of bernoulli_(p) and exponential_ on a vendor library; its plain kernels
+are followed here, which PyTorch 2.13 was seen to use on Intel and AMD processors alike.
 """
 
 from __future__ import annotations

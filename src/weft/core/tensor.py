@@ -375,7 +375,7 @@ class Tensor(metaclass=_TensorMeta):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Say whether a gradient is wanted; only leaves may change their mind."""
         node = self._node
-        if self._a.__class__ is not np.ndarray and node is None and self._a.is_batch:
+        if node is None and isinstance(self._a, MetaArray) and self._a.is_batch:
             self._node = self._a.physical.requires_grad_(requires_grad)._node
             return self
         if requires_grad:
@@ -519,7 +519,7 @@ class Tensor(metaclass=_TensorMeta):
     def detach(self) -> Tensor:
         """The same values, cut off from the graph; memory is shared."""
         a = self._a
-        t = wrap(a if a.__class__ is np.ndarray else a.detached())
+        t = wrap(a.detached() if isinstance(a, MetaArray) else a)
         t._vc = self._vc
         return t
 
@@ -989,6 +989,12 @@ class Layout:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_layout_named, (self.name,))
+
+    def __copy__(self) -> Layout:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Layout:
+        return self
 
 
 def _layout_named(name: str) -> Layout:

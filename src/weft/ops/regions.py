@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import Op
+from weft.core.shapes import ShapeDtype
 from weft.kernels import regions as kernels
 from weft.ops.build import Sample, constant, general, linear
 
@@ -17,6 +18,10 @@ nms_op = constant("nms", kernels.nms, names=("boxes", "scores"))
 
 def _boxes() -> np.ndarray:
     return np.array([[0, 0.0, 0.0, 3.0, 2.0], [1, 1.0, -1.5, 4.5, 3.0], [0, 2.0, 1.0, 2.5, 1.5]])
+
+
+def _per_box(x: Any, boxes: Any, size: Any) -> Any:
+    return (boxes.shape[0], x.shape[1], *size)
 
 
 def _how(**more: Any) -> dict[str, Any]:
@@ -37,6 +42,7 @@ roi_align_op = linear(
         Sample((m.real(2, 1, 4, 5), _boxes()), _how(ratio=-1, aligned=True)),
         Sample((m.real(2, 1, 4, 5), np.zeros((0, 5))), _how()),
     ],
+    shape=_per_box,
 )
 roi_align_back_op: Op = linear(
     "roi_align_backward",
@@ -48,6 +54,7 @@ roi_align_back_op: Op = linear(
     promote="same",
     promote_args=(0, 1),
     samples=lambda m: [Sample((m.real(3, 2, 2, 3), _boxes()), _how(shape=(2, 2, 4, 5)))],
+    shape=lambda shape: shape,
 )
 
 roi_pool_op = general(
@@ -61,6 +68,10 @@ roi_pool_op = general(
     promote="same",
     promote_args=(0, 1),
     samples=lambda m: [Sample((m.real(2, 2, 4, 5), _boxes()), {"size": (2, 2), "scale": 0.9})],
+    shape=lambda x, boxes, size: [
+        ShapeDtype(_per_box(x, boxes, size), x.dtype),
+        ShapeDtype(_per_box(x, boxes, size), np.int64),
+    ],
 )
 _PLACES = np.arange(24).reshape(3, 2, 2, 2) % 20 - 1
 roi_pool_back_op: Op = linear(
@@ -69,6 +80,7 @@ roi_pool_back_op: Op = linear(
     lambda g, places, boxes: roi_pool_gather_op(g, places, boxes),
     names=("x", "places", "boxes"),
     samples=lambda m: [Sample((m.real(3, 2, 2, 2), _PLACES, _boxes()), {"shape": (2, 2, 4, 5)})],
+    shape=lambda shape: shape,
 )
 roi_pool_gather_op: Op = linear(
     "roi_pool_gather",
@@ -76,4 +88,5 @@ roi_pool_gather_op: Op = linear(
     lambda g, places, boxes, x_shape: roi_pool_back_op(g, places, boxes, shape=x_shape),
     names=("x", "places", "boxes"),
     samples=lambda m: [Sample((m.real(2, 2, 4, 5), _PLACES, _boxes()))],
+    shape=lambda x, places: places.shape,
 )

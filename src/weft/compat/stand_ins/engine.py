@@ -15,7 +15,8 @@ from weft.core.node import Node as OpNode
 from weft.core.saved import SavedTensor
 from weft.core.tensor import Tensor
 
-has_lapack = True  # SciPy brings it
+has_lapack = has_spectral = True  # NumPy and SciPy bring them
+has_openmp = True
 
 
 def _current_graph_task_id() -> int:
