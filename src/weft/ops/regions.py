@@ -80,6 +80,7 @@ roi_pool_back_op: Op = linear(
     lambda g, places, boxes: roi_pool_gather_op(g, places, boxes),
     names=("x", "places", "boxes"),
     samples=lambda m: [Sample((m.real(3, 2, 2, 2), _PLACES, _boxes()), {"shape": (2, 2, 4, 5)})],
+    rows=True,
     shape=lambda shape: shape,
 )
 roi_pool_gather_op: Op = linear(
@@ -88,5 +89,6 @@ roi_pool_gather_op: Op = linear(
     lambda g, places, boxes, x_shape: roi_pool_back_op(g, places, boxes, shape=x_shape),
     names=("x", "places", "boxes"),
     samples=lambda m: [Sample((m.real(2, 2, 4, 5), _PLACES, _boxes()))],
+    rows=True,
     shape=lambda x, places: places.shape,
 )
