@@ -142,6 +142,8 @@ IN_DTYPE_OF_OUT = _names("cumsum cumprod sum prod nansum nanmean")
 ONE_DTYPE = IN_DTYPE_OF_OUT | {"mean"}
 # New tensors: resized without a warning, whatever the overlap within them.
 CREATED = _names("empty eye full ones zeros rand randint randn randperm")
+# These count their elements, and say so when the output has another number of them.
+RANGES = _names("arange fftfreq rfftfreq")
 SPACED = _names("arange linspace logspace range")
 QUIETLY = CREATED | SPACED | _names("addbmm bernoulli lu multinomial narrow_copy")
 # These fill ``out`` however its elements share memory.
@@ -387,7 +389,7 @@ def check_shared(written: np.ndarray, read: np.ndarray, name: str, at_all: bool 
 def _put(target: Tensor, value: Tensor, name: str) -> None:
     shape = value._a.shape
     if target._a.shape != shape and not (name in SPACED and target._a.size == value._a.size):
-        if target._a.size and name == "arange":
+        if target._a.size and name in RANGES:
             errors.warn(
                 f"The number of elements in the out tensor of shape {list(target._a.shape)} is "
                 f"{target._a.size} which does not match the computed number of elements "
