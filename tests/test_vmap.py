@@ -70,6 +70,10 @@ vmap(lambda r: r.clone().mul_(2).add_(r))(x)
 vmap(lambda r: r.clone().reshape(2, 3).t().add_(1).sum(0))(x)
 vmap(lambda r: torch.zeros(6).double().add_(r))(x)
 vmap(lambda r: r.clone().zero_())(x)
+vmap(lambda r: changed(torch.zeros_like(r), 0, r[1]))(x)
+vmap(lambda r: changed(r.new_zeros(2), 0, r[1]))(x), vmap(lambda r: r.new_full((2,), 3) * r[0])(x)
+vmap(lambda r: torch.full_like(r, 2.0).add_(r))(x), vmap(lambda r: torch.ones_like(r).mul_(r))(x)
+vmap(lambda r: r.as_strided((2, 2), (2, 1), 1))(x).contiguous()
 vmap(lambda k: F.embedding(k, x))(i)
 vmap(lambda r, k: F.cross_entropy(r[None], k[None]))(x, i)
 vmap(lambda r: F.cross_entropy(r.reshape(2, 3), torch.tensor([1, 2])))(x)
@@ -116,6 +120,9 @@ vmap(func.grad(lambda w, r: (w * r).sin().sum()), in_dims=(None, 0))(x[0], x)
 func.jvp(lambda a: vmap(lambda r: r.sin() * x[0])(a), (x,), (x,))
 torch.autograd.functional.jacobian(lambda a: F.softmax(a, 0), x[0], vectorize=True)
 torch.autograd.grad(*[leaf(x[0])] * 2, torch.eye(6).double(), is_grads_batched=True)
+(lambda a: torch.autograd.grad(a**3, a, torch.eye(6).double(), is_grads_batched=True))(leaf(x[0]))
+vmap(lambda v, a=leaf(x[0]): torch.autograd.grad(Square.apply(a), a, v))(torch.eye(6).double())
+vmap(lambda v, a=leaf(x[0]): torch.autograd.grad(a**3, [a, a], v))(torch.eye(6).double())
 back(lambda a: vmap(lambda r: (r**2).sum())(a), x)
 back(lambda a: vmap(func.grad(lambda r: (r**3).sum()))(a), x)
 back(lambda w: vmap(lambda r: (w * r).sin().sum())(x), x[0])
@@ -194,6 +201,15 @@ def test_a_singular_example_is_an_error() -> None:
     matrices = weft.stack([weft.eye(2), weft.zeros(2, 2)])
     with pytest.raises(weft.linalg.LinAlgError, match="singular"):
         weft.func.vmap(weft.linalg.inv)(matrices)
+
+
+def test_its_array_is_not_written_to() -> None:
+    def function(r: weft.Tensor) -> weft.Tensor:
+        r._a[...] = 1.0
+        return r
+
+    with pytest.raises(NotImplementedError, match="writing to its array"):
+        weft.func.vmap(function)(weft.ones(2, 3))
 
 
 def test_backward_inside_is_refused() -> None:

@@ -554,6 +554,8 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     ``alone`` is the caller's word that one name of one function is the only holder of ``g``.
     """
     rows = like.flags.c_contiguous or not is_dense(like)
+    if isinstance(g, meta.MetaArray) and g.is_batch:
+        return g
     if g.__class__ is meta.MetaArray:
         return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:

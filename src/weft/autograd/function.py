@@ -23,7 +23,7 @@ from weft.core.batching import highest
 from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
-from weft.core.meta import filled
+from weft.core.meta import filled, lacks_values
 from weft.core.modes import MODES, no_grad
 from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
 from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
@@ -270,7 +270,7 @@ class _FunctionPlan:
         for i, r in enumerate(results):
             if r is None or not needs[i]:
                 results[i] = None
-            elif not create:
+            elif not create and not lacks_values(r):
                 results[i] = r._a
         r = None
         return results

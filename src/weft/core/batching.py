@@ -70,6 +70,12 @@ class BatchedArray(MetaArray):
 
     tobytes = tofile = dump = dumps = __iter__ = tolist  # type: ignore[assignment]
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise _unsupported("writing to its array")
+
+    def fill(self, value: Any) -> None:
+        raise _unsupported("writing to its array")
+
     def copy(self, order: Any = "C") -> Any:
         return array_of(self.physical.clone(), self.level)
 
@@ -82,8 +88,10 @@ class BatchedArray(MetaArray):
         raise _unsupported(f"NumPy's {ufunc.__name__}")
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if func in (np.zeros_like, np.ones_like, np.empty_like):
+        if func in (np.zeros_like, np.ones_like):
             return func(np.broadcast_to(np.zeros((), meta.plain(self.dtype)), self.shape))
+        if func in (np.empty_like, np.full_like, np.copyto, np.copy):
+            raise _unsupported(f"NumPy's {func.__name__}")  # none of them would ask for values
         return super().__array_function__(func, types, args, kwargs)
 
     def __reduce__(self) -> Any:
@@ -437,6 +445,14 @@ def room_for_draws(x: Tensor) -> Tensor:
         if randomness == "different" and not has_level(x, level):
             x = put_in(x.unsqueeze(0).expand(size, *x._a.shape).clone(), level)
     return x
+
+
+def beside(made: Tensor, x: Tensor) -> Tensor:
+    """A new tensor with memory for each example of a batch, if that is what another one has."""
+    for level, (size, _) in enumerate(MODES.now.batches, 1):
+        if has_level(x, level):
+            made = put_in(made.unsqueeze(0).expand(size, *made._a.shape).clone(), level)
+    return made
 
 
 def source(generator: Any) -> Any:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import batching, errors, meta, quiet
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors, meta, quiet
 from weft.core.dlpack import Importer
+from weft.core.modes import MODES
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
@@ -628,6 +629,8 @@ def _like(name: str, fill: Any) -> Any:
         elif array.__class__ is np.ndarray:
             undefined(array)
         made = wrap(array)
+        if MODES.now.batches:
+            made = batching.beside(made, input)
         return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
@@ -650,7 +653,11 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
             "full_like(): argument 'fill_value' (position 2) must be Number, not Tensor\n"
             f"  at {errors.here()}"
         )
-    made._a.fill(number_for(_number(fill_value), made._a.dtype))
+    value = number_for(_number(fill_value), made._a.dtype)
+    if batching.is_batched(made):
+        made.fill_(value)
+    else:
+        made._a.fill(value)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -664,6 +671,7 @@ def _new(name: str, make: Any) -> None:
         if device is not None or self._a.__class__ is not np.ndarray:
             where = self.device if device is None else device
             made = finish(build(make, shape, meta.plain(d), where), where)
+            made = batching.beside(made, self) if MODES.now.batches else made
         else:
             made = wrap(build(make, shape, d))
         return made.requires_grad_() if requires_grad else made
@@ -683,7 +691,8 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **m
     """A new tensor of this tensor's dtype with one value everywhere."""
     if more.get("device") is None:
         more["device"] = self.device
-    return full(size, fill_value, dtype=self.dtype if dtype is None else dtype, **more)
+    made = full(size, fill_value, dtype=self.dtype if dtype is None else dtype, **more)
+    return batching.beside(made, self) if MODES.now.batches else made
 
 
 @api.method
@@ -821,7 +830,8 @@ LATE.construct = construct
 @api.method
 def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A tensor of this tensor's dtype by the rules of ``torch.Tensor(...)``."""
-    kwargs.setdefault("device", self.device)
+    if self.is_meta:
+        kwargs.setdefault("device", self.device)
     return construct(*args, dtype=self.dtype, **kwargs)
 
 
