@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, meta
-from weft.core.meta import MARKED, MetaArray
+from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
 ndarray = np.ndarray
+
+# The dtypes of batched arrays, by the ordinary ones that they equal; the short ways pass them by.
+MARKED = {d: np.dtype(d, metadata={"device": "batch"}) for d in dt.OF_NUMPY}  # type: ignore[call-overload]
 
 # Addresses that all batched arrays share: nobody reads them.
 _SHARED: list[Any] = []
@@ -75,6 +78,11 @@ class BatchedArray(MetaArray):
 
     def fill(self, value: Any) -> None:
         raise _unsupported("writing to its array")
+
+    def reshape(self, *shape: Any, **more: Any) -> Any:
+        raise _unsupported("another shape of its array")
+
+    ravel = flatten = view = conj = __deepcopy__ = reshape  # type: ignore[assignment]
 
     def copy(self, order: Any = "C") -> Any:
         return array_of(self.physical.clone(), self.level)

@@ -248,7 +248,9 @@ def like(x: np.ndarray) -> MetaArray:
 
 def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     """``make(shape, d)``, or a meta array if the dtype is one of those."""
-    return make(shape, d) if d.metadata is None else empty(shape, d)
+    if d.metadata is None:
+        return make(shape, d)
+    return empty(shape, d) if d.metadata["device"] == "meta" else make(shape, plain(d))
 
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from weft.core.meta import filled
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, wrap
+from weft.func._vmap import vmap
 from weft.ops import api
 from weft.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -399,7 +400,7 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable:
-    """A function that gives the Jacobian of ``func``, one backward for each output element.
+    """A function that gives the Jacobian of ``func``, by one backward for all output elements.
 
     >>> import weft
     >>> weft.func.jacrev(weft.sin)(weft.zeros(2))
@@ -419,20 +420,34 @@ def jacrev(
         blocks = []
         for k, o in enumerate(outs):
             zeros = [wrap(np.zeros_like(x._a)) for x in outs]
-            rows = []
-            for unit in _basis(o):
-                zeros[k] = unit
-                rows.append(tree_flatten(pull(tree_unflatten(zeros, out_spec)))[0])
-            shaped = [
-                _stacked([r[i] for r in rows], (*o.shape, *x.shape), x)
-                for i, x in enumerate(inputs)
-            ]
-            found = tree_unflatten(shaped, spec)
+
+            def row(unit: Tensor, zeros: list[Any] = zeros, k: int = k) -> tuple[Tensor, ...]:
+                seeds = [*zeros[:k], unit, *zeros[k + 1 :]]
+                return tuple(tree_flatten(pull(tree_unflatten(seeds, out_spec)))[0])
+
+            found = tree_unflatten(_rows(row, o, inputs, chunk_size), spec)
             blocks.append(found if isinstance(argnums, tuple) else found[0])
         result = tree_unflatten(blocks, out_spec)
         return (result, aux[0]) if has_aux else result
 
     return wrapper
+
+
+def _rows(row: Callable, o: Tensor, inputs: list[Tensor], chunk_size: int | None) -> list[Tensor]:
+    """What a function gives for every unit vector of an output, in one pass if that can be done."""
+    shapes = [(*o.shape, *x.shape) for x in inputs]
+    if o._a.size > 1 and not o.is_meta:
+        units = api.FUNCTIONS["eye"](o._a.size, dtype=o.dtype).reshape(o._a.size, *o.shape)
+        try:
+            found = vmap(row, chunk_size=chunk_size)(units)
+            return [g.reshape(shape) for g, shape in zip(found, shapes, strict=True)]
+        except (NotImplementedError, RuntimeError):
+            pass  # some rule looks at values: one unit vector after the other
+    rows = [row(unit) for unit in _basis(o)]
+    return [
+        _stacked([r[i] for r in rows], shape, x)
+        for i, (shape, x) in enumerate(zip(shapes, inputs, strict=True))
+    ]
 
 
 def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor, dim: int = 0) -> Tensor:
