@@ -161,14 +161,6 @@ def highest(args: Any) -> int:
     return max(map(level_of, args), default=0)
 
 
-def _flat(args: Any) -> Any:
-    for x in args:
-        if isinstance(x, (tuple, list)):
-            yield from _flat(x)
-        else:
-            yield x
-
-
 # --- running an op -----------------------------------------------------------------------
 
 
