@@ -706,6 +706,8 @@ def old_lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
 
 def _ldl(x: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"the matrices are not square: {list(x.shape)}")  # LAPACK does not look
     routine = "hetrf" if hermitian and x.dtype.kind == "c" else "sytrf"
 
     def one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:

@@ -327,6 +327,9 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _bincount(x: np.ndarray, weights: Any = None, minlength: int = 0) -> np.ndarray:
+    if x.size and x.dtype.kind in "iu" and int(x.max()) >= 2**62:
+        # NumPy adds one to the largest, and corrupts its memory where that overflows.
+        raise ValueError(f"no memory for the counts of numbers up to {int(x.max())}")
     counts = np.bincount(x, weights, minlength)
     return counts if weights is None or weights.dtype != dt.F32 else counts.astype(dt.F32)
 

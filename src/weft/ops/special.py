@@ -38,7 +38,14 @@ def _scipy(name: str) -> Callable:
 
 
 def _lazy(name: str) -> Callable:
-    return lambda *arrays: _scipy(name)(*arrays)
+    def call(*arrays: Any) -> Any:
+        function = _scipy(name)
+        # To a ufunc one more array would be a place for the result.
+        if len(arrays) != getattr(function, "nin", len(arrays)):
+            raise TypeError(f"{name}: expected {function.nin} operands, got {len(arrays)}")
+        return function(*arrays)
+
+    return call
 
 
 def _special(
