@@ -13,6 +13,7 @@ from weft.core.batching import (
     is_batched,
     level_of,
     put_in,
+    repeated,
     taken_out,
 )
 from weft.core.dispatch import REGISTRY
@@ -59,7 +60,7 @@ def grad(
             if has_level(s, level):
                 seeds[k] = taken_out(s, level)
             elif isinstance(s, Tensor):
-                seeds[k] = s.unsqueeze(0).expand(size, *s._a.shape)
+                seeds[k] = repeated(s, size)
     found = list(plain(outputs, inputs, seeds, *more))
     for k, levels_inside in enumerate(inside):
         for level in reversed(levels_inside):

@@ -183,9 +183,7 @@ class Batch:
     def lead(self, k: int) -> Any:
         """An operand with the batch in front, repeated there if it has none."""
         x = self.args[k]
-        if self.on[k] or not isinstance(x, Tensor):
-            return x
-        return x.unsqueeze(0).expand(self.size, *x._a.shape)
+        return x if self.on[k] or not isinstance(x, Tensor) else repeated(x, self.size)
 
     def leads(self) -> list[Any]:
         """All operands with the batch in front, and as many dimensions behind it as the longest."""
@@ -375,11 +373,16 @@ def put_in(x: Tensor, level: int) -> Tensor:
     return batched(put_in(x._a.physical.transpose(0, 1), level), at)
 
 
+def repeated(x: Tensor, size: int) -> Tensor:
+    """A tensor with a batch in front that repeats it, without memory of its own."""
+    return x.unsqueeze(0).expand(size, *x._a.shape)
+
+
 def spread(x: Tensor) -> Tensor:
     """A tensor repeated over every batch that is running, so that each example has its own."""
     for level, (size, _) in enumerate(MODES.now.batches, 1):
         if not has_level(x, level):
-            x = put_in(x.unsqueeze(0).expand(size, *x._a.shape), level)
+            x = put_in(repeated(x, size), level)
     return x
 
 
@@ -443,7 +446,7 @@ def room_for_draws(x: Tensor) -> Tensor:
     """A new tensor with memory for the draws of every batch whose examples draw their own."""
     for level, (size, randomness) in enumerate(MODES.now.batches, 1):
         if randomness == "different" and not has_level(x, level):
-            x = put_in(x.unsqueeze(0).expand(size, *x._a.shape).clone(), level)
+            x = put_in(repeated(x, size).clone(), level)
     return x
 
 
@@ -451,7 +454,7 @@ def beside(made: Tensor, x: Tensor) -> Tensor:
     """A new tensor with memory for each example of a batch, if that is what another one has."""
     for level, (size, _) in enumerate(MODES.now.batches, 1):
         if has_level(x, level):
-            made = put_in(made.unsqueeze(0).expand(size, *made._a.shape).clone(), level)
+            made = put_in(repeated(made, size).clone(), level)
     return made
 
 

@@ -158,7 +158,7 @@ def _gathered(found: list[Any], form: TreeSpec, out_dims: Any, size: int, name: 
                 "Did you mean to set out_dims= to None for output?"
             )
         if not has_batch:
-            x = x.unsqueeze(0).expand(size, *x.shape)
+            x = batching.repeated(x, size)
         results.append(x.movedim(0, dim) if dim else x)
     return tree_unflatten(results, form)
 
