@@ -26,10 +26,12 @@ def held_outside(tensors: Iterable[Any], nodes: Iterable[Any]) -> set[int]:
     """
     alive = {id(t()): t for t in tensors if t() is not None}
     # No name here may hold a tensor: it would be counted.
-    inner = Counter(id(t()._base) for t in alive.values())
+    # The garbage collector may take one away meanwhile.
+    inner = Counter(id(getattr(t(), "_base", None)) for t in alive.values())
     for node in nodes:
         inner.update(_held_by(node))
-    return {k for k, t in alive.items() if _holders(t) > inner[k] + _UNHELD}
+    held = (k for k, t in alive.items() if _holders(t) > inner[k] + _UNHELD)
+    return {k for k in held if alive[k]() is not None}
 
 
 def _holders(tensor: Any) -> int:
