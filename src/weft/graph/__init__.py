@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from weft.graph.build import of
+from weft.graph.checking import assert_unchanged
 from weft.graph.comparing import Diff, diff
 from weft.graph.explaining import why
 from weft.graph.export import document
@@ -16,6 +17,8 @@ from weft.graph.owners import owners
 from weft.graph.recording import record
 from weft.graph.ruling import Rules, rules
 from weft.graph.run import GraphError
+from weft.graph.selecting import Select, select
+from weft.graph.source import ops
 from weft.graph.watching import Watch, watch
 
 # What lives in a layer above, or is seldom needed: found when it is first asked for.
@@ -31,16 +34,20 @@ __all__ = [
     "GraphError",
     "Node",
     "Rules",
+    "Select",
     "Watch",
+    "assert_unchanged",
     "diff",
     "document",
     "first_bad",
     "load",
     "of",
+    "ops",
     "owners",
     "record",
     "resize",
     "rules",
+    "select",
     "serve",
     "show",
     "watch",

@@ -13,8 +13,9 @@ from weft.core import errors
 from weft.core.frames import caller
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output
 from weft.core.tensor import Parameter, Tensor, wrap
-from weft.graph.frames import locals_of
+from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph
+from weft.graph.naming import Models, in_modules, variables
 from weft.graph.spec import CONSTANT, FORWARD, INPUT, PARAMETER, Leaf, Ref, Spec, show_value
 
 
@@ -58,11 +59,21 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
                 f"computations too\n  at {errors.here()}"
             )
         places.append((root, tensor.output_nr))
+    with no_collection():
+        return _graph_of(places, caller(sys._getframe(1)), model)
+
+
+def _graph_of(places: list[tuple[GraphNode, int]], frame: Any, model: Any) -> Graph:
+    nodes = behind([node for node, _ in places])
+    models = _models_of(nodes, frame)
     names = {} if model is None else {id(p): name for name, p in model.named_parameters()}
-    build = _Builder(variables(caller(sys._getframe(1))) | names)
-    build.add_all(behind([node for node, _ in places]))
+    held = {} if all(models.met(n) for n in nodes) else in_modules(frame)
+    build = _Builder(variables(frame) | held | models.tensors() | names, models)
+    build.add_all(nodes)
     outputs = tuple(Ref(build.values[node].node, index) for node, index in places)
-    modules = {} if model is None else {n: type(m).__name__ for n, m in model.named_modules() if n}
+    modules = models.classes()
+    if model is not None:
+        modules.update((n, type(m).__name__) for n, m in model.named_modules() if n)
     live = tuple(weakref.ref(node) for node, _ in places)
     return Graph()._fill({s.id: s for s in build.specs}, outputs, modules=modules, live=live)
 
@@ -71,7 +82,8 @@ def graph_of_nodes(
     nodes: list[Any], details: bool = True, names: dict[int, str] | None = None
 ) -> Graph:
     """The graph of some nodes; without details it holds no tensor, not even weakly."""
-    build = _Builder(names or {})
+    models = _models_of(nodes, None)
+    build = _Builder((names or {}) | models.tensors(), models)
     build.add_all(nodes)
     specs = build.specs
     if not details:
@@ -81,25 +93,27 @@ def graph_of_nodes(
     return Graph()._fill({s.id: s for s in specs}, (build.values[nodes[-1]],))
 
 
-def variables(frame: Any) -> dict[int, str]:
-    """What the caller calls its tensors."""
-    return {
-        id(value): name for name, value in locals_of(frame).items() if isinstance(value, Tensor)
-    }
+def _models_of(nodes: list[Any], frame: Any) -> Models:
+    """The models whose modules made some nodes."""
+    models = Models()
+    for scope in dict.fromkeys([node.scope for node in nodes if isinstance(node, Node)]):
+        models.meet(scope, frame)
+    return models
 
 
 class _Builder:
     """Turns autograd's nodes into the records of a graph."""
 
-    def __init__(self, names: dict[int, str]) -> None:
-        self.names = names
+    def __init__(self, names: dict[int, str], models: Models) -> None:
+        self.names, self.models = names, models
+        self.scopes: dict[str, str] = {}  # paths as they are shown
         self.specs: list[Spec] = []
         self.values: dict[Any, Ref] = {}  # of nodes and leaves, their (first) result
         self.constants: dict[int, Ref] = {}
 
     def add_all(self, nodes: list[Any]) -> None:
         """Take in nodes, oldest first, so that the inputs of each are there already."""
-        specs, values, argument = self.specs, self.values, self._argument
+        specs, values, argument, known = self.specs, self.values, self._argument, self.scopes
         for node in nodes:
             if not isinstance(node, Node):
                 self._leaf(node)  # the tensor asked about is a leaf itself
@@ -115,6 +129,9 @@ class _Builder:
                 else:
                     args.append(argument(node, len(args), edge))
             id = len(specs)
+            scope = known.get(node.scope)
+            if scope is None:
+                scope = known[node.scope] = self.models.shown(node.scope)
             values[node] = Ref(id)
             specs.append(
                 Spec(
@@ -127,7 +144,7 @@ class _Builder:
                     node.dtype,
                     node.code,
                     node.instruction,
-                    node.scope,
+                    scope,
                 )
             )
 
@@ -136,8 +153,9 @@ class _Builder:
         found = self.values[node] = Ref(id)
         tensor = node.variable
         label = "" if tensor is None else self.names.get(identity(tensor), "")
-        if not label and user is not None:
-            label = _by_use(user, i, tensor)
+        if not label and user is not None and isinstance(tensor, Parameter) and user.scope:
+            # Read in a module that is not known any more: no name may be made up for it.
+            label = f"{self.models.shown(user.scope)}.parameter"
         spec = Spec(
             id, PARAMETER, PARAMETER, (), {}, node.shape, node.dtype, label=label,
             scope=label.rpartition(".")[0],
@@ -203,15 +221,6 @@ def _saved(node: Node, i: int) -> np.ndarray | None:
         return None
     value = node.saved[node.plan.slots.index(names[i])]
     return value if isinstance(value, np.ndarray) else None
-
-
-def _by_use(node: Node, i: int, tensor: Any) -> str:
-    """``fc1.weight`` for a parameter, from the module that reads it and the op's own words."""
-    if not isinstance(tensor, Parameter) or not node.scope:
-        return ""
-    names = node.op.names
-    name = names[i] if i < len(names) else "parameter"
-    return f"{node.scope}.{'weight' if name == 'w' else name}"
 
 
 identity = id

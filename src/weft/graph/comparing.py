@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.tensor import Tensor
+from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph, Node
 from weft.graph.spec import BACKWARD, INNER, LEAVES, OPTIMIZER, Ref, Spec, show_kind, show_value
 from weft.graph.stats import describe
@@ -19,6 +20,7 @@ from weft.graph.stats import describe
 _SMALL = 200_000  # pairs up to which a gap is compared in full
 _LOT = 500_000_000  # bytes of values that are compared at a time
 _TOLD = 60  # differences of a sort that printing tells; the lists have them all
+_GRADIENT = "the gradients of the loss by them"
 _EDITS = 300  # insertions and removals up to which a long gap is compared in full
 
 
@@ -40,17 +42,23 @@ class Diff:
         self.added: list[Node] = []
         self.removed: list[Node] = []
         self.changed: list[Change] = []
-        self.pairs: list[tuple[Node, Node]] = []
+        self.matched: dict[int, int] = {}  # the numbers of nodes that belong together
         self.parting: tuple[Node, Node, str] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.parting)
 
     @property
+    def pairs(self) -> list[tuple[Node, Node]]:
+        """The nodes that are in both graphs."""
+        a, b = self.a, self.b
+        return [(a._node(x), b._node(self.matched[x])) for x in a._specs if x in self.matched]
+
+    @property
     def first(self) -> Any:
         """The first difference: an added or removed node, or a change; None if there is none."""
         places = {s.id: i for i, s in enumerate(self.a._specs.values())}
-        partner = {after.id: places[before.id] for before, after in self.pairs}
+        partner = {after: places[before] for before, after in self.matched.items()}
         at, spots = -1, {}
         for spec in self.b._specs.values():
             at = partner.get(spec.id, at)
@@ -62,7 +70,7 @@ class Diff:
 
     def __repr__(self) -> str:
         if not self:
-            return f"no difference: {len(self.pairs)} nodes agree"
+            return f"no difference: {len(self.matched)} nodes agree"
         lines = []
         first = self.first
         if first is not None:
@@ -77,12 +85,18 @@ class Diff:
         lines += _some("~", [repr(c) for c in self.changed[:_TOLD]], len(self.changed))
         if self.parting is not None:
             before, after, text = self.parting
-            lines.append(f"values part at {_both(before, after)}: {text}")
+            what = "gradients" if text.startswith(_GRADIENT) else "values"
+            lines.append(f"{what} part at {_both(before, after)}: {text}")
         lines.append(
             f"{len(self.added)} added, {len(self.removed)} removed, {len(self.changed)} changed, "
-            f"{len(self.pairs) - len(self.changed)} the same"
+            f"{len(self.matched) - len(self.changed)} the same"
         )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from weft.graph.notebook import diff_html
+
+        return diff_html(self)
 
 
 def _both(before: Node, after: Node) -> str:
@@ -118,10 +132,19 @@ def diff(
                 f"gives the graph behind a tensor\n  at {errors.here()}"
             )
         graph._check_whole()
+    with no_collection():
+        found = _structure(a, b)
+    if values is not False:
+        found.parting = _parting(found, rtol, atol, bool(values))
+    return found
+
+
+def _structure(a: Graph, b: Graph) -> Diff:
+    """What was added, removed and changed."""
     found = Diff(a, b)
     first, second = list(a._specs.values()), list(b._specs.values())
     pairs = align([key(s) for s in first], [key(s) for s in second])
-    matched: dict[int, int] = {}
+    matched = found.matched
     gaps: list[tuple[list[Spec], list[Spec]]] = []
     i = j = 0
     for x, y in [*pairs, (len(first), len(second))]:
@@ -137,20 +160,23 @@ def diff(
     theirs = set(matched.values())
     found.removed = [a._node(s.id) for s in first if s.id not in matched]
     found.added = [b._node(s.id) for s in second if s.id not in theirs]
-    found.pairs = [(a._node(s.id), b._node(matched[s.id])) for s in first if s.id in matched]
-    for mine, other in found.pairs:
-        reasons = _reasons(mine, other, matched, theirs, mine.id in loose)
-        if reasons:
-            found.changed.append(Change(mine, other, reasons))
-    if values is not False:
-        found.parting = _parting(found, rtol, atol, bool(values))
+    others = b._specs
+    for mine in first:
+        if mine.id in matched:
+            other = others[matched[mine.id]]
+            reasons = _reasons(found, mine, other, theirs, mine.id in loose)
+            if reasons:
+                found.changed.append(Change(a._node(mine.id), b._node(other.id), reasons))
     return found
 
 
 def key(spec: Spec) -> tuple[Any, ...]:
     """What two nodes must have in common to be taken for the same at first sight."""
     label = spec.label if spec.kind in LEAVES else ""
-    attrs = tuple([(k, show_value(v)) for k, v in spec.attrs.items() if k not in INNER])
+    attrs: Any = spec.attrs
+    if attrs:
+        attrs = tuple([(k, show_value(v)) for k, v in attrs.items() if k not in INNER])
+    attrs = attrs or ()
     return (spec.kind, spec.op_name, spec.scope, label, spec.shape, spec.dtype, attrs)
 
 
@@ -295,10 +321,8 @@ def _paired(gone: list[Spec], new: list[Spec]) -> list[tuple[Spec, Spec]]:
     return pairs
 
 
-def _reasons(
-    before: Node, after: Node, matched: dict[int, int], theirs: set[int], loose: bool
-) -> list[str]:
-    a, b = before.spec, after.spec
+def _reasons(found: Diff, a: Spec, b: Spec, theirs: set[int], loose: bool) -> list[str]:
+    matched = found.matched
     reasons = []
     if loose:
         if a.scope != b.scope:
@@ -320,32 +344,56 @@ def _reasons(
         return reasons
     for i, (x, y) in enumerate(zip(a.args, b.args, strict=True)):
         if x.__class__ is not Ref or y.__class__ is not Ref:
-            if show_value(x) != show_value(y):
-                reasons.append(f"input {i} {_shown(before, x)} -> {_shown(after, y)}")
+            if x is not y and show_value(x) != show_value(y):
+                reasons.append(f"input {i} {_shown(found.a, x)} -> {_shown(found.b, y)}")
             continue
         # A new or lost neighbour is reported by itself.
         if x.node not in matched or y.node not in theirs:
             continue
-        if (matched[x.node], x.index) != tuple(y):
-            reasons.append(f"input {i} {_shown(before, x)} -> {_shown(after, y)}")
+        if matched[x.node] != y.node or x.index != y.index:
+            reasons.append(f"input {i} {_shown(found.a, x)} -> {_shown(found.b, y)}")
     return reasons
 
 
-def _shown(node: Node, x: Any) -> str:
+def _shown(graph: Graph, x: Any) -> str:
     if x.__class__ is not Ref:
         return show_value(x)
-    return node.graph._names()[x.node] + (f"[{x.index}]" if x.index else "")
+    return graph._names()[x.node] + (f"[{x.index}]" if x.index else "")
 
 
 def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node, Node, str] | None:
-    """The first pair of nodes whose values differ by more than the tolerance."""
-    pairs = [p for p in found.pairs if p[0].kind not in (BACKWARD, OPTIMIZER)]
+    """The first pair of nodes whose values, or else gradients, differ by more than allowed."""
+    a, b, matched = found.a, found.b, found.matched
+    pairs = [
+        (a._node(x), b._node(matched[x]))
+        for x, spec in a._specs.items()
+        if x in matched
+        and (compute or _has_value(a, x))
+        and spec.kind not in (BACKWARD, OPTIMIZER)
+        and (compute or _has_value(b, matched[x]))
+    ]
     for lot in _lots(pairs):
         mine, others = (_values(side, compute) for side in zip(*lot, strict=True))
         for pair, x, y in zip(lot, mine, others, strict=True):
             text = None if x is None or y is None else _difference(x, y, rtol, atol)
             if text is not None:
                 return *pair, text
+    return _gradients_part(pairs, rtol, atol)
+
+
+def _has_value(graph: Graph, id: int) -> bool:
+    return graph._specs[id].leaf is not None or id in graph._kept or id in graph._grads
+
+
+def _gradients_part(
+    pairs: list[tuple[Node, Node]], rtol: float, atol: float
+) -> tuple[Node, Node, str] | None:
+    """The pair nearest to the loss whose gradients differ, where both graphs kept them."""
+    for before, after in reversed(pairs):
+        x, y = (node.graph._grads.get(node.id) for node in (before, after))
+        text = None if x is None or y is None else _difference([x._a], [y._a], rtol, atol)
+        if text is not None:
+            return before, after, f"{_GRADIENT}: {text}"
     return None
 
 

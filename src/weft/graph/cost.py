@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.core.dispatch import Op
 from weft.graph.spec import LEAVES, Ref, Spec
 
 _PRODUCTS = {"mm", "bmm", "mv", "dot", "linear", "linear_with_bias"}
@@ -16,14 +17,22 @@ _REDUCTIONS = {
 }  # fmt: skip
 
 
+_NORMS = {"native_layer_norm", "native_batch_norm", "fused_rms_norm", "batch_norm_fixed"}
+_SOFTMAX = {"softmax", "log_softmax"}
+# Ops whose work follows from more than the size of their result.
+_SHAPED = _PRODUCTS | _CONVOLUTIONS | _REDUCTIONS | _NORMS | _SOFTMAX
+
+
 def flops(spec: Spec, specs: dict[int, Spec]) -> int:
     """Operations of a node; a multiply-add counts as two."""
     if spec.kind in LEAVES or getattr(spec.op, "view", False):
         return 0
-    if spec.kind == "backward" and spec.op.__class__ is str:
+    if spec.kind == "backward" and not isinstance(spec.op, Op):
         return _backward(spec, specs)
     if spec.kind == "optimizer":
-        return 10 * _size(spec.shape)
+        return 10 * _size(spec.kinds()[0][0])
+    if spec.op_name not in _SHAPED and spec.args and not spec.several:
+        return _size(spec.shape) if any(x.__class__ is Ref for x in spec.args) else 0
     shapes = [specs[x.node].kind_of(x.index)[0] for x in spec.args if x.__class__ is Ref]
     return forward_flops(spec.op_name, spec.kinds()[0][0], [s for s in shapes if s is not None])
 
@@ -49,9 +58,9 @@ def forward_flops(name: str, out: Any, shapes: list[Any]) -> int:
         return 2 * _size(out) * math.prod(weight[1:])
     if name in _REDUCTIONS:
         return _size(shapes[0])
-    if name in ("softmax", "log_softmax"):
+    if name in _SOFTMAX:
         return 5 * _size(out)
-    if name in ("native_layer_norm", "native_batch_norm", "fused_rms_norm", "batch_norm_fixed"):
+    if name in _NORMS:
         return 8 * _size(out)
     return _size(out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.core import errors, quiet
+from weft.core import errors, meta, quiet
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.modes import enable_grad
 from weft.core.tensor import Tensor, wrap
-from weft.graph.run import ACCUMULATE, GraphError, needs
+from weft.graph.collecting import no_collection
+from weft.graph.derive import derive
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, all_flows, kinds_of
+from weft.graph.run import GraphError
 from weft.graph.spec import (
     BACKWARD,
     CONSTANT,
@@ -54,6 +58,23 @@ def function_of(given: Any) -> Callable:
     return given
 
 
+def is_module(function: Any) -> bool:
+    """Whether a function has parameters of its own."""
+    return hasattr(function, "_parameters") and hasattr(function, "forward")
+
+
+def data_of(graph: Graph, spec: Spec) -> list[Ref]:
+    """What a node reads that is data: neither a parameter or buffer, nor computed from those."""
+
+    def is_data(leaf: Spec) -> bool:
+        return leaf.kind in LEAVES and leaf.kind != PARAMETER and "state" not in leaf.attrs
+
+    refs = list(spec.refs())
+    behind = {r.node: graph._behind([r.node]) for r in refs}
+    data = [r for r in refs if any(is_data(graph._specs[k]) for k in behind[r.node])]
+    return data or refs
+
+
 class Traced:
     """What a function did to some tensors, as records that a graph can take in."""
 
@@ -78,7 +99,8 @@ class Traced:
         self.specs = recorder.specs
         self.modules = recorder.modules
 
-    def reached(self) -> list[Spec]:
+    @functools.cached_property
+    def needed(self) -> list[Spec]:
         """The records that the results need, in order."""
         seen = {r.node for r in self.results}
         stack = list(seen)
@@ -88,6 +110,20 @@ class Traced:
                     seen.add(r.node)
                     stack.append(r.node)
         return [spec for spec in self.specs if spec.id in seen]
+
+
+def runs_on_kinds(function: Callable, kinds: list[Any], arguments: list[Any]) -> bool:
+    """Whether a function runs on tensors without values: then it does not depend on them."""
+    try:
+        given = [
+            wrap(meta.empty(*kind)) if x.__class__ is Ref else x
+            for x, kind in zip(arguments, kinds, strict=True)
+        ]
+        with listening(), enable_grad():
+            function(*given)
+    except Exception:
+        return False
+    return True
 
 
 def moved(x: Any, place: dict[int, Any]) -> Any:
@@ -116,8 +152,10 @@ class Edit:
 
     def __init__(self, graph: Graph, change: str) -> None:
         self.graph, self.change_text = graph, change
-        kept = _without_backward(graph)
-        self.specs: dict[int, Spec] = {k: s for k, s in graph._specs.items() if k in kept}
+        # Steps of backward passes are derived anew from what the forward nodes have become.
+        self.specs: dict[int, Spec] = {
+            k: _waiting(s) for k, s in graph._specs.items() if not is_step(s)
+        }
         self.outputs = list(graph._outputs)
         self.updates = dict(graph._updates)
         self.passes = graph._passes
@@ -127,6 +165,9 @@ class Edit:
         self.after: dict[int, list[int]] = {}  # fresh nodes by the old one they stand beside
         self.met: dict[int, list[Any]] = {}  # dtypes that nodes of another graph used to read
         self._known: dict[Ref, Any] = {}
+        self.cut: set[int] = set()  # nodes that stay only if others still read them
+        self._tried: set[Ref] = set()  # values that were asked for once, known or not
+        self._calls: dict[Any, Traced | None] = {}  # functions that mind the kinds of values alone
         self._readers: dict[int, dict[int, None]] = {}
         for spec in self.specs.values():
             self._note_reader(spec)
@@ -196,8 +237,36 @@ class Edit:
         args[k] = value
         self.change(self.specs[spec.id].but(args=tuple(args)))
 
+    def call_often(self, function: Callable, arguments: list[Any], near: Spec) -> list[Any]:
+        """The same as ``call``, for a function that is called in many places.
+
+        One that runs without looking at values does the same on all values of the same kind.
+        """
+        kinds = tuple([self._kind(x) if x.__class__ is Ref else repr(x) for x in arguments])
+        if kinds not in self._calls:
+            self._calls[kinds] = None
+            if runs_on_kinds(function, [
+                self._kind(x) if x.__class__ is Ref else x for x in arguments
+            ], arguments):  # fmt: skip
+                self._calls[kinds] = self._traced(function, arguments)
+        traced = self._calls[kinds]
+        if traced is None:
+            return self.call(function, arguments, near)
+        return self._taken_in(traced, arguments, near)
+
     def call(self, function: Callable, arguments: list[Any], near: Spec) -> list[Any]:
         """Let a function act on values of the graph; what it does becomes part of it."""
+        return self._taken_in(self._traced(function, arguments), arguments, near)
+
+    def _taken_in(self, traced: Traced, arguments: list[Any], near: Spec) -> list[Any]:
+        refs = [x for x in arguments if x.__class__ is Ref]
+        place: dict[int, Any] = dict(zip(traced.inputs, refs, strict=True))
+        made = self.take_in(traced.needed, place, lambda spec: _placed(spec, near))
+        self.after.setdefault(near.id, []).extend(made)
+        self.modules.update(traced.modules)
+        return [moved(r, place) for r in traced.results]
+
+    def _traced(self, function: Callable, arguments: list[Any]) -> Traced:
         refs = [x for x in arguments if x.__class__ is Ref]
         tensors = dict(zip(refs, self._values(refs), strict=True))
         positions = [k for k, x in enumerate(arguments) if x.__class__ is Ref]
@@ -210,7 +279,7 @@ class Edit:
 
         act.__name__ = called(function)
         try:
-            traced = Traced(act, [tensors[r] for r in refs])
+            return Traced(act, [tensors[r] for r in refs])
         except GraphError:
             raise
         except Exception as error:
@@ -220,11 +289,6 @@ class Edit:
             )
             reason = f"{called(function)} does not take {shown}: {error}"
             raise self.refused(reason) from error
-        place: dict[int, Any] = dict(zip(traced.inputs, refs, strict=True))
-        made = self.take_in(traced.reached(), place, lambda spec: _placed(spec, near))
-        self.after.setdefault(near.id, []).extend(made)
-        self.modules.update(traced.modules)
-        return [moved(r, place) for r in traced.results]
 
     def check_settings(self, function: Callable, spec: Spec) -> None:
         """Refuse a function that would take what a node reads for one of its own settings."""
@@ -252,15 +316,19 @@ class Edit:
     def know(self, refs: Iterable[Ref]) -> None:
         """Compute values that functions will meet, all in one run."""
         wanted = [r for r in dict.fromkeys(refs)
-                  if r not in self._known and r.node in self.graph._specs]  # fmt: skip
+                  if r not in self._tried and r.node in self.graph._specs]  # fmt: skip
         if not wanted:
             return
+        self._tried.update(wanted)
         with contextlib.suppress(GraphError, RuntimeError, KeyError):
             self._known.update(zip(wanted, self.graph._compute(wanted), strict=True))
 
     def _values(self, refs: list[Ref]) -> list[Tensor]:
         """The values that a function will meet, or stand-ins of their kind."""
         self.know(refs)
+        for r in refs:
+            if r not in self._known and None in self._kind(r):
+                raise self.refused(f"the value of {self._name(r.node)!r} is gone")
         return [
             self._known[r].detach() if r in self._known else wrap(stand_in(*self._kind(r)))
             for r in refs
@@ -286,17 +354,30 @@ class Edit:
 
     def done(self) -> Graph:
         """The new graph, if it holds together."""
-        from weft.graph.graph import Graph, passes_within, without_steps
+        with no_collection():
+            return self._done()
+
+    def _done(self) -> Graph:
+        from weft.graph.graph import Graph, passes_within
 
         order = self._sorted()
         self._check_kinds(order)
+        if any(spec.op == ACCUMULATE for spec in self.specs.values()):
+            self._derive(order)
+            order = self._sorted()
         alive = self._alive()
-        specs = without_steps({k: self.specs[k] for k in order if k in alive})
+        specs = {k: self.specs[k] for k in order if k in alive}
         made = Graph()._fill(
             specs,
             tuple(self.outputs),
             passes=passes_within(self.passes, specs),
             updates={k: r for k, r in self.updates.items() if r.node in specs and k in specs},
+            gradients={
+                k: r
+                for k, r in self.graph._gradients.items()
+                if k in specs and (r is None or r.node in specs)
+            },
+            frozen=self.graph._frozen,
             modules=self.modules,
             parent=self.graph,
             change=self.change_text,
@@ -338,11 +419,80 @@ class Edit:
                             stack.append((r.node, False))
         return order
 
+    def _derive(self, order: list[int]) -> None:
+        """The backward passes of the new forward nodes, up to the gradients of the old ones."""
+        rank = {id: k for k, id in enumerate(order)}
+        flows = all_flows(self.specs[id] for id in order)
+        sinks: dict[Any, dict[Ref, Spec]] = {}
+        for spec in self.specs.values():
+            if spec.op == ACCUMULATE:
+                target = Ref(spec.attrs["of"], spec.attrs["index"])
+                sinks.setdefault(spec.attrs["pass"], {})[target] = spec
+        for number, mine in sinks.items():
+            arrived = derive(
+                self.specs,
+                flows,
+                self._begins(number),
+                lambda *made, number=number: self._add_back(*made, number=number),
+                rank=rank.__getitem__,
+                towards=None if self.passes[number].fills else set(mine),
+                hooks=lambda r, number=number: _hooks_of(self.graph, number, r),
+            )
+            for target, spec in mine.items():
+                terms = tuple(arrived.get(target, ()))
+                if not terms and self._read_as_value(spec):
+                    terms = (0.0,)
+                self.change(spec.but(args=(*terms, *spec.args)))
+            fresh = [r for r in arrived if r not in mine and r.node in self.fresh]
+            for r in fresh if self.passes[number].fills else ():
+                if self.specs[r.node].leaf is not None:
+                    self._new_gradient(r, arrived[r], number)
+
+    def _begins(self, number: int) -> list[tuple[Ref, Any]]:
+        """Where a pass of the old graph began, and with what; it is the same in the new one."""
+        olds = [s for s in self.graph._specs.values() if is_step(s) and s.attrs["pass"] == number]
+        seeds: dict[Any, Any] = {}  # the first gradient that reaches a root is what it began with
+        for s in olds:
+            for g, k in zip(s.args, s.attrs["outs"], strict=False):
+                seeds.setdefault((s.forward, k), g)
+        found: list[tuple[Ref, Any]] = []
+        for (root, seed), (old, _) in zip(
+            self.passes[number].roots, self.graph._passes[number].roots, strict=True
+        ):
+            if root is not None and root.node in self.specs:
+                given = seeds.get(old, seed)
+                if given.__class__ is Ref and given.node not in self.specs:
+                    given = seed
+                found.append((root, ONES if given is None else given))
+        return found
+
+    def _add_back(
+        self, op: Any, args: tuple[Any, ...], outs: tuple[int, ...], forward: Spec, number: int
+    ) -> Spec:
+        shape, dtype = kinds_of(op, forward, outs, self.specs)
+        spec = Spec(
+            self.number(), BACKWARD, op, args, {"outs": outs, "pass": number}, shape, dtype,
+            forward.code, forward.instruction, forward.scope, forward.id, source=forward.source,
+        )  # fmt: skip
+        self.add(spec)
+        return spec
+
+    def _read_as_value(self, spec: Spec) -> bool:
+        """Whether something else than an optimizer reads a gradient."""
+        readers = self._readers.get(spec.id, ())
+        return any(k in self.specs and self.specs[k].kind != OPTIMIZER for k in readers)
+
+    def _new_gradient(self, target: Ref, terms: list[Any], number: int) -> None:
+        leaf = self.specs[target.node]
+        attrs = {"pass": number, "of": target.node, "index": target.index}
+        spec = Spec(
+            self.number(), BACKWARD, ACCUMULATE, tuple(terms), attrs, leaf.shape, leaf.dtype,
+            scope=leaf.scope, forward=leaf.id,
+        )  # fmt: skip
+        self.add(spec)
+
     def _needs(self, id: int) -> list[Ref]:
-        spec = self.specs[id]
-        if spec.op == ACCUMULATE:
-            return [r for r in needs(self.graph, spec, self.passes) if r.node in self.specs]
-        return list(spec.refs())
+        return list(self.specs[id].needs())
 
     def _name(self, id: int) -> str:
         spec = self.specs[id]
@@ -354,7 +504,7 @@ class Edit:
         moved: set[int] = set()
         for id in order:
             spec = self.specs[id]
-            if spec.kind in LEAVES or spec.op.__class__ is str:
+            if spec.kind in LEAVES or spec.op.__class__ is str or isinstance(spec.op, Gradient):
                 continue
             reads_new = any(
                 r.node in moved or (id in self.changed and r.node in self.fresh)
@@ -362,12 +512,29 @@ class Edit:
             )
             if id not in self.changed and not reads_new:
                 continue
+            if self._reads_the_same_kinds(spec, old.get(id)):
+                continue
             kinds = self._inferred(spec, old.get(id))
             if kinds is not None and kinds != spec.kinds():
                 shapes, dtypes = zip(*kinds, strict=True)
                 kind = (shapes, dtypes) if spec.several else (shapes[0], dtypes[0])
                 self.specs[id] = spec.but(shape=kind[0], dtype=kind[1])
                 moved.add(id)
+
+    def _reads_the_same_kinds(self, spec: Spec, before: Spec | None) -> bool:
+        """Whether a node does what it did, on values of the same kinds: its results are as well."""
+        if before is None or spec.op is not before.op or spec.attrs is not before.attrs:
+            return False
+        olds, specs = self.graph._specs, self.specs
+        return len(spec.args) == len(before.args) and all(
+            x.__class__ is y.__class__
+            and (
+                specs[x.node].kind_of(x.index) == olds[y.node].kind_of(y.index)
+                if x.__class__ is Ref
+                else x is y
+            )
+            for x, y in zip(spec.args, before.args, strict=True)
+        )
 
     def _inferred(self, spec: Spec, before: Spec | None) -> Any:
         args = [self._kind(x) if x.__class__ is Ref else x for x in spec.args]
@@ -409,7 +576,7 @@ class Edit:
         users = self.graph._users()
         ends = {r.node for r in (*self.outputs, *self.updates.values())}
         ends |= {k for k in self.specs if k in self.graph._specs and not users.get(k)
-                 and not self._replaced(k)}  # fmt: skip
+                 and k not in self.cut and not self._replaced(k)}  # fmt: skip
         seen, stack = set(ends), list(ends)
         while stack:
             for r in self._needs(stack.pop()):
@@ -441,20 +608,27 @@ def _placed(spec: Spec, near: Spec) -> dict[str, Any]:
     return where
 
 
-def _without_backward(graph: Graph) -> set[int]:
-    """Forward nodes, and the gradients that forward nodes read.
+def is_step(spec: Spec) -> bool:
+    """Whether a node is a derived step of a backward pass."""
+    return spec.kind == BACKWARD and "outs" in spec.attrs
 
-    The rest of a backward pass tells of a run that the new graph did not make.
-    """
-    ends = [s.id for s in graph._specs.values() if s.kind not in (BACKWARD, OPTIMIZER)]
-    seen, stack = set(ends), list(ends)
-    while stack:
-        spec = graph._specs[stack.pop()]
-        for r in needs(graph, spec):
-            if r.node not in seen:
-                seen.add(r.node)
-                stack.append(r.node)
-    return seen
+
+def _waiting(spec: Spec) -> Spec:
+    """A gradient without the terms that are to be derived; other nodes as they are."""
+    if spec.op != ACCUMULATE:
+        return spec
+    return spec.but(args=spec.args[-1:] if spec.attrs.get("held") else ())
+
+
+def _hooks_of(graph: Graph, number: int, value: Ref) -> list[Call]:
+    """The hooks that acted on a value's gradient in a pass."""
+    return [
+        s.op
+        for k in graph._partners().get(value.node, ())
+        if isinstance((s := graph._specs[k]).op, Call)
+        and s.attrs.get("pass") == number
+        and s.attrs["outs"][0] == value.index
+    ]
 
 
 def stand_in(shape: Any, dtype: Any, name: str = "") -> np.ndarray:
@@ -487,4 +661,7 @@ def infer(op: Any, args: list[Any], attrs: dict[str, Any]) -> tuple[tuple[Any, A
     return tuple((o.shape, o.dtype) for o in outs)
 
 
-__all__ = ["Edit", "GraphError", "Traced", "called", "function_of", "infer", "moved", "stand_in"]
+__all__ = [
+    *("Edit", "GraphError", "Traced", "called", "data_of", "function_of", "infer", "is_module"),
+    *("moved", "stand_in"),
+]

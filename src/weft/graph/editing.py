@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.tensor import Tensor, wrap
-from weft.graph.edit import Edit, called, function_of, moved
+from weft.graph.edit import Edit, called, data_of, function_of, is_module, moved
 from weft.graph.run import GraphError
 from weft.graph.spec import BACKWARD, LEAVES, OPTIMIZER, Ref, Spec
 
@@ -23,14 +23,19 @@ class Editing:
     def replace(self, node: Any, function: Any) -> Graph:
         """Another function (or op, or the name of one) in the place of a node.
 
-        It gets what the node reads, and its result goes to the node's users.
+        It gets what the node reads, and its result goes to the node's users. A module has
+        parameters of its own, so it gets the data alone: a Linear can replace a Linear.
         """
         graph: Graph = self  # type: ignore[assignment]
         spec = _inner(graph, node, "replace")
         function = function_of(function)
         edit = Edit(graph, f"replace {graph._names()[spec.id]} by {called(function)}")
-        edit.check_settings(function, spec)
-        results = edit.call(function, list(spec.args), spec)
+        arguments: list[Any] = list(spec.args)
+        if is_module(function):
+            arguments = list(data_of(graph, spec))
+        else:
+            edit.check_settings(function, spec)
+        results = edit.call(function, arguments, spec)
         if len(results) != len(spec.kinds()):
             raise edit.refused(
                 f"it has {len(spec.kinds())} results and the function gives {len(results)}"
@@ -69,7 +74,9 @@ class Editing:
         if not refs:
             raise edit.refused("it reads nothing that could take its place")
         k = refs[0] if input is None else _input_number(graph, spec, input)
-        for i in range(len(spec.kinds())):
+        # Of several results with names, as a norm's, the first is meant; others are statistics.
+        named = len(getattr(spec.op, "outputs", ())) > 1
+        for i in range(1 if named else len(spec.kinds())):
             edit.redirect(Ref(spec.id, i), spec.args[k])
         return edit.done()
 

@@ -23,6 +23,7 @@ from weft.graph.spec import FORWARD, LEAVES, Ref, Spec, listening
 from weft.graph.stats import describe
 
 HUGE = 1e4  # the norm of a gradient from which on it counts as huge
+TINY = 1e-12  # and below which it moves nothing
 
 
 class Answer:
@@ -46,7 +47,7 @@ class Answer:
 
 
 def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
-    """Why a tensor's gradient is what it is: None, zero, NaN, huge, or fine.
+    """Why a tensor's gradient is what it is: None, zero, tiny, NaN, huge, or fine.
 
     With the loss (or a recorded graph) the answer names the node and the path.
     """
@@ -65,6 +66,8 @@ def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
         return _why_bad(tensor, loss, "zero", "its gradient is zero everywhere")
     if size > HUGE:
         return _why_bad(tensor, loss, "huge", f"its gradient is huge: norm {size:.3g}")
+    if size < TINY:
+        return _why_bad(tensor, loss, "tiny", f"its gradient is tiny: norm {size:.3g}")
     return Answer("fine", f"its gradient is finite and not zero: norm {size:.3g}, "
                           f"{describe(array)}")  # fmt: skip
 
@@ -98,7 +101,8 @@ def _why_none(tensor: Tensor, loss: Any) -> Answer:
     if hidden:
         return Answer("none", hidden)
     text = "the loss does not depend on it: no op between it and the loss was recorded. It was "
-    return Answer("none", text + "not used, was used inside no_grad, or through numpy() or item()")
+    text += "not used, was used inside no_grad, or through detach(), numpy() or item()"
+    return Answer("none", f"{text}; why(tensor, graph) with a record() of the step names the line")
 
 
 def graph_behind(loss: Any) -> Graph:
@@ -157,8 +161,10 @@ def _detached_use(loss: Tensor, tensor: Tensor) -> str:
     for node in behind([loss.grad_fn]) if loss.grad_fn is not None else ():
         if any(np.may_share_memory(a, tensor._a) for a in _constants(node) if a.size):
             return (
-                f"its values are used by {node.op.name}, but as a constant: through "
-                f"detach(), .data or no_grad\n  at {node.source}"
+                f"its values are used by {node.op.name}, but as a constant: they were cut off "
+                "before, by detach(), .data or no_grad, and are read\n"
+                f"  at {node.source}\n"
+                "  why(tensor, graph) with a record() of the step names the line of detach()"
             )
     return ""
 
@@ -212,21 +218,74 @@ def _why_bad(tensor: Tensor, loss: Any, verdict: str, head: str) -> Answer:
                                "from another backward")  # fmt: skip
     path = _path(graph, start)
     try:
-        values, grads = gradients(graph)
+        node, reason = _found(graph, start, verdict, {})
     except GraphError as error:
-        text = f"{head}. The node can't be named, since the values are gone ({error.args[0]})"
-        return Answer(verdict, text, path=path)
-    inside = graph._after([start])
-    between = [s for s in reversed(graph._specs.values()) if s.id in inside and s.kind == FORWARD]
-    find = {"zero": _first_zero, "huge": _largest_growth}.get(verdict, _first_broken)
-    node, reason = find(graph, between, values, grads, inside)
+        found = _without_the_lost(graph, start, verdict)
+        if found is None:
+            gone = str(error).partition("\n")[0]
+            text = f"{head}. The node can't be named, since values are gone: {gone}"
+            return Answer(verdict, text, path=path)
+        node, reason = found
     if node is None:
         return Answer(verdict, f"{head}; no single node between it and the loss explains it",
                       path=path)  # fmt: skip
     return Answer(verdict, f"{head}: {reason}", graph._node(node.id), path)
 
 
-def gradients(graph: Graph) -> tuple[dict[int, Any], dict[int, list[Any]]]:
+def _found(graph: Graph, start: int, verdict: str, given: dict[int, Any]) -> Any:
+    """The node that explains a leaf's gradient, and the reason."""
+    values, grads = gradients(graph, given)
+    if given and _verdict(grads.get(start, ())) != verdict:
+        raise GraphError("what is lost takes part in the gradient")
+    inside = graph._after([start])
+    between = [s for s in reversed(graph._specs.values()) if s.id in inside and s.kind == FORWARD]
+    find = {"zero": _first_zero, "huge": _largest_growth, "tiny": _largest_shrinkage}
+    return find.get(verdict, _first_broken)(graph, between, values, grads, inside)
+
+
+def _verdict(grads: Any) -> str:
+    """What ``why`` says of a gradient."""
+    if any(np.isnan(g).any() for g in grads):
+        return "nan"
+    if any(np.isinf(g).any() for g in grads):
+        return "inf"
+    size = _norm(grads)
+    return "zero" if not size else "huge" if size > HUGE else "tiny" if size < TINY else "fine"
+
+
+def _without_the_lost(graph: Graph, start: int, verdict: str) -> Any:
+    """The same, where constants are lost that play no part: the answer is one for any values."""
+    answers = []
+    for fill in (0.75, 1.5):
+        given = {}
+        for spec in graph._specs.values():
+            if spec.kind in LEAVES and spec.leaf is not None and spec.leaf.tensor is None:
+                kind = _kind_of_lost(graph, spec)
+                if kind is None:
+                    return None
+                given[spec.id] = wrap(np.full(kind[0], fill, kind[1]))
+        try:
+            answers.append(_found(graph, start, verdict, given))
+        except (GraphError, RuntimeError, ValueError, TypeError, IndexError):
+            return None
+    (node, reason), (other, _) = answers
+    return (node, reason) if node is other else None
+
+
+def _kind_of_lost(graph: Graph, spec: Spec) -> tuple[Any, Any] | None:
+    """Shape and dtype of a lost constant; an elementwise op tells one that will do as well."""
+    if spec.shape is not None:
+        return spec.shape, spec.dtype
+    for k in graph._users().get(spec.id, ()):
+        user = graph._specs[k]
+        if getattr(user.op, "diagonal", False):
+            return user.shape, user.dtype
+    return None
+
+
+def gradients(
+    graph: Graph, given: dict[int, Any] | None = None
+) -> tuple[dict[int, Any], dict[int, list[Any]]]:
     """All values of a graph, computed again, and the gradients of the loss by them."""
     roots = [pair for p in graph._passes for pair in p.roots if pair[0] is not None]
     roots = roots or [(r, None) for r in graph._ends()]
@@ -237,7 +296,8 @@ def gradients(graph: Graph) -> tuple[dict[int, Any], dict[int, list[Any]]]:
         if graph._specs[id].kind in (*LEAVES, FORWARD)
     ]
     with listening(), enable_grad():
-        found = dict(zip(wanted, Execution(graph, {}, reuse=False).run(wanted), strict=True))
+        run = Execution(graph, given or {}, reuse=False)
+        found = dict(zip(wanted, run.run(wanted), strict=True))
         live = [r for r in wanted if isinstance(found[r], Tensor) and found[r].requires_grad]
         ends = [(found[r], seed) for r, seed in roots if found[r].requires_grad]  # type: ignore[index]
         if not ends:
@@ -266,24 +326,47 @@ def _first_zero(graph: Graph, between: Any, values: Any, grads: Any, inside: Any
     for spec in between:
         mine, passed = grads.get(spec.id, ()), _inputs_of(spec, grads, inside)
         if any(g.any() for g in mine) and passed and not any(g.any() for g in passed):
-            return spec, _zero_reason(graph, spec, values)
+            return spec, _zero_reason(graph, spec, values, mine)
     ends = [s for s in between if s.id in ends_of(graph)]
     if ends and not any(g.any() for g in grads.get(ends[0].id, ())):
         return ends[0], "the gradient is zero already where backward begins"
     return None, ""
 
 
-def _zero_reason(graph: Graph, spec: Spec, values: dict[int, Any]) -> str:
+def _zero_reason(graph: Graph, spec: Spec, values: dict[int, Any], arrived: Any) -> str:
     read = [values[r.node][r.index] for r in spec.refs() if r.node in values]
     name = graph._names()[spec.id]
     shown = ", ".join(describe(v) for v in read if isinstance(v, np.ndarray))
     if spec.op_name == "relu" and read and (read[0] <= 0).all():
-        return f"at {name} every input is negative ({shown}), where relu has slope zero"
-    if spec.op_name in ("sigmoid", "tanh", "softmax", "hardtanh", "clamp", "hardsigmoid"):
+        those = "every input is negative" if (read[0] < 0).all() else "no input is positive"
+        return f"at {name} {those} ({shown}), where relu has slope zero"
+    if _saturated(spec, values[spec.id][0]):
         return f"at {name} every element is saturated ({shown})"
+    dim = spec.attrs.get("dim")
+    if spec.op_name == "softmax" and isinstance(dim, int) and arrived:
+        if arrived[0].ndim and not np.ptp(arrived[0], axis=dim).any():
+            return (
+                f"{name} sums to one along dim {dim} whatever it reads, and the gradient that "
+                "arrives is the same for all elements there, so it cancels: weigh them "
+                "differently (a target, a loss) before they are summed"
+            )
     if spec.op_name in ("mul", "mm", "bmm", "linear", "linear_with_bias", "convolution"):
         return f"{name} multiplies it by zeros ({shown})"
     return f"{name} turns a gradient that is not zero into zeros (it read {shown})"
+
+
+def _saturated(spec: Spec, result: Any) -> bool:
+    """Whether an op that has flat ends is at one of them with every element."""
+    name = spec.op_name
+    if name in ("hardtanh", "clamp", "hardsigmoid"):
+        return True  # flat but for its middle, where the slope is not zero
+    if not isinstance(result, np.ndarray) or result.dtype.kind != "f":
+        return False
+    if name == "tanh":
+        result = np.abs(result)
+    if name in ("sigmoid", "tanh", "softmax"):
+        return bool((np.minimum(np.abs(result), np.abs(1 - result)) < 1e-6).all())
+    return False
 
 
 def _first_broken(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
@@ -352,6 +435,22 @@ def _largest_growth(graph: Graph, between: Any, values: Any, grads: Any, inside:
         return None, ""
     name = graph._names()[best[1].id]
     return best[1], f"it grows most at {name}, by a factor of {best[0]:.3g}"
+
+
+def _largest_shrinkage(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
+    best: tuple[float, Spec | None] = (1.0, None)
+    count = 0
+    for spec in between:
+        mine, passed = _norm(grads.get(spec.id, ())), _norm(_inputs_of(spec, grads, inside))
+        if mine and passed:
+            count += passed < 0.5 * mine
+            if passed / mine < best[0]:
+                best = (passed / mine, spec)
+    if best[1] is None:
+        return None, ""
+    name = graph._names()[best[1].id]
+    more = f"; {count} nodes make it less than half as large" if count > 1 else ""
+    return best[1], f"it shrinks most at {name}, to {best[0]:.3g} of its size{more}"
 
 
 def _norm(arrays: Any) -> float:

@@ -6,106 +6,14 @@ import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from weft.graph.spec import LEAVES, Spec, show_kind
+from weft.graph.summary import Summary, frame, node_rows
+from weft.graph.writing import document, document_text, step
 
-from weft.core.tensor import Tensor
-from weft.graph import cost
-from weft.graph.spec import INNER, LEAVES, Ref, Spec, dtype_name, show_kind, show_value
-from weft.graph.stats import number, summary
+__all__ = ["Exporting", "document", "document_text", "step"]
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
-
-FORMAT = 1
-
-
-def document(graphs: Any, title: str = "weft graph", first_step: int = 0) -> dict[str, Any]:
-    """One graph, or one for each step, as plain data: what the page draws and ``to_json`` gives."""
-    listed = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
-    steps = [step(graph, first_step + k) for k, graph in enumerate(listed)]
-    return {"weft_graph": FORMAT, "title": title, "steps": steps}
-
-
-def step(graph: Graph, number: int = 0) -> dict[str, Any]:
-    """The nodes of one graph as plain data."""
-    graph._check_whole()
-    names, specs = graph._names(), graph._specs
-    return {
-        "step": number,
-        "nodes": [_node(graph, spec, names[spec.id]) for spec in specs.values()],
-        "outputs": list(dict.fromkeys(r.node for r in graph._outputs)),
-        "modules": _modules(graph),
-    }
-
-
-def _modules(graph: Graph) -> dict[str, str]:
-    """Every path that nodes have, and the paths around them, with their classes if known."""
-    found: dict[str, str] = {}
-    for spec in graph._specs.values():
-        path = spec.scope
-        while path and path not in found:
-            found[path] = graph.modules.get(path, "")
-            path = path.rpartition(".")[0]
-    return dict(sorted(found.items()))
-
-
-def _node(graph: Graph, spec: Spec, name: str) -> dict[str, Any]:
-    value, grad = _known_value(graph, spec), _known_grad(graph, spec)
-    shape = [_plain_shape(s) for s, _ in spec.kinds()]
-    dtypes = list(dict.fromkeys(dtype_name(d) for _, d in spec.kinds()))
-    return {
-        "id": spec.id,
-        "name": name,
-        "op": spec.op_name,
-        "kind": spec.kind,
-        "module": spec.scope,
-        "shape": shape if spec.several else shape[0],
-        "dtype": ", ".join(dtypes),
-        "bytes": spec.nbytes(),
-        "flops": cost.flops(spec, graph._specs),
-        "time": spec.time,
-        "source": spec.position(),
-        "inputs": [[x.node, x.index] for x in spec.refs() if x.node in graph._specs],
-        "forward": spec.forward if spec.forward in graph._specs else None,
-        "attrs": _attrs(spec),
-        "stats": None if value is None else summary(value),
-        "grad_norm": None if grad is None else _norm(grad),
-    }
-
-
-def _plain_shape(shape: Any) -> list[int]:
-    return [] if shape is None else [int(n) for n in shape]
-
-
-def _attrs(spec: Spec) -> dict[str, str]:
-    shown = {k: show_value(v) for k, v in spec.attrs.items() if k not in INNER}
-    for i, x in enumerate(spec.args):
-        if x.__class__ is not Ref and x is not None:
-            names = getattr(spec.op, "names", ())
-            shown[names[i] if i < len(names) else f"input {i}"] = show_value(x)
-    return shown
-
-
-def _known_value(graph: Graph, spec: Spec) -> np.ndarray | None:
-    held = graph._kept.get(spec.id)
-    found: Any = held[0] if held else None
-    if found is None and spec.leaf is not None:
-        found = spec.leaf.tensor
-    return found._a if isinstance(found, Tensor) else None
-
-
-def _known_grad(graph: Graph, spec: Spec) -> np.ndarray | None:
-    found = graph._grads.get(spec.id)
-    if found is None and spec.leaf is not None:
-        tensor = spec.leaf.tensor
-        found = None if tensor is None else tensor._grad
-    return None if found is None else found._a
-
-
-def _norm(array: np.ndarray) -> float | None:
-    values = array if array.dtype.kind in "fc" else array.astype(np.float32)
-    with np.errstate(all="ignore"):
-        return number(float(np.linalg.norm(values.ravel())))
 
 
 class Exporting:
@@ -113,11 +21,28 @@ class Exporting:
 
     def to_json(self, title: str = "weft graph", indent: int | None = None) -> str:
         """The graph as JSON text (nodes, shapes, costs, statistics), to look at and not to run."""
-        return json.dumps(document(self, title), indent=indent)
+        text = document_text(self, title)
+        return text if indent is None else json.dumps(json.loads(text), indent=indent)
 
     def to_html(self, title: str = "weft graph") -> str:
         """A page of its own that draws the graph in any browser."""
-        return importlib.import_module("weft.graph.page").html(document(self, title))
+        return importlib.import_module("weft.graph.page").wrapped(document_text(self, title), title)
+
+    def summary(self, depth: int | None = None) -> Summary:
+        """The graph by module: parameters, FLOPs, bytes and, if profiled, time.
+
+        >>> import weft
+        >>> net = weft.nn.Sequential(weft.nn.Linear(4, 2), weft.nn.ReLU())
+        >>> with weft.graph.record() as g:
+        ...     y = net(weft.ones(3, 4))
+        >>> [(row["module"], row["parameters"], row["flops"]) for row in g.summary().rows]
+        [('', 10, 54), ('0', 10, 48), ('1', 0, 6)]
+        """
+        return Summary(self, depth)  # type: ignore[arg-type]
+
+    def to_pandas(self) -> Any:
+        """The nodes as a pandas ``DataFrame``, one row each, indexed by name."""
+        return frame(node_rows(self), "Graph.to_pandas").set_index("name")  # type: ignore[arg-type]
 
     def to_mermaid(self, backward: bool = False) -> str:
         """The graph as a Mermaid flowchart, with a box around each module."""

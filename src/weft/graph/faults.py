@@ -16,10 +16,11 @@ from weft.core.frames import caller
 from weft.core.modes import MODES, no_grad
 from weft.core.node import Node
 from weft.core.tensor import Tensor, wrap
-from weft.graph.build import behind, graph_of_nodes, variables
+from weft.graph.build import behind, graph_of_nodes
 from weft.graph.explaining import ends_of, graph_behind, hint_for
 from weft.graph.graph import Graph
 from weft.graph.graph import Node as GraphNode
+from weft.graph.naming import variables
 from weft.graph.run import Execution, GraphError
 from weft.graph.spec import FORWARD, Ref, Spec, listening, show_kind
 from weft.graph.stats import describe
@@ -59,16 +60,19 @@ def first_bad(loss: Tensor | Graph) -> Bad | None:
     known = {}
     if isinstance(loss, Tensor) and loss.grad_fn is not None:
         known = saved_values(graph, behind([loss.grad_fn]))
-    return Walk(graph, ends_of(graph), known, strict=True).first()
+    walk = Walk(graph, ends_of(graph), known)
+    bad = walk.first() or walk.likely()
+    if bad is None and walk.reasons:
+        raise GraphError(f"first_bad can't run {walk.lost!r} again: {walk.reasons[0]}")
+    return bad
 
 
 class Walk:
     """The values that lead to some nodes, oldest first, and who made the bad ones."""
 
-    def __init__(
-        self, graph: Graph, ends: Iterable[int], known: dict[Ref, Tensor], strict: bool = False
-    ) -> None:
-        self.graph, self.ends, self.known, self.strict = graph, set(ends), known, strict
+    def __init__(self, graph: Graph, ends: Iterable[int], known: dict[Ref, Tensor]) -> None:
+        self.graph, self.ends, self.known = graph, set(ends), known
+        self.lost = ""  # the first node whose value can't be had any more
         self.run = Execution(graph, {}, reuse=False)
         self.sources: dict[int, int | None] = {}  # of what is not finite: the node that made it so
         self.found: dict[int, Bad] = {}
@@ -80,6 +84,22 @@ class Walk:
         chosen = self.ends if ends is None else ends
         guilty = {self.sources[k] for k in chosen if k in self.sources}
         return next((bad for k, bad in self.found.items() if k in guilty), None)
+
+    def likely(self) -> Bad | None:
+        """The first node that made a bad value from which only lost values lead to the ends."""
+        users = self.graph._users()
+        for start, bad in self.found.items():
+            seen, stack = {start}, [start]
+            while stack:
+                id = stack.pop()
+                if id in self.ends:
+                    return bad
+                for k in users.get(id, ()):
+                    held = self.run.values.get(k, ())
+                    if k not in seen and (k in self.sources or any(v is None for v in held)):
+                        seen.add(k)
+                        stack.append(k)
+        return None
 
     def value(self, ref: Ref) -> Tensor | None:
         """A value, if it is known."""
@@ -146,14 +166,10 @@ class Walk:
         try:
             return self.run._compute(spec)
         except GraphError as error:
-            name = self.graph._names()[spec.id]
-            if self.strict:
-                raise GraphError(f"first_bad can't run {name!r} again: {error}") from None
             self.reasons.append(_first_line(error))
         except Exception as error:
-            if self.strict:
-                raise
             self.reasons.append(f"{spec.title} can't be run again: {_first_line(error)}")
+        self.lost = self.lost or self.graph._names()[spec.id]
         return lost
 
     def _check(self, spec: Spec, saved: tuple[Any, ...]) -> None:

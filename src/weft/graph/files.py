@@ -16,8 +16,11 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.tensor import Parameter, Tensor, wrap
+from weft.graph.collecting import no_collection
+from weft.graph.draws import DRAWS, Draw
+from weft.graph.gradient import ACCUMULATE, Gradient, gradient_of
 from weft.graph.graph import Graph, Pass
-from weft.graph.run import ACCUMULATE, GraphError
+from weft.graph.run import GraphError
 from weft.graph.spec import (
     BACKWARD,
     CALLS,
@@ -33,9 +36,12 @@ from weft.graph.spec import (
     op_named,
     show_value,
 )
+from weft.graph.steps import Step, rule_named
+from weft.graph.verify import verify
 from weft.ops.casting import memory_format
+from weft.ops.random import default_generator
 
-VERSION = 1
+VERSION = 2
 KEY = "weft_graph"
 
 
@@ -53,6 +59,23 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.tensors: dict[str, Tensor] = {}
+        self.names = graph._names()
+        self.lines: dict[Any, str] = {}
+        self.kinds: dict[Any, Any] = {}
+
+    def line(self, spec: Spec) -> str | None:
+        """The line of a node; many nodes have the same one."""
+        place = spec.code, spec.instruction, spec.source
+        if place not in self.lines:
+            self.lines[place] = spec.line()
+        return self.lines[place] or None
+
+    def results(self, spec: Spec) -> Any:
+        """The kinds of a node's results; many nodes have the same."""
+        kind = spec.shape, spec.dtype
+        if kind not in self.kinds:
+            self.kinds[kind] = [[_plain(s), _dtype(d)] for s, d in spec.kinds()]
+        return self.kinds[kind]
 
     def array(self, array: np.ndarray) -> dict[str, Any]:
         """A place for an array in the file; its layout is kept, since sums depend on it."""
@@ -117,7 +140,7 @@ class _Writer:
         )
 
     def spec(self, spec: Spec, values: bool) -> dict[str, Any]:
-        name = self.graph._names()[spec.id]
+        name = self.names[spec.id]
         if isinstance(spec.op, Call) and spec.op.name not in CALLS:
             raise GraphError(
                 f"{name!r} is a call of the Python function {spec.op.name!r}, which a graph file "
@@ -133,15 +156,21 @@ class _Writer:
             "op": spec.op_name,
             "args": [self.value(x, name) for x in spec.args],
             "attrs": {k: self.value(v, name) for k, v in attrs.items()},
-            "results": [[_plain(s), _dtype(d)] for s, d in spec.kinds()],
+            "results": self.results(spec),
             "several": spec.several,
             "module": spec.scope,
-            "source": spec.line() or None,
+            "source": self.line(spec),
             "forward": spec.forward,
             "label": spec.label,
             "grad": spec.grad,
             "time": spec.time,
         }
+        if isinstance(spec.op, Gradient):
+            needs = spec.op.needs
+            found["needs"] = [i for i, need in enumerate(needs) if need]
+            found["targets"] = list(spec.op.targets)
+        elif isinstance(spec.op, Draw):
+            found["draw"] = self.array(spec.op.state)
         tensor = None if spec.leaf is None else spec.leaf.tensor
         if tensor is not None:
             found["leaf"] = {**self.array(tensor._a), "grad": tensor.requires_grad}
@@ -161,12 +190,21 @@ def _dtype(d: Any) -> Any:
 
 def save(graph: Graph, path: str | os.PathLike[str], values: bool = False) -> None:
     """Write a graph and the values of its leaves; the file is replaced as a whole."""
+    with no_collection():
+        _save(graph, path, values)
+
+
+def _save(graph: Graph, path: str | os.PathLike[str], values: bool) -> None:
     writer = _Writer(graph)
     found = {
         KEY: VERSION,
         "nodes": [writer.spec(s, values) for s in graph._specs.values()],
         "outputs": [list(r) for r in graph._outputs],
         "updates": [[leaf, list(r)] for leaf, r in graph._updates.items()],
+        "gradients": [
+            [leaf, None if r is None else list(r)] for leaf, r in graph._gradients.items()
+        ],
+        "frozen": graph._frozen,
         "passes": [
             {
                 "roots": [
@@ -269,10 +307,10 @@ class _Reader:
             spec = self._spec(x)
             if spec.id in self.specs:
                 raise ValueError(f"its number {spec.id} is another node's")
-            if spec.op == ACCUMULATE:
-                at, of = _field(spec.attrs, "pass", int), _field(spec.attrs, "of", int)
-                if not 0 <= at < passes or of not in self.specs:
-                    raise ValueError(f"it is the gradient of {of} in pass {at}")
+            if spec.op == ACCUMULATE or "outs" in spec.attrs:
+                at = _field(spec.attrs, "pass", int)
+                if not 0 <= at < passes:
+                    raise ValueError(f"it is in pass {at}")
             if "kept" in x:
                 kept = tuple(None if p is None else wrap(self.array(p)) for p in x["kept"])
                 if len(kept) != len(spec.kinds()):
@@ -297,9 +335,8 @@ class _Reader:
         forward = _field(x, "forward", int, type(None))
         if kind == OPTIMIZER and forward not in self.specs:
             raise ValueError(f"it updates {forward}, which does not come before it")
-        bare = kind in LEAVES or kind == OPTIMIZER or (kind == BACKWARD and not is_op_name(op))
-        made = op if bare else op_named(op)
-        if not bare and made.multiple != several:
+        made = self._op(x, kind, op, forward, several)
+        if isinstance(made, Op) and made.multiple != several:
             raise ValueError(f"{op} does not give {len(kinds)} results")
         return Spec(
             _field(x, "id", int), kind, made,
@@ -310,6 +347,39 @@ class _Reader:
             grad=_field(x, "grad", bool), time=_field(x, "time", float, int, type(None)),
             source=_field(x, "source", str, type(None)) or "",
         )  # fmt: skip
+
+    def _op(self, x: dict[str, Any], kind: str, op: str, forward: Any, several: bool) -> Any:
+        """What a node runs; a name stands for itself where nothing does."""
+        if kind in LEAVES or (kind == BACKWARD and op == ACCUMULATE):
+            return op
+        if kind == OPTIMIZER:
+            rule = rule_named(op) if several else None
+            if several and rule is None:
+                raise ValueError(f"no optimizer of values is called {op!r}")
+            return op if rule is None else Step(rule)
+        if "needs" in x:
+            return self._gradient(x, forward)
+        if "draw" in x:
+            if op not in DRAWS:
+                raise ValueError(f"no random draw is called {op!r}")
+            return Draw(op, default_generator, self.array(x["draw"]))
+        if not is_op_name(op):
+            raise ValueError(f"no op is registered under the name {op!r}")
+        return op_named(op)
+
+    def _gradient(self, x: dict[str, Any], forward: Any) -> Gradient:
+        """The backward of a node that was read before, for the inputs that the file names."""
+        if forward not in self.specs:
+            raise ValueError(f"it is the backward of {forward}, which does not come before it")
+        needs, targets = _field(x, "needs", list), _field(x, "targets", list)
+        spec = self.specs[forward]
+        if not all(type(i) is int and 0 <= i < len(spec.args) for i in (*needs, *targets)):
+            raise ValueError(f"{forward} has no inputs {needs}")
+        made = gradient_of(spec, [i in needs for i in range(len(spec.args))])
+        if made is None or not targets or not set(targets) <= set(made.targets):
+            raise ValueError(f"{self.names[forward]!r} gives no gradients to its inputs {targets}")
+        made.targets = tuple(targets)
+        return made
 
     def _leaf(self, x: dict[str, Any], kind: str) -> Leaf | None:
         if "leaf" not in x:
@@ -335,7 +405,8 @@ class _Reader:
             max((places[r.node] for r, _ in p.roots if r is not None), default=-1) for p in made
         ]
         for spec in self.specs.values():
-            if spec.op == ACCUMULATE and begins[spec.attrs["pass"]] >= places[spec.id]:
+            step = spec.op == ACCUMULATE or "outs" in spec.attrs
+            if step and begins[spec.attrs["pass"]] >= places[spec.id]:
                 raise ValueError(f"{self.names[spec.id]!r} comes before what it is the gradient of")
         return tuple(made)
 
@@ -380,7 +451,8 @@ def load(path: str | os.PathLike[str]) -> Graph:
         found = json.loads(text)
         version = found.get(KEY) if isinstance(found, dict) else None
         if type(version) is int and version == VERSION:
-            return _built(_Reader(tensors), found)
+            with no_collection():
+                return _built(_Reader(tensors), found)
     except _WRONG as error:
         raise GraphError(f"the graph in {os.fspath(path)!r} is damaged: {_told(error)}") from error
     raise GraphError(
@@ -398,6 +470,7 @@ def _built(reader: _Reader, found: dict[str, Any]) -> Graph:
     updates = {leaf: reader.ref(r) for leaf, r in found["updates"]}
     if any(leaf not in specs or specs[leaf].leaf is None for leaf in updates):
         raise ValueError("an update is of no leaf")
+    gradients = {leaf: None if r is None else reader.ref(r) for leaf, r in found["gradients"]}
     modules = _field(found, "modules", dict)
     order = _field(found, "order", list, type(None))
     if not all(type(v) is str for v in modules.values()) or set(order or ()) - set(names.values()):
@@ -408,8 +481,15 @@ def _built(reader: _Reader, found: dict[str, Any]) -> Graph:
         kept=reader.kept,
         passes=reader.passes(_field(found, "passes", list)),
         updates=updates,
+        gradients=gradients,
+        frozen=_field(found, "frozen", str),
         modules=modules,
     )
     graph._cache["names"] = names
     graph._order = order
+    verify(graph)
+    for spec in specs.values():
+        if "grad_of" in spec.attrs:
+            owner = specs[spec.attrs["grad_of"]].leaf
+            owner.tensor._grad = spec.leaf.tensor  # type: ignore[union-attr]
     return graph

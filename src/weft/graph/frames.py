@@ -8,6 +8,8 @@ from inspect import CO_OPTIMIZED
 from types import FrameType
 from typing import Any
 
+from weft.core.errors import is_own
+
 # Before Python 3.13 a frame keeps the dict that it gave out, and all the values in it, until its
 # function returns. From then on it gives out a view of the variables themselves.
 _KEPT = sys.version_info < (3, 13)
@@ -27,3 +29,25 @@ def locals_of(frame: FrameType | Any, mine: bool = True) -> Mapping[str, Any]:
     found = held.copy()
     held.clear()
     return found
+
+
+_DEEPEST = 8  # callers of a line that are kept
+_FAR = 60  # frames that are looked at for them
+_own: dict[str, bool] = {}  # by file: whether it is weft's
+
+
+def callers(frame: FrameType | Any) -> tuple[tuple[Any, int], ...]:
+    """Where the callers of a user's frame stand, innermost first, without weft's own."""
+    found: list[tuple[Any, int]] = []
+    frame = getattr(frame, "f_back", None)
+    for _ in range(_FAR):
+        if frame is None or len(found) == _DEEPEST:
+            break
+        code = frame.f_code
+        own = _own.get(code.co_filename)
+        if own is None:
+            own = _own[code.co_filename] = is_own(code.co_filename)
+        if not own:
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)

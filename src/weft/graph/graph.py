@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.core import dtype as dt
 from weft.core import errors
@@ -14,8 +15,13 @@ from weft.core.tensor import Tensor
 from weft.graph import cost, table
 from weft.graph.editing import Editing
 from weft.graph.export import Exporting
-from weft.graph.run import GraphError, Running, sources
+from weft.graph.gradient import all_flows
+from weft.graph.run import GraphError, NoSuchNode, Running
+from weft.graph.selecting import Select, in_module
 from weft.graph.spec import BACKWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
+
+if TYPE_CHECKING:
+    from weft.graph.units import Unit
 
 
 class Pass(NamedTuple):
@@ -56,7 +62,9 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """``input``, ``parameter``, ``constant``, ``forward``, ``backward`` or ``optimizer``."""
+        """``input``, ``parameter``, ``constant``, ``state`` (of an optimizer), ``forward``,
+        ``backward`` or ``optimizer``.
+        """
         return self.spec.kind
 
     @property
@@ -134,6 +142,13 @@ class Node:
         return tuple(self.graph._node(k) for k in mine if specs[k].kind == kind)
 
     @property
+    def ops(self) -> Graph:
+        """The ops inside a backward or optimizer node, as a graph of its own."""
+        from weft.graph.opening import opened
+
+        return opened(self.graph, self.spec)
+
+    @property
     def value(self) -> Any:
         """The result: as kept, or computed again from the leaves."""
         return self.graph.value(self)
@@ -163,6 +178,8 @@ class Graph(Running, Editing, Exporting):
         grads: dict[int, Tensor] | None = None,
         passes: tuple[Pass, ...] = (),
         updates: dict[int, Ref] | None = None,
+        gradients: dict[int, Ref | None] | None = None,
+        frozen: str = "",
         modules: dict[str, str] | None = None,
         parent: Graph | None = None,
         change: str = "",
@@ -171,6 +188,8 @@ class Graph(Running, Editing, Exporting):
         self._specs, self._outputs = specs, outputs
         self._kept, self._grads = kept or {}, grads or {}
         self._passes, self._updates = passes, updates or {}
+        self._gradients = gradients or {}  # what leaves' .grad is at the end, by leaf
+        self._frozen = frozen  # where random numbers were drawn that a replay can't draw again
         self.modules = modules or {}
         self._parent, self._change = parent, change
         self._live = live  # weak references to autograd's nodes behind the outputs
@@ -222,7 +241,7 @@ class Graph(Running, Editing, Exporting):
                 node.id in self._specs and self._is_kin(node.graph)
             ):
                 return node.id
-            raise KeyError(f"{node.name!r} is no node of this graph\n  at {errors.here()}")
+            raise NoSuchNode(f"{node.name!r} is no node of this graph\n  at {errors.here()}")
         if isinstance(node, str):
             self._check_whole()
             found = self._ids().get(node)
@@ -230,7 +249,7 @@ class Graph(Running, Editing, Exporting):
                 return found
             near = [n for n in self._ids() if node.split(":")[0].rpartition(".")[2] in n][:8]
             hint = f"; close to it: {near}" if near else f"; it has {list(self._ids())[:12]}"
-            raise KeyError(f"the graph has no node {node!r}{hint}\n  at {errors.here()}")
+            raise NoSuchNode(f"the graph has no node {node!r}{hint}\n  at {errors.here()}")
         raise TypeError(
             f"a node is given as a Node or by its name, not as {type(node).__name__}\n"
             f"  at {errors.here()}"
@@ -248,7 +267,7 @@ class Graph(Running, Editing, Exporting):
 
     def find(
         self,
-        op: str | None = None,
+        op: str | Select | None = None,
         module: str | None = None,
         where: Callable[[Node], bool] | None = None,
         kind: str | None = None,
@@ -256,8 +275,12 @@ class Graph(Running, Editing, Exporting):
     ) -> list[Node]:
         """The nodes that fit, oldest first; ``*`` stands for anything in names.
 
-        A module stands for all that is in it as well.
+        A module stands for all that is in it as well. ``weft.graph.select`` makes selectors that
+        combine.
         """
+        if isinstance(op, Select):
+            chosen: Select = op
+            op, where = None, chosen if where is None else chosen & Select(where, "where")
         found = []
         for spec in self._specs.values():
             if kind is not None and spec.kind != kind:
@@ -272,6 +295,25 @@ class Graph(Running, Editing, Exporting):
             if where is None or where(node):
                 found.append(node)
         return found
+
+    def module(self, path: str) -> Unit:
+        """All that a module did, as a unit to look at, cut out, replace or remove."""
+        from weft.graph.units import Unit
+
+        self._check_whole()
+        return Unit(self, path)
+
+    def to_module(self) -> Any:
+        """The graph as an ``nn.Module``, with the parameters that the recorded model has."""
+        self._check_whole()
+        return importlib.import_module("weft.nn.graph_module").GraphModule(self)
+
+    @property
+    def code(self) -> str:
+        """Python that rebuilds the graph as a module, op by op."""
+        from weft.graph.source import code
+
+        return code(self)
 
     # --- what follows from the records, worked out when asked --------------------------
 
@@ -296,6 +338,10 @@ class Graph(Running, Editing, Exporting):
             return {k: list(v) for k, v in users.items()}
 
         return self._cached("users", make)
+
+    def _flows(self) -> set[Ref]:
+        """The values that a gradient can reach."""
+        return self._cached("flows", lambda: all_flows(self._specs.values()))
 
     def _partners(self) -> dict[int, list[int]]:
         def make() -> dict[int, list[int]]:
@@ -326,7 +372,7 @@ class Graph(Running, Editing, Exporting):
             id = stack.pop()
             if id in ends:
                 continue
-            for ref in sources(self, self._specs[id]):
+            for ref in self._specs[id].needs():
                 if ref.node not in seen:
                     seen.add(ref.node)
                     stack.append(ref.node)
@@ -345,7 +391,7 @@ class Graph(Running, Editing, Exporting):
     def _ends(self) -> list[Ref]:
         """The outputs that no other output was computed from: the loss, and not the logits."""
         specs = [self._specs[id] for id in {r.node for r in self._outputs}]
-        behind = self._behind({r.node for spec in specs for r in sources(self, spec)})
+        behind = self._behind({r.node for spec in specs for r in spec.refs()})
         return [r for r in self._outputs if r.node not in behind]
 
     def slice_to(self, *nodes: Any) -> Graph:
@@ -388,7 +434,7 @@ class Graph(Running, Editing, Exporting):
         return part
 
     def _part(self, ids: set[int], outputs: list[int]) -> Graph:
-        specs = without_steps({k: spec for k, spec in self._specs.items() if k in ids})
+        specs = {k: spec for k, spec in self._specs.items() if k in ids}
         part = Graph()._fill(
             specs,
             tuple(r for id in outputs for r in self._specs[id].results()),
@@ -431,24 +477,23 @@ class Graph(Running, Editing, Exporting):
     def __repr__(self) -> str:
         return table.render(self, most=table.MOST)
 
-    def table(self, depth: int | None = None, backward: bool = True) -> str:
-        """A table of all rows; modules deeper than ``depth`` are folded into one row each."""
-        return table.render(self, depth, backward)
+    def _repr_html_(self) -> str:
+        from weft.graph.notebook import graph_html
+
+        return graph_html(self)
+
+    def table(
+        self, depth: int | None = None, backward: bool = True, width: int | None = None
+    ) -> str:
+        """A table of all rows; modules deeper than ``depth`` are folded into one row each.
+
+        Lines are as long as the terminal is wide, or ``width``; 0 cuts nothing off.
+        """
+        return table.render(self, depth, backward, width=width)
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
-
-
-def without_steps(specs: dict[int, Spec]) -> dict[int, Spec]:
-    """Nodes of a part; gradients in it no longer read the backward steps that are left out."""
-    found = {}
-    for id, spec in specs.items():
-        if spec.kind == BACKWARD and any(r.node not in specs for r in spec.refs()):
-            args = tuple(x for x in spec.args if x.__class__ is not Ref or x.node in specs)
-            spec = spec.but(args=args)
-        found[id] = spec
-    return found
 
 
 def passes_within(passes: tuple[Pass, ...], specs: dict[int, Spec]) -> tuple[Pass, ...]:
@@ -480,13 +525,6 @@ def free_history(roots: list[Any]) -> None:
 def is_op(spec: Spec, op: str) -> bool:
     """Whether a node's op goes by a name; the name may have stars."""
     return fnmatch.fnmatchcase(spec.op_name, op) or fnmatch.fnmatchcase(spec.title, op)
-
-
-def in_module(scope: str, module: str) -> bool:
-    """Whether a path lies in a module; the module may have stars."""
-    if fnmatch.fnmatchcase(scope, module):
-        return True
-    return fnmatch.fnmatchcase(scope, module + ".*") if module else not scope
 
 
 def as_list(value: Any) -> list[Any]:

@@ -49,6 +49,13 @@ class Listener:
     def writing(self, target: Tensor, result: Any) -> None:
         """An array is about to be written into a tensor."""
 
+    def source(self, generator: Any) -> Any:
+        """A random function asks for its generator; what is returned stands in for it."""
+        return generator
+
+    def detached(self, tensor: Tensor) -> None:
+        """A tensor was cut off from its graph, by ``detach()`` or ``data``."""
+
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""
 

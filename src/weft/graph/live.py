@@ -7,6 +7,7 @@ then, so that the page costs a fixed share of the program's time, however short 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import queue
 import threading
 import time
@@ -32,11 +33,14 @@ READER_LEFT = 2.0  # seconds without a question after which nobody is looking
 SHARE = 0.2  # of the program's time, at most, goes into writing steps down
 AT_LEAST = 0.2  # seconds between two steps that are written down
 NOTICE = 0.2  # seconds within which a paused program sees an interrupt
+MOST_POINTS = 1000  # of the loss curve; from there on every second one goes
 PATIENCE = 10.0  # seconds that an edit waits for the end of a step before it says so
 
 
 class Layer(Rules):
     """One edit. Each sees what the edits before it made of the program, as the reader did."""
+
+    _by_call = False  # a step is what its record holds
 
     def __init__(self, said: str) -> None:
         super().__init__()
@@ -64,6 +68,32 @@ class Layer(Rules):
             return None
 
 
+class Curve:
+    """The loss by step: all of a training in a bounded number of points, evenly spread."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, float]] = []
+        self._every = 1
+        self._sum, self._count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        """One loss of the step that runs; a step of several backward passes has their mean."""
+        self._sum, self._count = self._sum + value, self._count + 1
+
+    def end(self, step: int) -> None:
+        """The step is over."""
+        if self._count and step % self._every == 0:
+            self.points.append((step, self._sum / self._count))
+            if len(self.points) >= MOST_POINTS:
+                self._every *= 2
+                self.points = [point for point in self.points if point[0] % self._every == 0]
+        self._sum, self._count = 0.0, 0
+
+    def document(self) -> list[list[Any]]:
+        """The points as plain data."""
+        return [list(point) for point in list(self.points)]
+
+
 class _Asked:
     """An edit that waits for the end of a step."""
 
@@ -78,7 +108,9 @@ class Live(Listener):
 
     def __init__(self, title: str = "Training", values: bool = False) -> None:
         self.title, self.values = title, values
-        self.ended = 0
+        self.ended = 0  # steps, also those that nobody watched
+        self.loss = Curve()
+        self._counting: Any = None
         self._written: deque[dict[str, Any]] = deque(maxlen=KEPT_STEPS)
         self._graph: Graph | None = None
         self._recorder: Recorder | None = None
@@ -103,6 +135,8 @@ class Live(Listener):
             "weft_graph": 1,
             "title": self.title,
             "steps": list(self._written),
+            "ended": self.ended,
+            "loss": self.loss.document(),
             "paused": self._paused,
             "edits": [layer.said for layer in list(self._layers)],
             "note": self._note,
@@ -142,6 +176,8 @@ class Live(Listener):
         """Follow this thread from now on."""
         self._thread = threading.get_ident()
         WATCHERS.append(self)
+        optim = importlib.import_module("weft.optim.optimizer")
+        self._counting = optim.register_optimizer_step_post_hook(self._count)
         self._wake()  # what comes before the first step is setting up, and no part of it
 
     def close(self) -> None:
@@ -151,8 +187,7 @@ class Live(Listener):
             self._go_on.notify_all()
         for asked in self._waiting():
             asked.done.set()
-        if self in WATCHERS:
-            WATCHERS.remove(self)
+        self._stop_counting()
         if threading.get_ident() == self._thread:
             self._leave()
 
@@ -160,17 +195,33 @@ class Live(Listener):
         """In a forked child: the reader and the edits belong to the parent."""
         self._closed = True
         self._go_on = threading.Condition()
+        self._stop_counting()
+        self._leave()
+
+    def _stop_counting(self) -> None:
         if self in WATCHERS:
             WATCHERS.remove(self)
-        self._leave()
+        if self._counting is not None:
+            self._counting.remove()
 
     def step(self) -> None:
         """End a step by hand, in a program whose updates are not an optimizer's."""
         if threading.get_ident() == self._thread and not self._closed:
+            self._count()
             self._end_step()
 
+    def _count(self, *about: Any) -> None:
+        """A step is over, whether or not anybody watched it."""
+        if threading.get_ident() == self._thread:
+            self.ended += 1
+            self.loss.end(self.ended)
+
     def goes_back(self, work: Any, roots: Any) -> None:
-        """Nothing to do: the end of a backward pass is when to look round."""
+        """A backward pass begins: where it begins is the loss."""
+        if threading.get_ident() == self._thread and work.ends_step:
+            losses = [t for t in work.tensors if t.numel() == 1]
+            if losses:
+                self.loss.add(sum(float(t.detach()._a.reshape(())) for t in losses))
 
     def went_back(self, work: Any, roots: Any) -> None:
         """A backward pass has ended: is anybody there who wants to see the next step?"""
@@ -201,7 +252,6 @@ class Live(Listener):
         self._wake()
 
     def _end_step(self) -> None:
-        self.ended += 1
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.__exit__()

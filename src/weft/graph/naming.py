@@ -1,14 +1,21 @@
-"""What the program calls a tensor: its name in a module, or of a variable."""
+"""What the program calls a tensor or a model: its name in a module, or of a variable."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import CO_VARARGS
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from weft.core import scopes
 from weft.core.errors import is_own
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor
 from weft.graph.frames import locals_of
+
+_MOST = 100  # items of a container that are looked at
+_DEEPEST = 2  # containers inside one another
 
 
 class Name(NamedTuple):
@@ -61,24 +68,70 @@ def _in(held: Any, t: Tensor) -> tuple[str, Tensor] | None:
 
 
 def _in_variables(t: Tensor, frame: Any, home: Any) -> Name:
-    frames = [] if home is None else [home]
-    while frame is not None:
-        code = frame.f_code
-        rule = code.co_name == "<lambda>" and code.co_filename == "<string>"
-        if not rule and not is_own(code.co_filename):
-            frames.append(frame)
-        frame = frame.f_back
+    frames = ([] if home is None else [home]) + list(user_frames(frame))
     for frame in frames:
         found = _in(locals_of(frame), t)
         if found is not None:
             return Name(found[0], _kind(frame, found[0], home), found[1])
     for frame in frames:
-        for name, value in locals_of(frame).items():
-            if value.__class__ in (list, tuple) and len(value) < 100:
-                for i, item in enumerate(value):
-                    if item is t:
-                        return Name(f"{name}[{i}]", _kind(frame, name, home), t)
+        for variable, value in locals_of(frame).items():
+            for name, item in parts_of(variable, value):
+                if item is t:
+                    return Name(name, _kind(frame, variable, home), t)
     return Name("", "", t)
+
+
+def user_frames(frame: Any) -> Iterator[Any]:
+    """The frames of the program at and below a frame, innermost first."""
+    while frame is not None:
+        code = frame.f_code
+        rule = code.co_name == "<lambda>" and code.co_filename == "<string>"
+        if not rule and not is_own(code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def parts_of(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:
+    """What a batch holds, as the program writes it: ``batch['x']``, ``pair[0]``, ``batch.x``."""
+    pairs: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, (list, tuple)):
+        fields = getattr(value, "_fields", None)
+        named = [f".{f}" for f in fields] if fields else [f"[{i}]" for i in range(len(value))]
+        pairs = zip(named, value, strict=False) if len(value) < _MOST else ()
+    elif isinstance(value, Mapping):
+        pairs = [(f"[{k!r}]", v) for k, v in value.items()] if len(value) < _MOST else ()
+    elif isinstance(value, SimpleNamespace) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    ):
+        pairs = [(f".{k}", v) for k, v in getattr(value, "__dict__", {}).items()]
+    for key, item in pairs:
+        if isinstance(item, Tensor):
+            yield name + key, item
+        elif depth > 1:
+            yield from parts_of(name + key, item, depth - 1)
+
+
+def variables(frame: Any) -> dict[int, str]:
+    """What the caller calls its tensors; a variable before a place in a container."""
+    found: dict[int, str] = {}
+    inner: dict[int, str] = {}
+    for name, value in locals_of(frame).items():
+        if isinstance(value, Tensor):
+            found[id(value)] = name
+        else:
+            for part, item in parts_of(name, value):
+                inner.setdefault(id(item), part)
+    return {**inner, **found}
+
+
+def in_modules(frame: Any) -> dict[int, str]:
+    """What the caller's modules call their tensors."""
+    found: dict[int, str] = {}
+    for value in list(locals_of(frame).values()):
+        if hasattr(value, "_parameters") and hasattr(value, "named_parameters"):
+            for named in (value.named_buffers, value.named_parameters):
+                found.update((id(t), name) for name, t in named())
+    return found
 
 
 def _kind(frame: Any, name: str, home: Any) -> str:
@@ -99,3 +152,86 @@ def class_of_scope(frame: Any, scope: str, found: dict[str, str]) -> None:
             found.setdefault(path, type(locals["self"]).__name__)
             path = locals["outer"]
         frame = frame.f_back
+
+
+# --- models ----------------------------------------------------------------------------
+
+
+class Models:
+    """The models whose modules ran: by their numbers, with a name for each.
+
+    Paths carry no name while there is one model, as in ``0.weight``; with several each path
+    begins with its model's: ``G.0.weight``.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def meet(self, scope: str, frame: Any, home: Any = None) -> str:
+        """Note the model that a path begins at, when it is running; its number, if any."""
+        tag = scopes.split(scope)[0]
+        if tag and tag not in self.names:
+            self.names[tag] = self._name(scopes.MODELS.get(tag), frame, home)
+        return tag
+
+    def met(self, node: Any) -> bool:
+        """Whether the model in which a node was made is known, or there was none."""
+        scope = getattr(node, "scope", "")
+        return not scope or scopes.split(scope)[0] in self.names
+
+    def _name(self, model: Any, frame: Any, home: Any) -> str:
+        taken = set(self.names.values())
+        if model is not None:
+            frames = ([] if home is None else [home]) + list(user_frames(frame))
+            for found in _variables_that_hold(model, frames):
+                if found not in taken:
+                    return found
+        base = "model" if model is None else type(model).__name__
+        name, count = base, 1
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        return name
+
+    def full(self, text: str) -> str:
+        """A path or name with its model's name in front."""
+        tag, path = scopes.split(text)
+        return ".".join(filter(None, (self.names.get(tag, ""), path)))
+
+    def shown(self, text: str) -> str:
+        """A path or name as a graph of all these models has it."""
+        if text[:1] != scopes.MARK:
+            return text
+        return self.full(text) if len(self.names) > 1 else scopes.path_of(text)
+
+    def tensors(self) -> dict[int, str]:
+        """The names of all parameters and buffers, by the tensor's id."""
+        found: dict[int, str] = {}
+        for tag in self.names:
+            model = scopes.MODELS.get(tag)
+            prefix = self.shown(tag)
+            for named in () if model is None else (model.named_buffers, model.named_parameters):
+                found.update((id(t), name) for name, t in named(prefix=prefix))
+        return found
+
+    def classes(self) -> dict[str, str]:
+        """The classes of all modules, by their paths."""
+        found: dict[str, str] = {}
+        for tag in self.names:
+            model = scopes.MODELS.get(tag)
+            for name, part in () if model is None else model.named_modules(prefix=self.shown(tag)):
+                if name:
+                    found[name] = type(part).__name__
+        return found
+
+
+def _variables_that_hold(model: Any, frames: list[Any]) -> Iterator[str]:
+    """What the program calls a model: by a variable, or as an attribute of an object."""
+    for frame in frames:
+        held = locals_of(frame)
+        yield from (k for k, v in held.items() if v is model and k != "self")
+        owner = getattr(held.get("self"), "__dict__", None)
+        if isinstance(owner, dict):
+            yield from (k for k, v in owner.items() if v is model)
+    for frame in frames:
+        yield from (k for k, v in frame.f_globals.items() if v is model)

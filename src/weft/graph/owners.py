@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import threading
 import types
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,10 +20,12 @@ from weft.core.tensor import Tensor, storage_array
 from weft.graph.build import behind
 from weft.graph.frames import locals_of
 from weft.graph.graph import Graph
+from weft.graph.run import NoSuchNode
 from weft.graph.table import human
 
 _DEPTH = 5  # containers inside one another that are searched
 _MANY = 100_000  # items of one container that are searched
+_LONG = 3  # steps that one graph spans from which on it looks like a leak
 
 
 class Owner:
@@ -58,6 +62,17 @@ def _told(steps: range) -> str:
     return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
 
 
+def _growth(owner: Owner) -> str:
+    """What is wrong with a tensor whose graph goes on from step to step, if it does."""
+    if len(owner.steps) < _LONG or owner.name.endswith("]"):
+        return ""
+    kept = human(owner.saved) or "no saved values"
+    return (
+        f"`{owner.name}` drags the graphs of {len(owner.steps)} steps along ({kept}, {owner.nodes} "
+        f"nodes of {_told(owner.steps)}): add `.item()` or `.detach()` of each step to it instead"
+    )
+
+
 class Owners:
     """The owners of memory, largest first. Printing tells them, and what looks like a leak."""
 
@@ -74,7 +89,9 @@ class Owners:
         for owner in self.found:
             if name in owner.names:
                 return owner
-        raise KeyError(f"no name {name!r} keeps a tensor; there are {[o.name for o in self.found]}")
+        raise NoSuchNode(
+            f"no name {name!r} keeps a tensor; there are {[o.name for o in self.found]}"
+        )
 
     @property
     def leaks(self) -> list[str]:
@@ -97,7 +114,7 @@ class Owners:
                 f"`{name}` holds {len(members)} tensors with their graphs ({kept}, {nodes} nodes "
                 f"of {steps}): append `.item()` or `.detach()` instead"
             )
-        return told
+        return told + [text for owner in self.found if (text := _growth(owner))]
 
     def __repr__(self) -> str:
         lines = [f"{len(self.found)} names keep {human(self.total) or '0 B'} of tensors alive"]
@@ -198,13 +215,28 @@ def _variables() -> Iterator[tuple[str, Any]]:
                     if not name.startswith("__"):
                         yield name, value
             walk = walk.f_back
-    main = sys.modules.get("__main__")
-    for name, value in list(vars(main).items()) if main is not None else ():
-        if not name.startswith("__"):
-            yield name, value
+    for module in list(sys.modules.values()):
+        yield from _globals(module)
 
 
-_SKIPPED = (str, bytes, int, float, complex, types.ModuleType, types.FunctionType, type, np.ndarray)
+def _globals(module: Any) -> Iterator[tuple[str, Any]]:
+    """The variables of a module of the program; of a library's only those that are tensors."""
+    held = getattr(module, "__dict__", None)
+    if not isinstance(held, dict):
+        return
+    title, path = getattr(module, "__name__", ""), getattr(module, "__file__", None) or ""
+    main = title == "__main__"
+    if not main and (not path or is_own(path)):
+        return
+    library = path.startswith((sys.base_prefix, sys.prefix))
+    for name, value in list(held.items()):
+        # By type: isinstance would ask stand-ins for their class, and some warn then.
+        tensor = issubclass(type(value), Tensor)
+        if not name.startswith("__") and (main or not library or tensor):
+            yield (name if main else f"{title}.{name}"), value
+
+
+_SKIPPED = (str, bytes, int, float, complex, types.ModuleType, type, np.ndarray)
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -219,12 +251,34 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 if isinstance(key, Tensor):
                     yield f"{name} key", key
                 yield f"{name}{shown}", item
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    elif isinstance(value, types.FunctionType):
+        yield from _of_function(name, value)
+    elif isinstance(value, types.MethodType):
+        yield f"{name}.__self__", value.__self__
+    elif isinstance(value, functools.partial):
+        for i, item in enumerate(value.args):
+            yield f"{name}.args[{i}]", item
+        for key, item in value.keywords.items():
+            yield f"{name}.keywords[{key!r}]", item
+        yield f"{name}.func", value.func
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
         if len(value) <= _MANY:
             for i, item in enumerate(list(value)):
                 yield f"{name}[{i}]", item
     else:
         yield from _attributes(name, value)
+
+
+def _of_function(name: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function holds: the variables that it closes over, and its defaults."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    for variable, cell in cells:
+        with contextlib.suppress(ValueError):  # a cell that is still empty
+            yield f"{name}.{variable}", cell.cell_contents
+    for i, item in enumerate(function.__defaults__ or ()):
+        yield f"{name}.__defaults__[{i}]", item
+    for key, item in (function.__kwdefaults__ or {}).items():
+        yield f"{name}.__kwdefaults__[{key!r}]", item
 
 
 def _of_graph(name: str, graph: Graph) -> Iterator[tuple[str, Any]]:
@@ -242,6 +296,13 @@ def _of_graph(name: str, graph: Graph) -> Iterator[tuple[str, Any]]:
 
 def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an object holds by name; a module's parts go by their own names."""
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else tuple(slots):
+            held = kind.__dict__.get(slot)
+            if isinstance(held, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # not set
+                    yield f"{name}.{slot}", held.__get__(value)
     inside = getattr(value, "__dict__", None)
     if not isinstance(inside, dict):  # objects may pretend to have any attribute
         return

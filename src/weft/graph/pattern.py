@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.core import errors
+from weft.core.dispatch import Op
 from weft.core.dtype import F32, I64
 from weft.core.tensor import Tensor, wrap
+from weft.graph.collecting import no_collection
 from weft.graph.edit import Edit, Traced, stand_in
+from weft.graph.learning import Learned, Vocabulary, kind_of
 from weft.graph.run import GraphError
-from weft.graph.spec import FORWARD, LEAVES, Ref, Spec
+from weft.graph.spec import DETACH, FORWARD, LEAVES, Ref, Spec
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
 
-# What placeholders are tried as, to learn which ops a pattern is made of.
+# What placeholders are tried as, before a program has shown what it runs on.
 _SHAPES: tuple[tuple[int, ...], ...] = ((2, 2), (2,), (2, 2, 2), (2, 2, 2, 2), ())
 _TRIES = 400
+_SEARCHES = 50  # how often a pattern is tried on what a running program does
+_REACH = 64  # ops that are looked back at while it is not known what a pattern is made of
 
 
 def same(a: Any, b: Any) -> bool:
@@ -41,37 +47,56 @@ def same(a: Any, b: Any) -> bool:
 class Pattern:
     """A function over placeholders, and the ops it turned out to be made of."""
 
-    def __init__(self, function: Callable) -> None:
+    def __init__(self, function: Callable, known: Vocabulary | None = None) -> None:
         self.function = function
         self.names = list(inspect.signature(function).parameters)
         if not self.names:
             raise GraphError(f"a pattern needs a placeholder\n  at {errors.here()}")
         self._traces: dict[Any, Any] = {}
-        self.forms = self._forms()
+        self._forms: dict[Any, Traced] = {}
+        self.known = known or Vocabulary()
+        self.searches = 0
+        if known is not None:
+            self.learn()
 
-    def _forms(self) -> list[Traced]:
-        """The different ways in which the pattern runs on tensors of few dimensions."""
-        found: dict[Any, Traced] = {}
-        problem: Exception | None = None
-        count = len(self.names)
-        kinds = [(s, F32) for s in _SHAPES] + [((2,), I64), ((2, 2), I64)]
-        for chosen in itertools.islice(itertools.product(kinds, repeat=count), _TRIES):
-            try:
-                traced = Traced(self.function, [wrap(stand_in(*kind)) for kind in chosen])
-            except Exception as error:
-                problem = problem or error
-                continue
-            root = traced.specs[traced.results[0].node]
-            if root.kind in LEAVES:
-                continue
-            ops = tuple((s.op_name, tuple(s.args)) for s in traced.specs if s.kind == FORWARD)
-            found.setdefault((repr(ops), tuple(traced.inputs)), traced)
-        if not found:
+    @property
+    def forms(self) -> list[Traced]:
+        """The different ways in which the pattern runs."""
+        return list(self._forms.values())
+
+    def learn(self) -> None:
+        """Find out how the pattern runs on values of the kinds that are known."""
+        learned = Learned(self.function, len(self.names), self.known)
+        self.searches += 1
+        for kinds in learned:
+            self._trace(kinds)
+        if not learned.ran and learned.problem is not None:
             raise GraphError(
-                f"the pattern {self.title!r} could not be run on any placeholders: {problem}"
-                f"\n  at {errors.here()}"
+                f"the pattern {self.title!r} could not be run on any placeholders: "
+                f"{learned.problem}\n  at {errors.here()}"
             )
-        return list(found.values())
+
+    def _trace(self, kinds: Sequence[Any]) -> None:
+        arrays = [stand_in(shape, F32 if dtype is None else dtype) for shape, dtype in kinds]
+        traced = Traced(self.function, [wrap(a) for a in arrays])
+        if traced.specs[traced.results[0].node].kind not in LEAVES:
+            ops = tuple((s.op_name, tuple(s.args)) for s in traced.specs if s.kind == FORWARD)
+            self._forms.setdefault((repr(ops), tuple(traced.inputs)), traced)
+
+    def guess(self) -> Pattern:
+        """Try the pattern on small tensors, before a program has shown what it runs on."""
+        kinds = [*((s, F32) for s in _SHAPES), ((2,), I64), ((2, 2), I64)]
+        for chosen in itertools.islice(itertools.product(kinds, repeat=len(self.names)), _TRIES):
+            with contextlib.suppress(Exception):
+                self._trace(chosen)
+        return self
+
+    def meet(self, op: Op, args: Any) -> None:
+        """Take in an op of a running program; a new one may show how the pattern runs."""
+        if self._forms and op.name not in self.inner:
+            return
+        if self.known.add(op.name, map(kind_of, args)) and self.searches < _SEARCHES:
+            self.learn()
 
     @property
     def title(self) -> str:
@@ -86,6 +111,11 @@ class Pattern:
     def inner(self) -> set[str]:
         """The ops that the pattern has before its end."""
         return {s.op_name for form in self.forms for s in form.specs if s.kind == FORWARD}
+
+    @property
+    def reach(self) -> int:
+        """How many ops the pattern has at most."""
+        return max((len(form.specs) for form in self.forms), default=_REACH)
 
     def match(
         self, start: Any, look: Callable[[Any], Any], kind: Callable[[Any], Any]
@@ -113,7 +143,6 @@ class Pattern:
         if kinds not in self._traces:
             fixed = {k: a for k, (a, kind) in enumerate(zip(arguments, kinds, strict=True))
                      if kind is None}  # fmt: skip
-            tensors = [wrap(stand_in(*kind)) for kind in kinds if kind is not None]
 
             def run(*given: Tensor) -> Any:
                 rest = iter(given)
@@ -122,6 +151,7 @@ class Pattern:
                 )
 
             try:
+                tensors = [wrap(stand_in(*kind)) for kind in kinds if kind is not None]
                 traced: Any = Traced(run, tensors)
             except Exception:
                 traced = None
@@ -162,6 +192,9 @@ def _unify(
             if not _same_leaf(spec, found, theirs):
                 return None
             continue
+        if spec.op is DETACH and _has_no_history(found, theirs):
+            stack.append((spec.args[0], theirs))  # nothing was there to cut off
+            continue
         if found is None or found[0] is not spec.op or found[3] != mine.index:
             return None
         if mine.node in inside:
@@ -176,6 +209,12 @@ def _unify(
     return bound, values
 
 
+def _has_no_history(found: Any, theirs: Any) -> bool:
+    """Whether a value is a leaf that wants no gradient."""
+    tensor = theirs if isinstance(theirs, Tensor) else found[2] if found and not found[0] else None
+    return isinstance(tensor, Tensor) and tensor._node is None
+
+
 def _same_leaf(spec: Spec, found: Any, theirs: Any) -> bool:
     """A tensor that the pattern brings along must be the one that the graph reads."""
     mine = None if spec.leaf is None else spec.leaf.tensor
@@ -187,7 +226,12 @@ def _same_leaf(spec: Spec, found: Any, theirs: Any) -> bool:
 
 def rewrite(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
     """The graph with every use of a pattern replaced; the same graph if there is none."""
-    known = Pattern(pattern)
+    with no_collection():
+        return _rewritten(graph, pattern, replacement)
+
+
+def _rewritten(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
+    known = Pattern(pattern, Vocabulary.of(graph._specs))
     if any(form.several for form in known.forms):
         raise GraphError(
             "rewrite: a pattern gives one tensor; take the one that matters, as in "
@@ -226,7 +270,7 @@ def rewrite(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
     edit.know(x for _, arguments in places for x in arguments if x.__class__ is Ref)
     for end, arguments in places:
         given = [moved.get(x, x) if x.__class__ is Ref else x for x in arguments]
-        results = edit.call(replacement, given, specs[end.node])
+        results = edit.call_often(replacement, given, specs[end.node])
         if len(results) != 1:
             raise edit.refused(f"the replacement gives {len(results)} results, and one is needed")
         edit.redirect(end, results[0])

@@ -9,17 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from weft.autograd.engine import edges_of
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
 from weft.core.modes import MODES
-from weft.core.node import AccumulateGrad, GraphNode, Output
+from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, shares, wrap
+from weft.graph.choosing import Choice, Stopped
+from weft.graph.derive import derive
+from weft.graph.draws import Draw, Heard
+from weft.graph.gradient import ACCUMULATE, ONES, kinds_of
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
 from weft.graph.results import held_outside, new_since, variables
-from weft.graph.spec import BACKWARD, FORWARD, OPTIMIZER, PARAMETER, Call, Ref
+from weft.graph.run import GraphError
+from weft.graph.selecting import Select
+from weft.graph.spec import (
+    BACKWARD,
+    CONSTANT,
+    FORWARD,
+    OPTIMIZER,
+    PARAMETER,
+    STATE,
+    Call,
+    Leaf,
+    Ref,
+    Spec,
+)
+from weft.graph.steps import RULES, Step
 from weft.graph.values import Place, Root, Values
 
 getframe, ref = sys._getframe, weakref.ref
@@ -28,10 +45,11 @@ getframe, ref = sys._getframe, weakref.ref
 class Recorder(Values, Listener):
     """Turns what it hears into the records of a graph."""
 
-    def __init__(self, *, values: bool, profile: bool, home: Any) -> None:
+    def __init__(self, *, values: Any, profile: bool, home: Any, stop: Any = None) -> None:
         super().__init__(home)
         self.graph = Graph()
-        self.values, self.profile = values, profile
+        self.choice = Choice(values, stop)
+        self.values, self.profile = self.choice.any, profile
         self.grads: dict[int, Any] = {}
         self.passes: list[Pass] = []
         self.pending: tuple[Any, Ref] | None = None
@@ -39,6 +57,9 @@ class Recorder(Values, Listener):
         self.steps_taken: list[Any] = []
         self.calls_made: list[tuple[Any, ...]] = []
         self.given: set[Ref] = set()  # gradients that autograd.grad handed out
+        self.filled: list[int] = []  # leaves whose .grad a pass filled
+        self.drawn: dict[int, Place] = {}  # what random draws gave, by node
+        self.arrived: dict[Ref, list[Any]] = {}  # gradients of the last pass, by value
         self.watched: dict[int, tuple[Any, float]] = {}
         self.before_it: dict[int, Any] = {}  # the variables at home when the block began
 
@@ -47,9 +68,12 @@ class Recorder(Values, Listener):
         self.before_it = variables(self.home)
         return self.graph
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *exc: object) -> bool:  # type: ignore[override]
         super().__exit__()
-        outputs = self._outputs()
+        stopped = isinstance(exc[1], Stopped) and exc[1].recorder is self if exc else False
+        last = self.choice.last
+        outputs = tuple(last.results()) if stopped and last is not None else self._outputs()
+        self._name_models()
         self.home = None
         self.graph._fill(
             {spec.id: spec for spec in self.specs},
@@ -59,9 +83,36 @@ class Recorder(Values, Listener):
             grads=self.grads,
             passes=tuple(self.passes),
             updates=self.updates,
+            gradients=self._gradients_at_end(),
+            frozen=self._frozen(),
             modules=self.modules,
         )
         self.places, self.nodes, self.watched, self.before_it = {}, {}, {}, {}
+        return stopped
+
+    def _gradients_at_end(self) -> dict[int, Ref | None]:
+        """What the ``.grad`` of each leaf is when the block ends, if a pass of it filled any."""
+        found: dict[int, Ref | None] = {}
+        for leaf in dict.fromkeys(self.filled):
+            held = self.specs[leaf].leaf
+            tensor = None if held is None else held.tensor
+            if tensor is None:
+                continue
+            place = None if tensor._grad is None else self._held(tensor._grad._a)
+            if tensor._grad is None or place is not None:
+                found[leaf] = None if place is None else self._value_at_end(place)
+        return found
+
+    def _frozen(self) -> str:
+        """The line of a draw that no op read as it was drawn: what came of it is a constant."""
+        read = {r.node for spec in self.specs for r in spec.refs()}
+        read |= {r.node for r in self.updates.values()}
+        for spec in self.specs:
+            if isinstance(spec.op, Draw) and spec.id not in read:
+                place = self.drawn.get(spec.id)
+                if place is None or place.root.loose:
+                    return f"{spec.op_name} at {spec.line()}"
+        return ""
 
     def _outputs(self) -> tuple[Ref, ...]:
         """What the block was for: where backward began, and the ends that the program holds.
@@ -81,13 +132,14 @@ class Recorder(Values, Listener):
         ends = [r for r in results if r not in behind]
         if not ends and not roots:
             ends = self._last()
-        return tuple(dict.fromkeys((*roots, *ends)))
+        return tuple(sorted({*roots, *ends}))
 
     def _results(self) -> list[Ref]:
         """The values of the tensors that the program holds, oldest first."""
         alive = [node for held, _ in self.nodes.values() if (node := held()) is not None]
         tensors = [t for place in self.places.values() for t in place.tensors]
-        held = held_outside(tensors, {id(getattr(n, "node", n)): n for n in alive}.values())
+        nodes = {id(getattr(n, "node", n)): n for n in alive}.values()
+        held = held_outside(tensors, nodes, self._leaves())
         new = new_since(self.before_it, self.home)
         found = set()
         for place in list(self.places.values()):
@@ -98,6 +150,11 @@ class Recorder(Values, Listener):
             if mine:
                 found.add(self._value_at_end(place))
         return sorted(r for r in found if self.specs[r.node].kind == FORWARD or r in self.given)
+
+    def _leaves(self) -> list[Tensor]:
+        """The tensors that no op of the block made."""
+        leaves = (spec.leaf for spec in self.specs if spec.leaf is not None)
+        return [t for leaf in leaves if (t := leaf.tensor) is not None]
 
     def _is_result(self, leaf: int, new: set[int]) -> bool:
         """Whether a tensor that no op made, but ops wrote to, is the program's new variable."""
@@ -126,7 +183,12 @@ class Recorder(Values, Listener):
 
     def _last(self) -> list[Ref]:
         """What the last op gave, of those that nobody read and that wrote to nothing older."""
-        read = {r.node for s in self.specs if s.kind == FORWARD for r in s.refs()}
+        buffers = {
+            r.node for leaf, r in self.updates.items()
+            if "state" in self.specs[leaf].attrs and self.specs[leaf].kind != PARAMETER
+        }  # fmt: skip
+        forward = (s for s in self.specs if s.kind == FORWARD and s.id not in buffers)
+        read = {r.node for s in forward for r in s.refs()}
         read |= {r.node for r in self.updates.values()} | self.implied
         ends = (s for s in reversed(self.specs) if s.kind == FORWARD and s.id not in read)
         last = next(ends, None)
@@ -141,7 +203,7 @@ class Recorder(Values, Listener):
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
         spent = time.perf_counter() - self.clock if self.profile else None
-        refs = tuple([self.ref(x) if isinstance(x, Tensor) else x for x in args])
+        refs, attrs = self._inputs(args, attrs)
         kind = FORWARD if MODES.now.backward is None else BACKWARD
         if op.multiple:
             shape: Any = tuple([r._a.shape for r in results])
@@ -151,6 +213,7 @@ class Recorder(Values, Listener):
         spec = self._add(kind, op, refs, attrs, shape, dtype)
         spec.time = spent
         source = self.places[id(args[0]._a)] if op.view else None
+        keeps = self._choose(spec)
         for k, t in enumerate(results):
             value = Ref(spec.id, k)
             if source is not None and shares(t._a, args[0]._a):
@@ -160,10 +223,24 @@ class Recorder(Values, Listener):
                 place = self._put(t, Root(value, t), (), value)
             if t._node is not None:
                 self._meet(t._node, place)
-            if self.values:
+            if keeps:
                 place.root.kept.append(value)
-        if self.values:
+        if keeps:
             self.kept[spec.id] = tuple(map(_alias, results))
+        self._end_at(spec)
+
+    def _choose(self, spec: Spec) -> bool:
+        """Whether a node's value is kept; by name only if that was asked for."""
+        if self.choice.by_name:
+            self.choice.look(self.graph, spec, self.models)
+        return self.choice.keeps(spec)
+
+    def chosen(self) -> bool:
+        return self.choice.keep is not None
+
+    def _end_at(self, spec: Spec) -> None:
+        if self.choice.last is spec:
+            raise Stopped(self, spec)
 
     def calling(self, function: Any, args: tuple[Any, ...]) -> None:
         # Before the call, since it may write to what it is given.
@@ -177,7 +254,8 @@ class Recorder(Values, Listener):
         shapes = tuple(x._a.shape if isinstance(x, Tensor) else None for x in outs)
         dtypes = tuple(x._a.dtype if isinstance(x, Tensor) else None for x in outs)
         dirty = [k for k, x in enumerate(args) if any(x is o for o in outs)]
-        call = Call(function.__name__, _on_copies(function.apply, dirty), many)
+        constant = [k for k, x in enumerate(outs) if not isinstance(x, Tensor) or x._node is None]
+        call = Call(function.__name__, _on_copies(function.apply, dirty), many, constant)
         kind = (shapes, dtypes) if many else (shapes[0], dtypes[0])
         spec = self._add(FORWARD, call, refs, {}, *kind)
         for k, t in enumerate(outs):
@@ -192,8 +270,9 @@ class Recorder(Values, Listener):
                 self._put(t, Root(value, t), (), value)
             if t._node is not None:
                 self._meet(t._node, self._place(t))
-        if self.values:
+        if self._choose(spec):
             self.kept[spec.id] = tuple(map(_alias, outs))
+        self._end_at(spec)
 
     # --- what is heard: writes ---------------------------------------------------------
 
@@ -202,7 +281,7 @@ class Recorder(Values, Listener):
 
     def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         spent = time.perf_counter() - self.clock if self.profile else None
-        refs = tuple([self.ref(x) if isinstance(x, Tensor) else x for x in args])
+        refs, attrs = self._inputs(args, attrs)
         target = args[0]
         # The shape and dtype of the result are known when it is written.
         kind = FORWARD if MODES.now.backward is None else BACKWARD
@@ -217,7 +296,7 @@ class Recorder(Values, Listener):
             value = pending[1]
             self.specs[value.node].shape = result.shape
             self.specs[value.node].dtype = result.dtype
-            if self.values:
+            if self._choose(self.specs[value.node]):
                 self.kept[value.node] = (wrap(result.copy()),)
         else:
             held = self._held(result)
@@ -225,10 +304,14 @@ class Recorder(Values, Listener):
         self._preserve(place.root)
         self._written(place, self._cast(value, target), target)
         place.root.count = max(place.root.count, version_of(target) + 1)
+        if pending is not None:
+            self._end_at(self.specs[pending[1].node])
 
     # --- what is heard: backward -------------------------------------------------------
 
     def goes_back(self, work: Any, roots: Any) -> None:
+        for leaf in [] if work.create or not work.sink else self.leaves:
+            self._meet_gradient(leaf)
         if (self.profile or self.values) and not work.create:
             work.seen, step = True, work.step
 
@@ -242,9 +325,25 @@ class Recorder(Values, Listener):
 
             work.step = seen
 
+    def _meet_gradient(self, leaf: int) -> None:
+        """A gradient that was there before the block is a value that the pass adds to."""
+        spec = self.specs[leaf]
+        tensor = None if spec.leaf is None else spec.leaf.tensor
+        grad = None if tensor is None else tensor._grad
+        if grad is None or self._held(grad._a) is not None:
+            return
+        made = Spec(
+            len(self.specs), CONSTANT, CONSTANT, (), {"grad_of": leaf}, grad._a.shape,
+            grad._a.dtype, scope=spec.scope, leaf=Leaf(grad), label=f"{spec.label}.grad",
+        )  # fmt: skip
+        self._append(made)
+        self._put(grad, Root(Ref(made.id), grad, made.id), (), Ref(made.id))
+
     def _keep_gradient(self, node: Any, g: Any) -> None:
         value = self._of_node(node)
         if value is not None and g.__class__ is np.ndarray:
+            if not self.choice.keeps(self.specs[value.node]):
+                return
             held = self.grads.get(value.node)
             self.grads[value.node] = wrap(g if held is None else held._a + g)
 
@@ -252,29 +351,93 @@ class Recorder(Values, Listener):
         number = len(self.passes)
         seeded = [(self._of_node(node), _seed(g)) for node, g in roots]
         self.passes.append(Pass(tuple(seeded), work.sink))
+        self.arrived = {}
         if work.create:
             return
-        incoming = self._back_through(work, [node for node, _ in roots])
-        for leaf, refs in incoming.items():
-            tensor = leaf.ref() if leaf.__class__ is AccumulateGrad else None
-            if tensor is None or not work.sink or tensor._grad is None:
+        begins = [(self._of_node(node), self._seed_of(g)) for node, g in roots]
+        towards = None
+        if work.targets is not None:
+            towards = {r for node in work.targets if (r := self._of_node(node)) is not None}
+        known = len(self.specs)
+        self.arrived = derive(
+            self.specs,
+            self.flows,
+            [(value, g) for value, g in begins if value is not None],
+            lambda op, args, outs, forward: self._add_back(op, args, outs, forward, number),
+            towards=towards,
+            hooks=self._hooks_at,
+        )
+        self._note_times(known)
+        for value, terms in list(self.arrived.items()):
+            place = self.at.get(value)
+            node = None if place is None else place()
+            if node is None or (towards is not None and value not in towards):
                 continue
-            self._grad_arrives(leaf, tensor, tensor._grad, refs, number)
+            tensor = node.ref() if node.__class__ is AccumulateGrad else None
+            if tensor is not None and work.sink and tensor._grad is not None:
+                self._grad_arrives(value, tensor, tensor._grad, terms, number)
+                if self.values and self.choice.keep is None:
+                    self.grads[value.node] = wrap(tensor._grad._a.copy())
+            elif node.extras is not None:
+                for held in node.extras.retained:
+                    if (kept := held()) is not None and kept._grad is not None:
+                        self._grad_arrives(value, kept, kept._grad, terms, number)
         self.watched = {}
 
+    def _seed_of(self, g: Any) -> Any:
+        """The gradient that a pass began with, as a backward node reads it."""
+        array = g._a if isinstance(g, Tensor) else g
+        held = self._held(array)
+        if held is not None:
+            return self._update(held)
+        return ONES if _seed(g) is None else np.array(array)
+
+    def _add_back(
+        self, op: Any, args: tuple[Any, ...], outs: tuple[int, ...], forward: Spec, number: int
+    ) -> Spec:
+        kind = kinds_of(op, forward, outs, self.specs)
+        spec = Spec(
+            len(self.specs), BACKWARD, op, args, {"outs": outs, "pass": number}, *kind,
+            forward.code, forward.instruction, forward.scope, forward=forward.id,
+        )  # fmt: skip
+        self._append(spec)
+        return spec
+
+    def _hooks_at(self, value: Ref) -> list[Call]:
+        """What the program has put in the way of a value's gradient."""
+        place = self.at.get(value)
+        node = None if place is None else place()
+        if node is None or node.extras is None:
+            return []
+        hooks = [Call("hook", _as_function(hook)) for hook in node.extras.pre.values()]
+        if node.extras.before or node.extras.post:
+            hooks.append(Call("hook", _refuse_node_hook))
+        return hooks
+
+    def _note_times(self, known: int) -> None:
+        spent: dict[int, float] = {}
+        for node, seconds in self.watched.values():
+            made = self._of_node(node) or self._of_outputs(node)
+            if made is not None:
+                spent[made.node] = seconds
+        for spec in self.specs[known:]:
+            spec.time = spent.get(spec.forward)  # type: ignore[arg-type]
+
     def _grad_arrives(
-        self, place: Any, tensor: Tensor, grad: Tensor, refs: list[Ref], number: int
+        self, target: Ref, tensor: Tensor, grad: Tensor, terms: list[Any], number: int
     ) -> None:
         """A gradient that the program can read is a value like any other."""
-        target = self._of_node(place) or self.ref(tensor)
         held = self._held(grad._a)
+        attrs: dict[str, Any] = {"pass": number, "of": target.node, "index": target.index}
+        args = tuple(terms)
         if held is not None:
-            refs = [*refs, held.value]  # what was there before is part of the sum
-        attrs = {"pass": number, "of": target.node}
-        spec = self._add(
-            BACKWARD, "AccumulateGrad", tuple(refs), attrs, grad._a.shape, grad._a.dtype
-        )
+            # What was there before is part of the sum.
+            args, attrs["held"] = (*terms, self._update(held)), True
+        spec = self._add(BACKWARD, ACCUMULATE, args, attrs, grad._a.shape, grad._a.dtype)
         spec.forward, spec.scope = target.node, self.specs[target.node].scope
+        leaf = self.places[id(tensor._a)].root.leaf if id(tensor._a) in self.places else None
+        if leaf is not None and self.passes[number].fills:
+            self.filled.append(leaf)
         value = Ref(spec.id)
         if held is not None:
             root = held.root
@@ -287,45 +450,10 @@ class Recorder(Values, Listener):
         """``autograd.grad`` has answered with gradients."""
         for tensor, grad in zip(wanted, results, strict=True):
             if grad is not None and grad._node is None and self._held(grad._a) is None:
-                self._grad_arrives(tensor._node, tensor, grad, [], len(self.passes) - 1)
+                target = self._of_node(tensor._node) or self.ref(tensor)
+                terms = self.arrived.get(target, [])
+                self._grad_arrives(target, tensor, grad, terms, len(self.passes) - 1)
                 self.given.add(self.places[id(grad._a)].value)
-
-    def _back_through(self, work: Any, roots: list[Any]) -> dict[Any, list[Ref]]:
-        """Add a node for each node that a gradient passed; what each place received."""
-        useful = work.useful
-        seen = set(roots)
-        stack = list(seen)
-        while stack:
-            node = stack.pop()
-            if node.__class__ is AccumulateGrad:
-                continue
-            for edge in edges_of(node):
-                if edge not in seen and (useful is None or edge in useful):
-                    seen.add(edge)
-                    stack.append(edge)
-        incoming: dict[Any, list[Ref]] = {node: [] for node in roots}
-        for node in sorted(seen, key=lambda n: n.seq, reverse=True):
-            if node.__class__ is AccumulateGrad or node not in incoming:
-                continue
-            refs = incoming[node]
-            if node.__class__ is Output:
-                incoming.setdefault(node.node, []).extend(refs)
-                continue
-            targets = [
-                node.inputs[i] for i in node.plan.targets if isinstance(node.inputs[i], GraphNode)
-            ]
-            shapes = tuple(e.shape for e in targets)
-            dtypes = tuple(e.dtype for e in targets)
-            kind = (shapes[0], dtypes[0]) if len(targets) == 1 else (shapes, dtypes)
-            spec = self._add(BACKWARD, node.name(), tuple(refs), {}, *kind)
-            made = self._of_node(node) or self._of_outputs(node)
-            spec.forward = None if made is None else made.node
-            spec.code, spec.instruction, spec.scope = node.code, node.instruction, node.scope
-            spec.time = self.watched[id(node)][1] if id(node) in self.watched else None
-            for k, edge in enumerate(targets):
-                if useful is None or edge in useful:
-                    incoming.setdefault(edge, []).append(Ref(spec.id, k))
-        return incoming
 
     def _of_outputs(self, node: Any) -> Ref | None:
         for held in getattr(node, "outs", {}).values():
@@ -339,27 +467,124 @@ class Recorder(Values, Listener):
     def step_begins(self, optimizer: Any) -> None:
         every = [(p, group) for group in optimizer.param_groups for p in group["params"]]
         moving = [(p, group) for p, group in every if p._grad is not None] or every
-        self.steps_taken.append([(p, g, self.ref(p), version_of(p)) for p, g in moving])
+        taken = []
+        for p, group in moving:
+            grad = None if p._grad is None else self.ref(p._grad)
+            own = optimizer.state.get(p, {})
+            value = self.ref(p)
+            if self.specs[value.node].leaf is not None:
+                self._keep_leaf(value.node)
+            owner = self._owner(p, value)
+            states = {
+                n: self._state(owner, n, own[n]) for n in _names(optimizer, group) if n in own
+            }
+            taken.append((p, group, value, version_of(p), grad, states))
+        self.steps_taken.append(taken)
+
+    def _state(self, owner: int, name: str, state: Tensor) -> Ref:
+        """The value of an optimizer's state, which is a leaf when it is met first."""
+        if self._held(state._a) is not None:
+            return self.ref(state)
+        base = self.specs[owner]
+        spec = Spec(
+            len(self.specs), STATE, STATE, (), {"state": True}, state._a.shape,
+            state._a.dtype, scope=base.scope, leaf=Leaf(state), label=f"{base.label}.{name}",
+        )  # fmt: skip
+        self._append(spec)
+        self._put(state, Root(Ref(spec.id), state, spec.id), (), Ref(spec.id))
+        return Ref(spec.id)
+
+    def _owner(self, p: Tensor, value: Ref) -> int:
+        """The node that a parameter is: its leaf, or what made it."""
+        leaf = self.places[id(p._a)].root.leaf
+        return value.node if leaf is None else leaf
 
     def step_ended(self, optimizer: Any) -> None:
-        for p, group, value, version in self.steps_taken.pop():
+        for p, group, value, version, grad, before in self.steps_taken.pop():
             if version_of(p) == version:
                 continue
-            grad = () if p._grad is None else (self.ref(p._grad),)
-            settings = {k: v for k, v in group.items() if k not in ("params", "param_names") and v}
-            spec = self._add(
-                OPTIMIZER, type(optimizer).__name__, (value, *grad), settings,
-                p._a.shape, p._a.dtype,
-            )  # fmt: skip
-            place = self.places[id(p._a)]
-            leaf = place.root.leaf
-            spec.forward = value.node if leaf is None else leaf
-            spec.scope = self.specs[spec.forward].scope
-            root = place.root
-            root.value, root.version, root.count = Ref(spec.id), root.version + 1, version_of(p)
-            place.value, place.version = root.value, root.version
+            names = _names(optimizer, group)
+            own = optimizer.state.get(p, {})
+            known = _is_rule(optimizer) and grad is not None and all(n in own for n in names)
+            settings = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+            leaf = self.places[id(p._a)].root.leaf
+            owner = self._owner(p, value)
+            if not known:
+                args = (value,) if grad is None else (value, grad)
+                spec = self._add(
+                    OPTIMIZER, type(optimizer).__name__, args, settings, p._a.shape, p._a.dtype
+                )
+            else:
+                states = [before.get(n) or self._state(owner, n, own[n]) for n in names]
+                tensors = [p, *(own[n] for n in names)]
+                spec = self._add(
+                    OPTIMIZER, Step(type(optimizer), group), (value, grad, *states), settings,
+                    tuple(t._a.shape for t in tensors), tuple(t._a.dtype for t in tensors),
+                )  # fmt: skip
+                for k, (state, t) in enumerate(zip(states, tensors[1:], strict=True), 1):
+                    self._stepped(t, Ref(spec.id, k), self._leaf_behind(state))
+            spec.forward, spec.scope = owner, self.specs[owner].scope
+            self._stepped(p, Ref(spec.id), leaf)
             if p._node is not None:
-                self._meet(p._node, place)
+                self._meet(p._node, self.places[id(p._a)])
+
+    def _leaf_behind(self, value: Ref) -> int | None:
+        """The leaf that a state was before the first step of the block."""
+        while (spec := self.specs[value.node]).leaf is None:
+            value = spec.args[value.index + 1]  # a step gives what it reads, but for the gradient
+        return value.node
+
+    def _stepped(self, t: Tensor, value: Ref, leaf: int | None) -> None:
+        """A tensor has a new value by an optimizer, which may have moved it to other memory."""
+        place = self._held(t._a)
+        if place is None:
+            place = self._put(t, Root(value, t, leaf), (), value)
+        root = place.root
+        root.value, root.version, root.count = value, root.version + 1, version_of(t)
+        place.value, place.version, place.cut = value, root.version, None
+        if leaf is not None:
+            self.updates[leaf] = value
+
+    # --- what is heard: random draws ----------------------------------------------------
+
+    def source(self, generator: Any) -> Any:
+        """The generator, whose draws become nodes."""
+        return Heard(generator, self._drew)
+
+    def _drew(
+        self, op: Draw, args: Any, settings: dict[str, Any], drawn: Any, spent: float
+    ) -> None:
+        refs = tuple(self._drawn_from(x) for x in args)
+        spec = self._add(FORWARD, op, refs, settings, drawn.shape, drawn.dtype)
+        spec.grad, spec.time = False, spent if self.profile else None
+        t = wrap(drawn)
+        place = self.drawn[spec.id] = self._put(t, Root(Ref(spec.id), t), (), Ref(spec.id))
+        place.root.loose = True
+
+    def _drawn_from(self, x: Any) -> Any:
+        held = self._held(x) if x.__class__ is np.ndarray else None
+        return x if held is None else self._update(held)
+
+    def _inputs(self, args: Any, attrs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What an op reads; numbers that were drawn for it are an input like any other."""
+        refs = tuple([self.ref(x) if isinstance(x, Tensor) else x for x in args])
+        held = self._held(attrs["values"]) if "values" in attrs else None
+        if held is None:
+            return refs, attrs
+        return (*refs, held.value), {k: v for k, v in attrs.items() if k != "values"}
+
+
+def _is_rule(optimizer: Any) -> bool:
+    """Whether an optimizer's step is its rule, and nothing besides."""
+    kind = type(optimizer)
+    return RULES.get(kind.__name__) is kind
+
+
+def _names(optimizer: Any, group: dict[str, Any]) -> tuple[str, ...]:
+    """The state of a parameter that a rule reads: arrays, then counters."""
+    if not _is_rule(optimizer):
+        return ()
+    return (*optimizer._state_names(group), *optimizer._scalars)
 
 
 def _alias(x: Any) -> Any:
@@ -385,16 +610,40 @@ def _on_copies(apply: Any, which: list[int]) -> Any:
     return run
 
 
+def _as_function(hook: Any) -> Any:
+    """A hook as a function of a gradient, which it may leave as it is."""
+
+    def run(g: Tensor) -> Tensor:
+        found = hook((g,))
+        return g if found is None else found[0] if isinstance(found, tuple) else found
+
+    return run
+
+
+def _refuse_node_hook(g: Tensor) -> Tensor:
+    raise GraphError(
+        "a hook of a node (grad_fn.register_hook) acted on this gradient, which a replay can't "
+        "repeat; hooks of tensors can be"
+    )
+
+
 def _seed(g: Any) -> Any:
     """The gradient that a pass began with; None for the one of a scalar loss."""
     array = g._a if isinstance(g, Tensor) else g
     return None if not array.ndim and array == 1 else np.array(array)
 
 
-def record(*, values: bool = False, profile: bool = False) -> Recorder:
+def record(
+    *,
+    values: bool | str | list[str] | Select = False,
+    profile: bool = False,
+    stop: str | list[str] | Select | None = None,
+) -> Recorder:
     """A block whose work becomes a graph, also without gradients, with backward and optimizer.
 
-    ``values`` keeps every result and gradient; ``profile`` takes the time of every op.
+    ``values`` keeps every result and gradient, or those of the nodes that it names, as in
+    ``values="*.relu"``; ``profile`` takes the time of every op. ``stop`` names a node after which
+    the block ends: the rest of it does not run, and the node is the graph's output.
 
     >>> import weft
     >>> x = weft.tensor([1.0, -2.0])
@@ -403,7 +652,7 @@ def record(*, values: bool = False, profile: bool = False) -> Recorder:
     >>> [node.name for node in g]
     ['x', 'relu', 'mul', 'sum']
     """
-    return Recorder(values=values, profile=profile, home=caller(getframe(1)))
+    return Recorder(values=values, profile=profile, stop=stop, home=caller(getframe(1)))
 
 
 __all__ = ["Recorder", "record"]

@@ -18,16 +18,20 @@ Weak = weakref.ref  # of a tensor
 _MOST = 100  # longer lists of a program are not looked through
 
 
-def held_outside(tensors: Iterable[Any], nodes: Iterable[Any]) -> set[int]:
+def held_outside(
+    tensors: Iterable[Any], nodes: Iterable[Any], leaves: Iterable[Tensor] = ()
+) -> set[int]:
     """Which tensors (given as weak references) somebody else than weft holds, by their id.
 
-    A view holds the tensor whose memory it shows, and autograd's nodes hold some of what they
-    read: a tensor that has no other holder is out of the program's reach.
+    A view holds the tensor whose memory it shows, autograd's nodes hold some of what they read,
+    and a parameter holds its gradient: a tensor that has no other holder is no result of the
+    program's.
     """
     alive = {id(t()): t for t in tensors if t() is not None}
     # No name here may hold a tensor: it would be counted.
     # The garbage collector may take one away meanwhile.
     inner = Counter(id(getattr(t(), "_base", None)) for t in alive.values())
+    inner.update(id(leaf._grad) for leaf in leaves if leaf._grad is not None)
     for node in nodes:
         inner.update(_held_by(node))
     held = (k for k, t in alive.items() if _holders(t) > inner[k] + _UNHELD)

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fnmatch
 import functools
 import inspect
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.core import errors
-from weft.core.dispatch import Op, apply
+from weft.core.dispatch import REGISTRY, Op, apply
 from weft.core.modes import MODES
-from weft.core.tensor import Tensor
-from weft.graph.edit import function_of
-from weft.graph.graph import in_module, is_op
+from weft.core.scopes import MODELS, path_of, split
+from weft.core.tensor import Parameter, Tensor
+from weft.graph.edit import function_of, is_module
+from weft.graph.graph import is_op
 from weft.graph.instead import given_out, written
 from weft.graph.listen import Listener
-from weft.graph.naming import name_of
+from weft.graph.naming import Models, name_of
 from weft.graph.past import Look, Past
 from weft.graph.pattern import Pattern
 from weft.graph.run import GraphError
-from weft.graph.spec import FORWARD, Spec, listening
+from weft.graph.selecting import in_module
+from weft.graph.spec import FORWARD, Spec, listening, title_of
 
 
 class Use:
@@ -35,7 +39,7 @@ class Use:
     ) -> None:
         self.name, self.op, self.inputs, self.attrs = name, op.name, args, attrs
         self.inplace = inplace  # whether the result goes into the first input
-        self.module = MODES.now.scope
+        self.module = path_of(MODES.now.scope)
 
 
 class _Rule:
@@ -52,21 +56,49 @@ class _Rule:
         self.kind, self.function, self.select, self.input = kind, function, select, input
         self.pattern = pattern
         self.uses = 0
+        self.model = ""  # the number of the model that a path without a model's name has met
 
     def fits(
-        self, op: Op, name: Callable[[], str], args: Any, attrs: dict[str, Any], inplace: bool
-    ) -> bool:
+        self, op: Op, name: Callable[[], str], args: Any, attrs: dict[str, Any], inplace: bool,
+        models: Models,
+    ) -> bool:  # fmt: skip
         wanted = self.select
         if wanted["op"] is not None and not _goes_by(op, wanted["op"], inplace):
             return False
-        if wanted["module"] is not None and not in_module(MODES.now.scope, wanted["module"]):
+        if wanted["module"] is not None and not self._in(wanted["module"], models):
             return False
-        if wanted["name"] is not None and name() != wanted["name"]:
+        if wanted["name"] is not None and not self._is(wanted["name"], name(), models):
             return False
         where = wanted["where"]
         if inplace and wanted["op"] is wanted["name"] is where is None and _is_state(args[0]):
             return False
-        return where is None or bool(where(Use(name(), op, args, attrs, inplace)))
+        return where is None or bool(where(Use(path_of(name()), op, args, attrs, inplace)))
+
+    def _in(self, module: str, models: Models) -> bool:
+        scope = MODES.now.scope
+        if in_module(models.full(scope), module):
+            return True
+        return in_module(path_of(scope), module) and self._of_one_model("module", module, models)
+
+    def _is(self, wanted: str, name: str, models: Models) -> bool:
+        if wanted == models.full(name):
+            return True
+        return wanted == path_of(name) and self._of_one_model("name", wanted, models)
+
+    def _of_one_model(self, what: str, wanted: str, models: Models) -> bool:
+        """Refuse a path without a model's name that fits two models of the program."""
+        tag = split(MODES.now.scope)[0]
+        if not tag or wanted.startswith("*"):
+            return True
+        self.model = self.model or tag
+        if self.model == tag:
+            return True
+        first, second = (models.full(t) for t in (self.model, tag))
+        raise GraphError(
+            f"rules: {what}={wanted!r} fits in two models, {first!r} and {second!r}. Say which one "
+            f"is meant, {what}={f'{first}.{wanted}'!r}, or {what}={f'*.{wanted}'!r} for all"
+            f"\n  at {errors.here()}"
+        )
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{k}={v!r}" for k, v in self.select.items() if v is not None)
@@ -85,14 +117,48 @@ def _goes_by(op: Op, name: str, inplace: bool) -> bool:
     return is_op(spec, name) or (inplace and fnmatch.fnmatchcase(f"{op.name}_", name))
 
 
+def _check_op(name: str, kind: str) -> None:
+    """Refuse a name that no op has, with those that are near."""
+    plain = name.removesuffix("_") or name
+    known = {*REGISTRY, *map(title_of, REGISTRY)}
+    if any(fnmatch.filter(known, n) for n in (name, plain)):
+        return
+    near = difflib.get_close_matches(plain, sorted(known), 4, 0.6)
+    hint = f"; close to it: {near}" if near else ""
+    raise GraphError(f"rules: {kind} of op={name!r}, and no op has that name{hint}"
+                     f"\n  at {errors.here()}")  # fmt: skip
+
+
+def _passed_through(op: Op, call: Callable, *given: Any) -> Any:
+    """What is left of an op that is taken out: its first input; statistics are taken on."""
+    first = next(x for x in given if isinstance(x, Tensor))
+    if not op.multiple:
+        return first
+    if len(op.outputs) > 1:
+        return (first, *call(*given)[1:])
+    raise GraphError(
+        f"rules: {op.name} gives several tensors of one kind, and its input can't stand in for "
+        f"them; use replace\n  at {errors.here()}"
+    )
+
+
+def _first_by(function: Callable, op: Op, args: Any, attrs: dict[str, Any], *given: Any) -> Any:
+    return (function(*given), *apply(op, args, attrs)[1:])
+
+
+def _on_data(module: Callable, *given: Any) -> Any:
+    """Call a module on what an op reads, without the parameters that the module has itself."""
+    tensors = [x for x in given if isinstance(x, Tensor)]
+    data = [x for x in tensors if not isinstance(x, Parameter) and not _is_state(x)]
+    return module(*(data or tensors))
+
+
 class _Choice:
     """Some rules, and what they ask for: names, and how far patterns look back at which ops."""
 
     def __init__(self, rules: tuple[_Rule, ...] = ()) -> None:
         self.rules = rules
-        patterns = [r.pattern for r in rules if r.pattern is not None]
-        self.inner = frozenset(name for p in patterns for name in p.inner)
-        self.reach = max((len(f.specs) for p in patterns for f in p.forms), default=0)
+        self.patterns = [r.pattern for r in rules if r.pattern is not None]
         self.named = any(r.select.get("name") or r.select.get("where") for r in rules)
 
 
@@ -101,6 +167,10 @@ class _Seen(threading.local):
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.models = Models()
+        self.calls = 0  # of models, when a name was counted last
+        self.first = ""  # the model that a step begins with
+        self.last: Callable[[], Any] = lambda: None  # the newest node of a model, while it lives
         self.made = Past()
         self.target: Tensor | None = None  # what the op that is about to run writes into
         self.choice: _Choice | None = None  # that of a first run, in the second
@@ -119,6 +189,8 @@ class Rules(Listener):
     >>> y
     tensor([0.0000, 0.9640])
     """
+
+    _by_call = True  # whether a model that runs again without gradients begins a step
 
     def __init__(self) -> None:
         self._choice = _Choice()
@@ -148,6 +220,8 @@ class Rules(Listener):
                 f"rules: {rule.kind} of what? Give op=, module=, name= or where="
                 f"\n  at {errors.here()}"
             )
+        if select.get("op") is not None:
+            _check_op(select["op"], rule.kind)
         self._choice = _Choice((*self._rules, rule))
         return self
 
@@ -185,7 +259,7 @@ class Rules(Listener):
 
     def rewrite(self, pattern: Callable, replacement: Callable) -> Rules:
         """Run a replacement wherever the program does what a pattern does."""
-        known = Pattern(pattern)
+        known = Pattern(pattern).guess()
         unknown = set(inspect.signature(replacement).parameters) - set(known.names)
         if unknown:
             raise GraphError(
@@ -219,12 +293,15 @@ class Rules(Listener):
         if self not in MODES.now.recorders:
             self._counts.clear()
             self._made.clear()
+            for rule in self._rules:
+                rule.model = ""
 
     # --- acting ------------------------------------------------------------------------
 
     def went_back(self, work: Any, roots: Any) -> None:
         if work.ends_step:
             self._counts.clear()  # the next step counts its names anew
+            self._seen.first = ""
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         seen = self._seen
@@ -269,6 +346,7 @@ class Rules(Listener):
         self, op: Op, args: Any, attrs: dict[str, Any], inplace: bool
     ) -> tuple[list[_Rule], Callable, Any]:
         """The rules for an op, and what is to run instead of it, on what."""
+        self._seen.models.meet(MODES.now.scope, sys._getframe(2))
         name = self._namer(op)
         call: Callable = lambda *given: apply(op, given, attrs)
         acting = []
@@ -277,8 +355,12 @@ class Rules(Listener):
                 found = self._match(rule, op, args, attrs)
                 if found is None:
                     continue
-                call, args = rule.function, found  # type: ignore[assignment]
-            elif rule.fits(op, name, args, attrs, inplace):
+                whole: Any = rule.function
+                if op.multiple:
+                    # The pattern is the first result; the others are what they were.
+                    whole = functools.partial(_first_by, whole, op, args, attrs)
+                call, args = whole, found
+            elif rule.fits(op, name, args, attrs, inplace, self._seen.models):
                 call = self._wrapped(rule, call, op, attrs)
             else:
                 continue
@@ -286,21 +368,46 @@ class Rules(Listener):
         return acting, call, args
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
-        if op.name in self._now.inner:
-            self._made.add(op, args, attrs, results, self._now.reach)
+        if self._now.named and results[0]._node is not None:
+            self._seen.last = weakref.ref(results[0]._node)
+        patterns = self._now.patterns
+        for pattern in patterns:
+            pattern.meet(op, args)
+        # While it is not known what a pattern is made of, any op may be a part of it.
+        if any(not p.forms or op.name in p.inner for p in patterns):
+            self._made.add(op, args, attrs, results, max(p.reach for p in patterns))
 
     def _namer(self, op: Op) -> Callable[[], str]:
         if not self._now.named:
             return str
         spec = Spec(0, FORWARD, op, (), {}, None, None)
         scope = MODES.now.scope
+        self._begin_step(scope)
         base = f"{scope}.{spec.title}" if scope else spec.title
         self._counts[base] += 1
         count = self._counts[base]
         return lambda: base if count == 1 else f"{base}:{count}"
 
+    def _begin_step(self, scope: str) -> None:
+        """Where no backward() will end a step, a model that runs again begins one.
+
+        That is so without gradients, in evaluation mode, and if nothing is left of its last run.
+        """
+        seen, now = self._seen, MODES.now
+        tag = split(scope)[0]
+        if not self._by_call or not tag or now.calls == seen.calls:
+            return
+        seen.calls = now.calls
+        if not seen.first:
+            seen.first = tag
+        elif seen.first == tag:
+            training = getattr(MODELS.get(tag), "training", True)
+            if not now.grad or not training or seen.last() is None:
+                self._counts.clear()
+
     def _match(self, rule: _Rule, op: Op, args: Any, attrs: dict[str, Any]) -> list[Any] | None:
         pattern: Any = rule.pattern
+        pattern.meet(op, args)
         if op.name not in pattern.roots:
             return None
         start = object()
@@ -319,10 +426,10 @@ class Rules(Listener):
     def _wrapped(rule: _Rule, call: Callable, op: Op, attrs: dict[str, Any]) -> Callable:
         function = rule.function
         if rule.kind == "remove":
-            return lambda *given: next(x for x in given if isinstance(x, Tensor))
+            return functools.partial(_passed_through, op, call)
         assert function is not None
         if rule.kind == "replace":
-            return function
+            return functools.partial(_on_data, function) if is_module(function) else function
         if rule.kind == "insert_after":
             if op.multiple:
                 return lambda *given: (lambda out: (function(out[0]), *out[1:]))(call(*given))

@@ -4,72 +4,72 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd import engine
-from weft.core import errors
+from weft.core import errors, quiet
 from weft.core.dispatch import Op, apply
 from weft.core.inference import version_of
 from weft.core.modes import MODES, enable_grad, no_grad
 from weft.core.node import FREED, Node, Output
 from weft.core.tensor import Tensor, wrap
-from weft.graph.spec import DETACH, LEAVES, OPTIMIZER, Call, Ref, Spec, dtype_name, listening
+from weft.graph.draws import Draw
+from weft.graph.gradient import ACCUMULATE, Gradient, added, moved
+from weft.graph.spec import (
+    BACKWARD,
+    CALLS,
+    DETACH,
+    LEAVES,
+    OPTIMIZER,
+    PARAMETER,
+    Call,
+    Ref,
+    Spec,
+    dtype_name,
+    listening,
+    show_kind,
+)
+from weft.graph.steps import Step
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
-
-ACCUMULATE = "AccumulateGrad"
 
 
 class GraphError(ValueError):
     """A graph can't be run or edited as asked; the message says why and where."""
 
 
-def needs(graph: Graph, spec: Spec, passes: Any = None) -> Iterator[Ref]:
-    """The values that must be there before a node can run again."""
-    if spec.op == ACCUMULATE:
-        # A gradient is not replayed rule by rule: autograd finds it from the replayed roots.
-        yield Ref(spec.attrs["of"])
-        for root, _ in (passes or graph._passes)[spec.attrs["pass"]].roots:
-            if root is None:
-                raise GraphError(
-                    f"{graph._names()[spec.id]!r} can't be computed again: its forward pass was "
-                    "not recorded"
-                )
-            yield root
-        yield from earlier(graph, spec)
-    elif spec.kind == OPTIMIZER:
-        if spec.forward is not None:
-            yield Ref(spec.forward)
+class NoSuchNode(KeyError):
+    """A name that nothing has; unlike a plain KeyError it shows its message as it is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+def told_where(error: Exception, text: str) -> None:
+    """Let an error's own message say where it arose."""
+    message = error.args[0] if error.args else ""
+    if isinstance(message, str):
+        error.args = (f"{message}\n  {text}" if message else text, *error.args[1:])
     else:
-        yield from spec.refs()
-
-
-def sources(graph: Graph, spec: Spec) -> Iterator[Ref]:
-    """What a node reads, and for a gradient also what it is computed from."""
-    yield from spec.refs()
-    if spec.op == ACCUMULATE:
-        yield Ref(spec.attrs["of"])
-        yield from (r for r, _ in graph._passes[spec.attrs["pass"]].roots if r is not None)
-
-
-def earlier(graph: Graph, spec: Spec) -> Iterator[Ref]:
-    """What a gradient held before a pass added to it."""
-    for r in spec.refs():
-        held = graph._specs.get(r.node)
-        if held is not None and (held.op == ACCUMULATE or held.op.__class__ is not str):
-            yield r
+        error.add_note(f"  {text}")
 
 
 class Execution:
     """One run of a part of a graph."""
 
-    def __init__(self, graph: Graph, given: dict[int, Any], reuse: bool = True) -> None:
+    def __init__(
+        self, graph: Graph, given: dict[int, Any], reuse: bool = True, live: bool = False
+    ) -> None:
         self.graph, self.given = graph, given
+        self.live = live  # whether random numbers come from the program's own generators
         self.values: dict[int, tuple[Any, ...]] = {}
+        self.kinds: dict[int, list[Any]] = {}  # shapes and dtypes of what was computed
+        self.ran: set[int] = set()  # nodes that were computed in this run
+        self.functions: dict[int, Any] = {}  # autograd's nodes of custom functions
         self.kept = self._usable() if reuse and graph._kept else {}
 
     def _usable(self) -> dict[int, tuple[Any, ...]]:
@@ -106,17 +106,20 @@ class Execution:
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, MODES.now, "scope", MODES.now.scope)
             for spec in order:
-                self.values[spec.id] = self._compute(spec)
+                found = self.values[spec.id] = self._compute(spec)
+                self.kinds[spec.id] = [kind_of(x) for x in found]
+                if not uses[spec.id]:
+                    del self.values[spec.id]  # it was run for the shapes of its results
                 if spec.id in self.given or spec.id in self.kept:
                     continue
-                for r in set(needs(self.graph, spec)):
+                for r in set(spec.refs()):
                     uses[r.node] -= 1
                     if not uses[r.node]:
                         del self.values[r.node]
         return [self.values[r.node][r.index] for r in wanted]
 
     def _plan(self, wanted: list[Ref]) -> tuple[list[Spec], Counter[int]]:
-        graph, specs = self.graph, self.graph._specs
+        specs = self.graph._specs
         seen = {r.node for r in wanted}
         stack = list(seen)
         uses: Counter[int] = Counter(r.node for r in wanted)
@@ -124,8 +127,8 @@ class Execution:
             id = stack.pop()
             if id in self.given or id in self.kept:
                 continue
-            for r in set(needs(graph, specs[id])):
-                uses[r.node] += 1
+            uses.update(r.node for r in set(specs[id].refs()))
+            for r in specs[id].needs():
                 if r.node not in seen:
                     seen.add(r.node)
                     stack.append(r.node)
@@ -136,28 +139,50 @@ class Execution:
             return (self.given[spec.id],)
         if spec.id in self.kept:
             return self.kept[spec.id]
+        if "grad_of" in spec.attrs:
+            return (self._earlier_gradient(spec),)
         if spec.kind in LEAVES:
             return (self._leaf(spec),)
-        if spec.kind == OPTIMIZER:
-            # Parameters are read as they are now; a replay does not train.
-            return self.values[spec.forward]  # type: ignore[index]
-        if spec.op == ACCUMULATE:
-            return (self._gradient(spec),)
-        if spec.op.__class__ is str:
+        if isinstance(spec.op, Step):
+            return self._step(spec)
+        if spec.op.__class__ is str and spec.kind == OPTIMIZER:
             raise GraphError(
-                f"{self._name(spec)!r} is a step of a backward pass and does not run by itself; "
-                "ask for .grad of its forward node"
+                f"{self._name(spec)!r} can't run again: {spec.op} is not an optimizer whose rule "
+                "is a function of the gradient and its own state"
             )
+        if isinstance(spec.op, Draw):
+            return self._draw(spec)
+        if spec.kind == BACKWARD and not isinstance(spec.op, Op):
+            return self._go_back(spec)
         args = [self.values[x.node][x.index] if x.__class__ is Ref else x for x in spec.args]
         MODES.now.scope = spec.scope
         try:
             with contextlib.nullcontext() if spec.grad else no_grad():
-                out = spec.op(*args) if isinstance(spec.op, Call) else run_op(spec, args)
+                out = self._call(spec, args) if isinstance(spec.op, Call) else run_op(spec, args)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            where = f" from {spec.line()}" if spec.line() else ""
-            error.add_note(f"  in node {self._name(spec)!r} of the graph{where}")
+            self._note(spec, error)
             raise
+        self.ran.add(spec.id)
         return tuple(out) if spec.several else (out,)
+
+    def _draw(self, spec: Spec) -> tuple[Any, ...]:
+        args = [self.values[x.node][x.index]._a if x.__class__ is Ref else x for x in spec.args]
+        return (wrap(spec.op.run(args, spec.attrs, self.live)),)
+
+    def _step(self, spec: Spec) -> tuple[Any, ...]:
+        """What an optimizer makes of a parameter; as a leaf it is the same one."""
+        read = [self.values[x.node][x.index] for x in spec.args]
+        counters = len(spec.op.rule._scalars)
+        arrays = [None if t is None else t._a for t in read]
+        found = spec.op.run(arrays, len(read) - 2 - counters, spec.attrs)
+        results = [wrap(np.asarray(x)) for x in found]
+        results[0]._node = read[0]._node
+        return tuple(results)
+
+    def _earlier_gradient(self, spec: Spec) -> Tensor | None:
+        """What a leaf's ``.grad`` is before the step."""
+        owner = self.graph._specs[spec.attrs["grad_of"]].leaf
+        return None if owner is None or owner.tensor is None else owner.tensor._grad
 
     def _leaf(self, spec: Spec) -> Tensor:
         tensor = None if spec.leaf is None else spec.leaf.tensor
@@ -173,24 +198,131 @@ class Execution:
             )
         return tensor
 
-    def _gradient(self, spec: Spec) -> Tensor:
-        graph = self.graph
-        roots = graph._passes[spec.attrs["pass"]].roots
-        tensors = [self.values[r.node][r.index] for r, _ in roots]  # type: ignore[union-attr]
-        seeds = [
-            wrap(np.ones(t._a.shape, t._a.dtype) if seed is None else seed)
-            for t, (_, seed) in zip(tensors, roots, strict=True)
-        ]
-        target = self.values[spec.attrs["of"]][0]
-        with listening():
-            grad = engine.grad(tensors, [target], seeds, retain_graph=True, allow_unused=True)[0]
-        total = wrap(np.zeros(target._a.shape, target._a.dtype)) if grad is None else grad
-        for r in earlier(graph, spec):
-            total = total + self.values[r.node][r.index]
-        return total
+    def _call(self, spec: Spec, args: list[Any]) -> Any:
+        """Run a Python function; one with a backward of its own must see what wants a gradient."""
+        if spec.op in CALLS.values() or MODES.now.grad or not spec.grad:
+            out = spec.op(*args)
+        else:
+            flows = self.graph._flows()
+            given = [
+                x.detach().requires_grad_() if r in flows else x
+                for x, r in zip(args, spec.args, strict=True)
+            ]
+            with enable_grad():
+                out = spec.op(*given)
+        outs = out if spec.several else (out,)
+        nodes = [t.grad_fn for t in outs if isinstance(t, Tensor) and t.grad_fn is not None]
+        if nodes:
+            self.functions[spec.id] = nodes[0]
+        return out
+
+    def _go_back(self, spec: Spec) -> tuple[Any, ...]:
+        """A step of a backward pass, on bare arrays as the engine does it."""
+        outs = spec.attrs.get("outs", ())
+        read = [self.values[x.node][x.index] if x.__class__ is Ref else x for x in spec.args]
+        token = quiet.enter()
+        try:
+            if spec.op == ACCUMULATE:
+                return (self._accumulated(spec, read),)
+            count = len(outs)
+            result = lambda k: Ref(spec.forward, k)  # type: ignore[arg-type]
+            sums = {k: added(self._term(result(k), g) for g, at in zip(read, outs, strict=False)
+                             if at == k) for k in dict.fromkeys(outs)}  # fmt: skip
+            if isinstance(spec.op, Call):
+                g = sums[outs[0]]
+                return (None if g is None else spec.op(wrap(g)),)
+            return self._rules(spec, sums, read[count:])
+        except GraphError:
+            raise
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            self._note(spec, error)
+            raise
+        finally:
+            quiet.leave(token)
+
+    def _term(self, of: Ref, g: Any) -> Any:
+        """One of the gradients of a value, as an array."""
+        if isinstance(g, float):
+            shape, dtype = self._kind_at(of)
+            return np.full(shape, g, dtype)
+        return g._a if isinstance(g, Tensor) else g
+
+    def _kind_at(self, value: Ref) -> tuple[Any, Any]:
+        """Shape and dtype of a value in this run, or as they were recorded."""
+        found = self.kinds.get(value.node)
+        if found is not None:
+            return found[value.index]
+        return self.graph._specs[value.node].kind_of(value.index)
+
+    def _rules(self, spec: Spec, sums: dict[int, Any], saved: list[Any]) -> tuple[Any, ...]:
+        gradient: Gradient = spec.op
+        forward = self.graph._specs[spec.forward]  # type: ignore[index]
+        nothing = all(g is None for g in sums.values())
+        if nothing and not getattr(gradient.op, "takes_none", False):
+            return (None,) * len(gradient.targets)
+        results = [self._kind_at(r) for r in forward.results()]
+        self._check_gradients(spec, forward, sums, results)
+        grads = [sums.get(k) for k in range(len(results))]
+        if gradient.plan is None:
+            node = self.functions[forward.id]
+            found = node(*(None if g is None else wrap(g) for g in grads))
+            found = found if isinstance(found, tuple) else (found,)
+            return tuple(found[i] for i in gradient.targets)
+        inputs = [self._kind_at(x) if x.__class__ is Ref else kind_of(x) for x in forward.args]
+        g: Any = grads[0]
+        if gradient.op.multiple:
+            g = tuple(grads)
+            if not gradient.op.takes_none:
+                shapes, dtypes = zip(*results, strict=True)
+                g = engine.with_zeros(grads, shapes, dtypes, gradient.op.constant_outputs)
+        found = moved(gradient, g, gradient.values(saved, inputs), forward.attrs, inputs)
+        return tuple(None if x is None else wrap(x) for x in found)
+
+    def _check_gradients(self, spec: Spec, forward: Spec, sums: Any, results: list[Any]) -> None:
+        """Native rules read memory as the forward node left it: nothing else may come in."""
+        for k, g in sums.items():
+            if g is not None and (g.shape, g.dtype) != results[k]:
+                raise GraphError(
+                    f"{self._name(spec)!r} gets a gradient of {show_kind(g.shape, g.dtype)} for "
+                    f"a result of {show_kind(*results[k])}"
+                )
+        if forward.id in self.ran:
+            return
+        inputs = [self._kind_at(x) if x.__class__ is Ref else x for x in forward.args]
+        if not isinstance(forward.op, Op) or forward.op.shape is None:
+            raise GraphError(
+                f"{self._name(spec)!r} can't run: {self._name(forward)!r} was not run, but given"
+            )
+        if list(forward.op.infer(*inputs, **forward.attrs)) != results:
+            raise GraphError(
+                f"{self._name(spec)!r} can't run: the result of {self._name(forward)!r} does not "
+                "fit what it reads"
+            )
+
+    def _accumulated(self, spec: Spec, read: list[Any]) -> Tensor | None:
+        """What a gradient comes to: the terms, and what was there before."""
+        of = Ref(spec.attrs["of"], spec.attrs["index"])
+        before = read.pop() if spec.attrs.get("held") else None
+        total = added(self._term(of, g) for g in read)
+        if total is None:
+            return before
+        if before is not None:
+            return wrap(before._a + total)
+        like = self.values.get(of.node)
+        array = total if like is None else like[of.index]._a
+        return wrap(engine.own(total, False, array))
+
+    def _note(self, spec: Spec, error: Exception) -> None:
+        where = f" from {spec.line()}" if spec.line() else ""
+        told_where(error, f"in node {self._name(spec)!r} of the graph{where}")
 
     def _name(self, spec: Spec) -> str:
         return self.graph._names()[spec.id]
+
+
+def kind_of(x: Any) -> tuple[Any, Any]:
+    """Shape and NumPy dtype of a value; a number has no dtype of its own."""
+    return (x._a.shape, x._a.dtype) if isinstance(x, Tensor) else (np.shape(x), None)
 
 
 def run_op(spec: Spec, args: list[Any]) -> Any:
@@ -222,8 +354,13 @@ class Running:
 
         Leaves that are not given are read as they are now, so parameters have their present
         values. Any node may be given, by name; what lies before it is not run then. Where the
-        graph kept its values, only what changed is run. ``update=True`` also writes what the
-        block had written into the modules' own state, such as running statistics.
+        graph kept its values, only what changed is run. Random numbers are those that were drawn
+        when the graph was recorded.
+
+        ``update=True`` repeats the step as the program would take it next: random numbers come
+        from the live generators, and what the block had written is written: parameters and the
+        optimizer's state, gradients, and the modules' own state, such as running statistics. The
+        results have no history then. If anything fails, nothing is written.
         """
         graph: Graph = self  # type: ignore[assignment]
         graph._check_whole()
@@ -231,16 +368,10 @@ class Running:
             graph._id(k): _as_input(graph, graph._id(k), v)
             for k, v in {**(inputs or {}), **named}.items()
         }
-        moved = {
-            leaf: r for leaf, r in graph._updates.items()
-            if update and "state" in graph._specs[leaf].attrs
-            and graph._specs[leaf].kind != "parameter"
-        }  # fmt: skip
-        found = Execution(graph, given).run([*graph._outputs, *moved.values()])
-        outs, states = found[: len(graph._outputs)], found[len(graph._outputs) :]
-        with no_grad():
-            for leaf, value in zip(moved, states, strict=True):
-                graph._specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
+        if update:
+            outs = _repeat(graph, given)
+        else:
+            outs = Execution(graph, given).run(graph._outputs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -270,10 +401,9 @@ class Running:
         """Some results, from what was kept and else from the leaves, in one run."""
         graph: Graph = self  # type: ignore[assignment]
         wanted = list(wanted)
-        again = any(graph._specs[k].op == ACCUMULATE for k in graph._behind(r.node for r in wanted))
         work = Execution(graph, {}, reuse=False)
-        work.kept = {} if again else graph._kept  # whatever happened to the leaves since
-        with listening(), enable_grad() if again else no_grad():
+        work.kept = graph._kept  # whatever happened to the leaves since
+        with listening(), no_grad():
             return work.run(wanted)
 
     def grad(self, node: Any) -> Any:
@@ -302,6 +432,38 @@ class Running:
                 return None
             seeds = [wrap(np.ones_like(t._a) if seed is None else seed) for t, seed in live]
             return engine.grad([t for t, _ in live], [target], seeds, allow_unused=True)[0]
+
+
+def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
+    """Run a step and write what it writes; all of it is computed before the first byte."""
+    specs = graph._specs
+    moved = {
+        leaf: r
+        for leaf, r in graph._updates.items()
+        if specs[leaf].kind == PARAMETER or "state" in specs[leaf].attrs
+    }
+    grads = {leaf: r for leaf, r in graph._gradients.items() if r is not None}
+    if graph._frozen:
+        raise GraphError(
+            "random numbers were drawn and changed outside of ops, so a repeated step would use "
+            f"the old ones again: {graph._frozen}\n  at {errors.here()}"
+        )
+    count, held = len(graph._outputs), len(graph._outputs) + len(moved)
+    wanted = [*graph._outputs, *moved.values(), *grads.values()]
+    with listening(), no_grad():
+        found = Execution(graph, given, reuse=False, live=True).run(wanted)
+        for leaf, value in zip(moved, found[count:held], strict=True):
+            specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
+        for leaf, value in zip(grads, found[held:], strict=True):
+            tensor: Any = specs[leaf].leaf.tensor  # type: ignore[union-attr]
+            if value is not None and tensor._grad is not None:
+                tensor._grad.copy_(value)
+            elif value is not None:
+                tensor._grad = value.clone()
+        for leaf, r in graph._gradients.items():
+            if r is None:
+                specs[leaf].leaf.tensor._grad = None  # type: ignore[union-attr]
+    return found[:count]
 
 
 def _as_input(graph: Graph, id: int, value: Any) -> Tensor:

@@ -18,10 +18,11 @@ from weft.core.modes import MODES
 from weft.core.tensor import Tensor
 
 INPUT, PARAMETER, CONSTANT = "input", "parameter", "constant"
+STATE = "state"  # of an optimizer
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 # Attributes that a node has for weft's own use.
-INNER = frozenset(("of", "pass", "state"))
-LEAVES = frozenset((INPUT, PARAMETER, CONSTANT))
+INNER = frozenset(("grad_of", "held", "index", "of", "outs", "pass", "state"))
+LEAVES = frozenset((INPUT, PARAMETER, CONSTANT, STATE))
 
 
 _TITLES = {
@@ -31,6 +32,11 @@ _TITLES = {
     "convolution": "conv",
     "to_copy": "to",
 }
+
+
+def title_of(name: str) -> str:
+    """An op as people call it."""
+    return _TITLES.get(name) or name.removeprefix("native_").lstrip("_")
 
 
 class Ref(NamedTuple):
@@ -62,10 +68,15 @@ class Call:
 
     multiple = False
     view = False
+    cuts = False  # whether no gradient passes
+    is_leaf = False  # whether gradients end here
     names: tuple[str, ...] = ()
 
-    def __init__(self, name: str, function: Any, multiple: bool = False) -> None:
+    def __init__(
+        self, name: str, function: Any, multiple: bool = False, constant: Any = ()
+    ) -> None:
         self.name, self.function, self.multiple = name, function, multiple
+        self.constant = frozenset(constant)  # results that have no gradient
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         return self.function(*args, **attrs)
@@ -82,6 +93,7 @@ def _variable(x: Tensor) -> Tensor:
 # What happens to a tensor's place in the graph without an op.
 DETACH = Call("detach", _detach)
 VARIABLE = Call("requires_grad", _variable)
+DETACH.cuts = VARIABLE.is_leaf = True
 CALLS = {call.name: call for call in (DETACH, VARIABLE)}
 
 
@@ -90,7 +102,7 @@ class Spec:
 
     __slots__ = (
         *("args", "attrs", "code", "dtype", "forward", "grad", "id", "instruction", "kind"),
-        *("label", "leaf", "op", "scope", "shape", "source", "time"),
+        *("label", "leaf", "op", "scope", "shape", "source", "stack", "time"),
     )
 
     def __init__(
@@ -114,7 +126,9 @@ class Spec:
     ) -> None:
         self.id = id
         self.kind = kind
-        self.op = op  # an Op, a Call, or the name of what has no op: a leaf, a backward node
+        # An Op, Call, Gradient, Draw or Step, or the name of what does not run: a leaf,
+        # an AccumulateGrad (which adds), an optimizer that is no function of values.
+        self.op = op
         self.args = args  # refs and constants
         self.attrs = attrs
         self.shape = shape  # a tuple of shapes where there are several results
@@ -128,6 +142,8 @@ class Spec:
         self.grad = grad  # whether recording was on, so that a replay records as well
         self.time = time
         self.source = source  # the line as text, where there is no code object (from a file)
+        # Where the callers of the line stood, innermost first: code objects and instructions.
+        self.stack: tuple[tuple[CodeType, int], ...] = ()
 
     def but(self, **changes: Any) -> Spec:
         """The same record with some fields changed."""
@@ -147,7 +163,7 @@ class Spec:
         name = self.op_name
         if self.kind != FORWARD:
             return name
-        return _TITLES.get(name) or name.removeprefix("native_").lstrip("_")
+        return title_of(name)
 
     @property
     def several(self) -> bool:
@@ -159,6 +175,14 @@ class Spec:
         for x in self.args:
             if x.__class__ is Ref:
                 yield x
+
+    def needs(self) -> Iterator[Ref]:
+        """All that must be there before this node can run: what it reads, and for a step of a
+        backward pass the node whose backward it is, since shapes are that node's.
+        """
+        yield from self.refs()
+        if "outs" in self.attrs and self.forward is not None:
+            yield Ref(self.forward)
 
     def kind_of(self, index: int) -> tuple[Any, Any]:
         """Shape and NumPy dtype of one result."""

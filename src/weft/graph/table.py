@@ -1,57 +1,144 @@
-"""The table that printing a graph gives, folded by module where it would be long."""
+"""The table that printing a graph gives: folded where it would be long, as wide as the terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.graph.run import ACCUMULATE
-from weft.graph.spec import CONSTANT, FORWARD, LEAVES, Ref, Spec, show_kind, show_value
+from weft.graph.gradient import ACCUMULATE
+from weft.graph.spec import (
+    CONSTANT,
+    FORWARD,
+    LEAVES,
+    OPTIMIZER,
+    STATE,
+    Ref,
+    Spec,
+    show_kind,
+    show_value,
+)
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
 
-LONG = 60  # rows from which on modules are folded, deepest first
+LONG = 60  # rows from which on modules and repetitions are folded, deepest first
+MOST = 100  # rows that printing a graph gives
+WIDTH = 120  # of a table that is printed to no terminal
 _INPUTS = 8  # of a node that are shown
-MOST = 400  # rows that printing a graph gives
+_PERIOD = 4  # nodes that may repeat as a whole
+_REPEATS = 3  # from which on a repetition is folded
+_HEAD = ("name", "op", "result", "bytes", "time", "from", "module", "line")
+_NARROWEST = 18  # that a column of text becomes before others are left out
+_LEAST = 8  # and after that
+_FIRST_TO_GO = ("module", "from", "line")  # where even that is too wide
+
+
+class Run(NamedTuple):
+    """Nodes that repeat: ``norm`` 144 times, or ``mul`` and ``add`` by turns."""
+
+    specs: list[Spec]
+    period: int
 
 
 def render(
-    graph: Graph, depth: int | None = None, backward: bool = True, most: int | None = None
+    graph: Graph,
+    depth: int | None = None,
+    backward: bool = True,
+    most: int | None = None,
+    width: int | None = None,
 ) -> str:
-    """The graph as text; of more than ``most`` rows the first and the last."""
+    """The graph as text.
+
+    Of more than ``most`` rows the first and the last are shown, and repetitions are folded.
+    Lines are as long as the terminal is wide; ``width`` says otherwise, and 0 sets no limit.
+    """
     if not graph._specs:
         return "<a released graph>" if graph._released else "<an empty graph>"
     specs = [s for s in graph._specs.values() if backward or s.kind in (*LEAVES, FORWARD)]
     homes = _homes(graph, specs)
+    rolled = most is not None and depth is None and len(specs) > LONG
     if depth is None and len(specs) > LONG:
-        depth = _depth_that_fits(specs, homes)
-    items = list(_folded(specs, homes, depth))
+        depth = _depth_that_fits(specs, homes, rolled)
+    items = _items(specs, homes, depth, rolled)
     cut = 0 if most is None else max(0, len(items) - most)
     middle = (len(items) - cut) // 2
     names = graph._names()
-    rows = [
-        _row(item, names) if isinstance(item, Spec) else _fold_row(*item)
-        for item in (*items[:middle], *items[middle + cut :])
-    ]
-    lines = _laid_out([("name", "op", "result", "bytes", "time", "from", "module", "line"), *rows])
+    rows = [_row_of(item, names) for item in (*items[:middle], *items[middle + cut :])]
+    numbers, ends = ("bytes", "time"), ("name", "module")
+    lines = laid_out([_HEAD, *rows], numbers, room(width), _FIRST_TO_GO, ends)
     if cut:
         lines.insert(middle + 1, f"... {cut} more rows: print(g.table())")
-    folded = not all(isinstance(item, Spec) for item in items)
-    hidden = f", modules folded below depth {depth}: table(depth=...)" if folded else ""
-    return "\n".join([*lines, f"{len(specs)} nodes{hidden}"])
+    notes = [f"{len(specs)} nodes"]
+    if any(item.__class__ is tuple for item in items):
+        notes.append(f"modules folded below depth {depth}: g.table(depth=...)")
+    if any(item.__class__ is Run for item in items):
+        notes.append("repetitions folded: g.table()")
+    return "\n".join([*lines, ", ".join(notes)])
 
 
-def _laid_out(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows as lines of equal columns; columns that are empty but for their head are left out."""
-    keep = [k for k in range(len(rows[0])) if k < 2 or any(row[k] for row in rows[1:])]
+def room(width: int | None) -> int | None:
+    """How long lines may be; None for as long as they like."""
+    if width is None:
+        return shutil.get_terminal_size((WIDTH, 24)).columns
+    return width or None
+
+
+def laid_out(
+    rows: list[tuple[str, ...]],
+    numbers: tuple[str, ...],
+    limit: int | None,
+    to_go: tuple[str, ...],
+    ends: tuple[str, ...] = (),
+) -> list[str]:
+    """Rows, the first of them heads, as lines of equal columns that fit into a width.
+
+    Columns that are empty but for their head are left out, and of those of ``to_go`` the first
+    ones where there is no room. Those of ``ends`` are cut at the front.
+    """
+    heads = rows[0]
+    keep = [k for k in range(len(heads)) if k < 2 or any(row[k] for row in rows[1:])]
     widths = {k: max(len(row[k]) for row in rows) for k in keep}
+    if limit is not None:
+        _narrow(widths, heads, numbers, limit, to_go)
     return [
         "  ".join(
-            row[k].rjust(widths[k]) if rows[0][k] in ("bytes", "time") else row[k].ljust(widths[k])
-            for k in keep
+            row[k].rjust(size)
+            if heads[k] in numbers
+            else _clipped(row[k], size, heads[k] in ends).ljust(size)
+            for k, size in widths.items()
         ).rstrip()
         for row in rows
     ]
+
+
+def _narrow(
+    widths: dict[int, int],
+    heads: tuple[str, ...],
+    numbers: tuple[str, ...],
+    limit: int,
+    to_go: tuple[str, ...],
+) -> None:
+    """Leave out columns that there is no room for, then take from the widest columns of text."""
+    least = lambda k: widths[k] if heads[k] in numbers else min(widths[k], _NARROWEST)
+    for name in to_go:
+        if sum(least(k) + 2 for k in widths) - 2 > limit and name in heads:
+            widths.pop(heads.index(name), None)
+    while (over := sum(size + 2 for size in widths.values()) - 2 - limit) > 0:
+        *others, widest = sorted(
+            (k for k in widths if heads[k] not in numbers), key=lambda k: widths[k]
+        )
+        if widths[widest] <= _LEAST:
+            return
+        next_to = max((widths[k] for k in others), default=0)
+        floor = max(_LEAST, min(widths[widest] - 1, next_to))
+        widths[widest] = max(floor, widths[widest] - over)
+
+
+def _clipped(text: str, size: int, at_front: bool) -> str:
+    if len(text) <= size:
+        return text
+    return f"\u2026{text[len(text) - size + 1 :]}" if at_front else f"{text[: size - 1]}\u2026"
 
 
 def _homes(graph: Graph, specs: list[Spec]) -> dict[int, str]:
@@ -65,12 +152,44 @@ def _homes(graph: Graph, specs: list[Spec]) -> dict[int, str]:
     return found
 
 
-def _depth_that_fits(specs: list[Spec], homes: dict[int, str]) -> int | None:
+def _depth_that_fits(specs: list[Spec], homes: dict[int, str], rolled: bool) -> int | None:
     deepest = max((scope.count(".") + 1 for scope in homes.values() if scope), default=0)
     for depth in range(deepest, 1, -1):
-        if sum(1 for _ in _folded(specs, homes, depth)) <= LONG:
+        if len(_items(specs, homes, depth, rolled)) <= LONG:
             return depth
     return 1 if deepest else None
+
+
+def _items(
+    specs: list[Spec], homes: dict[int, str], depth: int | None, rolled: bool
+) -> list[Spec | Run | tuple[str, str, list[Spec]]]:
+    """What gets a row each: nodes, folded modules, repetitions."""
+    items = list(_folded(specs, homes, depth))
+    return _rolled(items) if rolled else items
+
+
+def _rolled(items: list[Any]) -> list[Any]:
+    """Nodes that repeat one after another, each repetition as one item."""
+    keys = [
+        (s.kind, s.op_name, s.scope) if s.__class__ is Spec and s.kind not in LEAVES else object()
+        for s in items
+    ]
+    found: list[Any] = []
+    i = 0
+    while i < len(items):
+        for period in range(1, _PERIOD + 1):
+            end = i + period
+            while end < len(items) and keys[end] == keys[end - period]:
+                end += 1
+            count = (end - i) // period
+            if count >= _REPEATS and count * period > 2 * _REPEATS - 2:
+                found.append(Run(items[i : i + count * period], period))
+                i += count * period
+                break
+        else:
+            found.append(items[i])
+            i += 1
+    return found
 
 
 def _folded(specs: list[Spec], homes: dict[int, str], depth: int | None) -> Any:
@@ -83,6 +202,7 @@ def _folded(specs: list[Spec], homes: dict[int, str], depth: int | None) -> Any:
         parts = homes[spec.id].split(".") if homes[spec.id] else []
         path = ".".join(parts[:depth])
         kind = FORWARD if spec.kind in LEAVES else spec.kind
+        kind = OPTIMIZER if spec.kind == STATE else kind
         if group is not None and len(parts) >= depth and group[:2] == (path, kind):
             group[2].append(spec)
             continue
@@ -93,6 +213,27 @@ def _folded(specs: list[Spec], homes: dict[int, str], depth: int | None) -> Any:
             yield spec
     if group is not None:
         yield group
+
+
+def _row_of(item: Any, names: dict[int, str]) -> tuple[str, ...]:
+    if item.__class__ is Run:
+        return _run_row(item, names)
+    return _row(item, names) if isinstance(item, Spec) else _fold_row(*item)
+
+
+def _run_row(run: Run, names: dict[int, str]) -> tuple[str, ...]:
+    specs = run.specs
+    once = ", ".join(s.op_name for s in specs[: run.period])
+    times = [s.time for s in specs if s.time is not None]
+    kinds = {show_kind(*s.kinds()[0]) for s in specs}
+    return (
+        f"{names[specs[0].id]} \u2026 {names[specs[-1].id]}",
+        f"{once} \u00d7{len(specs) // run.period}",
+        kinds.pop() if len(kinds) == 1 else "",
+        human(sum(s.nbytes() for s in specs)),
+        seconds(sum(times)) if times else "",
+        *("", specs[0].scope, _line(specs[0])),
+    )
 
 
 def _row(spec: Spec, names: dict[int, str]) -> tuple[str, ...]:
@@ -108,7 +249,7 @@ def _row(spec: Spec, names: dict[int, str]) -> tuple[str, ...]:
     scope = spec.scope if spec.kind not in LEAVES else ""
     return (
         *(names[spec.id], spec.op_name, kinds, human(spec.nbytes()), seconds(spec.time)),
-        *(", ".join(read), scope, spec.line()),
+        *(", ".join(read), scope, _line(spec)),
     )
 
 
@@ -124,6 +265,12 @@ def _fold_row(path: str, kind: str, specs: list[Spec]) -> tuple[str, ...]:
     times = [s.time for s in inner if s.time is not None]
     spent = seconds(sum(times)) if times else ""
     return (f"{path}.*", what, show_kind(*specs[-1].kinds()[0]), size, spent, "", path, "")
+
+
+def _line(spec: Spec) -> str:
+    """``model.py:12: text of the line``, without the folder."""
+    place, sign, text = spec.line().partition(": ")
+    return f"{os.path.basename(place)}{sign}{text}"
 
 
 def seconds(time: float | None) -> str:

@@ -18,7 +18,9 @@ from weft.core.modes import MODES
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.core.viewing import chain_of
-from weft.graph.naming import class_of_scope, name_of
+from weft.graph.frames import callers
+from weft.graph.gradient import flows_through
+from weft.graph.naming import Models, class_of_scope, name_of
 from weft.graph.spec import (
     CONSTANT,
     DETACH,
@@ -38,12 +40,13 @@ getframe, ref = sys._getframe, weakref.ref
 class Root:
     """A piece of memory: the value it has now as a whole, and how often it was written."""
 
-    __slots__ = ("cell", "count", "kept", "leaf", "value", "version")
+    __slots__ = ("cell", "count", "kept", "leaf", "loose", "value", "version")
 
     def __init__(self, value: Ref, tensor: Tensor, leaf: int | None = None) -> None:
         self.value, self.version, self.leaf = value, 0, leaf
         self.cell, self.count = tensor._vc, version_of(tensor)
         self.kept: list[Ref] = []
+        self.loose = False  # whether no tensor has the array yet, which a draw just made
 
     def written_unseen(self) -> bool:
         last = entry(self.cell, -1)
@@ -53,7 +56,7 @@ class Root:
 class Place:
     """One array on a piece of memory: the views that lead to it, and its value."""
 
-    __slots__ = ("array", "chain", "cut", "node", "root", "tensors", "value", "version")
+    __slots__ = ("array", "chain", "cut", "cut_at", "node", "root", "tensors", "value", "version")
 
     def __init__(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> None:
         self.array, self.root, self.chain, self.value = ref(t._a), root, chain, value
@@ -61,6 +64,7 @@ class Place:
         self.version = root.version
         self.node: Any = None  # a weak reference to the node that autograd gave the value
         self.cut: Ref | None = None  # the value without its gradient
+        self.cut_at: Any = None  # where the program cut it off: code, instruction, module
 
     def meet(self, t: Tensor) -> None:
         """Note that a tensor has this array."""
@@ -80,7 +84,12 @@ class Values:
         self.kept: dict[int, tuple[Any, ...]] = {}
         self.updates: dict[int, Ref] = {}
         self.modules: dict[str, str] = {}
+        self.models = Models()
         self.implied: set[int] = set()  # nodes that stand for no op of the program
+        self.leaves: list[int] = []  # those that want a gradient
+        self.flows: set[Ref] = set()  # values that a gradient can reach
+        self.at: dict[Ref, Any] = {}  # weak references to autograd's nodes, by the value
+        self.values = False  # whether values are kept
 
     # --- nodes -------------------------------------------------------------------------
 
@@ -92,12 +101,18 @@ class Values:
         scope = now.scope
         if scope and scope not in self.modules:
             class_of_scope(getframe(2), scope, self.modules)
+            self.models.meet(scope, getframe(2), self.home)
         spec = Spec(
             len(self.specs), kind, op, args, attrs, shape, dtype,
             frame.f_code, frame.f_lasti, scope, grad=now.grad,
         )  # fmt: skip
-        self.specs.append(spec)
+        spec.stack = callers(frame)
+        self._append(spec)
         return spec
+
+    def _append(self, spec: Spec) -> None:
+        self.specs.append(spec)
+        self.flows.update(flows_through(spec, self.flows))
 
     def _leaf(self, t: Tensor) -> Place:
         """A tensor that was not made in this block."""
@@ -113,11 +128,22 @@ class Values:
         )  # fmt: skip
         if known == "module":
             spec.attrs["state"] = True
-        self.specs.append(spec)
+        if wants:
+            self.leaves.append(spec.id)
+        self._append(spec)
         place = self._put(t, Root(Ref(spec.id), t, spec.id), (), Ref(spec.id))
         if t._node is not None:
             self._meet(t._node, place)
         return place
+
+    def _name_models(self) -> None:
+        """Write paths as people do: with a model's name only if there are several models."""
+        for scope in dict.fromkeys([spec.scope for spec in self.specs]):
+            self.models.meet(scope, self.home)
+        shown = self.models.shown
+        for spec in self.specs:
+            spec.scope, spec.label = shown(spec.scope), shown(spec.label)
+        self.modules = {path: kind for k, kind in self.modules.items() if (path := shown(k))}
 
     def _put(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> Place:
         place = self.places[id(t._a)] = Place(t, root, chain, value)
@@ -133,6 +159,7 @@ class Values:
         place.node = ref(node)
         if node is not NOWHERE:
             self.nodes[id(node)] = (place.node, place.value)
+            self.at[place.value] = place.node
 
     def _of_node(self, node: Any) -> Ref | None:
         held = self.nodes.get(id(node))
@@ -149,6 +176,9 @@ class Values:
                 return place.value
             if place.cut is None:
                 place.cut = self._derived(DETACH, place.value, t)
+                if place.cut_at is not None:
+                    spec = self.specs[place.cut.node]
+                    spec.code, spec.instruction, spec.scope = place.cut_at
             return place.cut
         known = self._of_node(node)
         if known is not None:
@@ -157,9 +187,17 @@ class Values:
             # Some value that the program declared a leaf of its own.
             value = self._derived(VARIABLE, place.value, t)
             self.nodes[id(node)] = (ref(node), value)
+            self.at[value] = ref(node)
             return value
         self._meet(node, place)
         return place.value
+
+    def detached(self, tensor: Tensor) -> None:
+        """Note the line; the value without its gradient is made when it is read."""
+        place = self._held(tensor._a)
+        if place is not None:
+            frame = caller(getframe(1))
+            place.cut_at = frame.f_code, frame.f_lasti, MODES.now.scope
 
     def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:
         return Ref(self._add(FORWARD, call, (value,), {}, t._a.shape, t._a.dtype).id)
@@ -169,6 +207,8 @@ class Values:
         place = self._held(array) or self._find(t)
         place.meet(t)
         root = place.root
+        if root.loose:
+            root.cell, root.count, root.loose = t._vc, version_of(t), False
         if root.written_unseen():
             # Not by an op that weft knows: from here on the value is what it is.
             place = self._leaf(wrap(array.copy()))
@@ -232,10 +272,21 @@ class Values:
             self.kept[value.node] = tuple(held)
         root.kept = []
         if root.leaf is not None and root.version == 0:
+            self._keep_leaf(root.leaf)
             spec = self.specs[root.leaf]
             if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
                 old = spec.leaf.tensor
                 spec.leaf = Leaf(wrap(old._a.copy()))  # type: ignore[union-attr]
+
+    def chosen(self) -> bool:
+        """Whether the values of some nodes alone are kept."""
+        return False
+
+    def _keep_leaf(self, leaf: int) -> None:
+        """Before a parameter or a buffer changes: the value that the block began with."""
+        held = self.specs[leaf].leaf
+        if self.values and not self.chosen() and leaf not in self.kept and held is not None:
+            self.kept[leaf] = (wrap(held.tensor._a.copy()),)  # type: ignore[union-attr]
 
     def _written(self, place: Place, value: Ref, target: Tensor) -> None:
         root = place.root

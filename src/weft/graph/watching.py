@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from weft.autograd.engine import WATCHERS
+from weft.core.frames import caller
 from weft.core.node import AccumulateGrad, GraphNode, Node, Output
+from weft.core.scopes import split
 from weft.graph.build import behind, graph_of_nodes
 from weft.graph.comparing import Diff, diff
 from weft.graph.graph import Graph
 
+_PLACES = 64  # of a program, from which backward() is called
 _KNOWN = 16  # structures that are remembered, so that their return costs nothing
 
 
@@ -36,7 +40,8 @@ class Watch:
         self.changes: list[Step] = []
         self._thread = threading.get_ident()
         self._entered = 0
-        self._last: int | None = None
+        # The structure of the last step of each backward() in the program, and its number.
+        self._last: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._known: OrderedDict[int, tuple[Graph, int]] = OrderedDict()
 
     def __enter__(self) -> Watch:
@@ -70,11 +75,21 @@ class Watch:
         """Nothing to do: the structure was seen before."""
 
     def look(self, roots: list[GraphNode]) -> None:
-        """Compare the graph behind some nodes with that of the step before."""
+        """Compare the graph behind some nodes with that of the step before.
+
+        That is the last one whose ``backward()`` was called by the same line: a program that
+        trains two losses in turn has two kinds of steps.
+        """
+        frame = caller(sys._getframe(1))
+        place = (frame.f_code, frame.f_lasti)
         step, self.steps = self.steps, self.steps + 1
         nodes = behind([r.node if isinstance(r, Output) else r for r in roots])
         now = structure(nodes)
-        before, self._last = self._last, now
+        before, number = self._last.get(place, (None, step))
+        self._last[place] = now, step
+        self._last.move_to_end(place)
+        while len(self._last) > _PLACES:
+            self._last.popitem(last=False)
         if now not in self._known:
             self._known[now] = (graph_of_nodes(nodes, details=False), step)
             while len(self._known) > _KNOWN:
@@ -85,7 +100,7 @@ class Watch:
             return
         old = self._known.get(before)
         found = None if old is None else diff(old[0], self._known[now][0], values=False)
-        change = Step(step, step - 1, found)
+        change = Step(step, number, found)
         self.changes.append(change)
         del self.changes[: -self.keep]
         if self.tell is not None:
@@ -100,6 +115,8 @@ def structure(nodes: list[Any]) -> int:
     """One number for the structure of a graph: ops, wiring, shapes, modules and lines."""
     numbers: dict[Any, int] = {}
     parts: list[Any] = []
+    paths: dict[str, Any] = {}  # a model is known by its place among the models here
+    models: dict[str, int] = {}
     for k, node in enumerate(nodes):
         numbers[node] = k
         if not isinstance(node, Node):
@@ -115,8 +132,12 @@ def structure(nodes: list[Any]) -> int:
                 edges.append(numbers[edge])
             else:
                 edges.append(edge.__class__)  # the value of a number is no structure
+        path = paths.get(node.scope)
+        if path is None:
+            tag, rest = split(node.scope)
+            path = paths[node.scope] = (models.setdefault(tag, len(models)), rest)
         parts.append(
-            (node.plan.op.name, tuple(edges), node.shape, node.code, node.instruction, node.scope)
+            (node.plan.op.name, tuple(edges), node.shape, node.code, node.instruction, path)
         )
         if node.attrs:
             parts.append(tuple([v for v in node.attrs.values() if _is_structure(v)]))

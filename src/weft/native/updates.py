@@ -64,17 +64,16 @@ def _compiled(rule: Callable, flags: Any, states: int, count: int, kind: str | N
 def _compile(rule: Callable, flags: Any, states: int, count: int, kind: str) -> Any:
     tape = Tape(kind)
     value, gradient, *kept = (Traced(tape, f"e{k}", kind) for k in range(states + 2))
-    scratch = tuple(Traced(tape, "0.0", kind) for _ in range(3))
     coefficients = tuple(Traced(tape, f"c{k}", kind) for k in range(count))
     try:
-        rule(value, gradient, tuple(kept), scratch, coefficients, flags)
-        source = _write(rule.__name__, tape, value, kept, count)
+        new, states_after = rule(value, gradient, tuple(kept), coefficients, flags)
+        source = _write(rule.__name__, tape, new, states_after, count)
         return jit.Kernel(Function(source, scope())).get(kind)
     except UNFIT:
         return None
 
 
-def _write(name: str, tape: Tape, value: Traced, kept: list[Traced], count: int) -> str:
+def _write(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count: int) -> str:
     width = len(kept) + 2
     head = ["table: Ptr[i64]", "sizes: Ptr[i64]", "which: Ptr[i64]", "start: Ptr[i64]"]
     head += [f"c{k}: T" for k in range(count)]

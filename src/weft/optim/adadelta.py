@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed
-from weft.optim.optimizer import ParamsT, check_lr, check_range, number
+from weft.optim.elementwise import Elementwise
+from weft.optim.optimizer import ParamsT, check_lr, check_range
 
 __all__ = ["Adadelta", "adadelta"]
 
 
 class Adadelta(Elementwise):
-    """Steps in the units of past steps, so that no learning rate has to be found."""
+    """Steps in the units of past steps, so that no learning rate has to be found.
 
-    kernel = staticmethod(kernels.adadelta)
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = torch.optim.Adadelta(model.parameters())
+    >>> model(torch.ones(4, 2)).sum().backward()
+    >>> optimizer.step()
+    """
+
+    rule = staticmethod(rules.adadelta)
     _late_defaults = {
         "foreach": None,
         "maximize": False,
@@ -57,22 +63,9 @@ class Adadelta(Elementwise):
         return ("square_avg", "acc_delta")
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        decay, rho = number(group["weight_decay"]), group["rho"]
-        values = (decay, rho, 1 - rho, group["eps"], number(group["lr"]))
+        decay, rho = group["weight_decay"], group["rho"]
+        values = (decay, rho, 1 - rho, group["eps"], group["lr"])
         return (decay != 0, group["maximize"]), values
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        rho, eps = group["rho"], group["eps"]
-        g = decayed(p, g, group["weight_decay"])
-        square = own["square_avg"] * rho + g * g * (1 - rho)
-        delta = (own["acc_delta"] + eps).sqrt() / (square + eps).sqrt() * g
-        changed = {
-            "square_avg": square,
-            "acc_delta": own["acc_delta"] * rho + delta * delta * (1 - rho),
-        }
-        return p - group["lr"] * delta, changed
 
 
 def adadelta(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor, wrap
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed
-from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number, scalar
+from weft.optim.elementwise import Elementwise
+from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, scalar
 
 __all__ = ["Adagrad", "adagrad"]
 
@@ -18,7 +18,7 @@ __all__ = ["Adagrad", "adagrad"]
 class Adagrad(Elementwise):
     """Steps divided by the root of the sum of all squared gradients."""
 
-    kernel = staticmethod(kernels.adagrad)
+    rule = staticmethod(rules.adagrad)
     _late_defaults = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
@@ -73,17 +73,9 @@ class Adagrad(Elementwise):
         return {"step": scalar(0.0, group.get("fused")), "sum": wrap(total)}
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        decay = number(group["weight_decay"])
-        size = number(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
-        return (decay != 0, group["maximize"]), (decay, group["eps"], size)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        g = decayed(p, g, group["weight_decay"])
-        total = own["sum"] + g * g
+        decay = group["weight_decay"]
         size = group["lr"] / (1 + (step - 1) * group["lr_decay"])
-        return p - g / (total.sqrt() + group["eps"]) * size, {"sum": total}
+        return (decay != 0, group["maximize"]), (decay, group["eps"], size)
 
 
 def adagrad(

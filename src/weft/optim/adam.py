@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed, numbers
+from weft.optim.elementwise import Elementwise
 from weft.optim.optimizer import (
     ParamsT,
     _to_scalar,
@@ -17,16 +16,23 @@ from weft.optim.optimizer import (
     check_fused,
     check_lr,
     check_range,
-    number,
 )
 
 __all__ = ["Adam", "adam"]
 
 
 class Adam(Elementwise):
-    """Steps by running means of the gradient and of its square."""
+    """Steps by running means of the gradient and of its square.
 
-    kernel = staticmethod(kernels.adam)
+    >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = torch.optim.Adam([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([ 0.9000, -1.9000], requires_grad=True)
+    """
+
+    rule = staticmethod(rules.adam)
     _late_defaults = {
         "amsgrad": False,
         "maximize": False,
@@ -101,9 +107,7 @@ class Adam(Elementwise):
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
         beta1, beta2 = group["betas"]
         lr, eps, decay = group["lr"], group["eps"], group["weight_decay"]
-        if lr.__class__ is not float or beta1.__class__ is not float:
-            lr, beta1, beta2, decay = numbers((lr, beta1, beta2, decay))
-        root = math.sqrt(1 - beta2**step)
+        root = rules.root(1 - beta2**step)
         flags = (
             decay != 0,
             group["decoupled_weight_decay"],
@@ -112,23 +116,6 @@ class Adam(Elementwise):
         )
         size = lr * root / (1 - beta1**step)
         return flags, (decay, 1 - lr * decay, 1 - beta1, beta2, 1 - beta2, eps * root, size)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        beta1, beta2 = group["betas"]
-        lr, decay = _to_scalar(group["lr"]), group["weight_decay"]
-        if group["decoupled_weight_decay"]:
-            p = p * (1 - lr * decay)
-        else:
-            g = decayed(p, g, decay)
-        mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
-        square = own["exp_avg_sq"] * beta2 + g * g * (1 - beta2)
-        changed = {"exp_avg": mean, "exp_avg_sq": square}
-        if group["amsgrad"]:
-            square = changed["max_exp_avg_sq"] = own["max_exp_avg_sq"].maximum(square)
-        denominator = square.sqrt() / (1 - beta2**step) ** 0.5 + group["eps"]
-        return p - mean / denominator * (lr / (1 - beta1**step)), changed
 
 
 def adaptive_defaults(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[str, Any]:
@@ -140,24 +127,10 @@ def adaptive_defaults(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[
     return {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
 
 
-def moments(g: Any, own: dict[str, Any], betas: Any) -> tuple[Any, Any]:
-    """The running means of the gradient and of its square after this step."""
-    beta1, beta2 = betas
-    mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
-    return mean, own["exp_avg_sq"] * beta2 + g * g * (1 - beta2)
-
-
-def decay_of(group: dict[str, Any]) -> tuple[float, float, float]:
-    """Learning rate, weight decay, and the factor of decoupled weight decay, as numbers."""
-    lr, decay = number(group["lr"]), number(group["weight_decay"])
+def decay_of(group: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Learning rate, weight decay, and the factor of decoupled weight decay."""
+    lr, decay = group["lr"], group["weight_decay"]
     return lr, decay, 1 - lr * decay
-
-
-def apply_decay(p: Any, g: Any, group: dict[str, Any]) -> tuple[Any, Any]:
-    """Parameter and gradient after weight decay, decoupled or not."""
-    if group["decoupled_weight_decay"]:
-        return p * (1 - group["lr"] * group["weight_decay"]), g
-    return p, decayed(p, g, group["weight_decay"])
 
 
 def adam(

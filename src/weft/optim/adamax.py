@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
 from weft.optim.adam import adaptive_defaults
-from weft.optim.elementwise import Elementwise, decayed
-from weft.optim.optimizer import ParamsT, number
+from weft.optim.elementwise import Elementwise
+from weft.optim.optimizer import ParamsT
 
 __all__ = ["Adamax", "adamax"]
 
@@ -17,7 +17,7 @@ __all__ = ["Adamax", "adamax"]
 class Adamax(Elementwise):
     """Adam with the infinity norm of past gradients in place of their mean square."""
 
-    kernel = staticmethod(kernels.adamax)
+    rule = staticmethod(rules.adamax)
     _late_defaults = {
         "foreach": None,
         "maximize": False,
@@ -52,20 +52,10 @@ class Adamax(Elementwise):
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
         beta1, beta2 = group["betas"]
-        decay = number(group["weight_decay"])
-        size = number(group["lr"]) / (1 - beta1**step)
+        decay = group["weight_decay"]
+        size = group["lr"] / (1 - beta1**step)
         flags = (decay != 0, group["maximize"])
         return flags, (decay, 1 - beta1, beta2, group["eps"], size)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        beta1, beta2 = group["betas"]
-        g = decayed(p, g, group["weight_decay"])
-        mean = own["exp_avg"] + (g - own["exp_avg"]) * (1 - beta1)
-        norm = (own["exp_inf"] * beta2).maximum(g.abs() + group["eps"])
-        new = p - mean / norm * (group["lr"] / (1 - beta1**step))
-        return new, {"exp_avg": mean, "exp_inf": norm}
 
 
 def adamax(

@@ -13,7 +13,13 @@ __all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
-    """Adam whose weight decay acts on the parameters and not on the gradients."""
+    """Adam whose weight decay acts on the parameters and not on the gradients.
+
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    >>> model(torch.ones(4, 2)).sum().backward()
+    >>> optimizer.step()
+    """
 
     def __init__(
         self,

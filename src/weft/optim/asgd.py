@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed, zeros_like
+from weft.optim.elementwise import Elementwise, zeros_like
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
 
 __all__ = ["ASGD", "asgd"]
@@ -18,7 +18,7 @@ __all__ = ["ASGD", "asgd"]
 class ASGD(Elementwise):
     """Gradient descent that also keeps the average of the parameters in its state."""
 
-    kernel = staticmethod(kernels.asgd)
+    rule = staticmethod(rules.asgd)
     _scalars = ("step", "eta", "mu")
     _by_step_alone = False
     _late_defaults = {
@@ -75,21 +75,11 @@ class ASGD(Elementwise):
         mu[...] = scalar(1 / max(1, step - group["t0"]))._a
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        _, eta, mu = scalars
-        decay, rate, weight = number(group["weight_decay"]), eta.item(0), mu.item(0)
+        eta, mu = (x._a if isinstance(x, Tensor) else x for x in scalars[1:])
+        decay, rate, weight = group["weight_decay"], eta.item(0), mu.item(0)
         self._advance(group, step, eta, mu)
         flags = (decay != 0, group["maximize"], weight != 1)
         return flags, (decay, 1 - group["lambd"] * rate, rate, weight)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        rate, weight = own["eta"].item(), own["mu"].item()
-        g = decayed(p, g, group["weight_decay"])
-        new = p * (1 - group["lambd"] * rate) - g * rate
-        average = own["ax"] + (new - own["ax"]) * weight if weight != 1 else new
-        self._advance(group, step, own["eta"]._a, own["mu"]._a)
-        return new, {"ax": average}
 
 
 def asgd(

@@ -2,7 +2,7 @@
 
 A step over many small parameters would spend its time in calls: so small parameters of one dtype
 and one age form a unit whose state lies in one array (the tensors in ``Optimizer.state`` are views
-of it), and one call of the kernel serves them all. Large parameters are units of their own and are
+of it), and one call of the rule serves them all. Large parameters are units of their own and are
 worked on in place, in chunks that fit into the cache. All units share their scratch arrays, so a
 step allocates nothing once the units exist.
 """
@@ -10,7 +10,7 @@ step allocates nothing once the units exist.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
+from weft.graph import steps
 from weft.native.once import module
 from weft.ops.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import (
@@ -33,7 +34,7 @@ from weft.optim.optimizer import (
     scalar,
 )
 
-CHUNK = 32768  # elements that a kernel works on at once
+CHUNK = 32768  # elements that a rule works on at once, in NumPy
 TOGETHER = 16384  # elements in all from which one native call serves all parameters
 SMALL = 4096  # parameters of up to so many elements share a unit
 ONE = np.array(1.0, np.float32)
@@ -62,12 +63,12 @@ class Pool:
 
 
 class Unit:
-    """Parameters that one call of a kernel updates."""
+    """Parameters that one call of a rule updates."""
 
     __slots__ = (
         *("arrays", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "gather"),
         *("gradient", "grads", "members", "own", "pairs", "params", "scalars", "scatter", "size"),
-        *("states", "value", "work"),
+        *("states", "table", "value", "work"),
     )
     grads: list[np.ndarray] | None
     gradient: Any
@@ -85,6 +86,7 @@ class Unit:
         self.size = sum(a.size for a in self.arrays) * (1 + self.pairs)
         self.flats = [flat_real(a) for a in self.arrays] if self.contiguous else []
         self.grads = None
+        self.table: Any = None  # for native code; False if that can't take the parameters
 
     def place(self, names: tuple[str, ...], scalars: tuple[str, ...], pool: Pool) -> None:
         """Bring the state into arrays of one piece, and find the scratch to work in."""
@@ -109,13 +111,11 @@ class Unit:
             self.gather = pool.take("value and gradient", dtype, 2 * size)
             self.value, self.gradient = self.gather[:size], self.gather[size:]
             self.scatter = self._scatter()
-        scratch = [pool.take(role, dtype, min(size, CHUNK)) for role in ("s", "u", "w")]
         self.chunks = [
             (
                 slice(i, i + CHUNK),
                 self.value[i : i + CHUNK],
                 tuple(state[i : i + CHUNK] for state in states),
-                tuple(array[: min(CHUNK, size - i)] for array in scratch),
             )
             for i in range(0, max(size, 1), CHUNK)
         ]
@@ -191,8 +191,20 @@ class Unit:
                     return False
         return True
 
-    def run(self, kernel: Callable, c: Any, flags: Any, pool: Pool, mark: Any) -> None:
-        """Update the parameters by their gradients; the mark says by whom and on which line."""
+    def run_native(self, rule: Callable, values: Any, flags: Any, names: Any) -> bool:
+        """Update the parameters in one native call; False if it can't. The bits are NumPy's."""
+        if self.table is None:
+            same = self.contiguous and all(flat.dtype == self.dtype for flat in self.flats)
+            self.table = same and module("weft.native.updates").Table(self.parts(names))
+        grads = self.grads
+        if not self.table or grads is None or not fits(grads, self.arrays):
+            return False
+        if not self.table.run(rule, flags, values, grads):
+            self.table = False
+        return bool(self.table)
+
+    def run(self, rule: Callable, c: Any, flags: Any, pool: Pool) -> None:
+        """Update the parameters by their gradients, in NumPy."""
         grads = self.grads
         assert grads is not None
         if self.direct:
@@ -214,17 +226,15 @@ class Unit:
             concatenate(flats + grads, out=self.gather, casting="unsafe")
         for wide, narrow in self.work:
             wide[...] = narrow
-        if len(self.chunks) == 1:
-            _, value, states, scratch = self.chunks[0]
-            kernel(value, gradient, states, scratch, c, flags)
-        else:
-            for part, value, states, scratch in self.chunks:
-                kernel(value, gradient[part], states, scratch, c, flags)
+        for part, value, states in self.chunks:
+            new, changed = rule(value, gradient[part], states, c, flags)
+            value[...] = new
+            for state, result in zip(states, changed, strict=True):
+                state[...] = result
         for wide, narrow in self.work:
             narrow[...] = wide
         for target, source in self.scatter:
             target[...] = source
-        self.changed(mark)
 
     def parts(self, names: tuple[str, ...]) -> list[tuple[np.ndarray, ...]]:
         """Value and states of each parameter, flat."""
@@ -287,17 +297,16 @@ class Plan:
         for unit in self.units:
             if unit.grads is None:
                 return None
-            for grad, array in zip(unit.grads, unit.arrays, strict=True):
-                if grad.dtype is not array.dtype or not grad.flags.c_contiguous:
-                    return None
+            if not fits(unit.grads, unit.arrays):
+                return None
             found += unit.grads
         return found
 
 
 class Elementwise(Optimizer):
-    """An optimizer that is a kernel, the names of its state, and its coefficients."""
+    """An optimizer that is a rule, the names of its state, and its coefficients."""
 
-    kernel: ClassVar[Callable]
+    rule: ClassVar[Callable]
     _plans: dict[int, Plan]
     _pool: Pool
     _constants: dict[Any, tuple[np.ndarray, tuple[np.ndarray, ...]]]
@@ -305,21 +314,60 @@ class Elementwise(Optimizer):
     # Whether the coefficients depend on the step alone, so that units can share them.
     _by_step_alone = True
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith("weft."):
+            steps.RULES[cls.__name__] = cls
+
+    @classmethod
+    def updated(
+        cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
+    ) -> list[np.ndarray]:
+        """One step of one parameter as a function of arrays: parameter, states and counters."""
+        counters = [np.array(x) for x in counters]
+        step: Any = False
+        if counters:
+            np.add(counters[0], ONE, counters[0])
+            step = counters[0].item()
+        flags, values = cls.__new__(cls)._coefficients(with_numbers(group), step, tuple(counters))
+        real = p.dtype.type(0).real.dtype if p.dtype.kind == "c" else p.dtype
+        wide = np.dtype(np.float32) if real in dt.HALF else real
+        flats = [flat_real(np.ascontiguousarray(x)).astype(wide) for x in (p, g, *states)]
+        c = tuple(np.array(v, wide) for v in values)
+        token = quiet.enter()
+        try:
+            new, changed = cls.rule(flats[0], flats[1], tuple(flats[2:]), c, flags)
+        finally:
+            quiet.leave(token)
+        shaped = [x.astype(real).view(p.dtype).reshape(p.shape) for x in (new, *changed)]
+        return [*shaped, *counters]
+
+    @classmethod
+    def coefficients(cls, group: dict[str, Any]) -> tuple[Any, tuple[float, ...]]:
+        """Flags and coefficients of the rule for a first step, for those who look inside it."""
+        counters = tuple(np.ones(1, np.float32) for _ in cls._scalars)
+        step: Any = 1.0 if cls._scalars else False
+        found: Any = cls.__new__(cls)._coefficients(with_numbers(group), step, counters)
+        return found
+
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
-        """The names of the arrays that the kernel keeps for each parameter, in its order."""
+        """The names of the arrays that the rule keeps for each parameter, in its order."""
         raise NotImplementedError
 
     def _coefficients(
         self, group: dict[str, Any], step: float, scalars: tuple[np.ndarray, ...]
     ) -> tuple[Any, tuple[float, ...]]:
-        """The flags and the coefficients of the kernel for one step."""
+        """The flags and the coefficients of the rule for one step, from numbers or tensors.
+
+        Scalars beside the step count are brought up to date in place.
+        """
         raise NotImplementedError
 
-    def _formula(
-        self, p: Tensor, g: Tensor, own: dict[str, Any], group: dict[str, Any], step: float
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The new parameter and state by tensor ops, for ``differentiable=True``."""
-        raise NotImplementedError
+    def _by_ops(
+        self, p: Tensor, g: Tensor, states: tuple[Tensor, ...], c: Any, flags: Any, step: Any
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The rule on tensors, for ``differentiable=True``."""
+        return type(self).rule(p, g, states, c, flags)
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         """The state of a parameter before its first step, in PyTorch's order."""
@@ -345,7 +393,15 @@ class Elementwise(Optimizer):
         super().__setstate__(state)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        """Update the parameters once; a closure computes the loss anew and is answered with it.
+
+        >>> w = torch.tensor([1.0], requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8000], requires_grad=True)
+        """
         loss = None if closure is None else run_closure(closure)
         if len(self.param_groups) > 1:
             check_gradients(self.param_groups)  # before the first group has changed
@@ -375,16 +431,17 @@ class Elementwise(Optimizer):
             pool = self._pool = Pool()
             self._constants = {}
         plan = self._current_plan(plans, index, group)
-        kernel = type(self).kernel
+        rule, group = type(self).rule, with_numbers(group)
         frame = caller(sys._getframe(1))
         mark = (type(self).__name__, frame.f_code, frame.f_lasti)
         if plan.without_values:
             self._count_steps(plan.without_values)
-        if self._step_together(plan, kernel, group, mark):
+        if self._step_together(plan, rule, group, mark):
             return
         filled: dict[Any, Any] = {}
         flags: Any = ()
-        c: Any = ()
+        values: Any = ()
+        native = kernels.at_hand()
         token = quiet.enter()
         try:
             for unit in plan.units:
@@ -397,9 +454,10 @@ class Elementwise(Optimizer):
                 dtype = unit.dtype
                 if filled.get(dtype) != step or not self._by_step_alone:
                     flags, values = self._coefficients(group, step, unit.scalars)
-                    c = self._constants_of(dtype, values)
                     filled = {dtype: step}
-                unit.run(kernel, c, flags, pool, mark)
+                if not (native and unit.run_native(rule, values, flags, plan.names)):
+                    unit.run(rule, self._constants_of(dtype, values), flags, pool)
+                unit.changed(mark)
         finally:
             quiet.leave(token)
 
@@ -411,7 +469,7 @@ class Elementwise(Optimizer):
                 for name in self._scalars[:1]:
                     self.state[p][name]._a += 1
 
-    def _step_together(self, plan: Plan, kernel: Callable, group: Any, mark: Any) -> bool:
+    def _step_together(self, plan: Plan, rule: Callable, group: Any, mark: Any) -> bool:
         """Update all parameters in one native call, if they are of one age and it pays."""
         if not self._by_step_alone or not kernels.enabled():
             return False
@@ -432,7 +490,7 @@ class Elementwise(Optimizer):
         elif any(u.fresh != step for u in units):
             return False
         flags, values = self._coefficients(group, step, units[0].scalars)
-        if not plan.table.run(kernel, flags, values, grads):
+        if not plan.table.run(rule, flags, values, grads):
             plan.table = False
             return False
         for unit in units:
@@ -538,17 +596,25 @@ class Elementwise(Optimizer):
                 step = own["step"].item()
             names = self._state_names(group)
             originals = [p, *(own[name] for name in names)]
-            grad = -p._grad if group.get("maximize") else p._grad
+            grad = p._grad
             # Copies are read and the originals written, so that nothing saved is overwritten.
             value, *states = [t.clone() for t in originals]
             if p.is_complex():
                 value, *states = [view_as_real(t) for t in (value, *states)]
                 grad = view_as_real(grad)
-            values = {**own, **dict(zip(names, states, strict=True))}
-            new, changed = self._formula(value, grad, values, group, step)
-            results = [new, *(changed[name] for name in names)]
-            for target, result in zip(originals, results, strict=True):
+            scalars = tuple(own[name] for name in self._scalars)
+            flags, c = self._coefficients(group, step, scalars)
+            new, changed = self._by_ops(value, grad, tuple(states), c, flags, step)
+            for target, result in zip(originals, (new, *changed), strict=True):
                 target.copy_(view_as_complex(result) if p.is_complex() else result)
+
+
+def fits(grads: list[np.ndarray], arrays: list[np.ndarray]) -> bool:
+    """Whether native code can read gradients beside the parameters that they belong to."""
+    for grad, array in zip(grads, arrays, strict=True):
+        if grad.dtype is not array.dtype or not grad.flags.c_contiguous:
+            return False
+    return True
 
 
 def zeros_like(p: Tensor) -> Tensor:
@@ -556,11 +622,13 @@ def zeros_like(p: Tensor) -> Tensor:
     return wrap(filled(np.zeros, p._a.shape, p._a.dtype))
 
 
-def decayed(p: Any, g: Any, decay: Any) -> Any:
-    """The gradient with the pull of weight decay."""
-    return g if isinstance(decay, (int, float)) and decay == 0 else g + decay * p
-
-
-def numbers(values: Iterable[Any]) -> list[float]:
-    """Settings as Python numbers."""
-    return [number(value) for value in values]
+def with_numbers(group: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a group, with Python numbers in the place of tensors."""
+    if group["lr"].__class__ is float and not any(
+        isinstance(x, Tensor) for x in (group.get("weight_decay"), *group.get("betas", ()))
+    ):
+        return group
+    found: dict[str, Any] = {k: number(v) for k, v in group.items() if k != "params"}
+    if "betas" in found:
+        found["betas"] = tuple(map(number, found["betas"]))
+    return found

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.adam import adaptive_defaults, apply_decay, decay_of, moments
+from weft.optim.adam import adaptive_defaults, decay_of
 from weft.optim.elementwise import Elementwise
 from weft.optim.optimizer import ParamsT, check_range, scalar
 
@@ -19,7 +19,7 @@ __all__ = ["NAdam", "nadam"]
 class NAdam(Elementwise):
     """Adam with Nesterov momentum."""
 
-    kernel = staticmethod(kernels.nadam)
+    rule = staticmethod(rules.nadam)
     _scalars = ("step", "mu_product")
     _by_step_alone = False
     _late_defaults = {
@@ -77,8 +77,11 @@ class NAdam(Elementwise):
         lr, decay, shrink = decay_of(group)
         mu, following = self._momentum(group, step)
         product = scalars[1]
-        np.multiply(product, mu, product)
-        past = product.item(0)
+        if isinstance(product, Tensor):
+            past = product.copy_(product * mu).double()
+        else:
+            np.multiply(product, mu, product)
+            past = product.item(0)
         flags = (decay != 0, group["decoupled_weight_decay"], group["maximize"])
         values = (
             *(decay, shrink, 1 - beta1, beta2, 1 - beta2, 1 - beta2**step, group["eps"]),
@@ -86,20 +89,6 @@ class NAdam(Elementwise):
             lr * following / (1.0 - past * following),
         )
         return flags, values
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        p, g = apply_decay(p, g, group)
-        mean, square = moments(g, own, group["betas"])
-        mu, following = self._momentum(group, step)
-        product = own["mu_product"] * mu
-        own["mu_product"].copy_(product)
-        past = product.double()
-        denominator = (square / (1 - group["betas"][1] ** step)).sqrt() + group["eps"]
-        now = g * ((1.0 - mu) / (1.0 - past)) + mean * (following / (1.0 - past * following))
-        new = p - now / denominator * group["lr"]
-        return new, {"exp_avg": mean, "exp_avg_sq": square}
 
 
 def nadam(

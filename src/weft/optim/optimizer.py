@@ -140,6 +140,13 @@ class Optimizer:
     >>> optimizer.step()
     >>> x.item()
     1.0
+
+    ``param_groups`` holds the parameters and their settings, which may be changed at any time.
+
+    >>> for group in optimizer.param_groups:
+    ...     group["lr"] *= 0.5
+    >>> optimizer.param_groups[0]["lr"]
+    0.125
     """
 
     # Settings that state dicts of older versions may lack.
@@ -394,7 +401,15 @@ class Optimizer:
     # --- parameters and gradients ---
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or set them to zero."""
+        """Forget the gradients of all parameters, or set them to zero.
+
+        >>> w = torch.tensor([1.0], requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.zero_grad()
+        >>> print(w.grad)
+        None
+        """
         for group in self.param_groups:
             for p in group["params"]:
                 grad = p._grad

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.adam import adaptive_defaults, apply_decay, decay_of, moments
+from weft.optim.adam import adaptive_defaults, decay_of
 from weft.optim.elementwise import Elementwise
 from weft.optim.optimizer import ParamsT
 
@@ -18,7 +18,7 @@ __all__ = ["RAdam", "radam"]
 class RAdam(Elementwise):
     """Adam whose first steps are plain, until the second moment can be trusted."""
 
-    kernel = staticmethod(kernels.radam)
+    rule = staticmethod(rules.radam)
     _late_defaults = {
         "foreach": None,
         "maximize": False,
@@ -71,22 +71,9 @@ class RAdam(Elementwise):
         rectified = self._rectification(beta2, step)
         size = lr / (1 - beta1**step)
         if rectified:
-            size *= math.sqrt(1 - beta2**step) * rectified
+            size *= rules.root(1 - beta2**step) * rectified
         flags = (decay != 0, group["decoupled_weight_decay"], group["maximize"], rectified != 0)
         return flags, (decay, shrink, 1 - beta1, beta2, 1 - beta2, group["eps"], size)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        p, g = apply_decay(p, g, group)
-        beta1, beta2 = group["betas"]
-        mean, square = moments(g, own, (beta1, beta2))
-        change = mean / (1 - beta1**step) * group["lr"]
-        rectified = self._rectification(beta2, step)
-        if rectified:
-            root = math.sqrt(1 - beta2**step)
-            change = change * (root * rectified / (square.sqrt() + group["eps"]))
-        return p - change, {"exp_avg": mean, "exp_avg_sq": square}
 
 
 def radam(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed
-from weft.optim.optimizer import ParamsT, check_lr, check_range, number
+from weft.optim.elementwise import Elementwise
+from weft.optim.optimizer import ParamsT, check_lr, check_range
 
 __all__ = ["RMSprop", "rmsprop"]
 
@@ -16,7 +16,7 @@ __all__ = ["RMSprop", "rmsprop"]
 class RMSprop(Elementwise):
     """Steps divided by the running root mean square of the gradient."""
 
-    kernel = staticmethod(kernels.rmsprop)
+    rule = staticmethod(rules.rmsprop)
     _late_defaults = {
         "momentum": 0,
         "centered": False,
@@ -65,26 +65,9 @@ class RMSprop(Elementwise):
         return ("square_avg", *momentum, *centered)
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        decay, alpha, momentum = number(group["weight_decay"]), group["alpha"], group["momentum"]
+        decay, alpha, momentum = group["weight_decay"], group["alpha"], group["momentum"]
         flags = (decay != 0, group["maximize"], momentum > 0, group["centered"])
-        return flags, (decay, alpha, 1 - alpha, group["eps"], momentum, number(group["lr"]))
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        alpha = group["alpha"]
-        g = decayed(p, g, group["weight_decay"])
-        square = own["square_avg"] * alpha + g * g * (1 - alpha)
-        changed = {"square_avg": square}
-        if group["centered"]:
-            mean = own["grad_avg"] + (g - own["grad_avg"]) * (1 - alpha)
-            changed["grad_avg"] = mean
-            square = square - mean * mean
-        change = g / (square.sqrt() + group["eps"])
-        if group["momentum"] > 0:
-            change = own["momentum_buffer"] * group["momentum"] + change
-            changed["momentum_buffer"] = change
-        return p - group["lr"] * change, changed
+        return flags, (decay, alpha, 1 - alpha, group["eps"], momentum, group["lr"])
 
 
 def rmsprop(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor, wrap
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
 from weft.optim.elementwise import Elementwise, zeros_like
 from weft.optim.optimizer import ParamsT, check_lr, check_range, number, scalar
@@ -18,7 +18,7 @@ __all__ = ["Rprop", "rprop"]
 class Rprop(Elementwise):
     """Steps whose sizes grow while the sign of the gradient stays and shrink when it turns."""
 
-    kernel = staticmethod(kernels.rprop)
+    rule = staticmethod(rules.rprop)
     _late_defaults = {
         "foreach": None,
         "maximize": False,
@@ -63,20 +63,7 @@ class Rprop(Elementwise):
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
         (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
-        return (group["maximize"],), (grow, shrink, smallest, largest, 0.0, 1.0)
-
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
-    ) -> Any:
-        (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
-        trend = g * own["prev"]
-        turned = trend < 0
-        factor = trend.sign().detach()
-        factor = factor.masked_fill(trend > 0, grow).masked_fill(trend == 0, 1.0)
-        factor = factor.masked_fill(turned, shrink)
-        size = (own["step_size"] * factor).clamp(smallest, largest)
-        g = g.masked_fill(turned, 0.0)
-        return p - g.sign() * size, {"prev": g, "step_size": size}
+        return (group["maximize"],), (grow, shrink, smallest, largest, 0.0)
 
 
 def rprop(

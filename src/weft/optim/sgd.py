@@ -5,18 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
+from weft.optim import rules
 from weft.optim._functional import take_steps
-from weft.optim.elementwise import Elementwise, decayed, zeros_like
-from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range, number
+from weft.optim.elementwise import Elementwise, zeros_like
+from weft.optim.optimizer import ParamsT, check_fused, check_lr, check_range
 
 __all__ = ["SGD", "sgd"]
 
 
 class SGD(Elementwise):
-    """Gradient descent, with momentum if wanted."""
+    """Gradient descent, with momentum if wanted.
 
-    kernel = staticmethod(kernels.sgd)
+    >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (w * w).sum().backward()
+    ...     optimizer.step()
+    >>> w
+    tensor([ 0.4600, -0.9200], requires_grad=True)
+    """
+
+    rule = staticmethod(rules.sgd)
     _scalars = ()
     _late_defaults = {
         "nesterov": False,
@@ -74,23 +84,23 @@ class SGD(Elementwise):
         return own, fresh
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        decay, momentum = number(group["weight_decay"]), number(group["momentum"])
+        decay, momentum = group["weight_decay"], group["momentum"]
         # The first gradient enters the buffer undamped.
         enters = 1.0 if step else 1 - group["dampening"]
         flags = (decay != 0, group["maximize"], enters != 1, group["nesterov"])
-        return flags, (number(group["lr"]), decay, momentum, enters)
+        return flags, (group["lr"], decay, momentum, enters)
 
-    def _formula(
-        self, p: Any, g: Any, own: dict[str, Any], group: dict[str, Any], step: Any
+    def _by_ops(
+        self, p: Tensor, g: Tensor, states: tuple[Tensor, ...], c: Any, flags: Any, step: Any
     ) -> Any:
-        changed, momentum = {}, group["momentum"]
-        g = decayed(p, g, group["weight_decay"])
-        if momentum != 0:
-            enters = 1.0 if step else 1 - group["dampening"]
-            buffer = g.detach().clone() if step else own["momentum_buffer"] * momentum + g * enters
-            changed["momentum_buffer"] = buffer
-            g = g + buffer * momentum if group["nesterov"] else buffer
-        return p - group["lr"] * g, changed
+        if not (step and states):
+            return rules.sgd(p, g, states, c, flags)
+        # As in PyTorch: the first buffer is a constant, through which no gradient flows.
+        lr, decay, momentum, _ = c
+        decays, maximize, _, nesterov = flags
+        g = rules.slope(p, g, decay, decays, maximize)
+        buffer = g.detach().clone()
+        return p - (g + buffer * momentum if nesterov else buffer) * lr, (buffer,)
 
 
 def sgd(

@@ -12,11 +12,19 @@ import string
 from importlib import resources
 from typing import Any
 
+from weft.graph.categories import CATEGORIES
+
 __all__ = ["html"]
 
+_LOOKS = {
+    "categories": {
+        name: {"hue": look.hue, "strength": look.strength, "main": look.main}
+        for name, look in CATEGORIES.items()
+    }
+}
 _SCRIPTS = (
-    *("util", "model", "layout", "scene", "colour", "draw", "panel", "app", "training", "live"),
-    "start",
+    *("util", "model", "changes", "layout", "scene", "colour", "draw", "panel", "source", "tree"),
+    *("app", "hands", "address", "pictures", "training", "live", "start"),
 )
 
 
@@ -28,6 +36,11 @@ def html(document: dict[str, Any], live: dict[str, Any] | None = None) -> str:
     True
     """
     _check(document)
+    return wrapped(dumps(document), str(document.get("title") or ""), live)
+
+
+def wrapped(document: str, title: str = "", live: dict[str, Any] | None = None) -> str:
+    """The page around a document that is JSON text already."""
     page, style, script = _assets()
     policy = {
         "default-src": "'none'",
@@ -40,17 +53,24 @@ def html(document: dict[str, Any], live: dict[str, Any] | None = None) -> str:
     }
     return page.substitute(
         policy="; ".join(f"{name} {value}" for name, value in policy.items()),
-        title=markup.escape(str(document.get("title") or "weft graph")),
+        title=markup.escape(title or "weft graph"),
         style=style,
         script=script,
         document=_in_script(document),
-        settings=_in_script({"live": live is not None, **(live or {})}),
+        settings=_in_script(dumps({"live": live is not None, **_LOOKS, **(live or {})})),
     )
 
 
 def dumps(value: Any) -> str:
     """JSON that a browser can read: what is no finite number goes as a string."""
-    return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"), default=_plain)
+    try:  # most documents have finite numbers only, and then need no copy
+        return _written(value)
+    except (ValueError, TypeError):
+        return _written(_finite(value))
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def _check(document: dict[str, Any]) -> None:
@@ -78,9 +98,8 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _in_script(value: Any) -> str:
+def _in_script(text: str) -> str:
     """JSON that can't end the script element it stands in, nor open a comment there."""
-    text = dumps(value)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text

@@ -1,7 +1,9 @@
 // The page itself: what is shown, and what the reader does.
 
 const STILL = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-const MARGIN = { side: 36, top: 84, bottom: 48 };
+const MARGIN = { side: 36, top: 58, bottom: 30 };
+const LEGIBLE = 0.9; // the zoom below which a page does not open: words of 11 pixels and more
+const ROW = 52; // pixels that a row of the picture takes at that zoom
 
 const app = {
   document: JSON.parse(byId("document").textContent),
@@ -9,7 +11,7 @@ const app = {
   index: 0,
   open: null,
   lanes: { fore: true, back: true },
-  colour: "kind",
+  colour: "category",
   chosen: null,
   hits: null,
   found: [],
@@ -20,6 +22,7 @@ const app = {
   look: { motion: 1, before: new Map(), hover: null, near: null, hits: null, chosen: null },
 };
 app.live = Boolean(app.settings.live);
+app.paintOf = paintOf;
 window.weftGraph = app;
 
 // --- steps ---
@@ -41,21 +44,31 @@ app.showStep = (index) => {
   const raw = steps[app.index] || { step: 0, nodes: [], modules: {}, outputs: [] };
   app.step = readStep(raw, app.before());
   app.tree = makeTree(app.step);
-  app.first ??= firstFolds(app.tree);
+  app.first ??= firstFolds(app.tree, Math.max(14, Math.min(40, Math.floor(byId("stage").clientHeight / ROW))));
   app.open ??= new Set(app.first);
+  // A run is made of what is alike in this step: it is open if one of its members was.
+  for (const group of app.tree.groups.values()) {
+    if (group.made && group.children.some((child) => app.open.has(child.path))) app.open.add(group.path);
+  }
   const seen = signature(app.step);
   const known = seen === app.seen;
   app.seen = seen;
   app.chosen = again(app.chosen);
   stepWords();
+  showCurve();
   app.painter.resize();
   app.relayout({ still: known });
   app.search(byId("search").value, { stay: true });
+  fillTree(app);
 };
 
+/** The same thing in the step that is shown now: by its name, or by what stands in its place. */
 function again(thing) {
   if (!thing) return null;
-  return (thing.type === "group" ? app.tree.groups.get(thing.path) : app.step.byName.get(thing.name)) || null;
+  if (thing.type === "group") return app.tree.groups.get(thing.path) || null;
+  const same = app.step.byName.get(thing.name);
+  const heir = () => app.step.nodes.find((node) => node.was?.name === thing.name);
+  return (same && !same.ghost ? same : heir() || same) || null;
 }
 
 function stepWords() {
@@ -64,11 +77,15 @@ function stepWords() {
   const slider = byId("step");
   slider.max = steps.length - 1;
   slider.value = app.index;
-  const where = [element("b", {}, `Step ${app.step.number}`), ` (${app.index + 1} of ${steps.length})`];
+  const kept = app.live ? " kept" : "";
+  const where = [element("b", {}, `Step ${app.step.number}`), ` (${app.index + 1} of ${steps.length}${kept})`];
+  const { marks, causes } = app.tree.root.sums;
+  const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
   for (const [mark, sign] of [["added", "+"], ["removed", "−"], ["changed", "~"]]) {
-    const count = app.tree.root.sums.marks[mark];
-    if (count) where.push(" ", element("span", { class: mark, title: mark }, `${sign}${count}`));
+    if (causes[mark]) where.push(" ", element("span", { class: mark, title: mark }, `${sign}${causes[mark]}`));
   }
+  const following = sum(marks) - sum(causes);
+  if (following) where.push(` and ${following} that follow`);
   byId("where").replaceChildren(...where);
   slider.setAttribute("aria-valuetext", byId("where").textContent);
 }
@@ -153,7 +170,7 @@ function startMotion(old, [dx, dy]) {
 app.recolour = () => {
   app.look.theme ??= readTheme();
   const { theme } = app.look;
-  const { paint, legend } = colouring(app.scene, app.colour, theme.name, theme.kinds);
+  const { paint, legend } = colouring(app.scene, app.colour, theme.name, theme.kinds, app.settings.categories || {});
   app.look.colours = new Map(app.scene.faces.map((face) => [face, paint(face)]));
   showLegend(legend);
   app.minimap.prepare(app.scene, app.look);
@@ -216,7 +233,7 @@ app.paint = () => {
 };
 
 app.drawNow = () => {
-  app.look.hits = app.hits;
+  app.look.hits = app.found.length ? app.hits : null;
   app.painter.draw(app.scene, app.view, app.look);
   app.minimap.draw(app.view, app.painter.width, app.painter.height, app.look.theme);
 };
@@ -233,16 +250,24 @@ app.fit = () => {
   app.paint();
 };
 
-/** Everything if that can be read; else the top of it. */
+/** Everything if that can be read; else as much of its top as can, fitted to the width. */
 function firstLook() {
   app.look.hover = null;
   app.fit();
-  if (app.view.k >= 0.25) return;
-  const k = Math.max(0.5, Math.min(0.9, (app.painter.width - 2 * MARGIN.side) / app.scene.width));
-  const first = app.scene.faces.filter((face) => !face.lane);
-  const centres = (first.length ? first : app.scene.faces).map((face) => face.x + face.w / 2);
-  const middle = centres.sort((a, b) => a - b)[centres.length >> 1] ?? 0;
-  app.view = { k, x: app.painter.width / 2 - middle * k, y: MARGIN.top };
+  if (app.view.k >= LEGIBLE) return;
+  const { width } = app.painter;
+  const wide = (width - 2 * MARGIN.side) / Math.max(1, app.scene.width);
+  const k = Math.max(LEGIBLE, Math.min(1.1, wide));
+  let x = (width - app.scene.width * k) / 2;
+  if (k > wide) {
+    // Not even the width fits: begin at the forward pass, with the middle of its main line.
+    const fore = app.scene.faces.filter((face) => !face.lane);
+    const centres = (fore.length ? fore : app.scene.faces).map((face) => face.x + face.w / 2);
+    const middle = centres.sort((a, b) => a - b)[centres.length >> 1] ?? 0;
+    const lane = (app.scene.width - app.scene.shift) * k;
+    x = lane <= width - 2 * MARGIN.side ? MARGIN.side : width / 2 - middle * k;
+  }
+  app.view = { k, x, y: MARGIN.top };
 }
 
 app.zoom = (factor, x = app.painter.width / 2, y = app.painter.height / 2) => {
@@ -285,9 +310,12 @@ function glide(target) {
 
 function centre(at) {
   const { width, height } = app.painter;
-  const k = Math.max(0.75, Math.min(app.view.k, 1.6, (width * 0.9) / at.w));
+  const k = Math.max(LEGIBLE, Math.min(app.view.k, 1.6, (width * 0.9) / at.w));
   const y = at.h * k > height * 0.8 ? 60 - at.y * k : height / 2 - (at.y + at.h / 2) * k;
-  glide({ k, x: width / 2 - (at.x + at.w / 2) * k, y });
+  // Both passes stay in sight where the window has room for them.
+  const all = app.scene.width * k;
+  const x = all <= width - MARGIN.side ? (width - all) / 2 : width / 2 - (at.x + at.w / 2) * k;
+  glide({ k, x, y });
 }
 
 // --- choosing and folding ---
@@ -296,6 +324,8 @@ app.choose = (thing) => {
   app.chosen = thing;
   fillPanel(byId("panel"), app);
   byId("panel").scrollTop = 0;
+  markTree(app);
+  writeAddress();
   app.mark();
   app.paint();
   if (thing) byId("say").textContent = thing.type === "group" ? `module ${thing.path}` : `${thing.kind} ${thing.name}`;
@@ -309,26 +339,32 @@ app.go = (thing) => {
   for (let group = item.parent; group; group = group.parent) app.open.add(group.path);
   if (thing.type !== "group" && !(isBack(thing) ? back : fore)) setLanes("both");
   else if (app.open.size !== before) app.relayout();
+  if (app.open.size !== before) fillTree(app);
   app.choose(thing);
   const at = spot(app.scene, app.look.chosen);
   if (at) centre(at);
 };
 
 app.toggle = (group, anchor = group.key) => {
-  if (app.open.has(group.path)) app.open.delete(group.path);
-  else app.open.add(group.path);
+  if (app.open.has(group.path)) {
+    app.open.delete(group.path);
+    if (group.made) for (const child of group.children) app.open.delete(child.path);
+  } else app.open.add(group.path);
   app.relayout({ anchor });
+  fillTree(app);
   app.choose(group);
 };
 
 app.unfoldAll = () => {
   app.open = new Set(app.tree.groups.keys());
   app.relayout({ fit: true });
+  fillTree(app);
 };
 
 app.foldAll = () => {
   app.open = new Set(app.first);
   app.relayout({ fit: true });
+  fillTree(app);
 };
 
 function setLanes(name) {
@@ -375,7 +411,8 @@ app.search = (text, { stay = false } = {}) => {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   app.found = words.length ? app.step.nodes.filter((node) => words.every((word) => matches(node, word))) : [];
   app.hits = words.length ? hitKeys(app.found) : null;
-  if (!stay) app.at = -1;
+  // In another step the find that was shown may stand elsewhere in the list, or nowhere.
+  app.at = stay && app.at >= 0 ? app.found.indexOf(app.chosen) : -1;
   foundWords();
   app.paint();
 };
@@ -432,205 +469,3 @@ app.setTheme = (name) => {
     app.paint();
   }
 };
-
-// --- the reader's hands ---
-
-function faceAt(x, y) {
-  const sx = (x - app.view.x) / app.view.k;
-  const sy = (y - app.view.y) / app.view.k;
-  const inside = (at) => sx >= at.x && sx <= at.x + at.w && sy >= at.y && sy <= at.y + at.h;
-  for (let i = app.scene.faces.length - 1; i >= 0; i--) if (inside(app.scene.faces[i])) return app.scene.faces[i];
-  for (let i = app.scene.boxes.length - 1; i >= 0; i--) {
-    const box = app.scene.boxes[i];
-    if (inside(box)) return { box, header: sy - box.y < 28 * Math.max(1, 0.8 / app.view.k) };
-  }
-  return null;
-}
-
-function listenCanvas(canvas) {
-  let drag = null;
-  const point = (event) => {
-    const frame = canvas.getBoundingClientRect();
-    return [event.clientX - frame.left, event.clientY - frame.top];
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    gliding++;
-    drag = { at: point(event), moved: false };
-    canvas.setPointerCapture(event.pointerId);
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    const [x, y] = point(event);
-    if (!drag) {
-      hover(canvas, x, y);
-      return;
-    }
-    const [dx, dy] = [x - drag.at[0], y - drag.at[1]];
-    if (!drag.moved && Math.hypot(dx, dy) < 4) return;
-    drag.moved = true;
-    drag.at = [x, y];
-    app.pan(dx, dy);
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    if (drag && !drag.moved) click(...point(event));
-    drag = null;
-  });
-  canvas.addEventListener("pointercancel", () => (drag = null));
-  canvas.addEventListener("pointerleave", () => hover(canvas, -1e9, 0));
-  canvas.addEventListener(
-    "wheel",
-    (event) => {
-      event.preventDefault();
-      gliding++;
-      const unit = event.deltaMode === 1 ? 18 : 1;
-      if (event.shiftKey) app.pan(-(event.deltaX || event.deltaY) * unit, 0);
-      else app.zoom(Math.exp(-event.deltaY * unit * (event.ctrlKey ? 0.01 : 0.0016)), ...point(event));
-    },
-    { passive: false },
-  );
-}
-
-function click(x, y) {
-  const hit = faceAt(x, y);
-  if (!hit) app.choose(null);
-  else if (hit.box && hit.header) app.toggle(hit.box.group, hit.box.key);
-  else if (hit.box) app.choose(hit.box.group);
-  else if (hit.group) app.toggle(hit.group, hit.key);
-  else app.choose(hit.node);
-}
-
-function hover(canvas, x, y) {
-  const hit = faceAt(x, y);
-  const face = hit && !hit.box ? hit : null;
-  canvas.classList.toggle("over", Boolean(face || hit?.header));
-  if (face !== app.look.hover) {
-    app.look.hover = face;
-    app.mark();
-    app.paint();
-  }
-  showTip(face, x, y);
-}
-
-function showTip(face, x, y) {
-  const tip = byId("tip");
-  tip.hidden = !face;
-  if (!face) return;
-  const words = face.node
-    ? [face.node.op, shapeText(face.node.shape), face.node.dtype, face.node.source]
-    : [face.lane === 1 ? face.group.cls : null, face.sub, "click to unfold"];
-  const measure = MEASURES[app.colour];
-  const value = measure ? measure.of(face) : null;
-  if (value !== null) words.push(`${measure.words.toLowerCase()} ${measure.text(value)}`);
-  tip.replaceChildren(
-    element("b", {}, face.node ? face.node.name : face.group.path),
-    element("span", {}, words.filter(Boolean).join(" · ")),
-  );
-  const left = Math.min(x + 14, app.painter.width - tip.offsetWidth - 8);
-  const top = y + 18 + tip.offsetHeight > app.painter.height ? y - tip.offsetHeight - 10 : y + 18;
-  tip.style.transform = `translate(${Math.max(4, left)}px, ${top}px)`;
-}
-
-const KEYS = {
-  "+": () => app.zoom(1.25),
-  "=": () => app.zoom(1.25),
-  "-": () => app.zoom(0.8),
-  0: () => app.fit(),
-  "/": () => byId("search").focus(),
-  n: () => app.findNext(1),
-  p: () => app.findNext(-1),
-  "[": () => app.showStep(app.index - 1),
-  "]": () => app.showStep(app.index + 1),
-  ArrowLeft: () => app.pan(80, 0),
-  ArrowRight: () => app.pan(-80, 0),
-  ArrowUp: () => app.pan(0, 80),
-  ArrowDown: () => app.pan(0, -80),
-};
-
-function listenKeys() {
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") {
-      if (event.target !== byId("graph")) byId("graph").focus();
-      clearSearch();
-      app.choose(null);
-      return;
-    }
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    if (event.shiftKey && event.key.startsWith("Arrow")) step(event.key);
-    else if (event.key === "Enter" && event.target === byId("graph")) enter();
-    else if (KEYS[event.key]) KEYS[event.key]();
-    else return;
-    event.preventDefault();
-  });
-}
-
-function step(direction) {
-  const face = neighbour(direction);
-  if (face) app.go(face.node || face.group);
-}
-
-function enter() {
-  const group = app.chosen?.type === "group" ? app.chosen : app.chosen?.slot?.parent;
-  if (group?.parent) app.toggle(group);
-}
-
-function listenControls() {
-  const on = (id, type, act) => byId(id).addEventListener(type, act);
-  on("search", "input", (event) => app.search(event.target.value));
-  on("search", "keydown", (event) => {
-    if (event.key === "Enter") app.findNext(event.shiftKey ? -1 : 1);
-  });
-  on("find", "submit", (event) => event.preventDefault());
-  on("next", "click", () => app.findNext(1));
-  on("previous", "click", () => app.findNext(-1));
-  on("colour", "change", (event) => app.setColour(event.target.value));
-  on("unfold", "click", app.unfoldAll);
-  on("fold", "click", app.foldAll);
-  on("fit", "click", app.fit);
-  on("in", "click", () => app.zoom(1.25));
-  on("out", "click", () => app.zoom(0.8));
-  on("theme", "click", () => app.setTheme(app.look.theme.name === "dark" ? "light" : "dark"));
-  on("step", "input", (event) => app.showStep(Number(event.target.value)));
-  on("back", "click", () => app.showStep(app.index - 1));
-  on("forth", "click", () => app.showStep(app.index + 1));
-  on("play", "click", play);
-  for (const button of byId("lanes").children) {
-    button.addEventListener("click", () => setLanes(button.dataset.lanes));
-  }
-  prefersDark.addEventListener("change", (event) => app.setTheme(event.matches ? "dark" : "light"));
-  new ResizeObserver(() => {
-    app.painter.resize();
-    app.drawNow();
-  }).observe(byId("stage"));
-}
-
-let playing = null;
-
-function play() {
-  clearInterval(playing);
-  if (playing) {
-    playing = null;
-  } else {
-    if (app.index === app.document.steps.length - 1) app.showStep(0);
-    playing = setInterval(() => {
-      app.showStep(app.index + 1);
-      if (app.index === app.document.steps.length - 1) play();
-    }, 700);
-  }
-  byId("play").textContent = playing ? "❚❚" : "▶";
-}
-
-function listenMap(canvas) {
-  const move = (event) => {
-    if (!event.buttons) return;
-    const frame = canvas.getBoundingClientRect();
-    const [x, y] = app.minimap.point(event.clientX - frame.left, event.clientY - frame.top);
-    const { k } = app.view;
-    app.view = { k, x: app.painter.width / 2 - x * k, y: app.painter.height / 2 - y * k };
-    app.paint();
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    move(event);
-  });
-  canvas.addEventListener("pointermove", move);
-}

@@ -1,4 +1,4 @@
-// Colours: by kind or dtype in classes, by time, bytes or gradient on a scale.
+// Colours: by category, kind or dtype in classes, by time, bytes or gradient on a scale.
 
 const KINDS = ["input", "parameter", "constant", "forward", "backward", "optimizer"];
 const KIND_WORDS = {
@@ -52,7 +52,9 @@ function groupValue(face, name, join) {
 }
 
 /** How to paint the faces of a scene, and the legend that says what it means. */
-function colouring(scene, mode, theme, kinds) {
+function colouring(scene, mode, theme, kinds, categories) {
+  if (mode === "category") return byCategory(scene, theme, kinds, categories);
+  if (mode === "changes") return byChange(scene, kinds);
   if (mode === "kind") return byKind(scene, kinds);
   if (mode === "dtype") return byDtype(scene, theme, kinds);
   return byMeasure(scene, MEASURES[mode], theme, kinds);
@@ -69,6 +71,51 @@ function byKind(scene, kinds) {
       })),
     },
   };
+}
+
+/** The category of a face; of a folded group the one that its ops are mainly of, if there is one. */
+function categoryOf(face, categories) {
+  if (face.node) return face.node.category ?? "";
+  const all = Object.keys(face.group.sums.categories);
+  const main = all.filter((name) => categories[name]?.main);
+  const some = main.length ? main : all;
+  return some.length === 1 ? some[0] : "";
+}
+
+function byCategory(scene, theme, kinds, categories) {
+  const several = { fill: kinds.none, line: kinds.constant.line, ink: kinds.constant.ink };
+  const paints = new Map();
+  for (const [name, look] of Object.entries(categories)) paints.set(name, categoryPaint(look, theme, kinds.constant.ink));
+  const isLeaf = (face) => LEAF_KINDS.has(face.kind) || face.kind === "optimizer";
+  const paint = (face) => (isLeaf(face) ? kinds[face.kind] : paints.get(categoryOf(face, categories)) || several);
+  const used = new Set(scene.faces.filter((face) => !isLeaf(face)).map((face) => categoryOf(face, categories)));
+  const leaves = new Set(scene.faces.filter(isLeaf).map((face) => face.kind));
+  const someMixed = scene.faces.some((face) => !isLeaf(face) && !paints.has(categoryOf(face, categories)));
+  const classes = KINDS.filter((kind) => leaves.has(kind)).map((kind) => ({ ...kinds[kind], words: KIND_WORDS[kind] }));
+  for (const [name, look] of paints) if (used.has(name)) classes.push({ ...look, words: name });
+  if (someMixed) classes.push({ ...several, words: "several" });
+  return { paint, legend: { classes } };
+}
+
+/** A soft fill and a stronger line of one hue. */
+function categoryPaint({ hue, strength }, theme, ink) {
+  const dark = theme === "dark";
+  const fill = rgbOf(hue, (dark ? 0.42 : 0.85) * strength, dark ? 0.21 : 0.935);
+  const line = rgbOf(hue, (dark ? 0.5 : 0.45) * Math.max(0.12, strength), dark ? 0.6 : 0.54);
+  return { fill: cssOf(fill), line: cssOf(line), ink };
+}
+
+/** Neutral, but for what has changed: causes filled, what follows from them in outline only. */
+function byChange(scene, kinds) {
+  const plain = { fill: kinds.none, line: kinds.constant.line, ink: kinds.constant.ink };
+  const of = (mark) => ({ fill: kinds.marks[mark].fill, line: kinds.marks[mark].line, ink: plain.ink });
+  const paint = (face) => (face.mark && !face.faint ? of(face.mark) : plain);
+  const words = { added: "added", removed: "removed", changed: "changed" };
+  const used = new Set(scene.faces.filter((face) => face.mark && !face.faint).map((face) => face.mark));
+  const classes = Object.keys(words).filter((mark) => used.has(mark)).map((mark) => ({ ...of(mark), words: words[mark] }));
+  if (scene.faces.some((face) => face.faint)) classes.push({ ...plain, line: kinds.marks.changed.line, words: "follows from it" });
+  classes.push({ ...plain, words: "as before" });
+  return { paint, legend: { classes } };
 }
 
 function byDtype(scene, theme, kinds) {
@@ -131,9 +178,49 @@ function hexParts(colour) {
   return [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 }
 
+/** Red, green and blue of a colour as the page writes it: #rrggbb or rgb(r,g,b). */
+function partsOf(colour) {
+  return colour.startsWith("#") ? hexParts(colour) : colour.match(/\d+/g).slice(0, 3).map(Number);
+}
+
+function cssOf(rgb) {
+  return `#${rgb.map((v) => Math.round(v).toString(16).padStart(2, "0")).join("")}`;
+}
+
+function mixed(a, b, share) {
+  const [from, to] = [partsOf(a), partsOf(b)];
+  return cssOf(from.map((v, i) => v + (to[i] - v) * share));
+}
+
+function rgbOf(hue, saturation, lightness) {
+  const reach = saturation * Math.min(lightness, 1 - lightness);
+  return [0, 8, 4].map((n) => {
+    const k = (n + hue / 30) % 12;
+    return 255 * (lightness - reach * Math.max(-1, Math.min(k - 3, 9 - k, 1)));
+  });
+}
+
+function lightOf(rgb) {
+  const [r, g, b] = rgb.map((v) => (v <= 10 ? v / 3294 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+/** How well one colour can be read on another, as WCAG measures it. */
+function contrast(a, b) {
+  const [high, low] = [lightOf(partsOf(a)), lightOf(partsOf(b))].sort((x, y) => y - x);
+  return (high + 0.05) / (low + 0.05);
+}
+
+/** How a face is painted that steps back: paler, with words that can still be read. */
+function dimmed(paint, theme) {
+  // A strong colour has to step back further.
+  const fills = [0.72, 0.8, 0.88, 0.95].map((share) => mixed(paint.fill, theme.paper, share));
+  const fill = fills.find((one) => contrast(one, theme.soft) >= 4.6) ?? theme.paper;
+  return { fill, line: mixed(paint.line, theme.paper, 0.6), ink: theme.soft };
+}
+
 /** Black or white, whichever is easier to read; one of them always has a contrast over 4.5. */
 function inkOn(rgb) {
-  const [r, g, b] = rgb.map((v) => (v <= 10 ? v / 3294 : ((v / 255 + 0.055) / 1.055) ** 2.4));
-  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  const light = lightOf(rgb);
   return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#ffffff";
 }

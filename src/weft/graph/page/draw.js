@@ -7,12 +7,14 @@ const FONTS = {
   small: `400 11.5px ${FONT}`,
   box: `600 12px ${FONT}`,
   lane: `650 13px ${FONT}`,
+  chip: `400 10.5px ${FONT}`,
 };
 
 const READABLE = 0.42;
 const SMALLEST = 0.3;
 const FEW = 250;
 const TINY = 0.12;
+const SMALLEST_FONT = 7; // pixels on the screen below which words are left out
 
 const ruler = document.createElement("canvas").getContext("2d");
 const widths = new Map();
@@ -43,7 +45,7 @@ function fitted(text, font, room) {
 function fitFaces(scene) {
   for (const face of scene.faces) {
     const font = face.pill ? "pill" : "title";
-    const room = face.w - (face.group ? 48 : 26) - TEXT_GAP;
+    const room = face.w - (face.group ? 48 : 26) - (face.sub ? TEXT_GAP : 0);
     const share = Math.max(0.4 * room, room - measureText(face.title, font));
     face.subShown = fitted(face.sub, "small", share);
     face.titleShown = fitted(face.title, font, room - measureText(face.subShown, "small"));
@@ -63,6 +65,10 @@ function readTheme() {
     colours[name] = value(name);
   }
   Object.assign(colours, { removed: value("removed"), changed: value("changed"), boxline: value("boxline") });
+  kinds.marks = {};
+  for (const mark of ["added", "removed", "changed"]) {
+    kinds.marks[mark] = { fill: value(`${mark}-fill`), line: colours[mark] };
+  }
   return { name: value("name"), kinds, ...colours };
 }
 
@@ -98,11 +104,11 @@ class Painter {
     c.globalAlpha = moving ? look.motion ** 3 : 1;
     this.routes(scene, view, look, sight);
     c.globalAlpha = 1;
-    // From afar, where nodes have no words, the names of groups go on top.
-    if (view.k >= READABLE) this.boxTitles(scene, view, look, sight);
-    this.faces(scene, view, look, sight);
-    if (view.k < READABLE) this.boxTitles(scene, view, look, sight);
+    // Lines go below everything that has words on it.
     if (!moving) this.partnerLines(scene, view, look);
+    if (!moving && view.k >= READABLE) this.chips(scene, look, sight);
+    this.boxTitles(scene, view, look, sight);
+    this.faces(scene, view, look, sight);
     this.frames.push(performance.now() - started);
     if (this.frames.length > 120) this.frames.shift();
   }
@@ -114,7 +120,8 @@ class Painter {
       if (outside(at, sight)) continue;
       c.beginPath();
       c.roundRect(at.x, at.y, at.w, at.h, 12);
-      c.fillStyle = look.theme.box;
+      // One in a tint, the next in plain: however deep they lie, words stay on a light ground.
+      c.fillStyle = box.depth % 2 ? look.theme.box : look.theme.paper;
       c.fill();
       const chosen = box.group.key === look.chosen;
       c.strokeStyle = chosen ? look.theme.accent : look.theme.boxline;
@@ -124,52 +131,58 @@ class Painter {
   }
 
   boxTitles(scene, view, look, sight) {
-    this.taken = [];
     for (const box of scene.boxes) {
       const at = placed(box, look);
       if (!outside(at, sight)) this.boxTitle(box, at, view, look, sight);
     }
   }
 
-  /** Names of open groups keep a readable size when one zooms out, as long as they fit. */
+  /** The name of an open group, in the place of its header that no wire crosses. */
   boxTitle(box, at, view, look, sight) {
-    const far = view.k < READABLE;
-    const grow = far ? 0.8 / view.k : Math.min(1.4, Math.max(1, 0.85 / view.k));
-    if (grow * 16 > at.h * 0.5) return;
+    // Seen from afar it grows as far as the header has room for it; then it is left out.
+    const grow = Math.min(HEADER / 18, Math.max(1, 0.85 / view.k));
+    if (12 * grow * view.k < SMALLEST_FONT) return;
+    const place = box.group.title;
+    const whole = Math.min(place.room, at.w - 20);
+    const least = (measureText(`▾ ${box.group.label}`, "box") + 2) * grow;
+    // Where the left part of the group is out of sight, the name moves along in its place.
+    const shift = Math.max(0, Math.min(sight[0] + 6 / view.k - at.x - place.x, whole - least));
+    const room = (whole - shift) / grow;
+    if (room < 24) return;
     const c = this.context;
-    const room = (at.w - 30 * grow) / grow;
-    if (room < 20) return;
-    const x = Math.max(at.x, Math.min(sight[0], at.x + at.w - 160 * grow));
-    const [left, middle] = [x + 11 * grow, at.y + (far ? 14 * Math.min(grow, 1.6) : HEADER / 2 + 1)];
-    if (!this.claim(left, middle - 5.5 * grow, 60 * grow, 11 * grow)) return;
-    c.fillStyle = look.theme.soft;
-    c.font = FONTS.box;
     c.textBaseline = "middle";
     c.save();
-    c.translate(left, middle);
+    c.translate(at.x + place.x + shift, at.y + HEADER / 2 + 1);
     c.scale(grow, grow);
+    c.fillStyle = look.theme.soft;
+    c.font = FONTS.box;
     const name = fitted(`▾ ${box.group.label}`, "box", room);
-    // A halo keeps the name readable where a wire passes behind it.
-    c.strokeStyle = look.theme.paper;
-    c.lineWidth = 5;
-    c.lineJoin = "round";
-    c.strokeText(name, 0, 0);
     c.fillText(name, 0, 0);
     const used = measureText(name, "box") + 6;
-    if (box.group.cls && room - used > 40) {
+    const words = box.group.run ? `${box.group.run} × ${box.group.each}` : box.group.cls;
+    if (words && room - used > 40) {
       c.font = FONTS.small;
-      const cls = fitted(box.group.cls, "small", room - used);
-      c.strokeText(cls, used, 0);
-      c.fillText(cls, used, 0);
+      c.fillText(fitted(words, "small", room - used), used, 0);
     }
     c.restore();
   }
 
-  /** Take a place for words, unless others have it: outer groups come first. */
-  claim(x, y, w, h) {
-    const free = this.taken.every((t) => x > t.x + t.w || t.x > x + w || y > t.y + t.h || t.y > y + h);
-    if (free) this.taken.push({ x, y, w, h });
-    return free;
+  /** The shapes on the wires, each on a plate that its own wire ends at and goes on from. */
+  chips(scene, look, sight) {
+    const c = this.context;
+    c.font = FONTS.chip;
+    c.textBaseline = "middle";
+    c.textAlign = "center";
+    for (const chip of scene.chips) {
+      if (outside(chip, sight)) continue;
+      c.fillStyle = look.theme.paper;
+      c.beginPath();
+      c.roundRect(chip.x, chip.y, chip.w, chip.h, 5);
+      c.fill();
+      c.fillStyle = look.theme.soft;
+      c.fillText(chip.text, chip.x + chip.w / 2, chip.y + chip.h / 2 + 0.5);
+    }
+    c.textAlign = "left";
   }
 
   laneTitles(scene, view, look) {
@@ -241,9 +254,7 @@ class Painter {
     for (const face of scene.faces) {
       const at = placed(face, look);
       if (outside(at, sight)) continue;
-      const paint = look.colours.get(face);
-      const faded = look.hits && !look.hits.has(face.key) && !holds(look.hits, face);
-      c.globalAlpha = (face.node?.ghost ? 0.55 : 1) * (faded ? 0.38 : 1);
+      const paint = paintOf(face, look);
       if (!words && !this.stressed(face, look)) {
         plainFace(c, at, paint, view.k);
         continue;
@@ -258,8 +269,23 @@ class Painter {
       this.outline(face, view, look, paint);
       if (words) this.words(face, at, paint, view);
       if (view.k > 0.2) this.badges(face, at, look);
+      if (view.k > 0.3 && face.mark && !face.faint) this.sign(face, at, look);
     }
-    c.globalAlpha = 1;
+  }
+
+  /** What was done to a face, where it is no mere consequence. */
+  sign(face, at, look) {
+    const c = this.context;
+    c.beginPath();
+    c.arc(at.x + 1, at.y + 1, 7.5, 0, 7);
+    c.fillStyle = look.theme[face.mark];
+    c.fill();
+    c.fillStyle = look.theme.paper;
+    c.font = FONTS.title;
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.fillText({ added: "+", removed: "−", changed: "~" }[face.mark], at.x + 1, at.y + 2);
+    c.textAlign = "left";
   }
 
   inSight(scene, sight) {
@@ -290,8 +316,9 @@ class Painter {
     c.strokeStyle = paint.line;
     if (mark) {
       c.strokeStyle = look.theme[mark];
-      c.lineWidth = 2 * thin;
+      c.lineWidth = (face.faint ? 1.1 : 2.6) * thin;
       if (mark === "removed") c.setLineDash([4, 3]);
+      else if (face.faint) c.setLineDash([2, 3]);
     }
     if (face === look.hover) c.lineWidth = 2 * thin;
     if (look.hits && (look.hits.has(face.key) || holds(look.hits, face))) {
@@ -359,6 +386,13 @@ class Painter {
     c.stroke();
     c.setLineDash([]);
   }
+}
+
+/** How a face is painted now; what is gone, and what a search did not find, steps back. */
+function paintOf(face, look) {
+  const paint = look.colours.get(face);
+  const faded = look.hits && !look.hits.has(face.key) && !holds(look.hits, face);
+  return faded || face.node?.ghost ? dimmed(paint, look.theme) : paint;
 }
 
 function placed(thing, look) {

@@ -4,7 +4,7 @@
 // fromDx, toDx}, with the offsets of its ends from the middles of their vertices. The result has the
 // middle of each vertex, the points of each edge, and the size of the whole.
 
-const LAYER_GAP = 24;
+const LAYER_GAP = 22;
 const SIDE_GAP = 20;
 const WIRE_GAP = 12;
 const LONGEST_WIRE = 60;
@@ -14,6 +14,7 @@ const WIRE = 2;
 const END = 0.15;
 const HEADER = 30;
 const PORT_GAP = 14;
+const PORT_BEND = 18; // below a header, through which wires run straight
 
 function layered(vertices, edges) {
   const net = orient(vertices, edges);
@@ -295,8 +296,8 @@ function stack(net) {
   net.rows.forEach((row, k) => {
     const high = row.reduce((most, v) => Math.max(most, net.height[v]), 0);
     const between = k ? LAYER_GAP + Math.min(30, 0.7 * (net.rows[k - 1].length - 1)) : 0;
-    const afterPorts = k === 1 && tops[0] === bottoms[0];
-    y += afterPorts ? HEADER : k && high === 0 ? PORT_GAP : between;
+    const afterPorts = k === 1 && net.vertices.some((v) => v.rank === "first");
+    y += afterPorts ? PORT_BEND : k && high === 0 ? PORT_GAP : between;
     tops.push(y);
     y += high;
     bottoms.push(y);
@@ -494,7 +495,9 @@ function route(net, arc, places, tops, bottoms) {
     const last = points.at(-1);
     if (!last || last[0] !== px || last[1] !== py) points.push([px, py]);
   };
-  add(from.x + arc.fromDx, from.y + height[arc.from] / 2);
+  // A wire runs through a header from its upper edge, straight, so that the title has its place.
+  const side = net.vertices[arc.from].rank === "first" ? -1 : 1;
+  add(from.x + arc.fromDx, from.y + (side * height[arc.from]) / 2);
   add(from.x + arc.fromDx, bottoms[layer[arc.from]]);
   if (arc.far) {
     const above = tops[layer[arc.to]] - LAYER_GAP / 2;

@@ -64,7 +64,7 @@ function take(fresh) {
   const same = fresh.steps.findIndex((step) => step.step === number);
   if (!steps.length) app.first = app.open = null;
   app.showStep(last || same < 0 ? fresh.steps.length - 1 : same);
-  if (!steps.length) app.fit();
+  if (!steps.length) firstLook();
   byId("lanes").hidden = !(app.tree.root.sums.back + app.tree.root.sums.updates);
   // The panel is left alone while the reader is busy in it.
   const panel = byId("panel");
@@ -72,6 +72,50 @@ function take(fresh) {
   markTicks();
   takeTraining();
   showState();
+}
+
+// --- the loss curve ---
+
+const CURVE = { width: 300, height: 84, top: 6, bottom: 6 };
+
+/** The loss of all steps so far, with the place of the step that is shown. */
+function showCurve() {
+  const points = (app.document.loss || []).map(([step, value]) => [Number(step), Number(value)]);
+  const known = points.filter(([, value]) => Number.isFinite(value));
+  byId("curve").hidden = known.length < 2;
+  if (known.length < 2) return;
+  const [low, high] = lossRange(known.map(([, value]) => value));
+  const [first, last] = [known[0][0], known.at(-1)[0]];
+  const x = (step) => 1 + ((step - first) / (last - first || 1)) * (CURVE.width - 2);
+  const span = CURVE.height - CURVE.top - CURVE.bottom;
+  const inside = (v) => Math.max(CURVE.top, Math.min(CURVE.height - CURVE.bottom, v));
+  const y = (value) => inside(CURVE.top + (1 - (value - low) / (high - low || 1)) * span);
+  let pen = "M";
+  let d = "";
+  for (const [step, value] of points) {
+    if (Number.isFinite(value)) d += `${pen}${x(step).toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = Number.isFinite(value) ? "L" : "M";
+  }
+  const now = known.findLast(([step]) => step <= app.step.number) || known[0];
+  const at = x(now[0]);
+  const words = `loss from ${numberText(known[0][1])} to ${numberText(known.at(-1)[1])} over ${plural(last, "step")}`;
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${CURVE.width} ${CURVE.height}`, preserveAspectRatio: "none", role: "img", "aria-label": words },
+    svg("line", { x1: 0, x2: CURVE.width, y1: CURVE.height - 0.5, y2: CURVE.height - 0.5 }),
+    svg("path", { d, "vector-effect": "non-scaling-stroke" }),
+    svg("line", { class: "now", x1: at, x2: at, y1: 0, y2: CURVE.height }),
+  );
+  const value = element("span", {}, element("b", {}, "Loss "), `${numberText(now[1])} at step ${now[0].toLocaleString("en")}`);
+  const range = element("span", {}, `${plural(Number(app.document.ended ?? last), "step")} so far`);
+  byId("curve").replaceChildren(element("figcaption", {}, value, range), picture);
+}
+
+/** What the curve shows: all but the wildest hundredth, so that one spike does not flatten the rest. */
+function lossRange(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const cut = sorted.length > 50 ? Math.floor(sorted.length * 0.01) : 0;
+  return [sorted[0], sorted[sorted.length - 1 - cut]];
 }
 
 function showState() {

@@ -12,12 +12,15 @@ function number(value) {
 /** One step: its nodes by id and by name, linked both ways. */
 function readStep(raw, before) {
   const step = { number: raw.step, modules: raw.modules || {}, outputs: new Set(raw.outputs || []) };
+  Object.assign(step, { stacks: raw.stacks || [], lines: raw.lines || {} });
   step.nodes = raw.nodes.map((node, order) => ({
     ...node,
     order,
     users: [],
     partners: [],
+    was: null,
     mark: null,
+    faint: false,
     ghost: false,
   }));
   step.byId = new Map(step.nodes.map((node) => [node.id, node]));
@@ -47,46 +50,12 @@ function structure(node, byId) {
   return JSON.stringify([node.op, node.kind, node.shape, node.dtype, node.attrs, from]);
 }
 
-/** Mark what was added or changed since the step before, and keep what was removed as ghosts. */
-function markChanges(step, before) {
-  const old = new Map(before.nodes.map((node) => [node.name, node]));
-  const oldById = new Map(before.nodes.map((node) => [node.id, node]));
-  for (const node of step.nodes) {
-    const was = old.get(node.name);
-    if (!was) node.mark = "added";
-    else if (structure(was, oldById) !== structure(node, step.byId)) node.mark = "changed";
-  }
-  let next = Math.max(0, ...step.nodes.map((node) => node.id)) + 1;
-  const ids = new Map();
-  for (const was of before.nodes) {
-    const now = step.byName.get(was.name);
-    ids.set(was.id, now ? now.id : next++);
-    if (!now) step.removed.push(was);
-  }
-  const ghosts = step.removed.map((was) => ({
-    ...was,
-    id: ids.get(was.id),
-    inputs: was.inputs.map(([id, output]) => [ids.get(id), output]),
-    forward: was.forward === null ? null : ids.get(was.forward) ?? null,
-    order: was.order ?? step.nodes.length,
-    users: [],
-    partners: [],
-    mark: "removed",
-    ghost: true,
-  }));
-  for (const ghost of ghosts) {
-    step.nodes.push(ghost);
-    step.byId.set(ghost.id, ghost);
-    step.byName.set(ghost.name, ghost);
-  }
-}
-
 /** A hash of the structure, to see at once whether two steps need different drawings. */
 function signature(step) {
   let hash = 0;
   for (const node of step.nodes) {
     const partner = step.byId.get(node.forward)?.name;
-    const words = `${node.name} ${partner} ${node.mark} ${structure(node, step.byId)}`;
+    const words = `${node.name} ${partner} ${node.mark} ${node.faint} ${structure(node, step.byId)}`;
     for (let i = 0; i < words.length; i++) hash = (hash * 31 + words.charCodeAt(i)) | 0;
   }
   return `${step.nodes.length}:${hash}`;
@@ -158,6 +127,7 @@ function makeTree(step) {
   }
   compact(root);
   total(root);
+  foldRuns(root);
   const tree = { root, groups: new Map() };
   walk(root, (item) => {
     if (item.type === "group") tree.groups.set(item.path, item);
@@ -172,6 +142,7 @@ function newGroup(path, label, step, parent) {
     path,
     label,
     cls: step.modules[path] || "",
+    run: 0,
     parent,
     children: [],
     order: Infinity,
@@ -203,11 +174,67 @@ function compact(group) {
   }
 }
 
+// --- runs: siblings that are alike stand as one ---
+
+const SHORTEST_RUN = 3;
+
+/** Put siblings that follow one another and are alike into a group of their own, a "×12" box. */
+function foldRuns(group) {
+  for (const child of group.children) if (child.type === "group") foldRuns(child);
+  const made = [];
+  for (let i = 0; i < group.children.length; ) {
+    const first = group.children[i];
+    let end = i + 1;
+    if (first.type === "group") {
+      const like = likeness(first);
+      const alike = (other) => other?.type === "group" && other.cls === first.cls && likeness(other) === like;
+      while (alike(group.children[end])) end++;
+    }
+    if (end - i < SHORTEST_RUN) end = i + 1;
+    made.push(end - i > 1 ? newRun(group, group.children.slice(i, end)) : first);
+    i = end;
+  }
+  // Where there is nothing else but constants, the group itself is the run.
+  const runs = made.filter((item) => item.made);
+  const rest = made.filter((item) => !item.made && (item.type === "group" || item.sums.ops));
+  if (runs.length === 1 && !rest.length && group.parent) Object.assign(group, { run: runs[0].run, each: runs[0].each });
+  else group.children = made;
+  for (const child of group.children) child.parent = group;
+}
+
+function newRun(parent, members) {
+  const [first, last] = [members[0], members.at(-1)];
+  const label = `${first.label} … ${last.label}`;
+  const run = newGroup(parent.path ? `${parent.path}.${label}` : label, label, { modules: {} }, parent);
+  Object.assign(run, { children: members, order: first.order, run: members.length, each: first.cls, made: true });
+  run.sums = noSums();
+  for (const member of members) {
+    merge(run.sums, member.sums);
+    member.parent = run;
+  }
+  return run;
+}
+
+/** What the forward nodes of a group do, in words that do not name the group. */
+function likeness(group) {
+  if (group.like !== undefined) return group.like;
+  const short = (node) => (node.name.startsWith(`${group.path}.`) ? node.name.slice(group.path.length) : node.op);
+  const words = nodesBelow(group)
+    .filter((node) => !isBack(node) || (node.mark && !node.faint))
+    .map((node) => `${short(node)} ${node.op} ${node.shape} ${node.dtype} ${node.mark} ${node.faint}`);
+  group.like = words.join("\n");
+  return group.like;
+}
+
+function noSums() {
+  const sums = { nodes: 0, fore: 0, ops: 0, back: 0, updates: 0, bytes: 0, flops: 0, parameters: 0 };
+  Object.assign(sums, { time: 0, timed: false, grad: null, nan: 0, inf: 0, dtypes: {}, marks: {} });
+  return Object.assign(sums, { foreMarks: {}, backMarks: {}, causes: {}, foreCauses: 0, backCauses: 0, categories: {} });
+}
+
 /** Sums over everything below, children in the order in which they first ran. */
 function total(item) {
-  const sums = { nodes: 0, fore: 0, ops: 0, back: 0, updates: 0, bytes: 0, flops: 0 };
-  Object.assign(sums, { time: 0, timed: false, grad: null, nan: 0, inf: 0, dtypes: {}, marks: {} });
-  Object.assign(sums, { foreMarks: {}, backMarks: {} });
+  const sums = noSums();
   if (item.type === "slot") {
     for (const node of nodesOf(item)) count(sums, node);
   } else {
@@ -230,7 +257,11 @@ function count(sums, node) {
   if (node.kind === "backward") sums.back++;
   else if (node.kind === "optimizer") sums.updates++;
   else sums.fore++;
-  if (node.kind === "forward") sums.ops++;
+  if (node.kind === "forward") {
+    sums.ops++;
+    sums.categories[node.category ?? ""] = (sums.categories[node.category ?? ""] || 0) + 1;
+  }
+  if (node.kind === "parameter" && Array.isArray(node.shape)) sums.parameters += node.shape.reduce((a, b) => a * b, 1);
   sums.bytes += number(node.bytes) || 0;
   sums.flops += number(node.flops) || 0;
   const time = number(node.time);
@@ -247,15 +278,16 @@ function count(sums, node) {
   for (const marks of [sums.marks, isBack(node) ? sums.backMarks : sums.foreMarks]) {
     marks[node.mark] = (marks[node.mark] || 0) + 1;
   }
+  if (node.faint) return;
+  sums.causes[node.mark] = (sums.causes[node.mark] || 0) + 1;
+  sums[isBack(node) ? "backCauses" : "foreCauses"]++;
 }
 
 function merge(sums, other) {
-  for (const name of ["nodes", "fore", "ops", "back", "updates", "bytes", "flops", "time", "nan", "inf"]) {
-    sums[name] += other[name];
-  }
+  for (const [name, value] of Object.entries(other)) if (typeof value === "number" && name !== "grad") sums[name] += value;
   sums.timed ||= other.timed;
   if (other.grad !== null) sums.grad = Math.max(sums.grad ?? 0, other.grad);
-  for (const name of ["dtypes", "marks", "foreMarks", "backMarks"]) {
+  for (const name of ["dtypes", "marks", "foreMarks", "backMarks", "causes", "categories"]) {
     for (const [key, n] of Object.entries(other[name])) sums[name][key] = (sums[name][key] || 0) + n;
   }
 }
@@ -278,10 +310,10 @@ function nodesBelow(item) {
   return found.sort((a, b) => a.order - b.order);
 }
 
-/** Which groups to open at first: whole levels, as long as the picture stays small. */
-function firstFolds(tree, budget = 30) {
+/** Which groups to open at first: whole levels, as long as the picture stays small; runs stay one. */
+function firstFolds(tree, budget) {
   const open = new Set([""]);
-  const inner = (group) => group.children.some((child) => child.type === "group");
+  const inner = (group) => !group.run && group.children.some((child) => child.type === "group");
   let shown = tree.root.children;
   for (let level = 0; level < 12; level++) {
     const groups = shown.filter((item) => item.type === "group" && inner(item));

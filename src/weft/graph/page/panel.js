@@ -52,7 +52,7 @@ function crumbs(path, app) {
   const nav = element("nav", { class: "crumbs", "aria-label": "module" });
   const words = path.split(".");
   words.forEach((word, i) => {
-    const group = app.tree.groups.get(words.slice(0, i + 1).join("."));
+    const group = app.tree.groups.get(words.slice(0, i + 1).join(".")) || null;
     if (i) nav.append(element("span", { "aria-hidden": "true" }, "›"));
     nav.append(
       group
@@ -79,7 +79,7 @@ function aboutNode(node, app) {
       "header",
       {},
       element("span", { class: `chip ${node.kind}` }, KIND_WORDS[node.kind]),
-      element("h2", {}, node.name),
+      element("h2", {}, ...breakable(node.name)),
       crumbs(node.module, app),
     ),
     changeNote(node, app),
@@ -91,10 +91,11 @@ function aboutNode(node, app) {
       ["FLOPs", node.flops ? flopsText(number(node.flops)) : null],
       ["time", number(node.time) === null ? null : timeText(number(node.time))],
       ["gradient norm", number(node.grad_norm) === null ? null : numberText(number(node.grad_norm))],
-      ["line", node.source ? element("code", {}, node.source) : null],
+      ["category", node.category],
     ]),
     attributes(node),
     live,
+    aboutSource(node, app.step),
     node.stats ? section("Values", ...valuesOf(node.stats)) : null,
     nodeList("Inputs", node.sources.map((s) => [s.node, s.output ? `output ${s.output}` : ""]), app),
     nodeList("Used by", node.users.map((user) => [user, ""]), app),
@@ -116,15 +117,17 @@ function printable(value) {
 /** What differs from the node of the same name one step before. */
 function changeNote(node, app) {
   if (!node.mark) return null;
-  const words = { added: "New in this step.", removed: "Gone since the step before." };
-  const note = element("p", { class: `change ${node.mark}` }, words[node.mark] || "Changed since the step before.");
-  const was = node.mark === "changed" ? app.before()?.nodes.find((other) => other.name === node.name) : null;
+  const words = { added: "New in this step.", removed: "Gone since the step before.", changed: "Changed since the step before." };
+  const said = words[node.mark] + (node.faint ? " This follows from other changes." : "");
+  const note = element("div", { class: `change ${node.mark}` }, said);
+  const { was } = node;
   if (!was) return note;
   const differing = ["op", "kind", "dtype", "shape", "attrs"].filter(
     (key) => JSON.stringify(was[key]) !== JSON.stringify(node[key]),
   );
-  const said = (one, key) => (key === "shape" ? shapeText(one[key]) : printable(one[key]));
-  const lines = differing.map((key) => [key, `${said(was, key)} → ${said(node, key)}`]);
+  const text = (one, key) => (key === "shape" ? shapeText(one[key]) : printable(one[key]));
+  const lines = differing.map((key) => [key, `${text(was, key)} → ${text(node, key)}`]);
+  if (was.name !== node.name) lines.unshift(["name", `${was.name} → ${node.name}`]);
   if (!lines.length) lines.push(["inputs", "read from other nodes than before"]);
   note.append(rows(lines));
   return note;
@@ -216,6 +219,7 @@ function sparkline(values, at, words) {
 function sumRows(sums) {
   return rows([
     ["nodes", `${sums.fore} forward, ${sums.back} backward, ${plural(sums.updates, "update")}`],
+    ["parameters", sums.parameters ? sums.parameters.toLocaleString("en") : null],
     ["size", bytesText(sums.bytes)],
     ["FLOPs", flopsText(sums.flops)],
     ["time", sums.timed ? timeText(sums.time) : null],
@@ -246,8 +250,8 @@ function aboutGroup(group, app) {
       "header",
       {},
       element("span", { class: "chip" }, "module"),
-      element("h2", {}, group.path),
-      element("p", { class: "class" }, group.cls),
+      element("h2", {}, ...breakable(group.path)),
+      element("p", { class: "class" }, group.run ? `${group.run} × ${group.each || "alike"}` : group.cls),
       crumbs(group.path, app),
     ),
     toggle,
@@ -265,7 +269,8 @@ function parametersOf(group) {
 
 function overview(app) {
   const { step, tree } = app;
-  const marked = (mark) => step.nodes.filter((node) => node.mark === mark).map((node) => [node, ""]);
+  const marked = (mark) => step.nodes.filter((node) => node.mark === mark && !node.faint).map((node) => [node, ""]);
+  const following = step.nodes.filter((node) => node.faint).map((node) => [node, node.mark]);
   const several = app.document.steps.length > 1;
   const words = several ? `Step ${step.number}` : "";
   return [
@@ -275,6 +280,7 @@ function overview(app) {
     nodeList("Added since the step before", marked("added"), app),
     nodeList("Removed since the step before", marked("removed"), app),
     nodeList("Changed since the step before", marked("changed"), app),
+    nodeList("Follows from that", following, app),
     costly(step.nodes.filter((node) => !node.ghost), app),
     keys(),
   ];

@@ -1,12 +1,13 @@
 // What is visible for the current folds: boxes with places, and merged edges with routes.
 
-const LANE_GAP = 110;
+const LANE_GAP = 64;
 const PADDING = 16;
 const NODE_HEIGHT = 30;
 const PILL_HEIGHT = 26;
 const WIDEST = 330;
 const FACE_GAP = 8;
 const TEXT_GAP = 14;
+const CHIP_HEIGHT = 20; // the shape of a result, on the wire below its node
 // How hard an edge pulls its ends into one line.
 const LIGHT = 0.05;
 const HEAVY = 3;
@@ -16,10 +17,12 @@ const HEAVY = 3;
  * keeps the places by group, for the next step that has the same structure.
  */
 function buildScene(tree, open, lanes, measure, plans) {
-  const scene = { faces: [], boxes: [], routes: [], byKey: new Map(), lanes, width: 0, height: 0 };
-  reveal(tree.root, open, lanes, measure);
+  const scene = { faces: [], boxes: [], chips: [], routes: [], byKey: new Map(), lanes, width: 0, height: 0 };
+  walk(tree.root, (item) => (item.looks = null));
+  reveal(tree.root, open, lanes);
   connect(tree, lanes);
-  arrange(tree.root, plans);
+  walk(tree.root, (item) => item.looks && sizeUp(item, measure));
+  arrange(tree.root, plans, measure);
   const both = lanes.fore && lanes.back && tree.root.sums.back + tree.root.sums.updates > 0;
   scene.shift = both ? tree.root.inner.width + LANE_GAP : 0;
   emit(scene, tree.root, 0, 0);
@@ -32,18 +35,18 @@ function buildScene(tree, open, lanes, measure, plans) {
 
 // --- which items are visible, and how large they are ---
 
-function reveal(group, open, lanes, measure) {
+function reveal(group, open, lanes) {
   group.items = group.children.filter((item) => shows(item, lanes));
   group.segments = new Map();
   group.ports = new Map();
   for (const item of group.items) {
     item.open = item.type === "group" && open.has(item.path);
     if (item.open) {
-      reveal(item, open, lanes, measure);
+      reveal(item, open, lanes);
     } else {
       represent(item, item);
+      item.exits = new Map();
       item.looks = item.type === "group" ? groupFaces(item, lanes) : slotFaces(item, lanes);
-      sizeUp(item, measure);
     }
   }
 }
@@ -73,7 +76,9 @@ function nodeFace(item, node) {
 
 function shortName(node) {
   const inside = node.module && node.name.startsWith(`${node.module}.`);
-  return inside ? node.name.slice(node.module.length + 1) : node.name;
+  const name = inside ? node.name.slice(node.module.length + 1) : node.name;
+  // The lane says what it is.
+  return node.kind === "backward" ? name.replace(/\.backward(:\d+)?$/, "$1") : name;
 }
 
 function groupFaces(group, lanes) {
@@ -82,24 +87,43 @@ function groupFaces(group, lanes) {
     const key = lane ? `${group.key}:back` : group.key;
     return { item: group, group, kind, pill: false, title: group.label, sub, key };
   };
-  const ops = `${group.cls ? `${group.cls} · ` : ""}${plural(fore, "node")}`;
-  const parts = [back ? `${back} backward` : "", updates ? plural(updates, "update") : ""];
+  const what = group.run ? `${group.run} × ${group.each || "alike"}` : group.cls;
+  const ops = what || plural(fore, "node");
+  const parts = back ? `${back} backward` : plural(updates, "update");
   return {
     fore: lanes.fore && fore ? [face("forward", ops, 0)] : [],
-    back: lanes.back && back + updates ? [face("backward", parts.filter(Boolean).join(" · "), 1)] : [],
+    back: lanes.back && back + updates ? [face("backward", parts, 1)] : [],
   };
+}
+
+/** The shapes of what leaves an item, as one short text. */
+function exitText(item) {
+  const shapes = [...new Set([...item.exits.values()].map(shapeText))];
+  if (!shapes.length) return "";
+  if (shapes.length < 3) return shapes.join("  ");
+  return plural(item.exits.size, "tensor");
 }
 
 function sizeUp(item, measure) {
   const { fore, back } = item.looks;
+  const [face] = fore;
+  item.chip = "";
+  if (face && !face.pill) {
+    item.chip = exitText(item);
+    // What nobody reads has its shape beside its name, and so has a leaf.
+    if (face.node) face.sub = item.chip ? "" : shapeText(face.node.shape);
+  }
   for (const face of [...fore, ...back]) {
     const text = measure(face.title, face.pill ? "pill" : "title") + measure(face.sub, "small");
     // Whole, so that no rounding makes the words a hair too long for their face.
-    face.w = Math.max(64, Math.min(WIDEST, Math.ceil(text) + TEXT_GAP + (face.group ? 48 : 26)));
+    const gap = face.sub ? TEXT_GAP : 0;
+    face.w = Math.max(64, Math.min(WIDEST, Math.ceil(text) + gap + (face.group ? 48 : 26)));
     face.h = face.pill || face.kind === "optimizer" ? PILL_HEIGHT : NODE_HEIGHT;
   }
-  item.width = Math.max(rowWidth(fore), rowWidth(back));
-  item.height = Math.max(...[...fore, ...back].map((face) => face.h));
+  item.chipWidth = item.chip ? Math.ceil(measure(item.chip, "chip")) + 12 : 0;
+  item.width = Math.max(rowWidth(fore), rowWidth(back), item.chipWidth);
+  item.height = Math.max(...[...fore, ...back].map((face) => face.h)) + (item.chip ? CHIP_HEIGHT : 0);
+  item.middle = item.chip ? -CHIP_HEIGHT / 2 : 0; // of the faces, from the middle of the item
 }
 
 // --- merged edges, cut at the borders of open groups ---
@@ -114,7 +138,7 @@ function connect(tree, lanes) {
   walk(tree.root, (slot) => {
     if (slot.type !== "slot" || !slot.visible) return;
     for (const node of nodesOf(slot)) {
-      for (const { node: source } of node.sources) {
+      for (const { node: source, output } of node.sources) {
         const back = isBack(node);
         if (back !== isBack(source) || !(back ? lanes.back : lanes.fore)) continue;
         // Gradients run against the order of the forward pass, which the layers follow.
@@ -123,12 +147,17 @@ function connect(tree, lanes) {
         const key = `${idOf(a.visible)}>${idOf(b.visible)}`;
         if (!pairs.has(key)) pairs.set(key, { a: a.visible, b: b.visible, ...noEdges() });
         const pair = pairs.get(key);
+        if (!back && !source.ghost) a.visible.exits.set(`${output} ${source.name}`, outputShape(source, output));
         pair[back ? "back" : "fore"]++;
         if (node.ghost || source.ghost) pair[back ? "backGhosts" : "foreGhosts"]++;
       }
     }
   });
   for (const pair of pairs.values()) cut(pair, idOf(pair.a));
+}
+
+function outputShape(node, output) {
+  return Array.isArray(node.shape?.[0]) ? node.shape[output] : node.shape;
 }
 
 /** How many edges were merged in each lane, and how many of them are gone. */
@@ -170,7 +199,8 @@ function cut(pair, id) {
 
 function portOf(group, key, rank) {
   if (!group.ports.has(key)) {
-    group.ports.set(key, { type: "port", rank, width: 0, height: 0, order: rank === "first" ? -1 : 1e12 });
+    const first = rank === "first";
+    group.ports.set(key, { type: "port", rank, width: 0, height: first ? HEADER : 0, order: first ? -1 : 1e12 });
   }
   return group.ports.get(key);
 }
@@ -197,8 +227,8 @@ function segment(group, from, to, pair) {
 
 // --- places, from the innermost groups outwards ---
 
-function arrange(group, plans) {
-  for (const item of group.items) if (item.open) arrange(item, plans);
+function arrange(group, plans, measure) {
+  for (const item of group.items) if (item.open) arrange(item, plans, measure);
   const segments = [...group.segments.values()];
   const used = new Set();
   for (const { from, to } of segments) used.add(from.item).add(to.item);
@@ -234,9 +264,10 @@ function arrange(group, plans) {
   if (!few) ({ width, height } = shelve(loose, width, height, pad));
   group.inner = { width: width + 2 * pad, height: height + (hasOut ? 0 : pad) };
   if (group.parent) {
-    const label = 40 + 7.2 * (group.label.length + group.cls.length);
-    const slack = Math.max(0, Math.min(260, label) - group.inner.width) / 2;
-    if (slack) widen(group, vertices, segments, slack);
+    const name = measure(`▾ ${group.label}`, "box") + 4;
+    const slack = Math.min(name, 200) - titlePlace(group, name).room;
+    if (slack > 0) widen(group, vertices, segments, slack);
+    group.title = titlePlace(group, name);
     group.width = group.inner.width;
     group.height = group.inner.height;
   }
@@ -245,6 +276,14 @@ function arrange(group, plans) {
 /** Whether nothing is computed there: parameters and the like stand beside the main line. */
 function isLight(item) {
   return item.sums.fore > 0 && item.sums.ops === 0;
+}
+
+/** Where the name of an open group can stand: the first place between wires that is wide enough. */
+function titlePlace(group, want) {
+  const wires = [...group.ports.values()].filter((port) => port.rank === "first").map((port) => port.x);
+  const edges = [4, ...wires.sort((a, b) => a - b), group.inner.width - 4];
+  const places = edges.slice(1).map((edge, i) => ({ x: edges[i] + 7, room: edge - edges[i] - 14 }));
+  return places.find((place) => place.room >= want) || places.reduce((a, b) => (b.room > a.room ? b : a));
 }
 
 /** Give a narrow group room for its own name. */
@@ -290,8 +329,12 @@ function emit(scene, group, left, top) {
       }
       emit(scene, item, x, y);
     } else {
-      put(scene, item.looks.fore, left + item.x, top + item.y, 0);
-      put(scene, item.looks.back, left + item.x + scene.shift, top + item.y, 1);
+      put(scene, item.looks.fore, left + item.x, top + item.y + item.middle, 0);
+      put(scene, item.looks.back, left + item.x + scene.shift, top + item.y + item.middle, 1);
+      if (item.chip && item.looks.fore.length) {
+        const at = { x: left + item.x - item.chipWidth / 2, y: y + item.height - 15 };
+        scene.chips.push({ item, text: item.chip, ...at, w: item.chipWidth, h: 14 });
+      }
     }
   }
   for (const seg of group.segments.values()) {
@@ -311,6 +354,7 @@ function put(scene, faces, middle, y, lane) {
   faces.forEach((face, i) => {
     Object.assign(face, { x, y: y - face.h / 2, lane });
     face.mark = markOf(face);
+    face.faint = Boolean(face.mark) && isFaint(face);
     scene.faces.push(face);
     const before = faces[i - 1];
     const linked = before && face.node.sources.some((source) => source.node === before.node);
@@ -327,6 +371,12 @@ function markOf(face) {
   const [mark] = Object.keys(marks);
   if (!mark) return null;
   return marks[mark] === all ? mark : "changed";
+}
+
+/** Whether a face has changed only because something else has. */
+function isFaint(face) {
+  if (face.node) return face.node.faint;
+  return !face.group.sums[face.lane === 1 ? "backCauses" : "foreCauses"];
 }
 
 function rowWidth(faces) {
@@ -357,17 +407,19 @@ function meet(points, { item, port }, lane, sign) {
   if (port || item.type === "port" || item.open) return;
   const faces = lane ? item.looks.back : item.looks.fore;
   const tall = Math.max(0, ...faces.map((face) => face.h));
-  points[0][1] += (sign * (item.height - tall)) / 2;
-  if (faces.length < 2) return;
   // Of several, the first receives gradients, and the last of the backward pass sends them on.
   const below = sign < 0;
   const chosen = below ? 0 : Math.max(0, faces.findLastIndex((face) => face.kind === "backward"));
-  let x = -rowWidth(faces) / 2;
-  for (let i = 0; i < chosen; i++) x += faces[i].w + FACE_GAP;
-  const from = points[0][0];
-  const to = from + x + faces[chosen].w / 2;
-  for (const point of points.slice(0, 2)) if (point[0] === from) point[0] = to;
-  points[0][1] += (sign * (tall - faces[chosen].h)) / 2;
+  let [x, y] = points[0];
+  if (faces.length > 1) {
+    const from = x;
+    x -= rowWidth(faces) / 2;
+    for (let i = 0; i < chosen; i++) x += faces[i].w + FACE_GAP;
+    x += faces[chosen].w / 2;
+    for (const point of points.slice(0, 2)) if (point[0] === from) point[0] = x;
+  }
+  y += item.middle + (sign * (item.height - (faces[chosen]?.h ?? tall))) / 2;
+  if (Math.abs(y - points[0][1]) > 0.01) points.unshift([x, y]);
 }
 
 function drawn(points, lane, rest) {

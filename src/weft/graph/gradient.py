@@ -1,0 +1,196 @@
+"""The backward of a node as an op: what the derivative rules of its op make of gradients.
+
+A ``Gradient`` reads the gradients that reach the results of a forward node, and of the values
+around that node just those which its rules name. So a backward pass is a graph like any other: it
+can be run again with the engine's own bits, derived anew after an edit, saved, and looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from weft.autograd import engine
+from weft.core.dispatch import Op
+from weft.core.node import Node
+from weft.core.plan import Plan
+from weft.core.tensor import Tensor
+from weft.graph.spec import Call, Ref, Spec
+from weft.graph.steps import Step
+
+ACCUMULATE = "AccumulateGrad"
+ONES = 1.0  # in the place of a gradient: the one that a scalar loss starts with
+FLOATS = "fcV"
+
+
+class Gradient:
+    """The derivative rules of an op for one pattern of inputs, or the backward of a function.
+
+    ``sources`` says where the values that the rules name come from: ``(kind, number)`` with the
+    kinds ``input``, ``output``, ``shape``, ``dtype``, ``shapes`` and ``rest``. Shapes and dtypes
+    are those of the forward node's inputs when it ran last.
+    """
+
+    multiple = view = False
+    names: tuple[str, ...] = ()
+
+    def __init__(self, op: Any, plan: Plan | None, needs: tuple[bool, ...], name: str) -> None:
+        self.op, self.plan, self.needs, self.name = op, plan, needs, name
+        given = range(len(needs)) if plan is None else plan.targets
+        self.targets = tuple(i for i in given if needs[i])  # the inputs that get a gradient
+        slots = () if plan is None else plan.slots
+        self.sources = tuple(_source(op, slot) for slot in slots)
+
+    def saved(self, forward: Spec) -> list[Any]:
+        """The values around the forward node that it reads besides gradients."""
+        found: list[Any] = []
+        for kind, k in self.sources:
+            if kind == "input":
+                found.append(forward.args[k])
+            elif kind == "output":
+                found.append(Ref(forward.id, k))
+            elif kind == "rest":
+                found += forward.args[k:]
+        return found
+
+    def values(self, saved: list[Any], inputs: list[Any], bare: bool = True) -> tuple[Any, ...]:
+        """What the rules get: from what was read, and the shapes and dtypes of the inputs."""
+        left = iter(map(_bare, saved) if bare else saved)
+        found: list[Any] = []
+        for kind, k in self.sources:
+            if kind in ("input", "output"):
+                found.append(next(left))
+            elif kind == "rest":
+                found.append(tuple(left))
+            elif kind == "shapes":
+                found.append(tuple(shape for shape, _ in inputs))
+            else:
+                found.append(inputs[k][0 if kind == "shape" else 1])
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {self.op.name}>"
+
+
+def _source(op: Op, slot: str) -> tuple[str, int]:
+    if slot in op.names:
+        return "input", op.names.index(slot)
+    if slot in op.outputs:
+        return "output", op.outputs.index(slot)
+    if slot == "shapes":
+        return "shapes", 0
+    if slot == "rest":
+        return "rest", len(op.names)
+    base, _, kind = slot.rpartition("_")
+    return kind, op.names.index(base)
+
+
+def _bare(x: Any) -> Any:
+    return x._a if isinstance(x, Tensor) else x
+
+
+def gradient_of(forward: Spec, wants: Iterable[bool]) -> Gradient | None:
+    """The backward of a forward node for those inputs that want a gradient; None if it has none."""
+    needs = tuple(wants)
+    op = forward.op
+    if forward.leaf is not None or not isinstance(op, (Op, Call)) or not any(needs):
+        return None
+    if isinstance(op, Call):
+        if op.cuts or op.is_leaf:
+            return None
+        return Gradient(op, None, needs, f"{op.name}Backward")
+    bits = sum(1 << i for i, need in enumerate(needs) if need)
+    tensors = sum(1 << i for i, x in enumerate(forward.args) if _is_tensor(x))
+    conj = any(d is not None and d.kind == "c" for _, d in forward.kinds())
+    plan = op.plan_for(bits, tensors, len(needs), conj)
+    made = Gradient(op, plan, needs, _name(forward))
+    return made if made.targets else None
+
+
+def _is_tensor(x: Any) -> bool:
+    return x.__class__ is Ref or isinstance(x, Tensor)
+
+
+def _name(forward: Spec) -> str:
+    """What PyTorch would call the node, such as ``MulBackward0``."""
+    op = forward.op
+    use = op.variant(forward.attrs, forward.args) if op.variant else 0
+    kind: type[Node] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
+    return kind.__name__
+
+
+def kinds_of(
+    op: Gradient | Call, forward: Spec, outs: tuple[int, ...], specs: Any
+) -> tuple[Any, Any]:
+    """Shapes and dtypes of the results of a backward node, as a ``Spec`` holds them."""
+    if isinstance(op, Call):
+        return forward.kind_of(outs[0])
+    refs = [forward.args[i] for i in op.targets]
+    kinds = [specs[r.node].kind_of(r.index) for r in refs]
+    if len(kinds) == 1:
+        return kinds[0]
+    shapes, dtypes = zip(*kinds, strict=True)
+    return shapes, dtypes
+
+
+def flows_through(spec: Spec, flows: Collection[Ref]) -> list[Ref]:
+    """The results of a node that a gradient can reach, given the values that came before."""
+    if spec.leaf is not None:
+        return [Ref(spec.id)] if spec.leaf.grad else []
+    op = spec.op
+    if isinstance(op, Step):  # the parameter is the same leaf, with a new value
+        return [Ref(spec.id)] if spec.args[0] in flows else []
+    if not isinstance(op, (Op, Call)) or not spec.grad:
+        return []
+    passes = any(r in flows for r in spec.refs())
+    if isinstance(op, Call):
+        passes, constant = op.is_leaf or (passes and not op.cuts), op.constant
+    else:
+        passes, constant = passes and op.differentiable, op.constant_outputs
+    if not passes:
+        return []
+    return [
+        Ref(spec.id, k)
+        for k, (_, dtype) in enumerate(spec.kinds())
+        if k not in constant and dtype is not None and dtype.kind in FLOATS
+    ]
+
+
+def all_flows(specs: Iterable[Spec]) -> set[Ref]:
+    """All values of a graph, whose nodes are given in order, that a gradient can reach."""
+    found: set[Ref] = set()
+    for spec in specs:
+        found.update(flows_through(spec, found))
+    return found
+
+
+def added(terms: Iterable[Any]) -> Any:
+    """The sum of gradients in the order of their arrival; None if there is none."""
+    total = None
+    for g in terms:
+        if g is not None:
+            total = g if total is None else total + g
+    return total
+
+
+def moved(gradient: Gradient, g: Any, saved: Any, attrs: dict[str, Any], kinds: list[Any]) -> list:
+    """The gradients of the targets, in their shapes and dtypes, from that of the results."""
+    plan = gradient.plan
+    assert plan is not None
+    needs = None
+    if plan.joint:
+        needs = tuple(i in gradient.targets for i in range(len(kinds)))
+    results = engine.vjp(plan, g, saved, attrs, needs)
+    found = dict(zip(plan.targets, results, strict=True))
+    return [_fitted(found[i], *kinds[i]) for i in gradient.targets]
+
+
+def _fitted(g: Any, shape: Any, dtype: Any) -> Any:
+    if g is None:
+        return None
+    g = np.asanyarray(g)
+    if g.shape != shape:
+        g = engine.unbroadcast(g, shape)
+    return engine.cast(g, dtype)
