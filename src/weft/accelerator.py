@@ -6,7 +6,11 @@ from typing import Any, NoReturn
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator: no."""
+    """Whether there is an accelerator: no.
+
+    >>> "gpu" if torch.accelerator.is_available() else "cpu"
+    'cpu'
+    """
     return False
 
 
@@ -16,7 +20,11 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> None:
-    """The accelerator's device: None."""
+    """The accelerator's device: None.
+
+    >>> torch.accelerator.current_accelerator() or torch.device("cpu")
+    device(type='cpu')
+    """
 
 
 def _absent(*args: Any, **kwargs: Any) -> NoReturn:
@@ -27,7 +35,7 @@ def _absent(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 current_device_index = current_device_idx = set_device_index = set_device_idx = _absent
-current_stream = set_stream = synchronize = get_device_capability = _absent
+current_stream = set_stream = synchronize = get_device_capability = get_memory_info = _absent
 
 
 def empty_cache() -> None:

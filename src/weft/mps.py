@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 
 def is_available() -> bool:
@@ -19,11 +19,18 @@ def manual_seed(seed: int) -> None:
     """No effect: there is no generator on such a device."""
 
 
-manual_seed_all = manual_seed
+def seed() -> None:
+    """No effect: there is no generator on such a device."""
 
 
-def _absent(*args: Any, **kwargs: Any) -> Any:
-    raise RuntimeError("there is no MPS device: weft runs on the CPU")
+def _absent(*args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError(
+        "there is no MPS device: weft runs on the CPU. Guard the call with torch.mps.is_available()"
+    )
 
 
-synchronize = empty_cache = current_device = get_rng_state = set_rng_state = _absent
+synchronize = empty_cache = get_rng_state = set_rng_state = set_per_process_memory_fraction = (
+    _absent
+)
+current_allocated_memory = driver_allocated_memory = recommended_max_memory = _absent
+compile_shader = set_per_process_memory_fraction = _absent

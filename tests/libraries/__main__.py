@@ -1,8 +1,9 @@
 """``PYTHONPATH=tests python -m libraries [names]``: run the programs and compare with torch.
 
 It is run in an environment with weft, ``weft torch install`` and the libraries of
-``requirements.txt``, and writes the table of ``docs/libraries.md``. With ``--store`` it is run in
-one that has PyTorch and the same libraries, and stores what PyTorch prints.
+``requirements.txt``, and writes the table of ``docs/libraries.md``. With ``--check`` it writes the
+other table there, of what ``weft check`` finds in each library. With ``--store`` it is run in an
+environment that has PyTorch and the same libraries, and stores what PyTorch prints.
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ import sys
 from pathlib import Path
 
 import libraries
-from weft.compat import distribution
+from weft.compat import check, distribution
 
 TABLE = libraries.HERE.parent.parent / "docs" / "libraries.md"
-_BEGIN, _END = "<!-- table -->\n", "<!-- end -->\n"
+HEADS = {
+    "table": ["program", "library", "what it does", "torch's numbers", "difference or reason"],
+    "check": ["library", "names of torch", "missing", "asked for first", "only named", "first"],
+}
+_END = "<!-- end -->\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m libraries", description=__doc__)
     parser.add_argument("names", nargs="*", help="programs to run, all by default")
     parser.add_argument("--store", action="store_true", help="store the numbers of PyTorch")
+    parser.add_argument("--check", action="store_true", help="run weft check over the libraries")
     options = parser.parse_args()
+    if options.check:
+        write({name: cells for name in pinned(options.names) if (cells := checked(name))}, "check")
+        return 0
     chosen = [p for p in libraries.programs() if not options.names or p.name in options.names]
     if options.store:
         return store(chosen)
@@ -79,20 +88,40 @@ def row(program: libraries.Program) -> list[str]:
     return [library, program.about, "yes", f"{worst:.0e}" if worst else "equal"]
 
 
-def write(rows: dict[str, list[str]], path: Path = TABLE) -> None:
-    """Put rows into the table of the document, in place of those that were run again."""
-    before, _, rest = path.read_text().partition(_BEGIN)
+def pinned(chosen: list[str]) -> list[str]:
+    """The libraries of the requirements file, or those of them that were asked for."""
+    lines = (libraries.HERE / "requirements.txt").read_text().split()
+    return [n for line in lines if (n := line.partition("==")[0]) in chosen or not chosen]
+
+
+def checked(library: str) -> list[str] | None:
+    """What the second table says of one library; None if it is not installed."""
+    try:
+        report = check.check(library)
+    except check.NotFound:
+        print(f"{library} is not installed", file=sys.stderr)
+        return None
+    by_status = {s: [r.name for r in report.rows if r.status == s] for s in check.STATUSES}
+    counts = [str(len(names)) for names in by_status.values()]
+    first = ", ".join(f"`{name}`" for name in by_status[check.MISSING][:4])
+    print(library, *counts, flush=True)
+    return [str(report.names), *counts, first]
+
+
+def write(rows: dict[str, list[str]], which: str = "table", path: Path = TABLE) -> None:
+    """Put rows into a table of the document, in place of those that were made again."""
+    begin, head = f"<!-- {which} -->\n", HEADS[which]
+    before, _, rest = path.read_text().partition(begin)
     old, _, after = rest.partition(_END)
     kept = {}
     for line in old.splitlines()[2:]:
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        cells = [cell.strip() for cell in line.strip().removesuffix("|").strip("|").split(" | ")]
         kept[cells[0].strip("`")] = cells[1:]
-    known = {program.name for program in libraries.programs()}
+    known = {p.name for p in libraries.programs()} if which == "table" else set(pinned([]))
     merged = {name: cells for name, cells in {**kept, **rows}.items() if name in known}
-    head = ["program", "library", "what it does", "torch's numbers", "difference or reason"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     lines += [f"| `{name}` | {' | '.join(merged[name])} |" for name in sorted(merged)]
-    path.write_text(before + _BEGIN + "\n".join(lines) + "\n" + _END + after)
+    path.write_text(before + begin + "\n".join(lines) + "\n" + _END + after)
 
 
 if __name__ == "__main__":

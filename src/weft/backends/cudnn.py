@@ -1,4 +1,10 @@
-"""cuDNN is not used. Its switches can be set and read, and change nothing."""
+"""cuDNN is not used. Its switches can be set and read, and change nothing.
+
+>>> torch.backends.cudnn.deterministic = True
+>>> torch.backends.cudnn.benchmark = False
+>>> torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+(True, False)
+"""
 
 from __future__ import annotations
 

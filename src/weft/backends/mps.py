@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 def is_available() -> bool:
-    """Whether an MPS device can be used: never."""
+    """Whether an MPS device can be used: never.
+
+    >>> torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    device(type='cpu')
+    """
     return False
 
 

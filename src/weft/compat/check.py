@@ -14,6 +14,7 @@ from weft.compat import scan
 from weft.compat.names import COMPANIONS
 
 MISSING, GUARDED, REFUSED = "missing", "missing, asked for first", "raises when called"
+STATUSES = (MISSING, GUARDED, REFUSED)
 
 
 @dataclass
@@ -60,8 +61,7 @@ def check(target: str) -> Report:
             found.setdefault(use.name, []).append(use)
     base = os.path.dirname(root)
     rows = [_row(name, places, base) for name, places in found.items()]
-    order = [MISSING, GUARDED, REFUSED]
-    rows.sort(key=lambda row: (order.index(row.status), -row.uses, row.name))
+    rows.sort(key=lambda row: (STATUSES.index(row.status), -row.uses, row.name))
     return Report(target, version, len(paths), len(names), rows)
 
 
@@ -127,7 +127,7 @@ def table(report: Report) -> str:
 
 
 def _count(report: Report) -> str:
-    by_status = {s: [r for r in report.rows if r.status == s] for s in (MISSING, GUARDED, REFUSED)}
+    by_status = {s: [r for r in report.rows if r.status == s] for s in STATUSES}
     refusing = len(by_status[REFUSED])
     return (
         f"{len(by_status[MISSING])}, and {len(by_status[GUARDED])} that the code asks for first; "
@@ -136,11 +136,11 @@ def _count(report: Report) -> str:
 
 
 def main(target: str, as_json: bool = False) -> int:
-    """Print the report; the exit code is 1 if names are missing, or the target."""
+    """Print the report; the exit code is 1 if names are missing, 2 if the target is."""
     try:
         report = check(target)
     except NotFound as error:
         print(f"weft check: {error}", file=sys.stderr)
-        return 1
+        return 2
     print(json.dumps(asdict(report), indent=1) if as_json else table(report))
     return 1 if report.sure else 0

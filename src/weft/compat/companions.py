@@ -1,7 +1,7 @@
 """Packages beside torch that weft stands in for where they are not installed.
 
 ``import torchvision`` finds the installed package, if there is one; else it is ``weft.vision``, and
-its submodules are the very module objects below it.
+its submodules are the very module objects below it. So it is with torchtext and torchaudio.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-OWN = {"torchvision": "weft.vision"}
+OWN = {"torchaudio": "weft.audio", "torchtext": "weft.text", "torchvision": "weft.vision"}
 
 
 def own_name(name: str) -> str | None:

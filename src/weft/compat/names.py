@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import pathlib
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +23,17 @@ class Refused(Missing):
     """A name that is there for programs to mention, and raises when it is called."""
 
 
-# Packages that hold code compiled against PyTorch, without which they can't be imported;
-# torchvision can, and does without its own ops.
-COMPANIONS = ("torchvision", "torchaudio", "torchtext")
+# Packages beside torch whose names are looked up with torch's: in the installed package if there
+# is one, else in weft's own.
+COMPANIONS = tuple(companions.OWN)
+# Those that can't be imported without their compiled half; torchvision can.
+COMPILED = ("torchaudio", "torchtext")
+
+
+def _has_compiled_code(spec: importlib.machinery.ModuleSpec) -> bool:
+    folders = map(pathlib.Path, spec.submodule_search_locations or ())
+    kinds = {".so", ".pyd", ".dylib", ".dll"}
+    return any(path.suffix in kinds for folder in folders for path in folder.rglob("*.*"))
 
 
 def look_up(name: str) -> Any:
@@ -37,13 +46,18 @@ def look_up(name: str) -> Any:
     if parts[0] in companions.OWN:
         spec = importlib.machinery.PathFinder.find_spec(parts[0])
         if spec is not None:  # the installed package is used
+            if parts[0] in COMPILED and _has_compiled_code(spec):
+                own = companions.OWN[parts[0]]
+                raise Missing(
+                    parts[0],
+                    f"the installed {parts[0]} is compiled against PyTorch's own library; without "
+                    f"it the name stands for {own}",
+                )
             return None
         try:
             return companions.look_up(name)
         except LookupError as error:
             raise Missing(str(error.args[0])) from None
-    if parts[0] in COMPANIONS:
-        raise Missing(parts[0], f"{parts[0]} is compiled against PyTorch's own library")
     found: Any = importlib.import_module("weft")
     for i in range(1, len(parts)):
         if not isinstance(found, (ModuleType, type)):
@@ -54,7 +68,9 @@ def look_up(name: str) -> Any:
         except ImportError as error:
             raise Missing(".".join(parts[: i + 1]), str(error)) from None
         if found is _ABSENT:
-            raise Missing(".".join(parts[: i + 1]))
+            full = ".".join(parts[: i + 1])
+            why = tree.why_missing(full.removeprefix("torch."))
+            raise Refused(full, why) if why else Missing(full)
         # A namespace of ops makes up what it is asked for.
         if not isinstance(found, ModuleType) and getattr(found, "unavailable", None) is True:
             raise Refused(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))

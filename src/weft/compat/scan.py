@@ -19,6 +19,8 @@ from weft.compat.names import COMPANIONS, Missing, Refused, look_up
 
 # Errors by which programs ask whether a name is there.
 _ASKING = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
+# Names that extensions for other devices put into torch; PyTorch itself does not have them.
+_VENDORS = {"npu", "mlu", "musa", "sdaa", "hpu", "neuron", "supa", "gcu", "tpu"}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -130,7 +132,9 @@ class _Scan(ast.NodeVisitor):
         if missing is not None and (absent := str(missing)) not in self.own:
             # What raises when called may be mentioned; the call itself gives the reason.
             refused = isinstance(missing, Refused)
-            may_pass = bool(self.guards) or doubtful or refused
+            # Code for a vendor's devices runs where the vendor's extension is installed only.
+            elsewhere = absent.partition(".")[2].partition(".")[0] in _VENDORS
+            may_pass = bool(self.guards) or doubtful or refused or elsewhere
             self.uses.append(Use(self.path, line, absent, may_pass, missing.reason, refused))
 
     def full_name(self, node: ast.expr) -> tuple[str | None, bool]:

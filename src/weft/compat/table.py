@@ -15,7 +15,7 @@ from __future__ import annotations
 # What is missing, and what to do instead.
 REASONS: dict[str, tuple[str, str]] = {
     "fx": (
-        "weft does not trace functions into torch.fx graphs",
+        "weft's torch.fx traces, changes and runs graphs, without this part of PyTorch's",
         "weft.graph.record() gives the graph of what a block of code computes",
     ),
     "many": (
@@ -41,10 +41,6 @@ REASONS: dict[str, tuple[str, str]] = {
     "sparse": (
         "weft has no sparse tensors",
         "Use a dense tensor, or index_add_ and scatter_add_ on the entries",
-    ),
-    "half": (
-        "weft has no complex numbers of half precision",
-        "Use torch.complex64",
     ),
     "nested": (
         "weft has no nested tensors",
@@ -83,6 +79,18 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft does not count floating-point operations this way",
         "torch.profiler counts calls and times",
     ),
+}
+
+# Methods of tensors that weft does not have, by the reason.
+METHODS: dict[str, str] = {
+    "sparse": """to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
+        sparse_mask sparse_resize_ sparse_resize_and_clear_ _nnz coalesce
+        is_coalesced indices crow_indices col_indices ccol_indices row_indices smm sspaddmm""",
+    "quantization": """int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
+        q_scale q_zero_point qscheme""",
+    "nested": "to_padded_tensor",
+    "subclasses": "_make_wrapper_subclass",
+    "cuda": "record_stream ipu xpu mtia",
 }
 
 TABLE = """
@@ -267,28 +275,12 @@ weft.ops.creation: from_dlpack
 [torch.utils.hooks]
 weft.core.node: RemovableHandle
 # Names only.
-[torch.fx]
-!fx: Graph GraphModule Interpreter Node Proxy Tracer Transformer has_side_effect map_arg
-    replace_pattern symbolic_trace
-[torch.fx.graph]
-!fx: CodeGen Graph PythonCode
-[torch.fx.node]
-!fx: Node has_side_effect map_aggregate map_arg
-[torch.fx.proxy]
-!fx: Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager
-    TraceError TracerBase
-[torch.fx.graph_module]
-!fx: GraphModule reduce_graph_module reduce_package_graph_module
-[torch.fx.interpreter]
-!fx: Interpreter Transformer
 [torch.fx.passes.infra.pass_base]
 !fx: PassResult
 [torch.fx.experimental.proxy_tensor]
 [torch.fx.experimental.symbolic_shapes]
 [torch.fx.experimental.optimization]
 !fx: fuse
-[torch.fx._symbolic_trace]
-!fx: Proxy
 [torch.distributed.algorithms]
 !many: Join JoinHook Joinable
 [torch.distributed.algorithms.join]
@@ -390,7 +382,8 @@ torch.distributed.fsdp: BackwardPrefetch CPUOffload FullOptimStateDictConfig Ful
 !many: Partial Placement Replicate Shard
 [torch.distributed.utils]
 [torch.distributed.distributed_c10d]
-!many: AllToAllOptions AllreduceCoalescedOptions AllreduceOptions Backend BackendConfig
+weft.compat.stand_ins.parallel: Backend
+!many: AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BackendConfig
     BarrierOptions BroadcastOptions DebugLevel GatherOptions GroupMember GroupName P2POp PrefixStore
     ProcessGroup ProcessGroupGloo ReduceOp ReduceOptions ReduceScatterOptions ScatterOptions Store
     Work all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_gather_single
@@ -460,6 +453,7 @@ torch.distributed.fsdp: BackwardPrefetch CPUOffload FullOptimStateDictConfig Ful
     quantize_jit quantize_qat script_qconfig script_qconfig_dict swap_module
     weight_observer_range_neg_127_to_127
 [torch.ao.quantization.fx]
+[torch.ao.quantization.fx._decomposed]
 [torch.ao.pruning]
 !quantization: WeightNormSparsifier
 [torch.nn.intrinsic]
@@ -517,6 +511,9 @@ torch.distributed.fsdp: BackwardPrefetch CPUOffload FullOptimStateDictConfig Ful
 !capture: same
 [torch._higher_order_ops]
 !capture: foreach_map map
+weft.compat.stand_ins.helpers: while_loop
+[torch._higher_order_ops.while_loop]
+weft.compat.stand_ins.helpers: while_loop
 [torch._higher_order_ops.associative_scan]
 !capture: associative_scan
 [torch._subclasses]
@@ -584,11 +581,16 @@ weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_b
     _grouped_mm=grouped_mm DeviceObjType segment_reduce _segment_reduce=segment_reduce
 !sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
-!capture: SymInt SymFloat SymBool while_loop
-!half: chalf complex32
+!capture: SymInt SymFloat SymBool
+weft.compat.stand_ins.c: set_vital=_false
+weft.compat.stand_ins.helpers: while_loop
+weft.compat.stand_ins.dtypes: chalf=complex32 complex32 uint1 uint2 uint3 uint4 uint5 uint6 uint7
+    int1 int2 int3 int4 int5 int6 int7 bits1x8 bits2x4 bits4x2 bits8 bits16 quint8 qint8 qint32
+    quint4x2 quint2x4 float4_e2m1fn_x2
+weft.compat.stand_ins.streams: Stream Event
 !script: PyTorchFileReader PyTorchFileWriter classes
-!quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor _scaled_mm
-!cuda: Stream Event
+!quantization: quantize_per_tensor quantize_per_channel _make_per_tensor_quantized_tensor
+weft.compat.stand_ins.helpers: _scaled_mm
 [torch._C]
 weft.core.overrides: DisableTorchFunction DisableTorchFunctionSubclass
     _EnableTorchFunction=EnableTorchFunction _disabled_torch_function_impl=disabled_torch_function
@@ -672,13 +674,11 @@ torch: istft
 weft.profiler._recorder: _profiler_enabled=is_on
 !cuda: _disable_profiler _enable_profiler
 [torch.autograd.profiler]
-!cuda: emit_nvtx emit_itt
+weft.compat.stand_ins.streams: emit_nvtx emit_itt
 [torch.autograd.profiler_util]
 weft.compat.stand_ins.helpers: _format_time=format_time
 [torch.autograd.profiler_legacy]
 torch.autograd.profiler: profile
-[torch.accelerator]
-!cuda: get_memory_info
 [torch.backends]
 weft.compat.stand_ins.helpers: __allow_nonbracketed_mutation
 [torch.backends.cuda]
@@ -694,8 +694,10 @@ weft.compat.stand_ins.c: get_fastpath_enabled=_false set_fastpath_enabled=_nothi
 [torch.compiler]
 !capture: load_compiled_function save_cache_artifacts load_cache_artifacts
 [torch.cuda]
-!cuda: CUDAGraph StreamContext ExternalStream graph graph_pool_handle make_graphed_callables cudart
+!cuda: CUDAGraph ExternalStream graph graph_pool_handle make_graphed_callables
     CUDAPluggableAllocator MemPool
+weft.cuda: cudart=_absent
+weft.compat.stand_ins.streams: StreamContext
 weft.compat.stand_ins.c: is_current_stream_capturing=_false is_tf32_supported=_false
 [torch.cuda.graphs]
 weft.compat.stand_ins.c: is_current_stream_capturing=_false
@@ -720,19 +722,17 @@ weft.compat.stand_ins.c: is_available=_false
 !cuda: BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
     ShortTensor
 [torch.xpu]
-!cuda: Event Stream device get_device_capability get_device_name get_device_properties
-    get_rng_state_all is_bf16_supported is_current_stream_capturing max_memory_allocated
-    mem_get_info memory_allocated memory_reserved reset_peak_memory_stats set_device
-    set_rng_state_all
-[torch.mps]
-!cuda: current_allocated_memory driver_allocated_memory recommended_max_memory
+!cuda: Event Stream XPUGraph graph MemPool XPUPluggableAllocator
+weft.compat.stand_ins.streams: StreamContext
+weft.compat.stand_ins.c: is_current_stream_capturing=_false
 [torch.mtia]
 weft.compat.stand_ins.c: is_available=_false is_initialized=_false
 torch.xpu: device_count
 !cuda: current_device synchronize empty_cache memory_allocated get_device_properties
 [torch.distributed]
 torch.distributed.device_mesh: DeviceMesh
-!many: Backend FileStore HashStore PrefixStore Store TCPStore P2POp Work batch_isend_irecv
+weft.compat.stand_ins.parallel: Backend
+!many: FileStore HashStore PrefixStore Store TCPStore P2POp Work batch_isend_irecv
     _rank_not_in_group get_process_group_ranks split_group all_gather_coalesced
 [torch.distributed.constants]
 torch.distributed: default_pg_timeout
@@ -747,6 +747,8 @@ torch.distributed: ReduceOp ProcessGroup GroupMember all_gather all_reduce barri
 !many: implicit_replication
 [torch.distributed.tensor.experimental._attention]
 !many: context_parallel set_rotate_method
+[torch.distributed.checkpoint._consolidate_hf_safetensors]
+!many: consolidate_safetensors_files consolidate_safetensors_files_on_every_rank
 [torch.distributed.checkpoint.hf_storage]
 !many: HuggingFaceStorageReader HuggingFaceStorageWriter
 [torch.distributed.rpc.api]
@@ -793,23 +795,24 @@ weft.compat.stand_ins.helpers: _clipped_sigmoid
 [torch.distributions.utils]
 weft.compat.stand_ins.helpers: _standard_normal
 weft.distributions.utils: _sum_rightmost=sum_rightmost
-[torch.fx]
-weft.compat.stand_ins.fx: wrap
 [torch.fx.node]
-weft.compat.stand_ins.fx: Target Argument
+weft.fx.node: _get_qualified_name=qualified_name
+[torch.fx.graph]
+weft.fx.graph: _Namespace=Namespace
 [torch.fx.graph_module]
-!fx: _CodeOnlyModule _copy_attr _USER_PRESERVED_ATTRIBUTES_KEY
-[torch.fx.immutable_collections]
-weft.compat.stand_ins.fx: immutable_dict immutable_list
+weft.fx.graph_module: _copy_attr=_copy_attribute
+!fx: reduce_graph_module reduce_package_graph_module
 [torch.fx._pytree]
 weft.compat.stand_ins.fx: register_pytree_flatten_spec
 [torch.fx._compatibility]
 weft.compat.stand_ins.fx: compatibility
 [torch.fx._symbolic_trace]
-weft.compat.stand_ins.fx: FunctionType functools
-weft.compat.stand_ins.fx: compatibility is_fx_tracing
-!fx: Tracer symbolic_trace wrap ScriptObject _Patcher _autowrap_check _orig_module_call
-    _orig_module_getattr _patch_wrapped_functions
+weft.compat.stand_ins.fx: compatibility
+torch.fx: Proxy
+!fx: ScriptObject _Patcher _autowrap_check _orig_module_call _orig_module_getattr
+    _patch_wrapped_functions
+[torch.fx.proxy]
+!fx: MetaProxy Scope ScopeContextManager
 [torch.fx.experimental.symbolic_shapes]
 weft.compat.stand_ins.fx: free_symbols free_unbacked_symbols guard_or_false guard_or_true
     statically_known_true
@@ -853,7 +856,7 @@ weft.compat.stand_ins.helpers: BroadcastingList1=_BROADCASTING BroadcastingList2
     BroadcastingList3=_BROADCASTING
 typing: Any Dict List Optional Tuple Union
 [torch.jit._recursive]
-!script: ScriptMethodStub wrap_cpp_module
+!script: ScriptMethodStub concrete_type_store wrap_cpp_module
 [torch._custom_ops]
 torch.library: impl_abstract
 !capture: get_ctx
@@ -940,11 +943,14 @@ weft.compat.stand_ins.helpers: _group_tensors_by_device_and_dtype
 [torch.utils.checkpoint]
 weft.compat.stand_ins.helpers: get_device_states set_device_states
 [torch.utils.data]
+torch.utils.data.dataloader: _DatasetKind
 weft.compat.stand_ins.datapipes: DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe
     argument_validation guaranteed_datapipes_determinism non_deterministic runtime_validation
 [torch.utils.data.dataloader]
 !datapipes: _sharding_worker_init_fn
 weft.compat.stand_ins.helpers: _worker_init_fn_t=Collate
+[torch.utils.data._utils.fetch]
+weft.compat.stand_ins.workers: _BaseDatasetFetcher _IterableDatasetFetcher _MapDatasetFetcher
 [torch.utils.data._utils]
 weft.compat.stand_ins.workers: HAS_NUMPY MP_STATUS_CHECK_INTERVAL python_exit_status
 [torch.utils.data._utils.worker]
@@ -972,7 +978,8 @@ weft.compat.stand_ins.datapipes: Batcher Filter IterableWrapper Mapper
 [torch.utils.data.datapipes.iter.combinatorics]
 !datapipes: ShufflerIterDataPipe SamplerIterDataPipe
 [torch.utils.data.graph_settings]
-!datapipes: apply_random_seed apply_shuffle_seed apply_shuffle_settings get_all_graph_pipes
+!datapipes: apply_random_seed apply_sharding apply_shuffle_seed apply_shuffle_settings
+    get_all_graph_pipes
 [torch.utils.data.graph]
 !datapipes: DataPipe DataPipeGraph traverse traverse_dps
 [torch.utils.flop_counter]

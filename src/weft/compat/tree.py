@@ -248,6 +248,24 @@ def _sentence(name: str, reason: str) -> str:
     return f"{name}: {missing}. {instead}"
 
 
+@functools.cache
+def _absent_methods() -> dict[str, str]:
+    return {name: why for why, names in table.METHODS.items() for name in names.split()}
+
+
+def why_missing(name: str) -> str:
+    """What is said of a name such as ``Tensor.to_sparse`` that weft lacks, if it is known."""
+    reason = _absent_methods().get(name.removeprefix("Tensor."), "")
+    entry = parsed().modules["torch"].get(name)
+    if not name.startswith("Tensor.") and (entry is None or not (reason := entry.reason)):
+        return ""
+    return ". ".join(_capital(part) for part in table.REASONS[reason]) if reason else ""
+
+
+def _capital(text: str) -> str:
+    return text if text.startswith(("weft", "torch")) else text[:1].upper() + text[1:]
+
+
 def _refuse(name: str, reason: str) -> NoReturn:
     raise RuntimeError(f"{_sentence(name, reason)}\n  at {errors.here()}")
 

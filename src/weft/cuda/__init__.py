@@ -16,7 +16,11 @@ default_generators: tuple[Any, ...] = ()
 
 
 def is_available() -> bool:
-    """Whether a CUDA device can be used: never."""
+    """Whether a CUDA device can be used: never.
+
+    >>> torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device(type='cpu')
+    """
     return False
 
 
@@ -26,7 +30,11 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """The number of CUDA devices: none."""
+    """The number of CUDA devices: none.
+
+    >>> torch.cuda.device_count()
+    0
+    """
     return 0
 
 
@@ -49,7 +57,11 @@ get_allocator_backend = can_device_access_peer = _absent
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """No effect: there is no device that it could have one on."""
+    """No effect: there is no device that it could have one on.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.synchronize()
+    """
 
 
 manual_seed = manual_seed_all = seed = seed_all = empty_cache = synchronize = _nothing
@@ -59,7 +71,11 @@ set_per_process_memory_fraction = _nothing
 
 
 def _zero(device: Any = None) -> int:
-    """Nothing is allocated on a device that is not there."""
+    """Nothing is allocated on a device that is not there.
+
+    >>> torch.cuda.max_memory_allocated()
+    0
+    """
     return 0
 
 
@@ -88,7 +104,11 @@ def get_arch_list() -> list[str]:
 
 
 def set_device(device: Any) -> None:
-    """Choose a device; only a negative number, which means none, can be chosen."""
+    """Choose a device; only a negative number, which means none, can be chosen.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_device(0)
+    """
     number = device if isinstance(device, int) else _any_device(device).index
     if number is None or number >= 0:
         _absent()

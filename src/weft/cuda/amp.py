@@ -32,7 +32,12 @@ class autocast(amp.autocast):
 
 
 class GradScaler(amp.GradScaler):
-    """The older form of ``torch.amp.GradScaler("cuda", ...)``."""
+    """The older form of ``torch.amp.GradScaler("cuda", ...)``.
+
+    >>> scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())
+    >>> scaler.is_enabled()
+    False
+    """
 
     def __init__(
         self,

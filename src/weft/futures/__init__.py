@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Future(Generic[T]):
     """A value that some thread will set.
 
-    >>> future = Future()
+    >>> future = torch.futures.Future()
     >>> doubled = future.then(lambda done: 2 * done.value())
     >>> future.set_result(4)
     >>> doubled.wait()

@@ -50,7 +50,12 @@ class ScriptFunction:
 
 
 def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-    """What was given: a function, a module or a class, run as Python."""
+    """What was given: a function, a module or a class, run as Python.
+
+    >>> layer = torch.jit.script(nn.Linear(2, 1))
+    >>> layer(torch.zeros(4, 2)).shape
+    torch.Size([4, 1])
+    """
     return obj
 
 

@@ -61,6 +61,32 @@ def _softmax_backward_data(
     return (inner - output * inner.sum(dim, keepdim=True)).to(input_dtype)
 
 
+def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Any) -> Any:
+    """Call ``body_fn`` on its own results while ``cond_fn`` says so; each pass is recorded."""
+    carried = tuple(carried_inputs)
+    while cond_fn(*carried):
+        result = body_fn(*carried)
+        carried = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    return carried
+
+
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: Any = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """The product of two float8 matrices times their scales, summed in float32."""
+    result = (input.float() * scale_a) @ (mat2.float() * scale_b)
+    result = result if bias is None else result + bias.float()
+    result = result if scale_result is None else result * scale_result
+    return result.to(input.dtype if out_dtype is None else out_dtype)
+
+
 def _convert_indices_from_coo_to_csr(
     input: Tensor, size: int, *, out_int32: bool = False
 ) -> Tensor:

@@ -13,6 +13,31 @@ from weft.core.tensor import Tensor
 from weft.nn.module import Module
 
 
+class Backend(str):
+    """The name of a way for processes to talk, in lower case; weft has none of them."""
+
+    UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE = (
+        *("undefined", "gloo", "nccl", "xccl", "ucc"),
+        *("mpi", "fake"),
+    )
+    backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO}
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        return super().__new__(cls, name.lower())
+
+    @classmethod
+    def register_backend(cls, name: str, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there is one process."""
+        raise RuntimeError(
+            f"torch.distributed.Backend.register_backend({name!r}): weft trains in one process "
+            "(torch.distributed.is_available() is False). Run the program in one process"
+            f"\n  at {errors.here()}"
+        )
+
+
 def is_namedtuple(obj: Any) -> bool:
     """Whether an object is a named tuple."""
     return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")

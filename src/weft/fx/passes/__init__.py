@@ -1,0 +1,1 @@
+"""Work on graphs as a whole."""
