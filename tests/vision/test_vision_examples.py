@@ -1,4 +1,4 @@
-"""The page on images runs, and so do short forms of its examples."""
+"""The page on images runs, and so do short forms of the examples that read files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from test_vision_data import write_cifar, write_idx
 
@@ -32,19 +31,6 @@ def test_the_page_on_images_runs() -> None:
         exec(compile(block, str(path), "exec"), scope)
 
 
-@pytest.mark.parametrize("name", ["segmentation_shapes", "detection_shapes"])
-def test_examples_on_made_shapes(name: str) -> None:
-    out = run(str(ROOT / "examples" / f"{name}.py"), "--steps", "2")
-    losses = [float(loss) for loss in re.findall(r"^step \d+ loss (\S+)$", out, re.M)]
-    assert len(losses) == 2 and np.isfinite(losses).all()
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("name", ["segmentation_shapes", "detection_shapes"])
-def test_examples_on_made_shapes_reach_their_results(name: str) -> None:
-    run(str(ROOT / "examples" / f"{name}.py"))
-
-
 def test_examples_on_files(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("PIL", reason="Pillow is the extra 'vision'")
     for part in ("train", "t10k"):
@@ -54,4 +40,4 @@ def test_examples_on_files(tmp_path: pathlib.Path) -> None:
         path = str(ROOT / "examples" / f"{name}.py")
         out = run(path, "--data", str(tmp_path), "--steps", "2")
         assert len(re.findall(r"^step \d+ loss \d", out, re.M)) == 2
-        assert "test accuracy" in out
+        assert "of the test pictures right" in out

@@ -90,6 +90,32 @@ def test_a_detector_has_torchvisions_losses() -> None:
     assert found == pytest.approx(NUMBERS["losses"], rel=2e-3)
 
 
+@pytest.mark.parametrize("kind", table.TINY)
+def test_masks_keypoints_and_places_are_torchvisions(kind: str) -> None:
+    found = table.tiny_results(weft, models.detection, kind)
+    for ours, theirs in zip(found, NUMBERS["tiny"][kind], strict=True):
+        # Labels of objectness are float32, and so is its loss.
+        assert ours == pytest.approx(theirs, rel=3e-6, abs=1e-9)
+
+
+def test_masks_are_pasted_where_their_boxes_are() -> None:
+    paste = models.detection.roi_heads.paste_masks_in_image
+    boxes = weft.tensor([[2.0, 3, 7, 9], [-4, -4, 2, 2]])
+    found = paste(weft.ones(2, 1, 28, 28), boxes, (12, 10))
+    assert found.shape == (2, 1, 12, 10)
+    assert found[0, 0, 4:8, 3:6].min() > 0.9 and found[0, 0, :2].sum() == 0
+    assert found[1, 0, 3:].sum() == 0 and found[1, 0, 0, 0] > 0.9
+    assert paste(weft.ones(0, 1, 28, 28), weft.zeros(0, 4), (5, 6)).shape == (0, 1, 5, 6)
+
+
+def test_the_weights_of_detectors_are_named_beside_them() -> None:
+    kind = models.detection.MaskRCNN_ResNet50_FPN_Weights
+    assert kind.DEFAULT is kind.COCO_V1
+    assert models.segmentation.FCN_ResNet50_Weights.DEFAULT.meta["num_classes"] == 21
+    with pytest.raises(AttributeError, match="Nothing_Weights"):
+        models.detection.Nothing_Weights  # noqa: B018
+
+
 # --- by name ---------------------------------------------------------------------------------
 
 

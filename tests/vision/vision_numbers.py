@@ -113,6 +113,72 @@ def trained(torch: Any, models: Any, seed: int = 0) -> list[float]:
     return [float(losses[name].detach()) for name in sorted(losses)]
 
 
+def tiny_detector(torch: Any, detection: Any, kind: str) -> Any:
+    """A detector of some kind on a backbone of two layers."""
+    torch.manual_seed(4)
+    wide = 32
+    backbone = torch.nn.Sequential(
+        torch.nn.Conv2d(3, wide, 3, stride=4, padding=1), torch.nn.ReLU(),
+        torch.nn.Conv2d(wide, wide, 3, stride=2, padding=1), torch.nn.ReLU(),
+    )  # fmt: skip
+    backbone.out_channels = wide
+    anchors = detection.anchor_utils.AnchorGenerator
+    sizes: dict[str, Any] = {"min_size": 64, "max_size": 96}
+    if kind == "fcos":
+        return detection.fcos.FCOS(
+            backbone, 4, anchor_generator=anchors(((8,),), ((1.0,),)), score_thresh=0.05, **sizes
+        )
+    pool = detection.faster_rcnn.MultiScaleRoIAlign
+    options = {
+        "rpn_anchor_generator": anchors(((16, 32),), ((0.5, 1.0),)),
+        "box_roi_pool": pool(["0"], 3, 2), "rpn_post_nms_top_n_train": 20,
+        "box_batch_size_per_image": 8, "rpn_post_nms_top_n_test": 6, "box_score_thresh": 0.0,
+        "box_detections_per_img": 3, **sizes,
+    }  # fmt: skip
+    if kind == "mask":
+        head = detection.mask_rcnn.MaskRCNNHeads(wide, (256,), 1)
+        return detection.MaskRCNN(
+            backbone, 4, mask_roi_pool=pool(["0"], 6, 2), mask_head=head, **options
+        )
+    head = detection.keypoint_rcnn.KeypointRCNNHeads(wide, (512,))
+    return detection.KeypointRCNN(
+        backbone, 4, keypoint_roi_pool=pool(["0"], 6, 2), keypoint_head=head, num_keypoints=5,
+        **options,
+    )  # fmt: skip
+
+
+def tiny_results(torch: Any, detection: Any, kind: str) -> list[list[float]]:
+    """Losses, sums of gradients, and what is found in an image, in float64."""
+    net = tiny_detector(torch, detection, kind).double()
+    rng = np.random.default_rng(2)
+    images, targets = [], []
+    for size, boxes in (((3, 50, 61), [[5.0, 5, 40, 45], [20, 3, 55, 30]]), ((3, 64, 44), [])):
+        images.append(torch.from_numpy(rng.random(size)))
+        count = len(boxes)
+        target = {
+            "boxes": torch.tensor(boxes, dtype=torch.float64).reshape(count, 4),
+            "labels": torch.arange(count) + 1,
+        }
+        masks, points = rng.random((count, *size[1:])) > 0.4, rng.random((count, 5, 3)) * 50
+        if kind == "mask":
+            target["masks"] = torch.from_numpy(masks.astype(np.uint8))
+        if kind == "keypoint":
+            target["keypoints"] = torch.from_numpy(points.astype(np.float32))
+        targets.append(target)
+    torch.manual_seed(5)
+    losses = net(images, targets)
+    sum(losses.values()).backward()
+    grads = [float(p.grad.abs().sum()) for p in net.parameters() if p.grad is not None]
+    net.eval()
+    with torch.no_grad():
+        found = net(images)
+    seen = [number for one in found for key in sorted(one) for number in summed(one[key])]
+    return [[float(losses[name].detach()) for name in sorted(losses)], grads, seen]
+
+
+TINY = ("mask", "keypoint", "fcos")
+
+
 # --- transforms ------------------------------------------------------------------------------
 
 SPECS = [
@@ -250,6 +316,7 @@ def main() -> None:
         made["results"][name] = result(torch, built(torch, models, name), 64)
     made["results"]["small_vit"] = result(torch, small_vit(torch, models), 32)
     made["losses"] = trained(torch, models)
+    made["tiny"] = {kind: tiny_results(torch, models.detection, kind) for kind in TINY}
     for spec in SPECS + ONLY_V1:
         made["v1"][spec] = [
             [transformed(torch, transforms, spec, k, s) for s in SEEDS] for k in KINDS

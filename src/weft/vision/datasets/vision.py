@@ -82,7 +82,7 @@ class VisionDataset(Dataset):
             body.append(f"Root location: {self.root}")
         body += self.extra_repr().splitlines()
         if self.transforms is not None:
-            body += repr(self.transforms).splitlines()
+            body.append(repr(self.transforms))  # whose further lines torchvision does not indent
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in body)])
 
 

@@ -188,8 +188,8 @@ def model(
 ) -> Callable[[Callable[..., nn.Module]], Callable[..., Any]]:
     """Register a function that builds a model, and let it load published weights.
 
-    ``given`` are arguments that weights ask for; ``after`` gets the arguments that the caller gave
-    once weights are loaded.
+    ``given`` are arguments that weights ask for; ``after`` gets the arguments that the caller gave,
+    with the member as ``weights``, once weights are loaded.
     """
 
     def decorate(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -202,7 +202,7 @@ def model(
             progress = kwargs.pop("progress", True)
             if chosen is None:
                 return make(**kwargs)
-            asked = dict(kwargs)
+            asked = {**kwargs, "weights": chosen}
             for key, value in {classes: chosen.meta["num_classes"], **(given or {})}.items():
                 if key == classes and kwargs.get(key, value) != value:
                     raise ValueError(

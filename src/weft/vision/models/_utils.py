@@ -14,6 +14,14 @@ def make_divisible(v: float, divisor: int, min_value: int | None = None) -> int:
     return nearest + divisor if nearest < 0.9 * v else nearest
 
 
+def frozen_before(layers: nn.Sequential, stages: list[int], trained: int) -> None:
+    """Freeze the layers that are before the last ``trained`` of some stages."""
+    first = len(layers) if trained == 0 else stages[len(stages) - trained]
+    for layer in layers[:first]:
+        for parameter in layer.parameters():
+            parameter.requires_grad_(False)
+
+
 class IntermediateLayerGetter(nn.ModuleDict):
     """The first layers of a model, giving the results of those that are named.
 

@@ -214,19 +214,21 @@ def adjust_sharpness(img: Tensor, sharpness_factor: float) -> Tensor:
     return _blend(img, blurred, sharpness_factor)
 
 
-def autocontrast(img: Tensor) -> Tensor:
-    """Each channel stretched over the whole range."""
+def autocontrast(img: Tensor, divide: bool = False) -> Tensor:
+    """Each channel stretched over the whole range; the two versions round differently."""
     need_image(img)
     _need_colour(img)
     most = bound(img.dtype)
     kind = img.dtype if img.is_floating_point() else weft.float32
     low = img.amin(dim=(-2, -1), keepdim=True).to(kind)
     high = img.amax(dim=(-2, -1), keepdim=True).to(kind)
-    scale = most / (high - low)
-    flat = weft.isfinite(scale).logical_not()
+    flat = high == low
+    span = high - low
+    scale = span * (1.0 / most) if divide else span.reciprocal() * most
     low = weft.where(flat, weft.zeros_like(low), low)
     scale = weft.where(flat, weft.ones_like(scale), scale)
-    return ((img - low) * scale).clamp(0, most).to(img.dtype)
+    stretched = (img - low) / scale if divide else (img - low) * scale
+    return stretched.clamp(0, most).to(img.dtype)
 
 
 def _equalize_plane(img: Tensor) -> Tensor:

@@ -229,6 +229,11 @@ def _sampled(img: Tensor, grid: Tensor, mode: str, fill: Any) -> Tensor:
     batch, back = _as_batch(img, grid.dtype if not img.is_floating_point() else img.dtype)
     if not isinstance(fill, (list, tuple, type(None))):
         fill = [float(fill)]
+    if fill is not None and len(fill) > 1 and len(fill) != img.shape[-3]:
+        raise ValueError(
+            "The number of elements in 'fill' cannot broadcast to match the number of channels of "
+            f"the image ({len(fill)} != {img.shape[-3]})"
+        )
     if batch.shape[0] > 1:
         grid = grid.expand(batch.shape[0], -1, -1, -1)
     if fill is not None:

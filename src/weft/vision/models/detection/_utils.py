@@ -95,6 +95,35 @@ class BoxCoder:
         return weft.stack(corners, dim=2).flatten(1)
 
 
+class BoxLinearCoder:
+    """Boxes as distances of their sides from the centres of other boxes."""
+
+    def __init__(self, normalize_by_size: bool = True) -> None:
+        self.normalize_by_size = normalize_by_size
+
+    @staticmethod
+    def _centres(boxes: Tensor) -> Tensor:
+        return 0.5 * (boxes[..., :2] + boxes[..., 2:])
+
+    @staticmethod
+    def _sizes(boxes: Tensor) -> Tensor:
+        size = boxes[..., 2:] - boxes[..., :2]
+        return weft.cat((size, size), dim=-1)
+
+    def encode(self, reference_boxes: Tensor, proposals: Tensor) -> Tensor:
+        """Distances from the centres of reference boxes to the sides of proposals."""
+        centres = self._centres(reference_boxes)
+        codes = weft.cat((centres - proposals[..., :2], proposals[..., 2:] - centres), dim=-1)
+        return codes / self._sizes(reference_boxes) if self.normalize_by_size else codes
+
+    def decode(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
+        """The boxes that distances mean."""
+        boxes = boxes.to(rel_codes.dtype)
+        centres = self._centres(boxes)
+        codes = rel_codes * self._sizes(boxes) if self.normalize_by_size else rel_codes
+        return weft.cat((centres - codes[..., :2], centres + codes[..., 2:]), dim=-1)
+
+
 class Matcher:
     """The ground truth for each prediction: -1 is below the lower threshold, -2 between both."""
 

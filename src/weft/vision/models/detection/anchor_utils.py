@@ -108,8 +108,9 @@ class DefaultBoxGenerator(nn.Module):
                 x_count, y_count = width / self.steps[k], height / self.steps[k]
             else:
                 y_count, x_count = rows, columns
-            x = ((weft.arange(0, columns) + 0.5) / x_count).to(weft.float32)
-            y = ((weft.arange(0, rows) + 0.5) / y_count).to(weft.float32)
+            kind = feature_maps[0].dtype
+            x = ((weft.arange(0, columns) + 0.5) / x_count).to(kind)
+            y = ((weft.arange(0, rows) + 0.5) / y_count).to(kind)
             y, x = (part.reshape(-1) for part in weft.meshgrid(y, x, indexing="ij"))
             pairs = self._pairs[k].clamp(0, 1) if self.clip else self._pairs[k]
             centres = weft.stack((x, y) * len(pairs), dim=-1).reshape(-1, 2)

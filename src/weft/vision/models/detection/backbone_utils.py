@@ -8,7 +8,7 @@ from typing import Any
 from weft import nn
 from weft.core.tensor import Tensor
 from weft.vision.models import mobilenetv3, resnet
-from weft.vision.models._utils import IntermediateLayerGetter
+from weft.vision.models._utils import IntermediateLayerGetter, frozen_before
 from weft.vision.models.segmentation._utils import stages_of
 from weft.vision.ops.feature_pyramid_network import (
     ExtraFPNBlock,
@@ -93,10 +93,7 @@ def mobilenet_fpn(
     """A pyramid of 256 channels on the stages of a MobileNet."""
     features = backbone.features
     stages = stages_of(features)
-    first = len(features) if trainable_layers == 0 else stages[len(stages) - trainable_layers]
-    for layer in features[:first]:
-        for parameter in layer.parameters():
-            parameter.requires_grad_(False)
+    frozen_before(features, stages, trainable_layers)
     if not fpn:
         made = nn.Sequential(features, nn.Conv2d(features[-1].out_channels, 256, 1))
         made.out_channels = 256

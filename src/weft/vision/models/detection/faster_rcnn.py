@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import weft.nn.functional as F
@@ -151,8 +151,35 @@ class FasterRCNN(GeneralizedRCNN):
         super().__init__(backbone, rpn, heads, transform)
 
 
-def _frozen_eps(made: nn.Module, asked: Any) -> None:
-    overwrite_eps(made, 0.0)
+def _frozen_eps(made: nn.Module, asked: Mapping[str, Any]) -> None:
+    if asked["weights"].name != "COCO_LEGACY":
+        overwrite_eps(made, 0.0)
+
+
+def resnet50_pyramid(weights: Any, layers: int | None, pretrained: bool) -> nn.Module:
+    """A ResNet-50 with a pyramid; its norms are frozen where it has been trained before."""
+    weights = backbone_weights(weights, "ResNet50_Weights")
+    known = pretrained or weights is not None
+    count = trainable_layers(known, layers, 5, 3)
+    backbone = resnet50(weights=weights, norm_layer=FrozenBatchNorm2d if known else nn.BatchNorm2d)
+    return resnet_fpn(backbone, count)
+
+
+def deeper_parts(weights: Any, layers: int | None, pretrained: bool) -> dict[str, Any]:
+    """The backbone and the deeper heads of the second versions."""
+    weights = backbone_weights(weights, "ResNet50_Weights")
+    count = trainable_layers(pretrained or weights is not None, layers, 5, 3)
+    backbone = resnet_fpn(resnet50(weights=weights), count, norm_layer=nn.BatchNorm2d)
+    anchors = _default_anchorgen()
+    width = backbone.out_channels
+    return {
+        "backbone": backbone,
+        "rpn_anchor_generator": anchors,
+        "rpn_head": RPNHead(width, anchors.num_anchors_per_location()[0], conv_depth=2),
+        "box_head": FastRCNNConvFCHead(
+            (width, 7, 7), [256, 256, 256, 256], [1024], norm_layer=nn.BatchNorm2d
+        ),
+    }
 
 
 @model("FasterRCNN_ResNet50_FPN_Weights", given={"pretrained_": True}, after=_frozen_eps)
@@ -165,11 +192,8 @@ def fasterrcnn_resnet50_fpn(
     **kwargs: Any,
 ) -> FasterRCNN:
     """Faster R-CNN on a ResNet-50 with a pyramid."""
-    weights = backbone_weights(weights_backbone, "ResNet50_Weights")
-    known = pretrained_ or weights is not None
-    count = trainable_layers(known, trainable_backbone_layers, 5, 3)
-    backbone = resnet50(weights=weights, norm_layer=FrozenBatchNorm2d if known else nn.BatchNorm2d)
-    return FasterRCNN(resnet_fpn(backbone, count), num_classes or 91, **kwargs)
+    backbone = resnet50_pyramid(weights_backbone, trainable_backbone_layers, pretrained_)
+    return FasterRCNN(backbone, num_classes or 91, **kwargs)
 
 
 @model("FasterRCNN_ResNet50_FPN_V2_Weights", given={"pretrained_": True})
@@ -182,18 +206,8 @@ def fasterrcnn_resnet50_fpn_v2(
     **kwargs: Any,
 ) -> FasterRCNN:
     """Faster R-CNN on a ResNet-50 with a pyramid and deeper heads."""
-    weights = backbone_weights(weights_backbone, "ResNet50_Weights")
-    known = pretrained_ or weights is not None
-    count = trainable_layers(known, trainable_backbone_layers, 5, 3)
-    backbone = resnet_fpn(resnet50(weights=weights), count, norm_layer=nn.BatchNorm2d)
-    anchors = _default_anchorgen()
-    head = RPNHead(backbone.out_channels, anchors.num_anchors_per_location()[0], conv_depth=2)
-    box_head = FastRCNNConvFCHead(
-        (backbone.out_channels, 7, 7), [256, 256, 256, 256], [1024], norm_layer=nn.BatchNorm2d
-    )
-    parts: dict[str, Any] = {"rpn_anchor_generator": anchors, "rpn_head": head}
-    parts["box_head"] = box_head
-    return FasterRCNN(backbone, num_classes or 91, **parts, **kwargs)
+    parts = deeper_parts(weights_backbone, trainable_backbone_layers, pretrained_)
+    return FasterRCNN(parts.pop("backbone"), num_classes or 91, **parts, **kwargs)
 
 
 def _on_mobilenet(

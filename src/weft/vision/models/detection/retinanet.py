@@ -162,7 +162,71 @@ def _matches(matcher: Any, anchors: list[Tensor], targets: Any) -> list[Tensor]:
     return found
 
 
-class RetinaNet(nn.Module):
+class OnPyramid(nn.Module):
+    """What detectors of one stage on a pyramid share."""
+
+    nms_thresh: float
+    detections_per_img: int
+    topk_candidates: int
+
+    def _losses(
+        self, targets: Any, outputs: dict[str, Tensor], anchors: list[Tensor], counts: list[int]
+    ) -> dict[str, Tensor]:
+        raise NotImplementedError
+
+    def _level(
+        self, outputs: dict[str, Tensor], anchors: Tensor, shape: tuple[int, int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The best boxes of one level of one image, with scores and classes."""
+        raise NotImplementedError
+
+    def _best(self, scores: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+        """Scores above a threshold, best first and not too many, and their places."""
+        places = weft.where(scores > threshold)[0]
+        scores, order = scores[places].topk(min(len(places), self.topk_candidates))
+        return scores, places[order]
+
+    def postprocess_detections(
+        self, outputs: dict[str, list[Tensor]], anchors: list[Any], shapes: Any
+    ) -> list[dict[str, Tensor]]:
+        """Boxes, scores and classes of each image, best first."""
+        found = []
+        for i, shape in enumerate(shapes):
+            levels = [
+                self._level({name: parts[k][i] for name, parts in outputs.items()}, boxes, shape)
+                for k, boxes in enumerate(anchors[i])
+            ]
+            boxes, scores, labels = (weft.cat(part) for part in zip(*levels, strict=True))
+            keep = box_ops.batched_nms(boxes, scores, labels, self.nms_thresh)
+            keep = keep[: self.detections_per_img]
+            found.append({"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]})
+        return found
+
+    def forward(self, images: list[Tensor], targets: Any = None) -> Any:
+        """Losses by name in training; else boxes, labels and scores of each image."""
+        if self.training:
+            check_targets(targets)
+        sizes = [tuple(int(n) for n in image.shape[-2:]) for image in images]
+        batch, targets = self.transform(images, targets)
+        check_degenerate(targets)
+        features = self.backbone(batch.tensors)
+        if isinstance(features, Tensor):
+            features = OrderedDict([("0", features)])
+        maps = list(features.values())
+        outputs = self.head(maps)
+        anchors = self.anchor_generator(batch, maps)
+        pixels = [f.size(2) * f.size(3) for f in maps]
+        each = outputs["cls_logits"].size(1) // sum(pixels)
+        counts = [n * each for n in pixels]
+        if self.training:
+            return self._losses(targets, outputs, anchors, counts)
+        split = {name: list(value.split(counts, dim=1)) for name, value in outputs.items()}
+        by_level = [list(boxes.split(counts)) for boxes in anchors]
+        found = self.postprocess_detections(split, by_level, batch.image_sizes)
+        return self.transform.postprocess(found, batch.image_sizes, sizes)
+
+
+class RetinaNet(OnPyramid):
     """A detector of one stage on a pyramid."""
 
     def __init__(
@@ -211,55 +275,20 @@ class RetinaNet(nn.Module):
             ),
         }
 
+    def _losses(
+        self, targets: Any, outputs: dict[str, Tensor], anchors: list[Tensor], counts: list[int]
+    ) -> dict[str, Tensor]:
+        return self.compute_loss(targets, outputs, anchors)
+
     def _level(
-        self, codes: Tensor, logits: Tensor, anchors: Tensor, shape: tuple[int, int]
+        self, outputs: dict[str, Tensor], anchors: Tensor, shape: tuple[int, int]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The best boxes of one level, with scores and classes."""
+        logits, codes = outputs["cls_logits"], outputs["bbox_regression"]
         classes = logits.shape[-1]
-        scores = weft.sigmoid(logits).flatten()
-        places = weft.where(scores > self.score_thresh)[0]
-        scores, order = scores[places].topk(min(len(places), self.topk_candidates))
-        places = places[order]
+        scores, places = self._best(weft.sigmoid(logits).flatten(), self.score_thresh)
         rows = weft.div(places, classes, rounding_mode="floor")
         boxes = self.box_coder.decode_single(codes[rows], anchors[rows])
         return box_ops.clip_boxes_to_image(boxes, shape), scores, places % classes
-
-    def postprocess_detections(
-        self, outputs: dict[str, list[Tensor]], anchors: list[Any], shapes: Any
-    ) -> list[dict[str, Tensor]]:
-        """Boxes, scores and classes of each image, best first."""
-        found = []
-        for i, shape in enumerate(shapes):
-            rows = zip(outputs["bbox_regression"], outputs["cls_logits"], anchors[i], strict=True)
-            levels = [self._level(c[i], s[i], a, shape) for c, s, a in rows]
-            boxes, scores, labels = (weft.cat(part) for part in zip(*levels, strict=True))
-            keep = box_ops.batched_nms(boxes, scores, labels, self.nms_thresh)
-            keep = keep[: self.detections_per_img]
-            found.append({"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]})
-        return found
-
-    def forward(self, images: list[Tensor], targets: Any = None) -> Any:
-        """Losses by name in training; else boxes, labels and scores of each image."""
-        if self.training:
-            check_targets(targets)
-        sizes = [tuple(int(n) for n in image.shape[-2:]) for image in images]
-        batch, targets = self.transform(images, targets)
-        check_degenerate(targets)
-        features = self.backbone(batch.tensors)
-        if isinstance(features, Tensor):
-            features = OrderedDict([("0", features)])
-        maps = list(features.values())
-        outputs = self.head(maps)
-        anchors = self.anchor_generator(batch, maps)
-        if self.training:
-            return self.compute_loss(targets, outputs, anchors)
-        pixels = [f.size(2) * f.size(3) for f in maps]
-        each = outputs["cls_logits"].size(1) // sum(pixels)
-        counts = [n * each for n in pixels]
-        split = {name: list(value.split(counts, dim=1)) for name, value in outputs.items()}
-        by_level = [list(boxes.split(counts)) for boxes in anchors]
-        found = self.postprocess_detections(split, by_level, batch.image_sizes)
-        return self.transform.postprocess(found, batch.image_sizes, sizes)
 
 
 def _frozen_eps(made: nn.Module, asked: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import weft
@@ -11,6 +11,7 @@ import weft.nn.functional as F
 from weft import nn
 from weft.core.tensor import Tensor
 from weft.vision.models._api import backbone_weights, model
+from weft.vision.models._utils import frozen_before
 from weft.vision.models.detection import _utils as det
 from weft.vision.models.detection.anchor_utils import DefaultBoxGenerator
 from weft.vision.models.detection.generalized_rcnn import check_degenerate, check_targets
@@ -30,10 +31,15 @@ def _xavier(layers: nn.Module) -> None:
 
 
 class _ScoringHead(nn.Module):
-    def __init__(self, layers: Sequence[nn.Module], columns: int) -> None:
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        columns: int,
+        initialise: Callable[[nn.Module], None] = _xavier,
+    ) -> None:
         super().__init__()
         self.module_list = nn.ModuleList(layers)
-        _xavier(self.module_list)
+        initialise(self.module_list)
         self.num_columns = columns
 
     def forward(self, x: list[Tensor]) -> Tensor:
@@ -270,10 +276,7 @@ def ssd300_vgg16(
     features = vgg16(weights=weights).features
     pools = [i for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d)]
     stages = [0, *(i + 1 for i in pools[:-1])]
-    first = len(features) if count == 0 else stages[len(stages) - count]
-    for layer in features[:first]:
-        for parameter in layer.parameters():
-            parameter.requires_grad_(False)
+    frozen_before(features, stages, count)
     boxes = DefaultBoxGenerator(
         [[2], [2, 3], [2, 3], [2, 3], [2], [2]],
         scales=[0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05],

@@ -9,6 +9,8 @@ import weft
 import weft.nn.functional as F
 from weft import nn
 from weft.core.tensor import Tensor
+from weft.vision.models.detection._keypoints import resize_keypoints
+from weft.vision.models.detection._masks import paste_masks_in_image
 from weft.vision.models.detection.image_list import ImageList
 
 
@@ -70,10 +72,8 @@ class GeneralizedRCNNTransform(nn.Module):
         return (image - mean[:, None, None]) / std[:, None, None]
 
     def _scale(self, image: Tensor, side: int) -> float:
-        height, width = (float(n) for n in image.shape[-2:])
-        short, long = min(height, width), max(height, width)
-        pair = weft.tensor([side / short, self.max_size / long])
-        return float(pair.min())
+        height, width = image.shape[-2:]
+        return min(side / min(height, width), self.max_size / max(height, width))
 
     def resize(self, image: Tensor, target: Any) -> tuple[Tensor, Any]:
         """An image whose shorter side has a wanted length, with its boxes and masks."""
@@ -98,7 +98,9 @@ class GeneralizedRCNNTransform(nn.Module):
         target["boxes"] = resize_boxes(target["boxes"], old, image.shape[-2:])
         if "masks" in target:
             masks = F.interpolate(target["masks"][:, None].float(), **how)[:, 0]
-            target["masks"] = masks.to(target["masks"].dtype)
+            target["masks"] = masks.byte()
+        if "keypoints" in target:
+            target["keypoints"] = resize_keypoints(target["keypoints"], old, image.shape[-2:])
         return image, target
 
     def torch_choice(self, k: Any) -> Any:
@@ -118,9 +120,13 @@ class GeneralizedRCNNTransform(nn.Module):
     def postprocess(
         self, result: list[dict[str, Tensor]], image_shapes: Any, original_image_sizes: Any
     ) -> list[dict[str, Tensor]]:
-        """Boxes in the pixels of the images that were given."""
+        """Boxes, masks and keypoints in the pixels of the images that were given."""
         if self.training:
             return result
         for found, now, before in zip(result, image_shapes, original_image_sizes, strict=True):
             found["boxes"] = resize_boxes(found["boxes"], now, before)
+            if "masks" in found:
+                found["masks"] = paste_masks_in_image(found["masks"], found["boxes"], before)
+            if "keypoints" in found:
+                found["keypoints"] = resize_keypoints(found["keypoints"], now, before)
         return result

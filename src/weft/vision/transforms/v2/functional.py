@@ -12,7 +12,7 @@ import weft
 from weft.core.tensor import Tensor
 from weft.vision import tv_tensors
 from weft.vision._pillow import is_pillow, pillow
-from weft.vision.transforms import _geometry, _tensor
+from weft.vision.transforms import _colour, _geometry, _tensor
 from weft.vision.transforms import functional as v1
 from weft.vision.transforms._modes import InterpolationMode, mode_of
 from weft.vision.transforms.v2 import _boxes
@@ -504,6 +504,11 @@ def solarize(inpt: Any, threshold: float) -> Any:
 
 def autocontrast(inpt: Any) -> Any:
     """Each channel stretched over the whole range."""
+    if _own_kernel("autocontrast", inpt) is None and (
+        isinstance(inpt, (Image, Video)) or is_pure_tensor(inpt)
+    ):
+        made = _colour.autocontrast(inpt.as_subclass(Tensor), divide=True)
+        return wrap(made, like=inpt) if isinstance(inpt, (Image, Video)) else made
     return _on_pixels("autocontrast", inpt)
 
 
