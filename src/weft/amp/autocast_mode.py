@@ -8,16 +8,16 @@ their casts when autocast is first switched on; programs that never use it are n
 from __future__ import annotations
 
 import functools
-import importlib
 import warnings
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 import weft
 from weft.amp.lists import ALONE, FLOAT32, FUNCTIONS, LOWER, METHODS, OPS, PADS
-from weft.core import errors
+from weft.core import errors, overrides
 from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
@@ -113,27 +113,26 @@ def _map(values: Any, cast: Callable[[Tensor], Tensor]) -> Any:
 # --- public functions ------------------------------------------------------------------
 
 
-def _guarded(function: Callable, policy: Callable[[Any, Any], str | None]) -> Callable:
-    @functools.wraps(function)
-    def public(*args: Any, **kwargs: Any) -> Any:
-        now = MODES.now
-        casts = now.autocast
-        if casts is None:
+def _casting(*args: Any, **kwargs: Any) -> Any:
+    # A template: its code becomes that of public functions (overrides.exchange).
+    held: Any = "held"
+    function, policy, modes = held
+    now = modes.now
+    casts = now.autocast
+    if casts is None:
+        return function(*args, **kwargs)
+    if kwargs.get("out") is None:  # with ``out`` nothing is cast
+        chosen = policy(args, kwargs) if callable(policy) else policy
+        if chosen is None:
             return function(*args, **kwargs)
-        if kwargs.get("out") is None:  # with ``out`` nothing is cast
-            chosen = policy(args, kwargs)
-            if chosen is None:
-                return function(*args, **kwargs)
-            args, kwargs = casts.cast(chosen, (args, kwargs))  # type: ignore[attr-defined]
-        now.autocast = None
+        args, kwargs = casts.cast(chosen, (args, kwargs))
+    now.autocast = None
+    now.update()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        now.autocast = casts
         now.update()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            now.autocast = casts
-            now.update()
-
-    return public
 
 
 def _pad_policy(args: Any, kwargs: Any) -> str | None:
@@ -145,29 +144,20 @@ def _pad_policy(args: Any, kwargs: Any) -> str | None:
 @functools.cache
 def _install() -> None:
     """Give the listed public functions and methods their casts."""
-    for path, policy in FUNCTIONS.items():
+    chosen: dict[FunctionType, Any] = {}
+    for path, policy in (*FUNCTIONS.items(), ("nn.functional.pad", _pad_policy)):
         home, _, name = path.rpartition(".")
-        _replace(home, name, lambda args, kwargs, policy=policy: policy)
+        table = api.NAMESPACES.get(home, {}) if home else api.FUNCTIONS
+        if name in table:
+            chosen.setdefault(table[name], policy)
         if not home and name in Tensor.__dict__:
-            _replace_method(name, policy)
+            chosen.setdefault(Tensor.__dict__[name], policy)
     for name, policy in METHODS.items():
         if name in Tensor.__dict__:
-            _replace_method(name, policy)
-    _replace("nn.functional", "pad", _pad_policy)
-
-
-def _replace(home: str, name: str, policy: Callable) -> None:
-    table = api.NAMESPACES.get(home, {}) if home else api.FUNCTIONS
-    if name not in table:
-        return
-    public = _guarded(table[name], policy)
-    table[name] = public
-    module = importlib.import_module(f"weft.{home}" if home else "weft")
-    setattr(module, name, public)
-
-
-def _replace_method(name: str, policy: str) -> None:
-    setattr(Tensor, name, _guarded(Tensor.__dict__[name], lambda args, kwargs: policy))
+            chosen[Tensor.__dict__[name]] = policy
+    for function, policy in chosen.items():
+        # As in PyTorch types with a say are asked first, and see what the program passed.
+        overrides.exchange(overrides.REDIRECTED.get(function, function), _casting, policy, MODES)
 
 
 # --- settings --------------------------------------------------------------------------

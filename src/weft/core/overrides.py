@@ -268,14 +268,21 @@ def _checked(*args: Any, **kwargs: Any) -> Any:
     return hand_on(function, original, args, kwargs)
 
 
-def _twin_code(function: FunctionType, held: tuple[Any, ...]) -> Any:
-    code, template = function.__code__, _checked.__code__
-    return template.replace(
-        co_consts=tuple(held if c == "held" else c for c in template.co_consts),
-        co_freevars=code.co_freevars,  # a function and its code must agree on how many there are
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
+def exchange(function: FunctionType, template: FunctionType, *held: Any) -> FunctionType:
+    """Give a function the code of a template, whose first constant becomes the function that does
+    what it did before, and ``held``. Names and tables that hold the function go on working.
+    """
+    original, code = twin(function), template.__code__
+    values = (original, *held)
+    function.__code__ = code.replace(
+        co_consts=tuple(values if c == "held" else c for c in code.co_consts),
+        co_freevars=function.__code__.co_freevars,  # function and code must agree on how many
+        co_name=function.__code__.co_name,
+        co_qualname=function.__code__.co_qualname,
     )
+    # inspect.signature finds the signature where functools.wraps puts it.
+    function.__wrapped__ = original  # type: ignore[attr-defined]
+    return original
 
 
 def twin(function: FunctionType, name: str | None = None) -> FunctionType:
@@ -300,15 +307,9 @@ REDIRECTED: dict[FunctionType, FunctionType] = {}
 
 
 def redirect(function: FunctionType, shown: Any, hand_on: Callable = hand_over) -> None:
-    """Let a function look at its arguments first, and hand the call on as a call of ``shown``.
-
-    ``inspect.signature`` finds the signature where ``functools.wraps`` puts it.
-    """
-    if function in REDIRECTED:
-        return
-    original = REDIRECTED[function] = twin(function)
-    function.__code__ = _twin_code(function, (original, shown, STATE, PLAIN, hand_on))
-    function.__wrapped__ = original  # type: ignore[attr-defined]
+    """Let a function look at its arguments first, and hand the call on as a call of ``shown``."""
+    if function not in REDIRECTED:
+        REDIRECTED[function] = exchange(function, _checked, shown, STATE, PLAIN, hand_on)
 
 
 # Redirects all that takes part; the layer that knows the public functions puts it here.

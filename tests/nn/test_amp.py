@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -561,3 +564,50 @@ def test_a_scaler_that_is_off_passes_everything_through() -> None:
         scaler.update()
         results.append((w.tolist(), scaler.get_scale(), scaler.state_dict(), scaler.is_enabled()))
     assert results[0] == results[1]
+
+
+# In a process of its own: casts are installed by the first block of a process.
+FUNCTIONS_STAY = """
+import weft as torch
+from torch_function import asked
+from weft import cat, matmul
+from weft.nn.functional import conv2d
+
+plain = torch.Tensor.matmul
+if {early}:
+    asked(torch)
+with torch.autocast("cpu"):
+    assert cat is torch.cat and matmul is torch.matmul and conv2d is torch.conv2d
+    assert torch.Tensor.matmul is plain
+    a, b = torch.ones(2, 2), torch.ones(2, 2, dtype=torch.bfloat16)
+    assert matmul(a, a).dtype is (a @ a).dtype is a.matmul(a).dtype is torch.bfloat16
+    assert cat([a, b]).dtype is torch.float32
+    assert asked(torch) == ["matmul", torch.float32, torch.bfloat16]
+traced = torch.fx.symbolic_trace(lambda x: torch.cat([x, torch.matmul(x, x)]))
+assert "torch.cat([" in traced.code and "torch.matmul(" in traced.code, traced.code
+"""
+TORCH_FUNCTION = """
+def asked(torch):
+    seen = []
+
+    class Sub(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is torch.matmul:
+                seen.append(func.__name__)
+                seen.append(args[0].dtype)
+            result = super().__torch_function__(func, types, args, kwargs or {})
+            if func is torch.matmul:
+                seen.append(result.dtype)
+            return result
+
+    torch.matmul(torch.ones(2, 2).as_subclass(Sub), torch.ones(2, 2))
+    return seen
+"""
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_public_functions_stay_what_they_are(early: bool, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "torch_function.py").write_text(TORCH_FUNCTION)
+    (tmp_path / "program.py").write_text(FUNCTIONS_STAY.format(early=early))
+    subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
