@@ -54,6 +54,7 @@ from weft.torch_version import __version__
 
 _load.everything()
 _overriding.separate()
+_overriding.guard_all()
 
 from weft import fft, linalg, special  # noqa: E402
 from weft.func import vmap  # noqa: E402
@@ -69,7 +70,10 @@ e, inf, nan, pi, newaxis = _math.e, _math.inf, _math.nan, _math.pi, None
 
 
 def _missing(name: str) -> NoReturn:
-    raise AttributeError(f"weft does not have torch.{name} yet. See ROADMAP.md for what is planned")
+    from weft.compat import tree
+
+    why = tree.why_missing(name) or "See ROADMAP.md for what is planned"
+    raise AttributeError(f"weft does not have torch.{name} yet. {why}")
 
 
 _LATE.missing = _missing

@@ -15,10 +15,12 @@ import numpy as np
 # Packages that parts of weft can use: what for, and how to get them.
 OPTIONAL = {
     "sklearn": ("holds the digits of weft demo", "pip install 'weft[demo]'"),
+    "PIL": ("reads and writes images for weft.vision and weft.viz", "pip install 'weft[vision]'"),
+    "tqdm": ("draws the progress bar of Trainer", "pip install 'weft[train]'"),
     "tensorboard": ("shows logs of trainings", "pip install tensorboard"),
     "mpi4py": ("training on many machines", "pip install mpi4py"),
 }
-_DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow"}
 # What of a processor matters to the kernels, in the words of Linux.
 _FEATURES = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512_vnni", "avx512_bf16",
              "amx_tile", "neon", "asimd", "sve")  # fmt: skip

@@ -60,8 +60,8 @@ def _count(input: Tensor, mask: Tensor | None, dims: tuple[int, ...]) -> Tensor:
     return mask.expand(input._a.shape).sum(dims, keepdim=True)
 
 
-def _dropped(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    return x if keepdim else x.squeeze(dims)
+def _dropped(x: Tensor, dims: tuple[int, ...], keepdim: bool, input: Tensor) -> Tensor:
+    return x if keepdim else _api.apart(x.squeeze(dims), input)
 
 
 def sum(
@@ -80,7 +80,7 @@ def prod(
     dims = _dims(x, dim)
     for d in dims:
         x = x.prod(d, keepdim=True, dtype=dtype)
-    return _dropped(x, dims, keepdim)
+    return _dropped(x, dims, keepdim, input)
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
@@ -139,7 +139,7 @@ def mean(
     if mask is None:
         return x.mean(dims, keepdim)
     total = _filled(x, mask, 0).sum(dims, keepdim=True)
-    return _dropped(total / _count(x, mask, dims), dims, keepdim)
+    return _dropped(total / _count(x, mask, dims), dims, keepdim, input)
 
 
 def median(
@@ -222,7 +222,7 @@ def _spread(
     if squares.is_complex():
         squares = squares.real
     total = _filled(squares, mask, 0).sum(dims, keepdim=True)
-    out = _dropped(total / (count - correction).clamp(min=0), dims, keepdim)
+    out = _dropped(total / (count - correction).clamp(min=0), dims, keepdim, input)
     return (out.sqrt() if root else out).to(x.dtype)
 
 

@@ -188,6 +188,12 @@ def save(
 
     A file given by its path is replaced as a whole: if saving fails, or the process is killed,
     the old file is still there.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.pt")
+    >>> torch.save({"epoch": 3, "weight": torch.zeros(2)}, path)
+    >>> torch.load(path)["epoch"]
+    3
     """
     if pickle_module is not pickle and not hasattr(pickle_module, "_Pickler"):
         raise ValueError("save works with Python's own pickle only; leave out pickle_module")
@@ -262,6 +268,13 @@ def load(
 
     Only data is loaded: tensors, containers, numbers, text. No code from the file runs unless
     you ask for it with ``weights_only=False``, which is for files that you trust.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> torch.save({"weight": torch.ones(2)}, file)
+    >>> _ = file.seek(0)
+    >>> torch.load(file)
+    {'weight': tensor([1., 1.])}
     """
     if isinstance(f, (str, os.PathLike)) and os.fsdecode(f).endswith(".safetensors"):
         if map_location is not None and not isinstance(map_location, (str, dev.device)):

@@ -454,19 +454,12 @@ class _Run:
             needs = tuple(
                 isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs
             )
-        vjp = plan.vjp
-        if plan.large is not None and not self.create:
-            gradients = g if g.__class__ is tuple else (g,)
-            if kernels.large((*gradients, *saved), plan.op.limit):
-                vjp = plan.large
-        wide = plan.widens and not self.create and vjp is plan.vjp and half(g)
+        wide = plan.widens and not self.create and half(g)
         try:
-            if wide:
-                seen = widened_all(g) if g.__class__ is tuple else widened(g)
-                results = vjp(seen, widened_all(saved), node.attrs, needs)
-                del seen
+            if self.create:
+                results = plan.vjp(g, saved, node.attrs, needs)
             else:
-                results = vjp(g, saved, node.attrs, needs)
+                results = vjp(plan, g, saved, node.attrs, needs)
             if self.create and not self.records:
                 results = [r.detach() if isinstance(r, Tensor) else r for r in results]
         except meta.NoValues:
@@ -525,6 +518,18 @@ class _Run:
                 grads = list(replacement(hook, replaced, grads, node))
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
+
+
+def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any:
+    """What the rules of an op make of gradients, on bare arrays: native code where there is."""
+    if plan.large is not None:
+        gradients = g if g.__class__ is tuple else (g,)
+        if kernels.large((*gradients, *saved), plan.op.limit):
+            return plan.large(g, saved, attrs, needs)
+    if plan.widens and half(g):
+        wide = widened_all(g) if g.__class__ is tuple else widened(g)
+        return plan.vjp(wide, widened_all(saved), attrs, needs)
+    return plan.vjp(g, saved, attrs, needs)
 
 
 def like_inputs(node: Node) -> list[Any]:
@@ -613,14 +618,19 @@ def receiving(node: Any) -> list[int]:
     return [k for k in range(count) if k not in no and node.dtype[k].kind in "fcV"]
 
 
-def fill_missing(node: Node, grads: list[Any]) -> tuple[Any, ...]:
+def fill_missing(node: Any, grads: list[Any]) -> tuple[Any, ...]:
     """Zeros for outputs that got no gradient; None stays for those that can have none."""
     if node.op.takes_none:
         return tuple(grads)
+    return with_zeros(grads, node.shape, node.dtype, node.op.constant_outputs)
+
+
+def with_zeros(grads: list[Any], shapes: Any, dtypes: Any, constant: Any) -> tuple[Any, ...]:
+    """Gradients of several outputs, with zeros where none came and one could have come."""
     filled, tensors = [], any(isinstance(x, Tensor) for x in grads)
     for k, g in enumerate(grads):
-        if g is None and k not in node.op.constant_outputs and node.dtype[k].kind in "fcV":
-            g = meta.filled(np.zeros, node.shape[k], node.dtype[k])
+        if g is None and k not in constant and dtypes[k].kind in "fcV":
+            g = meta.filled(np.zeros, shapes[k], dtypes[k])
             if tensors:
                 g = wrap(g)
         filled.append(g)

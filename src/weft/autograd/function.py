@@ -150,7 +150,10 @@ class _Saved:
         self.tensor, self.unpack_hook = pack_by(pack, self.tensor), unpack
 
     def unpack(self, node: FunctionNode | None) -> Tensor:
-        """The tensor, in its place in the graph; an error if it was overwritten."""
+        """The tensor, in its place in the graph; an error if it was overwritten.
+
+        An input is given back as it is now: it may have been detached since.
+        """
         tensor = self.tensor
         cell = self.cell
         if self.unpack_hook is not None:
@@ -161,7 +164,8 @@ class _Saved:
         place = self.edge
         if self.index is not None and node is not None:
             place = output_of(node, self.index) if node.op.multiple else node
-        if tensor._node is not place:
+        kept = self.index is None and self.unpack_hook is None
+        if tensor._node is not place and not kept:
             tensor = wrap(tensor._a, place)
             tensor._vc = cell
         for level, tangent in (self.tangents or {}).items():

@@ -11,6 +11,11 @@ class device:
     """Where a tensor lives: on the CPU, or nowhere (``meta``: it has a shape and no values).
 
     ``device("cuda:0")`` can be named, but nothing can be put there.
+
+    >>> torch.device("cpu")
+    device(type='cpu')
+    >>> torch.ones(2, device=torch.device("meta")).device
+    device(type='meta')
     """
 
     __slots__ = ("_previous", "index", "type")
@@ -80,7 +85,13 @@ def get_default_device() -> device:
 
 
 def set_default_device(where: device | str | None) -> None:
-    """Set the device on which new tensors are made."""
+    """Set the device on which new tensors are made.
+
+    >>> torch.set_default_device("meta")
+    >>> torch.ones(2).device
+    device(type='meta')
+    >>> torch.set_default_device("cpu")
+    """
     global _default
     _default = CPU if where is None else present(where)
 

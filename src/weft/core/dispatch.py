@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 import weakref
@@ -46,6 +47,19 @@ NO_ATTRS: dict[str, Any] = {}
 ONE = (1, 1, 1, False)
 
 REGISTRY: dict[str, Op] = {}
+
+
+def _on_stand_ins(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    """An op on stand-ins for elements: they note down what its reference does to them."""
+    if op.lower is not None:
+        return lowered(op.lower, args, attrs)
+    return op.reference(*args, **attrs)
+
+
+# What ops act on besides arrays, numbers and tensors, and how: a type that joins here can be put
+# through every op and every derivative rule. Tensors (with those on ``meta``, batches, duals and
+# subclasses) and arrays are asked first, and pay nothing for it.
+VALUES: dict[type, Callable[[Any, Any, dict[str, Any]], Any]] = {Traced: _on_stand_ins}
 
 
 def _in_rows(y: Any, arrays: Any) -> Any:
@@ -145,6 +159,7 @@ class Op:
         narrow: bool = False,
         shape: Callable | str | None = None,
         batch: Callable | None = None,
+        doc: str = "",
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"op {name!r} is registered twice")
@@ -157,6 +172,7 @@ class Op:
         self.multiple = multiple or len(outputs) > 1
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
+        self.doc = inspect.cleandoc(doc)  # what ``help`` shows of the public function
         # The kinds of common dtype that PyTorch has no kernel for; "h" stands for half types.
         self.refuses = refuses
         # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
@@ -224,10 +240,8 @@ class Op:
         for x in args:
             if isinstance(x, Tensor):
                 return apply(self, args, attrs)
-            if x.__class__ is Traced:
-                if self.lower is not None:
-                    return lowered(self.lower, args, attrs)
-                return self.reference(*args, **attrs)
+            if x.__class__ in VALUES:
+                return VALUES[x.__class__](self, args, attrs)
             scalars = scalars or isinstance(x, np.generic)
         if scalars:
             # NumPy turns zero-dim results into scalars; here they are arrays, with a type to keep.

@@ -11,7 +11,15 @@ import numpy as np
 
 
 class dtype:
-    """The type of a tensor's elements, such as ``weft.float32``."""
+    """The type of a tensor's elements, such as ``weft.float32``.
+
+    >>> torch.ones(2, dtype=torch.float16)
+    tensor([1., 1.], dtype=torch.float16)
+    >>> torch.float64.is_floating_point, torch.float64.itemsize
+    (True, 8)
+    >>> torch.float is torch.float32, torch.long is torch.int64
+    (True, True)
+    """
 
     __slots__ = (
         *("category", "is_complex", "is_floating_point", "is_signed"),
@@ -121,7 +129,11 @@ _default = float32
 
 
 def get_default_dtype() -> dtype:
-    """The floating type that new tensors get from Python numbers."""
+    """The floating type that new tensors get from Python numbers.
+
+    >>> torch.get_default_dtype()
+    torch.float32
+    """
     return _default
 
 
@@ -274,7 +286,13 @@ def can_cast(source: dtype, target: dtype) -> bool:
 
 
 class finfo:
-    """Limits of a floating type: ``eps``, ``max``, ``min``, ``tiny``, ``bits``."""
+    """Limits of a floating type: ``eps``, ``max``, ``min``, ``tiny``, ``bits``.
+
+    >>> torch.finfo(torch.float32).eps
+    1.1920928955078125e-07
+    >>> torch.finfo(torch.float16).max
+    65504.0
+    """
 
     def __init__(self, type: dtype | None = None) -> None:
         d = type or _default

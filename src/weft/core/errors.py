@@ -53,9 +53,13 @@ def describe_position(code: CodeType | None, instruction: int) -> str:
         return "<unknown line>"
     name, line = found
     text = linecache.getline(name, line).strip()
+    return f"{shown_file(name)}:{line}" + (f": {text}" if text else "")
+
+
+def shown_file(name: str) -> str:
+    """A file as seen from the current folder, if it lies in it."""
     shown = os.path.relpath(name) if os.path.isabs(name) and os.path.exists(name) else name
-    shown = name if shown.startswith("..") else shown
-    return f"{shown}:{line}" + (f": {text}" if text else "")
+    return name if shown.startswith("..") else shown
 
 
 def here() -> str:
@@ -121,6 +125,10 @@ def describe(value: Any) -> str:
     return text if len(text) < 40 else text[:37] + "..."
 
 
+# Ops that a user knows under another name.
+_KNOWN_AS = {"linear_with_bias": "linear", "max_pool_with_indices": "max_pool"}
+
+
 def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -> BaseException:
     """The same kind of error, with the op, its inputs and the user's line added."""
     message = str(error.args[0]) if error.args else str(error)
@@ -140,7 +148,7 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
         message = _in_pytorch_words(message)
     elif "could not be broadcast" in message or "shape mismatch" in message:
         message = _broadcast_message(args) or message
-    lines = [f"{name}: {message}"]
+    lines = [f"{_KNOWN_AS.get(name, name)}: {message}"]
     settings = "".join(f", {k}={describe(v)}" for k, v in attrs.items() if v is not None)
     lines.append(f"  inputs: {', '.join(describe(a) for a in args)}{settings}")
     lines.append(f"  at {here()}")

@@ -14,7 +14,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class Generator:
         self._next_normal = None
         self._next_float_normal = None
 
-    def manual_seed(self, seed: int) -> Generator:
+    def manual_seed(self, seed: int) -> Self:
         """Set the seed; a negative seed counts back from 2**64."""
         try:
             value = operator.index(seed)
@@ -145,7 +145,7 @@ class Generator:
             record["float_sample"] = self._next_float_normal
         return record.view(np.uint8)
 
-    def set_state(self, state: ArrayLike) -> Generator:
+    def set_state(self, state: ArrayLike) -> Self:
         """Take over a state of 5056 bytes, from here or from PyTorch."""
         data = np.asarray(state)
         if data.dtype != np.uint8:

@@ -24,7 +24,7 @@ class State:
 
     __slots__ = (
         *("anomaly", "anomaly_check_nan", "autocast", "backward", "batches", "before_write"),
-        *("carriers", "dual_level", "forward_grad"),
+        *("calls", "carriers", "dual_level", "forward_grad"),
         *(
             "grad",
             "inference",
@@ -52,6 +52,7 @@ class State:
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.scope = ""
+        self.calls = 0  # of modules that no other module called
         self.backward: Any = None  # the pass that is running
         self.multithreading = True
         self.view_replay = False  # what a stale view's node is called: see ``viewing``
@@ -157,7 +158,14 @@ class _Switch:
 
 
 class set_grad_enabled(_Switch):
-    """Switch recording on or off, at once or for a block."""
+    """Switch recording on or off, at once or for a block.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         self.enabled = bool(mode)
@@ -263,7 +271,14 @@ def is_view_replay_enabled() -> bool:
 
 
 class inference_mode(_Switch):
-    """Like ``no_grad``; what is made inside can't be saved for backward, or changed, outside."""
+    """Like ``no_grad``; what is made inside can't be saved for backward, or changed, outside.
+
+    >>> model = nn.Linear(2, 1)
+    >>> with torch.inference_mode():
+    ...     y = model(torch.ones(1, 2))
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         if callable(mode):

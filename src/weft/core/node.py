@@ -30,7 +30,15 @@ FREED = _Freed()
 
 
 class RemovableHandle:
-    """Removes a hook when asked to, or at the end of a ``with`` block."""
+    """Removes a hook when asked to, or at the end of a ``with`` block.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> handle = x.register_hook(lambda grad: grad * 10)
+    >>> handle.remove()
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
+    """
 
     _next = itertools.count().__next__
 

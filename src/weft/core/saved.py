@@ -225,8 +225,46 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(values)
 
 
+# What PyTorch calls values that the op blocks have under other names, where the first operands'
+# and a single result's names (``self``, ``other``, ``result``) don't say it.
+_TORCH_NAMES = {
+    "avg_pool": {"kernel": "kernel_size"},
+    "clamp": {"low": "min", "high": "max"},
+    "convolution": {"x": "input", "w": "weight"},
+    "embedding": {"by_freq": "scale_grad_by_freq"},
+    "index": {"rest": "indices"},
+    "linalg_cholesky_ex": {"y": "L"},
+    "linalg_eigh": {"values": "eigenvalues", "vectors": "eigenvectors"},
+    "linalg_inv_ex": {"y": "inverse"},
+    "linalg_qr": {"q": "Q", "r": "R"},
+    "linalg_svd": {"u": "U", "s": "S", "vh": "Vh"},
+    "linear": {"x": "self", "weight": "mat2"},
+    "linear_with_bias": {"x": "mat1", "weight": "mat2"},
+    "max_pool_with_indices": {"indices": "result1", "kernel": "kernel_size"},
+    "mse_loss": {"b": "target"},
+    "native_batch_norm": {"x": "input", "mean": "result1"},
+    "native_layer_norm": {"x": "input", "mean": "result1", "rstd": "result2"},
+    "upsample": {"size": "output_size"},
+}
+# Details of weft's rules that PyTorch's nodes don't show.
+_UNSHOWN = {"variant", "width", "where", "shapes", "reverse", "rank", "antialias"}
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
 def saved_value(node: Node, name: str, raw: bool) -> Any:
     """A value kept for backward, by PyTorch's name for it: ``grad_fn._saved_self``."""
+    base = name.removesuffix("_sym_sizes")
+    for own, known in _TORCH_NAMES.get(node.op.name, {}).items():
+        if known == base:
+            found = _find_saved(node, own + name[len(base) :], raw)
+            # PyTorch multiplies by the transposed weight, and keeps that.
+            turned = known == "mat2" and isinstance(found, Tensor) and found.ndim == 2
+            return found.t() if turned else found
+    found = _find_saved(node, name, raw)
+    return _REDUCTIONS.get(found, found) if name == "reduction" else found
+
+
+def _find_saved(node: Node, name: str, raw: bool) -> Any:
     op, slots = node.op, node.plan.slots
     wanted = name
     if name == "result" and not op.multiple:
@@ -266,9 +304,14 @@ _SECOND = {"pow": "exponent", "mm": "mat2", "bmm": "mat2"}
 def saved_names(node: Node) -> list[str]:
     """The names under which a node gives what it kept, for ``dir``."""
     op, found = node.op, []
+    known = _TORCH_NAMES.get(op.name, {})
     for slot in (*node.plan.slots, *node.attrs):
         base = slot.removesuffix("_shape")
-        if base in op.outputs and not op.multiple:
+        if slot in _UNSHOWN:
+            continue
+        if base in known:
+            base = known[base]
+        elif base in op.outputs and not op.multiple:
             base = "result"
         elif base in ("a", "b", "x") and base in op.names[:2]:
             base = "self" if base == op.names[0] else _SECOND.get(op.name, "other")

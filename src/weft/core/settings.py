@@ -61,7 +61,13 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for deterministic algorithms; all of weft's are."""
+    """Ask for deterministic algorithms; all of weft's are.
+
+    >>> torch.use_deterministic_algorithms(True)
+    >>> torch.are_deterministic_algorithms_enabled()
+    True
+    >>> torch.use_deterministic_algorithms(False)
+    """
     for name, value in (("mode' (position 1)", mode), ("warn_only'", warn_only)):
         if not isinstance(value, bool):
             raise TypeError(

@@ -108,6 +108,7 @@ def fast_unary(op: Op) -> Callable:
         return apply(op, (input,), NO_ATTRS)
 
     unary.__name__ = unary.__qualname__ = op.name
+    unary.__doc__ = op.doc or None
     return unary
 
 
@@ -255,6 +256,7 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
         return binary(input, other)
 
     binary.__name__ = binary.__qualname__ = op.name
+    binary.__doc__ = op.doc or None
     return binary
 
 

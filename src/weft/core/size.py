@@ -10,7 +10,7 @@ from typing import Any
 class Size(tuple):
     """The shape of a tensor.
 
-    >>> Size([2, 3]).numel()
+    >>> torch.Size([2, 3]).numel()
     6
     """
 

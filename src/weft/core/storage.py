@@ -262,7 +262,11 @@ class UntypedStorage:
                     f"Trying to slice with a step of {index.step}, but only a step of 1 is "
                     f"supported\n  at {errors.here()}"
                 )
-            return type(self)._over(self._memory[index])
+            part = self._memory[index]
+            if type(part) is np.ndarray and part.size:
+                # The part is a storage of its own: a tensor on it knows nothing of the whole.
+                part = np.frombuffer(part.data, part.dtype)
+            return type(self)._over(part)
         _check_bytes(self)
         return int(self._memory[_in_range(index, self.size())])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
+import importlib
 import sys
 import warnings
 import weakref
@@ -91,6 +92,12 @@ class _TensorMeta(type):
         if name.startswith("__"):
             raise AttributeError(name)
         return LATE.missing(f"Tensor.{name}")
+
+
+def tell_of_cut(tensor: Tensor) -> None:
+    """Let recorders know where a tensor was cut off from its graph."""
+    for recorder in MODES.now.recorders:
+        recorder.detached(tensor)
 
 
 class Tensor(metaclass=_TensorMeta):
@@ -229,11 +236,25 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def shape(self) -> Size:
-        """The length of each dimension."""
+        """The length of each dimension.
+
+        >>> x = torch.zeros(2, 3)
+        >>> x.shape
+        torch.Size([2, 3])
+        >>> x.shape[0]
+        2
+        """
         return new_tuple(Size, self._a.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the length of one dimension."""
+        """The shape, or the length of one dimension.
+
+        >>> x = torch.zeros(2, 3)
+        >>> x.size()
+        torch.Size([2, 3])
+        >>> x.size(-1)
+        3
+        """
         if dim is None:
             return new_tuple(Size, self._a.shape)
         rank = max(self._a.ndim, 1)
@@ -246,12 +267,22 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def dtype(self) -> dt.dtype:
-        """The type of the elements."""
+        """The type of the elements.
+
+        >>> torch.tensor([1, 2]).dtype
+        torch.int64
+        >>> torch.tensor([1.0]).dtype
+        torch.float32
+        """
         return dt.OF_NUMPY[self._a.dtype]
 
     @property
     def device(self) -> dev.device:
-        """Where the tensor lives."""
+        """Where the tensor lives.
+
+        >>> torch.ones(2).device
+        device(type='cpu')
+        """
         return dev.META if self._a.__class__ is MetaArray else dev.CPU
 
     @property
@@ -261,17 +292,29 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions.
+
+        >>> torch.zeros(2, 3).ndim
+        2
+        """
         return self._a.ndim
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions.
+
+        >>> torch.zeros(2, 3, 4).dim()
+        3
+        """
         return self._a.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> torch.zeros(2, 3, 4).numel()
+        24
+        """
         return self._a.size
 
     nelement = numel
@@ -329,7 +372,9 @@ class Tensor(metaclass=_TensorMeta):
         """Whether the dtype can hold negative values."""
         return self.dtype.is_signed
 
-    names = property(lambda self: (None,) * self._a.ndim)
+    names = property(
+        lambda self: (None,) * self._a.ndim, doc="The names of the dimensions: None for each."
+    )
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode, or is a view of what was."""
@@ -360,7 +405,12 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a gradient is wanted for this tensor."""
+        """Whether a gradient is wanted for this tensor.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> (x * 2).requires_grad, x.detach().requires_grad
+        (True, False)
+        """
         if self._base is not None and self._stamp != self._vc[0] and self._view[5]:
             refresh(self)
         node = self._node
@@ -373,13 +423,18 @@ class Tensor(metaclass=_TensorMeta):
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Say whether a gradient is wanted; only leaves may change their mind."""
+        """Say whether a gradient is wanted; only leaves may change their mind.
+
+        >>> model = nn.Linear(2, 2)
+        >>> model.weight.requires_grad_(False).requires_grad
+        False
+        """
         node = self._node
         if node is None and isinstance(self._a, MetaArray) and self._a.is_batch:
             self._node = self._a.physical.requires_grad_(requires_grad)._node
             return self
         if requires_grad:
-            if node is None:
+            if node is None or (node is NOWHERE and self._base is not None):
                 if self._a.dtype.kind not in "fcV":
                     raise RuntimeError(
                         "requires_grad_: only Tensors of floating point and complex dtype can "
@@ -403,7 +458,8 @@ class Tensor(metaclass=_TensorMeta):
                 )
             if node.extras is not None or node.post_accumulate is not None:
                 self._x = {**(self._x or {}), "leaf": node}
-            self._node = None
+            # A view goes on saying what its base says.
+            self._node = None if self._base is None else NOWHERE
         return self
 
     @property
@@ -415,7 +471,14 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def grad_fn(self) -> GraphNode | None:
-        """The node that made this tensor, or None for leaves."""
+        """The node that made this tensor, or None for leaves.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> (x * 2).sum().grad_fn.name()
+        'SumBackward0'
+        >>> print(x.grad_fn)
+        None
+        """
         if self._base is not None and self._stamp != self._vc[0]:
             refresh(self)
         node = self._node
@@ -430,7 +493,15 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward has summed up for this tensor, or None."""
+        """The gradient that backward has summed up for this tensor, or None.
+
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> print(x.grad)
+        None
+        >>> (x * x).backward()
+        >>> x.grad
+        tensor(6.)
+        """
         held = self._grad
         if held is None and not self.is_leaf and not self.retains_grad:
             warnings.warn(GRAD_OF_NON_LEAF, stacklevel=2)
@@ -511,16 +582,30 @@ class Tensor(metaclass=_TensorMeta):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Compute the gradient of this tensor with respect to the leaves behind it."""
+        """Compute the gradient of this tensor with respect to the leaves behind it.
+
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x**3).sum().backward()
+        >>> x.grad
+        tensor([ 3., 12.])
+        """
         if create_graph:
             errors.warn_of_cycle()
         LATE.backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
-        """The same values, cut off from the graph; memory is shared."""
+        """The same values, cut off from the graph; memory is shared.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> y = (x * 2).detach()
+        >>> y, y.requires_grad
+        (tensor([2., 2.]), False)
+        """
         a = self._a
         t = wrap(a.detached() if isinstance(a, MetaArray) else a)
         t._vc = self._vc
+        if self._node is not None:
+            tell_of_cut(self)
         return t
 
     def detach_(self) -> Tensor:
@@ -536,7 +621,16 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def data(self) -> Tensor:
-        """The same values and memory, unseen by autograd."""
+        """The same values and memory, unseen by autograd.
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> w.data.mul_(3)
+        tensor([3., 3.])
+        >>> w
+        tensor([3., 3.], requires_grad=True)
+        """
+        if self._node is not None:
+            tell_of_cut(self)
         return wrap(self._a)
 
     @data.deleter
@@ -585,7 +679,14 @@ class Tensor(metaclass=_TensorMeta):
         return any(r() is self for r in node.extras.retained)
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
-        """Call ``hook(grad)`` when this tensor's gradient is known; it may return another."""
+        """Call ``hook(grad)`` when this tensor's gradient is known; it may return another.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: grad * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10., 10.])
+        """
         if not self.requires_grad:
             raise RuntimeError(
                 "cannot register a hook on a tensor that doesn't require gradient\n"
@@ -624,7 +725,11 @@ class Tensor(metaclass=_TensorMeta):
         return self._a.__class__ is not MetaArray
 
     def item(self) -> Any:
-        """The one value of a one-element tensor, as a Python number."""
+        """The one value of a one-element tensor, as a Python number.
+
+        >>> torch.tensor([2.5]).item()
+        2.5
+        """
         if self._a.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._a.size} elements cannot be converted to Scalar "
@@ -640,13 +745,24 @@ class Tensor(metaclass=_TensorMeta):
         return value if self._a.dtype.kind != "V" else float(value)
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
+        """The values as nested lists of Python numbers.
+
+        >>> torch.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         if self._a.__class__ is MetaArray:
             raise NotImplementedError(f"{NO_DATA}\n  at {errors.here()}")
         return (self._a.astype(np.float32) if self._a.dtype.kind == "V" else self._a).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The values as a NumPy array on the same memory."""
+        """The values as a NumPy array on the same memory.
+
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> a = x.numpy()
+        >>> a[0] = 7
+        >>> x
+        tensor([7., 2.])
+        """
         if self._a.__class__ is MetaArray:
             raise TypeError(
                 "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the "
@@ -784,6 +900,10 @@ class Tensor(metaclass=_TensorMeta):
         )
         return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text, and a small picture of the values."""
+        return importlib.import_module("weft.graph.notebook").tensor_html(self)
+
     def _tangent_notes(self) -> list[str]:
         found = self._x.get("tangents") if self._x is not None else None
         return [f"tangent={found[max(found)]!r}"] if found else []
@@ -850,7 +970,8 @@ for _kind in (
     *("cuda", "sparse", "sparse_csr", "quantized", "mkldnn", "nested", "mps", "xpu"),
     *("ipu", "xla", "mtia", "vulkan", "maia"),
 ):
-    setattr(Tensor, f"is_{_kind}", property(lambda self: False))
+    _doc = f"Whether it is a tensor of the kind ``{_kind}``: never."
+    setattr(Tensor, f"is_{_kind}", property(lambda self: False, doc=_doc))
 
 
 @functools.cache
@@ -924,7 +1045,14 @@ def _is_parameter(cls: type, instance: Any) -> bool:
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a module owns and an optimizer changes."""
+    """A tensor that a module owns and an optimizer changes.
+
+    >>> module = nn.Module()
+    >>> module.scale = nn.Parameter(torch.ones(2))
+    >>> list(module.parameters())
+    [Parameter containing:
+    tensor([1., 1.], requires_grad=True)]
+    """
 
     __slots__ = ()
     __torch_function__ = overrides.disabled_torch_function  # type: ignore[assignment]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 from weft import serialization
@@ -39,7 +41,9 @@ def convert(
         kind = "safetensors" if to_safe else "PyTorch"
         raise ConversionError(f"{source} is a {kind} file already")
     if to_safe:
-        state = _part(serialization.load(source, map_location="cpu", weights_only=True), key)
+        with _naming(source):
+            content = serialization.load(source, map_location="cpu", weights_only=True)
+        state = _part(content, key)
         tensors, metadata = _for_safetensors(state, copy_shared)
         safetensors.save_safetensors(tensors, target, metadata)
     else:
@@ -49,6 +53,17 @@ def convert(
         serialization.save(tensors, target)
     count = in_bytes(os.path.getsize(target))
     return f"{target}: {len(tensors):,} tensors, {count}" + _tied(len(tensors), tensors)
+
+
+@contextlib.contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Errors of a file that can't be read name it."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ConversionError(f"{source}: {error}") from error
 
 
 def _tied(count: int, tensors: dict[str, Tensor]) -> str:
@@ -166,10 +181,12 @@ def _overlap(a: Tensor, b: Tensor) -> bool:
 
 
 def _from_safetensors(source: str, drop_metadata: bool) -> dict[str, Tensor]:
-    metadata = safetensors.safetensors_metadata(source)
+    with _naming(source):
+        metadata = safetensors.safetensors_metadata(source)
     if "weft_graph" in metadata:
         raise ConversionError(f"{source} is a graph; weft graph show prints it")
-    tensors: dict[str, Tensor] = OrderedDict(safetensors.load_safetensors(source))
+    with _naming(source):
+        tensors: dict[str, Tensor] = OrderedDict(safetensors.load_safetensors(source))
     ties = {n: o for n, o in metadata.items() if n not in (*tensors, *_OURS) and o in tensors}
     lost = [name for name in metadata if name not in _OURS and name not in ties]
     if lost and not drop_metadata:

@@ -129,7 +129,10 @@ def _read_header(source: Source) -> tuple[dict[str, Any], int]:
         raise SafetensorError("not a safetensors file: it has no header")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > _LARGEST_HEADER or 8 + length > source.size:
-        raise SafetensorError(f"not a safetensors file: a header of {length} bytes")
+        raise SafetensorError(
+            f"not a safetensors file, or cut off: it states a header of {length} bytes, and "
+            f"{source.size - 8} bytes follow"
+        )
     text = source.read(8, length)
     if text[:1] != b"{":
         raise SafetensorError("not a safetensors file: the header is no JSON object")

@@ -167,5 +167,8 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> Any:
-    """Run ``fn(i, *args)`` in ``nprocs`` new processes; a failure of one ends all and is raised."""
+    """Run ``fn(i, *args)`` in ``nprocs`` new processes; a failure of one ends all and is raised.
+
+    >>> torch.multiprocessing.spawn(abs, nprocs=1)  # abs(0) in a new process
+    """
     return start_processes(fn, args, nprocs, join, daemon, start_method)

@@ -528,6 +528,10 @@ class Pool:
         new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.capsule = new(ctypes.addressof(self.handler), b"mem_handler", None)
         os.register_at_fork(after_in_child=self._unlock)
+        # NumPy calls the pool for arrays that are freed when Python has taken this module apart,
+        # with the address of ``words``: what it needs then must outlive all of Python.
+        for needed in (self, engine()):
+            api.Py_IncRef(ctypes.py_object(needed))
 
     def _unlock(self) -> None:
         # A thread that held the lock while the process forked does not exist here.

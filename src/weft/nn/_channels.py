@@ -10,8 +10,9 @@ import numpy as np
 from weft.graph.graph import Graph
 from weft.graph.spec import LEAVES, Ref, Spec
 
-# Dimensions of parameters: read as one of many inputs (and summed over), or one of the results.
-CONSUMED, PRODUCED = "consumed", "produced"
+# Dimensions of parameters: read as one of many inputs (and summed over), or one of the results,
+# or both, by two layers that share a weight.
+CONSUMED, PRODUCED, TIED = "consumed", "produced", "tied"
 
 
 class Channels:
@@ -131,7 +132,7 @@ class Channels:
         self.join(self._dim(value, at), place)
         leaf = self.graph._specs[w.node]
         if leaf.kind in LEAVES:
-            self.roles[place] = role
+            self.roles[place] = role if self.roles.get(place, role) == role else TIED
         elif role == CONSUMED:
             self.fix(place, f"it is multiplied by a computed value ({leaf.line()})")
 

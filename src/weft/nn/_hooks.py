@@ -109,7 +109,13 @@ class HookMethods:
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before each forward; it may return other arguments."""
+        """Call ``hook(module, args)`` before each forward; it may return other arguments.
+
+        >>> layer = nn.Identity()
+        >>> handle = layer.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+        >>> layer(torch.ones(2))
+        tensor([2., 2.])
+        """
         self._hooked = True
         marks = ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
         return add(self._forward_pre_hooks, hook, prepend, *marks)
@@ -122,7 +128,18 @@ class HookMethods:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after each forward; it may return another output."""
+        """Call ``hook(module, args, output)`` after each forward; it may return another output.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        >>> seen = []
+        >>> def look(module, args, output):
+        ...     seen.append(output.shape)
+        >>> handle = model[0].register_forward_hook(look)
+        >>> _ = model(torch.zeros(2, 4))
+        >>> handle.remove()
+        >>> seen
+        [torch.Size([2, 3])]
+        """
         self._hooked = True
         marks = (
             (self._forward_hooks_with_kwargs, with_kwargs),

@@ -112,7 +112,12 @@ class StateMethods:
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Every parameter and persistent buffer by its full name."""
+        """Every parameter and persistent buffer by its full name.
+
+        >>> state = nn.Linear(3, 2).state_dict()
+        >>> {name: tuple(value.shape) for name, value in state.items()}
+        {'weight': (2, 3), 'bias': (2,)}
+        """
         if args:
             warnings.warn(
                 "Positional args are being deprecated, use kwargs instead.",
@@ -265,7 +270,14 @@ class StateMethods:
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Take over a state dict's values (or, with ``assign``, its tensors)."""
+        """Take over a state dict's values (or, with ``assign``, its tensors).
+
+        >>> old, new = nn.Linear(3, 2), nn.Linear(3, 2)
+        >>> new.load_state_dict(old.state_dict())
+        <All keys matched successfully>
+        >>> torch.equal(old.weight, new.weight)
+        True
+        """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing: list[str] = []

@@ -20,7 +20,12 @@ class TreeMethods:
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """This module and all below it, with their full names."""
+        """This module and all below it, with their full names.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.ReLU()))
+        >>> [name for name, _ in model.named_modules()]
+        ['', '0', '1', '1.0']
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -33,12 +38,22 @@ class TreeMethods:
                 yield from child.named_modules(memo, inner, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
-        """This module and all below it."""
+        """This module and all below it.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.ReLU()))
+        >>> [type(m).__name__ for m in model.modules()]
+        ['Sequential', 'Linear', 'Sequential', 'ReLU']
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """The modules right below this one, with their names."""
+        """The modules right below this one, with their names.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        >>> [name for name, _ in model.named_children()]
+        ['0', '1']
+        """
         seen = set()
         for name, child in self._modules.items():
             if child is not None and child not in seen:
@@ -46,7 +61,12 @@ class TreeMethods:
                 yield name, child
 
     def children(self) -> Iterator[Any]:
-        """The modules right below this one."""
+        """The modules right below this one.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.ReLU()))
+        >>> [type(m).__name__ for m in model.children()]
+        ['Linear', 'Sequential']
+        """
         for _, child in self.named_children():
             yield child
 
@@ -74,14 +94,24 @@ class TreeMethods:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with their full names."""
+        """Parameters with their full names.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        >>> [name for name, _ in model.named_parameters()]
+        ['0.weight', '0.bias']
+        """
         warn_of_hidden(self)
         yield from self._named_members(
             lambda m: m._parameters.items(), prefix, recurse, remove_duplicate
         )
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, each once."""
+        """The parameters, each once.
+
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> sum(p.numel() for p in model.parameters())
+        23
+        """
         for _, param in self.named_parameters(recurse=recurse):
             yield param
 

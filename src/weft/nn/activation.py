@@ -35,7 +35,11 @@ class _Inplace(_Activation):
 
 
 class ReLU(_Inplace):
-    """max(0, x)."""
+    """max(0, x).
+
+    >>> nn.ReLU()(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply it to every element."""
@@ -43,7 +47,11 @@ class ReLU(_Inplace):
 
 
 class SiLU(_Inplace):
-    """x times its sigmoid; also known as swish."""
+    """x times its sigmoid; also known as swish.
+
+    >>> nn.SiLU()(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply it to every element."""
@@ -115,7 +123,11 @@ class CELU(_Activation):
 
 
 class LeakyReLU(_Activation):
-    """x above zero, a small slope below."""
+    """x above zero, a small slope below.
+
+    >>> nn.LeakyReLU(0.1)(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
 
     __constants__ = ["negative_slope", "inplace"]
 
@@ -204,7 +216,11 @@ class ReLU6(Hardtanh):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> nn.Sigmoid()(torch.tensor([-2.0, 0.0, 2.0]))
+    tensor([0.1192, 0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply it to every element."""
@@ -212,7 +228,11 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> nn.Tanh()(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.7616,  0.0000,  0.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply it to every element."""
@@ -244,7 +264,11 @@ class Tanhshrink(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution's share below x."""
+    """x times the normal distribution's share below x.
+
+    >>> nn.GELU()(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
 
     __constants__ = ["approximate"]
 
@@ -353,7 +377,11 @@ class _AlongDim(_Activation):
 
 
 class Softmax(_AlongDim):
-    """Exponentials that add up to one along a dimension."""
+    """Exponentials that add up to one along a dimension.
+
+    >>> nn.Softmax(dim=1)(torch.tensor([[0.0, 0.0, 1.0]]))
+    tensor([[0.2119, 0.2119, 0.5761]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply it along the dimension."""

@@ -156,7 +156,19 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list of modules that are registered."""
+    """A list of modules that are registered.
+
+    >>> class Net(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+    ...     def forward(self, x):
+    ...         for layer in self.layers:
+    ...             x = layer(x).relu()
+    ...         return x
+    >>> len(list(Net().parameters()))
+    6
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -268,7 +280,12 @@ def _pairs(given: Any, kind: str, owner: str) -> Iterator[tuple[str, Any]]:
 
 
 class ModuleDict(Module):
-    """A dict of modules that are registered."""
+    """A dict of modules that are registered.
+
+    >>> heads = nn.ModuleDict({"digits": nn.Linear(8, 10), "sign": nn.Linear(8, 2)})
+    >>> heads["sign"](torch.zeros(4, 8)).shape
+    torch.Size([4, 2])
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()

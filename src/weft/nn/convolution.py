@@ -182,13 +182,24 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution over signals: (batch, channels, length)."""
+    """Convolution over signals: (batch, channels, length).
+
+    >>> nn.Conv1d(4, 8, kernel_size=5)(torch.zeros(2, 4, 100)).shape
+    torch.Size([2, 8, 96])
+    """
 
     rank = 1
 
 
 class Conv2d(_Conv):
-    """Convolution over images: (batch, channels, height, width)."""
+    """Convolution over images: (batch, channels, height, width).
+
+    >>> layer = nn.Conv2d(3, 16, kernel_size=3, stride=2, padding=1)
+    >>> layer(torch.zeros(8, 3, 32, 32)).shape
+    torch.Size([8, 16, 16, 16])
+    >>> layer.weight.shape
+    torch.Size([16, 3, 3, 3])
+    """
 
     rank = 2
 
@@ -278,7 +289,12 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The transpose of Conv2d."""
+    """The transpose of Conv2d.
+
+    >>> layer = nn.ConvTranspose2d(16, 3, kernel_size=4, stride=2, padding=1)
+    >>> layer(torch.zeros(8, 16, 14, 14)).shape
+    torch.Size([8, 3, 28, 28])
+    """
 
     rank = 2
 
@@ -355,7 +371,14 @@ class LazyConv1d(_LazyConvXdMixin, Conv1d):
 
 
 class LazyConv2d(_LazyConvXdMixin, Conv2d):
-    """Conv2d that learns ``in_channels`` from its first input."""
+    """Conv2d that learns ``in_channels`` from its first input.
+
+    >>> layer = nn.LazyConv2d(8, kernel_size=3)
+    >>> layer(torch.zeros(2, 3, 9, 9)).shape
+    torch.Size([2, 8, 7, 7])
+    >>> layer
+    Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
+    """
 
     cls_to_become = Conv2d
 

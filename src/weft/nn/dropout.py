@@ -23,7 +23,13 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Sets elements to zero at random while training."""
+    """Sets elements to zero at random while training.
+
+    >>> _ = torch.manual_seed(0)
+    >>> layer = nn.Dropout(0.5)
+    >>> layer(torch.ones(6))
+    tensor([0., 0., 2., 0., 0., 0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Drop elements."""

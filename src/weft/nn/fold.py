@@ -11,7 +11,11 @@ from weft.nn.module import Module
 
 
 class Flatten(Module):
-    """Several neighbouring dimensions as one."""
+    """Several neighbouring dimensions as one.
+
+    >>> nn.Flatten()(torch.zeros(8, 1, 28, 28)).shape
+    torch.Size([8, 784])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 

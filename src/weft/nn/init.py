@@ -40,13 +40,23 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill from the uniform distribution between a and b."""
+    """Fill from the uniform distribution between a and b.
+
+    >>> _ = torch.manual_seed(0)
+    >>> nn.init.uniform_(torch.empty(3), -0.1, 0.1)
+    tensor([-0.0007,  0.0536, -0.0823])
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill from a normal distribution."""
+    """Fill from a normal distribution.
+
+    >>> _ = torch.manual_seed(0)
+    >>> nn.init.normal_(torch.empty(3), std=0.02)
+    tensor([ 0.0308, -0.0059, -0.0436])
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -99,7 +109,13 @@ def _accepted(draw: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value."""
+    """Fill with one value.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> nn.init.constant_(layer.bias, 0.5)
+    Parameter containing:
+    tensor([0.5000, 0.5000], requires_grad=True)
+    """
     with no_grad():
         return tensor.fill_(val)
 
@@ -110,7 +126,12 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    >>> nn.init.zeros_(torch.empty(2, 2))
+    tensor([[0., 0.],
+            [0., 0.]])
+    """
     with no_grad():
         return tensor.zero_()
 
@@ -161,7 +182,13 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot's uniform distribution."""
+    """Glorot's uniform distribution.
+
+    >>> layer = nn.Linear(100, 50)
+    >>> bound = nn.init.xavier_uniform_(layer.weight).abs().max()
+    >>> bool(bound < (6 / 150) ** 0.5)
+    True
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(fan_in + fan_out))
     return uniform_(tensor, -bound, bound, generator)
@@ -203,13 +230,25 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """He's normal distribution."""
+    """He's normal distribution.
+
+    >>> _ = torch.manual_seed(0)
+    >>> layer = nn.Linear(200, 200)
+    >>> _ = nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    >>> layer.weight.detach().std()  # the square root of 2 / 200 is 0.1
+    tensor(0.0998)
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fill with a random (semi-)orthogonal matrix; all but the first dim count as columns."""
+    """Fill with a random (semi-)orthogonal matrix; all but the first dim count as columns.
+
+    >>> w = nn.init.orthogonal_(torch.empty(3, 3))
+    >>> torch.allclose(w @ w.T, torch.eye(3), atol=1e-5)
+    True
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:

@@ -15,7 +15,16 @@ from weft.nn.parameter import UninitializedParameter
 
 
 class Identity(Module):
-    """Gives back what it is given; all arguments are accepted."""
+    """Gives back what it is given; all arguments are accepted.
+
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    >>> model[1] = nn.Identity()
+    >>> model
+    Sequential(
+      (0): Linear(in_features=4, out_features=4, bias=True)
+      (1): Identity()
+    )
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -26,7 +35,14 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """``y = x @ weight.T + bias``."""
+    """``y = x @ weight.T + bias``.
+
+    >>> layer = nn.Linear(3, 2)
+    >>> layer(torch.ones(5, 3)).shape
+    torch.Size([5, 2])
+    >>> layer
+    Linear(in_features=3, out_features=2, bias=True)
+    """
 
     __constants__ = ["in_features", "out_features"]
 
@@ -57,7 +73,13 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The product with the weight, plus the bias."""
+        """The product with the weight, plus the bias.
+
+        >>> layer = nn.Linear(2, 1)
+        >>> x = torch.ones(3, 2)
+        >>> torch.equal(layer(x), x @ layer.weight.T + layer.bias)
+        True
+        """
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -114,7 +136,14 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A linear layer that learns ``in_features`` from its first input."""
+    """A linear layer that learns ``in_features`` from its first input.
+
+    >>> layer = nn.LazyLinear(2)
+    >>> layer(torch.zeros(8, 5)).shape
+    torch.Size([8, 2])
+    >>> layer
+    Linear(in_features=5, out_features=2, bias=True)
+    """
 
     cls_to_become = Linear
     weight: UninitializedParameter

@@ -73,7 +73,11 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """The squared difference."""
+    """The squared difference.
+
+    >>> nn.MSELoss()(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.mse_loss)
@@ -112,7 +116,12 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """The negative log-likelihood of the right classes."""
+    """The negative log-likelihood of the right classes.
+
+    >>> log_probs = nn.LogSoftmax(dim=1)(torch.tensor([[2.0, 0.5], [0.1, 3.0]]))
+    >>> nn.NLLLoss()(log_probs, torch.tensor([0, 1]))
+    tensor(0.1275)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
     _function = staticmethod(F.nll_loss)
@@ -144,7 +153,13 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """The cross entropy between scores and classes (or class probabilities)."""
+    """The cross entropy between scores and classes (or class probabilities).
+
+    >>> loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    >>> scores = torch.tensor([[2.0, 0.5, 0.1]])
+    >>> loss(scores, torch.tensor([0]))
+    tensor(0.4301)
+    """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
     _function = staticmethod(F.cross_entropy)
@@ -323,7 +338,11 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy of probabilities of two classes."""
+    """The cross entropy of probabilities of two classes.
+
+    >>> nn.BCELoss()(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+    tensor(0.1643)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.binary_cross_entropy)

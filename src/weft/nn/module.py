@@ -18,6 +18,7 @@ from weft.core import dtype as dt
 from weft.core.meta import NO_DATA
 from weft.core.modes import MODES, no_grad
 from weft.core.node import RemovableHandle
+from weft.core.scopes import number_model
 from weft.core.tensor import Parameter, Tensor
 from weft.nn import _hooks
 from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
@@ -51,6 +52,8 @@ from weft.ops.casting import type_name
 from weft.utils import swap_tensors
 
 T = TypeVar("T", bound="Module")
+# What a copy of a module, or one from a file, finds out for itself.
+_OF_THIS_OBJECT = ("_scope_places", "_model_tag")
 _hooks.HOME = sys.modules[__name__]
 
 _HOOK_DICTS = (
@@ -130,6 +133,10 @@ class Module(HookMethods, StateMethods, TreeMethods):
         name = self._scope_name
         if name:
             now.scope = f"{outer}.{name}" if outer else name
+        elif not outer:
+            tag = self.__dict__.get("_model_tag")
+            now.scope = number_model(self) if tag is None else tag
+            now.calls += 1
         try:
             if self._hooked or EVERYWHERE.active:
                 return self._call_with_hooks(args, kwargs)
@@ -153,7 +160,9 @@ class Module(HookMethods, StateMethods, TreeMethods):
             found = own["_buffers"]
             if name in found:
                 return found[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        # With the name and the object Python adds "Did you mean: 'weight'?".
+        message = f"'{type(self).__name__}' object has no attribute '{name}'"
+        raise AttributeError(message, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -262,7 +271,19 @@ class Module(HookMethods, StateMethods, TreeMethods):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Give the module a tensor that is part of its state but not trained."""
+        """Give the module a tensor that is part of its state but not trained.
+
+        >>> class Shift(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.register_buffer("offset", torch.tensor(2.0))
+        ...     def forward(self, x):
+        ...         return x + self.offset
+        >>> Shift().state_dict()
+        OrderedDict([('offset', tensor(2.))])
+        >>> list(Shift().parameters())
+        []
+        """
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_name("buffer", name, self._buffers)
@@ -279,7 +300,15 @@ class Module(HookMethods, StateMethods, TreeMethods):
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Give the module a part, which is then also an attribute."""
+        """Give the module a part, which is then also an attribute.
+
+        >>> model = nn.Sequential()
+        >>> model.add_module("first", nn.Linear(2, 3))
+        >>> model
+        Sequential(
+          (first): Linear(in_features=2, out_features=3, bias=True)
+        )
+        """
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_kind(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
@@ -353,7 +382,15 @@ class Module(HookMethods, StateMethods, TreeMethods):
         return self
 
     def apply(self: T, fn: Callable[[Module], None]) -> T:
-        """Call a function with each module, children first."""
+        """Call a function with each module, children first.
+
+        >>> def start(module):
+        ...     if isinstance(module, nn.Linear):
+        ...         nn.init.ones_(module.weight)
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).apply(start)
+        >>> model[0].weight.sum().item()
+        4.0
+        """
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -443,7 +480,12 @@ class Module(HookMethods, StateMethods, TreeMethods):
     # --- modes ---
 
     def train(self: T, mode: bool = True) -> T:
-        """Switch the module and its parts to training (or, with False, to evaluation)."""
+        """Switch the module and its parts to training (or, with False, to evaluation).
+
+        >>> layer = nn.Dropout(0.5).eval()
+        >>> layer.train().training
+        True
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -452,7 +494,14 @@ class Module(HookMethods, StateMethods, TreeMethods):
         return self
 
     def eval(self: T) -> T:
-        """Switch the module and its parts to evaluation."""
+        """Switch the module and its parts to evaluation.
+
+        >>> layer = nn.Dropout(0.5).eval()
+        >>> layer(torch.ones(3))
+        tensor([1., 1., 1.])
+        >>> layer.training
+        False
+        """
         return self.train(False)
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
@@ -492,8 +541,14 @@ class Module(HookMethods, StateMethods, TreeMethods):
         parts = [f"({n}): {_addindent(repr(m), 2)}" for n, m in self._modules.items()]
         return _bracketed(self._get_name(), lines, parts)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from weft.graph.notebook import module_html
+
+        return module_html(self)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_scope_places"}
+        return {k: v for k, v in self.__dict__.items() if k not in _OF_THIS_OBJECT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

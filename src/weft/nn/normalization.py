@@ -125,14 +125,26 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (batch, features) or (batch, channels, length)."""
+    """Batch normalisation of (batch, features) or (batch, channels, length).
+
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> nn.BatchNorm1d(2)(x).detach()
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _check_rank(input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of images."""
+    """Batch normalisation of images.
+
+    >>> layer = nn.BatchNorm2d(3)
+    >>> _ = layer(torch.ones(8, 3, 4, 4))
+    >>> layer.running_mean
+    tensor([0.1000, 0.1000, 0.1000])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _check_rank(input, 4)
@@ -379,7 +391,12 @@ def _as_shape(normalized_shape: Any) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Normalisation over the last dimensions of each sample."""
+    """Normalisation over the last dimensions of each sample.
+
+    >>> layer = nn.LayerNorm(4)
+    >>> layer(torch.tensor([[1.0, 2.0, 3.0, 4.0]])).detach()
+    tensor([[-1.3416, -0.4472,  0.4472,  1.3416]])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 

@@ -8,7 +8,14 @@ from weft.nn.module import Module
 
 
 class DataParallel(Module):
-    """Calls its module; with no other devices there is nothing to spread."""
+    """Calls its module; with no other devices there is nothing to spread.
+
+    >>> model = nn.DataParallel(nn.Linear(2, 1))
+    >>> model(torch.zeros(4, 2)).shape
+    torch.Size([4, 1])
+    >>> [name for name, _ in model.named_parameters()]
+    ['module.weight', 'module.bias']
+    """
 
     def __init__(
         self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0

@@ -64,7 +64,13 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest element of each window of images."""
+    """The largest element of each window of images.
+
+    >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+    >>> nn.MaxPool2d(2)(x)
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    """
 
     _pool = staticmethod(F.max_pool2d)
 
@@ -173,7 +179,13 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolWithDivisor):
-    """The mean of each window of images."""
+    """The mean of each window of images.
+
+    >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+    >>> nn.AvgPool2d(2)(x)
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    """
 
     _pool = staticmethod(F.avg_pool2d)
 
@@ -331,7 +343,11 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Average pooling of images to a given size."""
+    """Average pooling of images to a given size.
+
+    >>> nn.AdaptiveAvgPool2d(1)(torch.zeros(8, 64, 7, 5)).shape
+    torch.Size([8, 64, 1, 1])
+    """
 
     _pool = staticmethod(F.adaptive_avg_pool2d)
 

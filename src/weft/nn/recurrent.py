@@ -268,7 +268,13 @@ class _OneState(RNNBase):
 
 
 class RNN(_OneState):
-    """The plain recurrent network: ``h' = tanh(W x + b + R h + c)``."""
+    """The plain recurrent network: ``h' = tanh(W x + b + R h + c)``.
+
+    >>> layer = nn.RNN(input_size=8, hidden_size=16)
+    >>> output, h = layer(torch.zeros(10, 4, 8))
+    >>> output.shape, h.shape
+    (torch.Size([10, 4, 16]), torch.Size([1, 4, 16]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -288,7 +294,13 @@ class RNN(_OneState):
 
 
 class GRU(_OneState):
-    """The gated recurrent unit."""
+    """The gated recurrent unit.
+
+    >>> layer = nn.GRU(input_size=8, hidden_size=16, batch_first=True)
+    >>> output, h = layer(torch.zeros(4, 10, 8))
+    >>> output.shape, h.shape
+    (torch.Size([4, 10, 16]), torch.Size([1, 4, 16]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -297,7 +309,13 @@ class GRU(_OneState):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory."""
+    """Long short-term memory.
+
+    >>> layer = nn.LSTM(input_size=8, hidden_size=16, num_layers=2, batch_first=True)
+    >>> output, (h, c) = layer(torch.zeros(4, 10, 8))
+    >>> output.shape, h.shape
+    (torch.Size([4, 10, 16]), torch.Size([2, 4, 16]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)

@@ -9,6 +9,7 @@ uneven, so that copies learn different things.
 from __future__ import annotations
 
 import contextlib
+import gc
 import numbers
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,13 +21,15 @@ from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.graph import record
 from weft.graph.graph import Graph
-from weft.nn._channels import CONSUMED, PRODUCED, Channels
+from weft.nn._channels import CONSUMED, PRODUCED, TIED, Channels
 from weft.nn.module import Module
 from weft.ops.random import default_generator
 
 # Names under which layers remember their widths.
-_WIDTHS = ("in_features", "out_features", "num_features", "in_channels", "out_channels",
-           "num_channels", "num_parameters", "embedding_dim", "normalized_shape")  # fmt: skip
+_WIDTHS = (
+    *("in_features", "out_features", "num_features", "in_channels", "out_channels"),
+    *("num_channels", "num_parameters", "num_embeddings", "embedding_dim", "normalized_shape"),
+)
 
 
 class ResizeError(ValueError):
@@ -114,7 +117,18 @@ def resize(
             shapes = _remove(target, path or "", layer, optimizers)
         moved = None if inputs is None else _distance(before, _outputs(target, inputs))
         undo.done = True
+    _forget_directions(optimizers)
     return Resized(shapes, moved)
+
+
+def _forget_directions(optimizers: list[Any]) -> None:
+    """Let LBFGS start anew: its history is of vectors over all parameters as they were."""
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            if isinstance(state, dict) and {"old_dirs", "prev_flat_grad"} & state.keys():
+                calls = state.get("func_evals", 0)
+                state.clear()
+                state.update(func_evals=calls, n_iter=0)
 
 
 def _refused(reason: str) -> ResizeError:
@@ -257,7 +271,8 @@ def _set_width(
     if 0 in places.values():
         raise _refused("its units are grouped in two ways")
     choice = _choose(graph, channels, places, old, width, keep)
-    shares = _shares(choice, old)
+    tied = any(channels.roles[place] == TIED for place in places)
+    shares = None if tied else _shares(choice, old)
     done: dict[Any, tuple[Tensor, tuple[int, ...]]] = {}
     for (node, _, dim), block in places.items():
         tensor = graph._specs[node].leaf.tensor  # type: ignore[union-attr]
@@ -265,7 +280,12 @@ def _set_width(
         tensor = _owner(model, tensor)
         role = channels.roles[node, 0, dim]
         done.setdefault(node, (tensor, tensor._a.shape))
-        _take(tensor, dim, block, choice, shares if role == CONSUMED else None, optimizers, noise)
+        scale = shares if role == CONSUMED else None
+        if tied and role != CONSUMED:
+            # A shared weight can't be copied on one side and scaled on the other: units that
+            # give nothing at first keep the function too.
+            scale = (np.arange(len(choice)) < old).astype(np.float64)
+        _take(tensor, dim, block, choice, scale, optimizers, noise)
     names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
     _rename_widths(model, [t for t, _ in done.values()])
     return {
@@ -290,7 +310,7 @@ def _width_of(graph: Graph, channels: Channels, layer: Module, path: str | None)
             continue
         for dim in range(len(spec.shape)):
             place = (spec.id, 0, dim)
-            if channels.roles.get(place) == PRODUCED:
+            if channels.roles.get(place) in (PRODUCED, TIED):
                 found.append((place, spec.shape[dim]))
     if found:
         # A weight that two layers share has several; the one that can change is meant.
@@ -384,25 +404,34 @@ def _rename_widths(model: Module, changed: list[Tensor]) -> None:
         mine = [*module._parameters.values(), *module._buffers.values()]
         if not any(t is c for t in mine for c in changed):
             continue
-        weight = module._parameters.get("weight")
-        if weight is None:
-            weight = module._buffers.get("running_mean")
-        if weight is None:
+        _note_widths(module)
+
+
+def _note_widths(module: Module) -> None:
+    """Let a layer know its widths, as the shapes of its tensors tell them."""
+    weight = module._parameters.get("weight")
+    if weight is None:
+        weight = module._buffers.get("running_mean")
+    if weight is None:
+        return
+    transposed = getattr(module, "transposed", False)
+    dims = weight._a.shape
+    for name in _WIDTHS:
+        if name not in module.__dict__:
             continue
-        transposed = getattr(module, "transposed", False)
-        dims = weight._a.shape
-        for name in _WIDTHS:
-            if name not in module.__dict__:
-                continue
-            if name == "normalized_shape":
-                value: Any = tuple(dims)
-            elif name.startswith("in_"):
-                value = dims[0 if transposed else 1]
-            elif name == "embedding_dim" or (name.startswith("out_") and transposed):
-                value = dims[1]
-            else:
-                value = dims[0]
-            module.__dict__[name] = value
+        if name == "normalized_shape":
+            value: Any = tuple(dims)
+        elif name.startswith("in_"):
+            value = dims[0 if transposed else 1]
+        elif name == "embedding_dim" or (name.startswith("out_") and transposed):
+            value = dims[1]
+        else:
+            value = dims[0]
+        module.__dict__[name] = value
+
+
+def _holds(module: Module, parameter: Tensor) -> bool:
+    return any(p is parameter for p in module._parameters.values())
 
 
 # --- layers ----------------------------------------------------------------------------
@@ -486,7 +515,18 @@ def _reshape(parameter: Any, shape: tuple[int, ...], optimizers: list[Any]) -> R
         made[common] = array[common]
         return made
 
+    holders = [
+        m for m in gc.get_objects()
+        if issubclass(type(m), Module) and "_parameters" in m.__dict__ and _holds(m, parameter)
+    ]  # fmt: skip
+    for module in holders:
+        pad = getattr(module, "padding_idx", None)
+        if isinstance(pad, int) and "num_embeddings" in module.__dict__ and pad >= shape[0]:
+            raise _refused(f"{shape[0]} embeddings, and the padding is number {pad} of them")
     _exchange(parameter, follow(parameter._a), follow, optimizers)
+    for module in holders:
+        _note_widths(module)
+    _forget_directions(optimizers)
     return Resized({"parameter": (old, shape)}, None)
 
 

@@ -58,7 +58,12 @@ def _check_table(embeddings: Tensor) -> tuple[int, int]:
 
 
 class Embedding(_Table):
-    """A vector for each number below ``num_embeddings``."""
+    """A vector for each number below ``num_embeddings``.
+
+    >>> layer = nn.Embedding(10, 3)
+    >>> layer(torch.tensor([[1, 2], [4, 4]])).shape
+    torch.Size([2, 2, 3])
+    """
 
     __constants__ = [
         *("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type"),

@@ -42,7 +42,7 @@ def _plain(op: Op) -> Callable:
         return apply_inplace(op, (input,), {}) if inplace else fast(input)
 
     function.__name__ = function.__qualname__ = op.name
-    function.__doc__ = f"The activation function {op.name}, element by element."
+    function.__doc__ = op.doc.replace(f"torch.{op.name}(", f"F.{op.name}(")
     return function
 
 
@@ -67,7 +67,17 @@ def _relu(x: np.ndarray) -> np.ndarray:
 
 
 # NaN passes the gradient on.
-relu_op = elementwise("relu", _relu, lambda t, y: keep_op(t, ~(y <= 0)), refuses="c")
+relu_op = elementwise(
+    "relu",
+    _relu,
+    lambda t, y: keep_op(t, ~(y <= 0)),
+    refuses="c",
+    doc="""``x`` where it is positive, else zero.
+
+    >>> torch.relu(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """,
+)
 api.under(F, _plain(relu_op))
 
 
@@ -100,7 +110,11 @@ leaky_relu_result_op = elementwise(
 
 @api.under(F)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """``x`` where it is positive, else ``negative_slope * x``."""
+    """``x`` where it is positive, else ``negative_slope * x``.
+
+    >>> F.leaky_relu(torch.tensor([-1.0, 0.0, 2.0]), 0.1)
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
     # With a negative slope the sign of the result says nothing about the input.
     twin = leaky_relu_result_op if negative_slope >= 0 else None
     return _run(leaky_relu_op, input, inplace, twin, negative_slope=negative_slope)
@@ -342,6 +356,7 @@ silu_op = elementwise(
     lower="silu",
     refuses="biu",
     wide_rules=True,
+    doc="``x`` times its sigmoid.",
 )
 api.under(F, _plain(silu_op))
 
@@ -379,6 +394,7 @@ log_sigmoid_op = elementwise(
     public=False,
     refuses="biuc",
     wide_rules=True,
+    doc="The logarithm of the sigmoid.",
 )
 api.under(F, fast_unary(log_sigmoid_op), name="logsigmoid")
 
@@ -399,6 +415,7 @@ mish_op = elementwise(
     public=False,
     refuses="biuc",
     wide_rules=True,
+    doc="``x * tanh(softplus(x))``.",
 )
 api.under(F, _plain(mish_op))
 
@@ -495,6 +512,7 @@ hardsigmoid_op = elementwise(
     domain=(-4.0, 4.0),
     refuses="biuc",
     wide_rules=True,
+    doc="``relu6(x + 3) / 6``: a sigmoid of straight lines.",
 )
 api.under(F, _plain(hardsigmoid_op))
 
@@ -511,6 +529,7 @@ hardswish_op = elementwise(
     domain=(-4.0, 4.0),
     refuses="biuc",
     wide_rules=True,
+    doc="``x * relu6(x + 3) / 6``.",
 )
 api.under(F, _plain(hardswish_op))
 
@@ -591,5 +610,15 @@ for _function in (elu, selu, celu, leaky_relu, hardtanh, rrelu, threshold):
     _in_place(_function.__name__ + "_", _function)
 offer_in_place("relu")
 api.under(F, Tensor.__dict__["relu_"], name="relu_")
-api.top(lambda input: selu(input), name="selu")
-api.top(lambda input, alpha=1.0: celu(input, alpha), name="celu")
+
+
+@api.top(name="selu")
+def _selu(input: Tensor) -> Tensor:
+    """The scaled exponential unit, whose constants keep mean 0 and variance 1."""
+    return selu(input)
+
+
+@api.top(name="celu")
+def _celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
+    return celu(input, alpha)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, overrides
+from weft.core import errors, foreign, overrides
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
 from weft.core.inference import check_change
@@ -162,6 +162,8 @@ def inplace(name: str, function: Callable | Op) -> None:
             return change_by(self, name[:-1], function, args, kwargs)
 
     change.__name__ = change.__qualname__ = name
+    doc = function.doc if isinstance(function, Op) else function.__doc__
+    change.__doc__ = f"In place: {doc}" if doc else f"``{name[:-1]}`` in place."
     setattr(Tensor, name, change)
 
 
@@ -222,6 +224,7 @@ def as_tensor_like(value: Any, other: Tensor) -> Tensor:
     """A tensor from a tensor or a number, in the other's dtype if it is a number."""
     if isinstance(value, Tensor):
         return value
+    foreign.refuse(value)
     return wrap(np.asarray(value, dtype=other._a.dtype))
 
 
@@ -233,12 +236,16 @@ def no_view(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def fresh(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        result = function(input, *args, **kwargs)
-        if result._base is not None and result._vc is not input._vc:
-            result._base = result._view = None
-        return result
+        return apart(function(input, *args, **kwargs), input)
 
     return fresh
+
+
+def apart(result: Tensor, *inputs: Tensor) -> Tensor:
+    """A result that is no view to its users, unless it lies on the memory of an input."""
+    if result._base is not None and not any(result._vc is x._vc for x in inputs):
+        result._base = result._view = None
+    return result
 
 
 def need_tensors(function: str, **arguments: Any) -> None:
@@ -262,7 +269,10 @@ def dims(dim: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     if dim.__class__ is int:
         return (wrap_dim(dim, rank),)
-    given = (dim,) if isinstance(dim, (int, np.integer)) or hasattr(dim, "_a") else tuple(dim)
+    if isinstance(dim, (int, np.integer, np.ndarray)) or hasattr(dim, "_a"):
+        given: tuple[Any, ...] = (dim,)
+    else:
+        given = tuple(dim)
     found = tuple([wrap_dim(d, rank) for d in given])
     if len(set(found)) != len(found):
         repeated = next(d for d in found if found.count(d) > 1)
@@ -275,8 +285,10 @@ def wrap_dim(dim: Any, rank: int) -> int:
     if dim.__class__ is int and -rank <= dim < rank:
         return dim if dim >= 0 else dim + rank
     size = max(rank, 1)
-    if isinstance(dim, (bool, float)) or (
-        isinstance(dim, Tensor) and (dim._a.ndim or dim._a.dtype.kind not in "iu")
+    if (
+        isinstance(dim, (bool, float, str))
+        or (isinstance(dim, np.ndarray) and dim.ndim)
+        or (isinstance(dim, Tensor) and (dim._a.ndim or dim._a.dtype.kind not in "iu"))
     ):
         raise TypeError(
             f"argument 'dim' must be int, not {type(dim).__name__}\n  at {errors.here()}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, foreign, kernels, quiet
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN
@@ -79,7 +80,11 @@ _add, _sub, _mul, _div = (fast_binary(op) for op in (add_op, sub_op, mul_op, div
 
 @api.both(out=True)
 def add(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
-    """``input + alpha * other``."""
+    """``input + alpha * other``.
+
+    >>> torch.add(torch.tensor([1, 2]), torch.tensor([3, 4]), alpha=10)
+    tensor([31, 42])
+    """
     if last:
         other, alpha = _alpha_first("add", other, last)
     if not isinstance(input, Tensor):
@@ -105,7 +110,12 @@ def sub(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
 
 @api.both(out=True)
 def mul(input: Any, other: Any) -> Tensor:
-    """``input * other``."""
+    """``input * other``.
+
+    >>> torch.tensor([1, 2]).mul(torch.tensor([[10], [20]]))
+    tensor([[10, 20],
+            [20, 40]])
+    """
     if not isinstance(input, Tensor):
         input, other = _operands(input, other)
         if not isinstance(input, Tensor):
@@ -236,7 +246,13 @@ def as_operand(value: Any, like: Any) -> Tensor:
 
 @api.both(out=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """``input / other``; rounded to ``'floor'`` or ``'trunc'`` if asked."""
+    """``input / other``; rounded to ``'floor'`` or ``'trunc'`` if asked.
+
+    >>> torch.tensor([7.0, -7.0]).div(2)
+    tensor([ 3.5000, -3.5000])
+    >>> torch.tensor([7.0, -7.0]).div(2, rounding_mode="floor")
+    tensor([ 3., -4.])
+    """
     if rounding_mode is None:
         if isinstance(input, Tensor):
             return _div(input, other)
@@ -372,6 +388,7 @@ fmod_op = elementwise(
 def remainder(input: Any, other: Any) -> Tensor:
     """The remainder with the sign of the divisor, as Python's ``%``."""
     _need_one("remainder", input, other)
+    foreign.refuse(other)
     return remainder_op(*_operands(input, other))
 
 
@@ -379,6 +396,7 @@ def remainder(input: Any, other: Any) -> Tensor:
 def fmod(input: Any, other: Any) -> Tensor:
     """The remainder with the sign of the dividend, as C's ``fmod``."""
     api.need_tensors("fmod", input=input)
+    foreign.refuse(other)
     return fmod_op(*_operands(input, other))
 
 
@@ -467,7 +485,14 @@ _fast_pow = fast_binary(pow_op)
 
 @api.both(out=True)
 def pow(input: Any, exponent: Any) -> Tensor:
-    """``input ** exponent``."""
+    """``input ** exponent``.
+
+    >>> x = torch.tensor([1.0, 2.0, 3.0])
+    >>> x.pow(2)
+    tensor([1., 4., 9.])
+    >>> torch.pow(2, x)
+    tensor([2., 4., 8.])
+    """
     if isinstance(input, Tensor):
         if not isinstance(exponent, Tensor):
             _check_exponent(input, exponent)
@@ -512,9 +537,15 @@ def _no_bool(function: Any, name: str) -> Any:
     return checked
 
 
-neg_op = elementwise("neg", _no_bool(np.negative, "Negative"), lambda t: -t)
+neg_op = elementwise("neg", _no_bool(np.negative, "Negative"), lambda t: -t, doc="``-input``.")
 api.alias("neg", "negative")
-api.both(lambda input: input if input._a.dtype != bool else neg_op(input), name="positive")
+
+
+@api.both
+def positive(input: Tensor) -> Tensor:
+    """``+input``: the tensor itself."""
+    return input if input._a.dtype != bool else neg_op(input)
+
 
 conj_op: Op = general(
     "conj",
@@ -538,20 +569,36 @@ def conj(input: Tensor) -> Tensor:
     return conj_op(input) if input.is_complex() else input
 
 
+def _as_it_is(input: Tensor) -> Tensor:
+    foreign.refuse(input)
+    return input
+
+
 # Conjugation and negation are done at once here, so there is nothing to resolve.
-for _name in ("resolve_conj", "resolve_neg"):
-    api.both(lambda input: input, name=_name)
-api.both(
-    lambda input: conj_op(input) if input._a.dtype.kind == "c" else input,
-    name="conj_physical",
-    out=True,
-)
+@api.both
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself: conjugation is never pending here."""
+    return _as_it_is(input)
+
+
+@api.both
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: negation is never pending here."""
+    return _as_it_is(input)
+
+
+@api.both(out=True)
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate in memory of its own; real tensors as they are."""
+    return conj_op(input) if input._a.dtype.kind == "c" else input
+
+
 api.inplace("conj_physical_", lambda input: conj_op(input))
 
 # --- in place --------------------------------------------------------------------------
 
 
-def _in_place(name: str, op: Op, ufunc: Any) -> Any:
+def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
     """In-place arithmetic; where nothing is recorded one pass over the memory, no temporary.
 
     ``alpha`` is for sums.
@@ -606,6 +653,7 @@ def _in_place(name: str, op: Op, ufunc: Any) -> Any:
         return apply_inplace(op, (self, other), {})
 
     change.__name__ = change.__qualname__ = slow_name
+    change.__doc__ = inspect.cleandoc(doc)
     setattr(Tensor, slow_name, change)
     return change
 
@@ -617,10 +665,32 @@ def _fits(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
     return all(s in (1, n) for s, n in zip(small[::-1], large[::-1], strict=False))
 
 
-_iadd = _in_place("add", add_op, np.add)
-_isub = _in_place("sub", sub_op, np.subtract)
-_imul = _in_place("mul", mul_op, np.multiply)
-_idiv = _in_place("div", div_op, np.true_divide)
+_iadd = _in_place(
+    "add",
+    add_op,
+    np.add,
+    """``self += alpha * other``.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> x.add_(1)
+    tensor([2., 3.])
+    >>> x.add_(torch.tensor([1.0, 1.0]), alpha=10)
+    tensor([12., 13.])
+    """,
+)
+_isub = _in_place("sub", sub_op, np.subtract, "``self -= alpha * other``.")
+_imul = _in_place(
+    "mul",
+    mul_op,
+    np.multiply,
+    """``self *= other``.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> x.mul_(3)
+    tensor([3., 6.])
+    """,
+)
+_idiv = _in_place("div", div_op, np.true_divide, "``self /= other``.")
 for _name, _op in (
     ("floor_divide_", floor_divide_op),
     ("remainder_", remainder_op),
@@ -741,6 +811,7 @@ def _add_pair_in_place(name: str, function: Any, op: Op) -> None:
         return api.change_by(self, name, function, (tensor1, tensor2), {"value": value})
 
     change.__name__ = change.__qualname__ = name + "_"
+    change.__doc__ = f"In place: {function.__doc__}"
     api.method(change)
 
 
@@ -798,8 +869,8 @@ api.inplace("lerp_", lerp)
 # --- comparisons -----------------------------------------------------------------------
 
 
-def _compare(name: str, ufunc: Any, *aliases: str, refuses: str = "c") -> Any:
-    op = constant(name, ufunc, names=("a", "b"), promote="compare", refuses=refuses)
+def _compare(name: str, ufunc: Any, *aliases: str, refuses: str = "c", doc: str = "") -> Any:
+    op = constant(name, ufunc, names=("a", "b"), promote="compare", refuses=refuses, doc=doc)
     fast = fast_binary(op)
     api.both(fast, name=name)
     api.inplace(name + "_", lambda a, b: fast(a, b).to(a.dtype))
@@ -808,35 +879,48 @@ def _compare(name: str, ufunc: Any, *aliases: str, refuses: str = "c") -> Any:
     return fast
 
 
-eq = _compare("eq", np.equal, refuses="")
-ne = _compare("ne", np.not_equal, "not_equal", refuses="")
-lt = _compare("lt", np.less, "less")
-le = _compare("le", np.less_equal, "less_equal")
-gt = _compare("gt", np.greater, "greater")
-ge = _compare("ge", np.greater_equal, "greater_equal")
+eq = _compare(
+    "eq",
+    np.equal,
+    refuses="",
+    doc="""Whether elements are equal, one by one.
+
+    >>> torch.eq(torch.tensor([1, 2, 3]), torch.tensor([1, 5, 3]))
+    tensor([ True, False,  True])
+    """,
+)
+ne = _compare(
+    "ne", np.not_equal, "not_equal", refuses="", doc="Whether elements differ, one by one."
+)
+lt = _compare("lt", np.less, "less", doc="``input < other``, element by element.")
+le = _compare("le", np.less_equal, "less_equal", doc="``input <= other``, element by element.")
+gt = _compare("gt", np.greater, "greater", doc="``input > other``, element by element.")
+ge = _compare(
+    "ge", np.greater_equal, "greater_equal", doc="``input >= other``, element by element."
+)
 
 # --- logic and bits --------------------------------------------------------------------
 
 
-def _logical(name: str, ufunc: Any) -> None:
+def _logical(name: str, ufunc: Any, doc: str) -> None:
     unary = ufunc is np.logical_not
     names = ("x",) if unary else ("a", "b")
-    op = constant(name, ufunc, names=names, promote="compare", numbers=False)
+    op = constant(name, ufunc, names=names, promote="compare", numbers=False, doc=doc)
     fast = fast_unary(op) if unary else fast_binary(op)
     api.both(fast, name=name)
     api.inplace(name + "_", lambda a, *rest: fast(a, *rest).to(a.dtype))
 
 
-for _name, _ufunc in (
-    ("logical_and", np.logical_and),
-    ("logical_or", np.logical_or),
-    ("logical_xor", np.logical_xor),
-    ("logical_not", np.logical_not),
+for _name, _ufunc, _doc in (
+    ("logical_and", np.logical_and, "Whether both elements are true (not zero)."),
+    ("logical_or", np.logical_or, "Whether one element or the other is true (not zero)."),
+    ("logical_xor", np.logical_xor, "Whether just one of two elements is true (not zero)."),
+    ("logical_not", np.logical_not, "Whether each element is false (zero)."),
 ):
-    _logical(_name, _ufunc)
+    _logical(_name, _ufunc, _doc)
 
 
-def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV") -> Any:
+def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV", doc: str = "") -> Any:
     op = constant(
         name, ufunc, names=("a", "b")[:count], promote="same", refuses=refuses, shape="elementwise"
     )
@@ -845,23 +929,48 @@ def _bits(name: str, ufunc: Any, count: int, refuses: str = "fcV") -> Any:
         _need_one(name, inputs[0], inputs[-1])
         return op(*inputs)
 
-    function.__name__ = name
+    function.__name__, function.__doc__ = name, doc
     api.both(function, name=name, out=True)
     api.inplace(name + "_", op)
     return function
 
 
-bitwise_and = _bits("bitwise_and", np.bitwise_and, 2)
-bitwise_or = _bits("bitwise_or", np.bitwise_or, 2)
-bitwise_xor = _bits("bitwise_xor", np.bitwise_xor, 2)
-bitwise_not = _bits("bitwise_not", np.invert, 1)
-bitwise_left_shift = _bits("bitwise_left_shift", np.left_shift, 2, "bfcV")
-bitwise_right_shift = _bits("bitwise_right_shift", np.right_shift, 2, "bfcV")
+bitwise_and = _bits(
+    "bitwise_and",
+    np.bitwise_and,
+    2,
+    doc="``input & other``, bit by bit; of booleans the logical and.",
+)
+bitwise_or = _bits(
+    "bitwise_or", np.bitwise_or, 2, doc="``input | other``, bit by bit; of booleans the logical or."
+)
+bitwise_xor = _bits(
+    "bitwise_xor",
+    np.bitwise_xor,
+    2,
+    doc="``input ^ other``, bit by bit; of booleans the exclusive or.",
+)
+bitwise_not = _bits(
+    "bitwise_not", np.invert, 1, doc="``~input``, bit by bit; of booleans the logical not."
+)
+bitwise_left_shift = _bits(
+    "bitwise_left_shift", np.left_shift, 2, "bfcV", doc="``input << other``."
+)
+bitwise_right_shift = _bits(
+    "bitwise_right_shift", np.right_shift, 2, "bfcV", doc="``input >> other``."
+)
 
 
 @api.top
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
-    """Elements of one or the other by a condition; with one argument, where it is true."""
+    """Elements of one or the other by a condition; with one argument, where it is true.
+
+    >>> x = torch.tensor([-1.0, 2.0, -3.0])
+    >>> torch.where(x > 0, x, 0.0)
+    tensor([0., 2., 0.])
+    >>> torch.where(x > 0)
+    (tensor([1]),)
+    """
     if out is not None:
         return put_into(out, where, (condition, input, other), "where")
     if input is None and other is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from typing import Any
@@ -184,7 +185,12 @@ repeat_op = linear(
 
 @api.method
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
-    """Copies side by side, so many along each dimension."""
+    """Copies side by side, so many along each dimension.
+
+    >>> torch.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     times = api.shape_argument(repeats)
     if len(times) < self._a.ndim:
         raise fail(
@@ -214,7 +220,13 @@ def tile(self: Tensor, *dims: Any) -> Tensor:
 def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
-    """Each element (or slice along a dimension) repeated in place."""
+    """Each element (or slice along a dimension) repeated in place.
+
+    >>> torch.tensor([1, 2]).repeat_interleave(2)
+    tensor([1, 1, 2, 2])
+    >>> torch.repeat_interleave(torch.tensor([1, 2]), torch.tensor([1, 3]))
+    tensor([1, 2, 2, 2])
+    """
     if repeats is None:
         counts = input._a
         _check_repeats(input, 1)
@@ -268,7 +280,7 @@ def _check_repeats(repeats: Tensor, rank: int | None) -> None:
 # --- triangles and diagonals -----------------------------------------------------------
 
 
-def _triangle(name: str, function: Any) -> None:
+def _triangle(name: str, function: Any, doc: str) -> None:
     op = linear(
         name,
         lambda x, diagonal: function(x, diagonal),
@@ -287,13 +299,33 @@ def _triangle(name: str, function: Any) -> None:
         return op(input, diagonal=int(diagonal))
 
     triangle.__name__ = triangle.__qualname__ = name
-    triangle.__doc__ = f"The {'lower' if name == 'tril' else 'upper'} triangle; zeros elsewhere."
+    triangle.__doc__ = inspect.cleandoc(doc)
     api.both(triangle, out=True)
     api.inplace(name + "_", triangle)
 
 
-_triangle("tril", np.tril)
-_triangle("triu", np.triu)
+_triangle(
+    "tril",
+    np.tril,
+    """The lower triangle; zeros elsewhere.
+
+    >>> torch.tril(torch.ones(3, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.],
+            [1., 1., 1.]])
+    """,
+)
+_triangle(
+    "triu",
+    np.triu,
+    """The upper triangle; zeros elsewhere.
+
+    >>> torch.triu(torch.ones(3, 3), diagonal=1)
+    tensor([[0., 1., 1.],
+            [0., 0., 1.],
+            [0., 0., 0.]])
+    """,
+)
 
 
 @api.both
@@ -392,7 +424,16 @@ def _tensors(given: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 @api.top
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Coordinates of all combinations of the elements of some vectors."""
+    """Coordinates of all combinations of the elements of some vectors.
+
+    >>> rows, columns = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
+    >>> rows
+    tensor([[0, 0, 0],
+            [1, 1, 1]])
+    >>> columns
+    tensor([[0, 1, 2],
+            [0, 1, 2]])
+    """
     given = _tensors(tensors)
     if not given:
         raise fail(RuntimeError, "meshgrid expects a non-empty TensorList")
@@ -584,6 +625,8 @@ def tensor_split(
                 RuntimeError, f"tensor_split expected tensor_indices_or_sections to {problem}"
             )
         cuts = cuts.tolist()
+    if isinstance(cuts, str):
+        raise fail(TypeError, "tensor_split(): sections or indices must be ints, not str")
     if isinstance(cuts, (int, np.integer)):
         if cuts <= 0:
             raise fail(RuntimeError, f"number of sections must be larger than 0, got {cuts}")
@@ -679,7 +722,11 @@ def _view(input: Tensor, *size: Any) -> Tensor:
 
 
 for _name, _function in (
-    *(("alias", lambda input: input), ("detach", Tensor.detach), ("slice", _slice)),
+    *(
+        ("alias", lambda input: v.view_as(input, input)),
+        ("detach", Tensor.detach),
+        ("slice", _slice),
+    ),
     *(("as_strided", st.as_strided), ("diagonal", v.diagonal), ("expand", v.expand)),
     *(("permute", v.permute), ("select", v.select), ("split", v.split), ("squeeze", v.squeeze)),
     *(("split_with_sizes", v.split_with_sizes), ("t", v.t), ("transpose", v.transpose)),

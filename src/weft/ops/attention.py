@@ -146,7 +146,17 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Means of values, weighted by the softmax of the products of queries and keys."""
+    """Means of values, weighted by the softmax of the products of queries and keys.
+
+    >>> q = torch.zeros(1, 2, 4)
+    >>> v = torch.tensor([[[1.0], [3.0]]])
+    >>> F.scaled_dot_product_attention(q, q, v)
+    tensor([[[2.],
+             [2.]]])
+    >>> F.scaled_dot_product_attention(q, q, v, is_causal=True)
+    tensor([[[1.],
+             [2.]]])
+    """
     _check_attention(query, key, value)
     if is_causal:
         if attn_mask is not None:

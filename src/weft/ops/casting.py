@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,25 @@ clone_op = linear(
 
 @api.both
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy with memory of its own."""
+    """A copy with memory of its own.
+
+    >>> x = torch.tensor([1, 2])
+    >>> y = x.clone()
+    >>> y[0] = 9
+    >>> x
+    tensor([1, 2])
+    """
     return clone_op(input, memory_format=memory_format)
 
 
 @api.method
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """This tensor in row-major order (or in the order given): itself, or a copy."""
+    """This tensor in row-major order (or in the order given): itself, or a copy.
+
+    >>> x = torch.zeros(2, 3).t()
+    >>> x.is_contiguous(), x.contiguous().is_contiguous()
+    (False, True)
+    """
     if memory_format is contiguous_format:
         if self._a.flags.c_contiguous:
             return self
@@ -124,10 +137,21 @@ def as_image(result: Tensor, input: Tensor) -> Tensor:
     return clone_op(result, memory_format=format)
 
 
+def _last_steps(x: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Each dimension's size and stride, and the stride with channels innermost."""
+    step = x.itemsize
+    for dim in (1, *range(x.ndim - 1, 1, -1), 0):
+        yield x.shape[dim], x.strides[dim], step
+        step *= x.shape[dim] if x.shape[dim] != 1 else 1
+
+
 def _in_order(x: np.ndarray, format: Any) -> bool:
     if format is channels_last or format is channels_last_3d:
         rank = 4 if format is channels_last else 5
-        return x.ndim == rank and np.moveaxis(x, 1, -1).flags.c_contiguous
+        if x.ndim != rank or x.size:
+            return x.ndim == rank and np.moveaxis(x, 1, -1).flags.c_contiguous
+        # To NumPy an array without elements is in every order; PyTorch goes by its strides.
+        return all(n == 1 or s == step for n, s, step in _last_steps(x))
     if format is preserve_format:
         raise RuntimeError(
             "preserve memory format is unsupported by the contiguous operator\n"
@@ -237,7 +261,14 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
 
 @api.method
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``."""
+    """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``.
+
+    >>> x = torch.tensor([1, 2])
+    >>> x.to(torch.float64)
+    tensor([1., 2.], dtype=torch.float64)
+    >>> x.to("cpu") is x
+    True
+    """
     if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
         return convert(self, args[0].np)
     d, copy, format, device = _to_arguments(args, kwargs)
@@ -315,13 +346,23 @@ def _to_arguments(args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool, Any, An
 
 @api.method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """This tensor on the CPU, where it is unless it has no values."""
+    """This tensor on the CPU, where it is unless it has no values.
+
+    >>> x = torch.ones(2)
+    >>> x.cpu() is x
+    True
+    """
     return moved(self, dev.CPU, self._a.dtype) if self.is_meta else self
 
 
 @api.method
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """Always an error: there is no such device here."""
+    """Always an error: there is no such device here.
+
+    >>> x = torch.ones(2)
+    >>> x.cuda() if torch.cuda.is_available() else x
+    tensor([1., 1.])
+    """
     dev.present("cuda" if device is None else device)
     return self
 
@@ -334,7 +375,14 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 @api.method
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The name of the tensor's type, or the tensor in another type."""
+    """The name of the tensor's type, or the tensor in another type.
+
+    >>> x = torch.tensor([1.5, 2.0])
+    >>> x.type()
+    'torch.FloatTensor'
+    >>> x.type(torch.int64)
+    tensor([1, 2])
+    """
     if dtype is None:
         return f"torch.{type_name(self)}"
     if isinstance(dtype, str):
@@ -355,7 +403,11 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 @api.method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the other's dtype, on the other's device."""
+    """This tensor in the other's dtype, on the other's device.
+
+    >>> torch.tensor([1, 2]).type_as(torch.tensor([0.5]))
+    tensor([1., 2.])
+    """
     if self.is_meta is not other.is_meta:
         return moved(self, other.device, other.dtype.np)
     return convert(self, other._a.dtype)
@@ -369,13 +421,22 @@ def type_name(x: Tensor) -> str:
     return f"{'meta.' if x.is_meta else ''}{TYPE_NAMES[x.dtype.name]}Tensor"
 
 
-def _conversion(name: str, target: dt.dtype) -> None:
+def _conversion(name: str, target: dt.dtype, example: str) -> None:
     def convert_to(self: Tensor, memory_format: Any = None) -> Tensor:
         return convert(self, target.np, format=memory_format)
 
     convert_to.__name__ = name
-    convert_to.__doc__ = f"This tensor as {target.name}."
+    convert_to.__doc__ = f"This tensor as {target.name}.\n\n{example}"
     api.method(convert_to)
+
+
+def _example(name: str, target: dt.dtype) -> str:
+    """A conversion as a prompt shows it."""
+    values = {"b": " True, False", "i": "1, 0", "u": "1, 0", "c": "1.5000+0.j, 0.0000+0.j"}
+    shown = values.get(target.np.kind, "1.5000, 0.0000")
+    plain = target in (dt.float32, dt.int64, dt.bool_, dt.complex64)
+    dtype = "" if plain else f", dtype=torch.{target.name}"
+    return f">>> torch.tensor([1.5, 0.0]).{name}()\ntensor([{shown}]{dtype})"
 
 
 for _name, _target in (
@@ -392,7 +453,7 @@ for _name, _target in (
     ("cfloat", dt.complex64),
     ("cdouble", dt.complex128),
 ):
-    _conversion(_name, _target)
+    _conversion(_name, _target, _example(_name, _target))
 
 # --- writing into a tensor -------------------------------------------------------------
 
@@ -424,7 +485,13 @@ copy_op = general(
 
 @api.method
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Overwrite this tensor with another's values."""
+    """Overwrite this tensor with another's values.
+
+    >>> x = torch.zeros(2, 2)
+    >>> x.copy_(torch.tensor([1, 2]))
+    tensor([[1., 2.],
+            [1., 2.]])
+    """
     if not isinstance(src, Tensor):
         src = wrap(np.asarray(src))
     return apply_inplace(copy_op, (self, src), {})
@@ -450,7 +517,11 @@ fill_op = general(
 
 @api.method
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Overwrite every element with one value."""
+    """Overwrite every element with one value.
+
+    >>> torch.zeros(3).fill_(5)
+    tensor([5., 5., 5.])
+    """
     if isinstance(value, Tensor) and value.ndim:
         raise RuntimeError(
             "fill_ only supports 0-dimension value tensor but got tensor with "
@@ -467,7 +538,12 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 @api.both
 def zero_(self: Tensor) -> Tensor:
-    """Overwrite every element with zero."""
+    """Overwrite every element with zero.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> x.zero_()
+    tensor([0., 0.])
+    """
     now = MODES.now
     if (not now.grad or self._node is None) and now.mode is not SPECIAL:
         if self._base is None or not now.grad:

@@ -236,7 +236,8 @@ def _check_types(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     if input._a.dtype != weight._a.dtype:
         refuse(
             f"expected scalar type {scalar_name(input.dtype)} but found "
-            f"{scalar_name(weight.dtype)}: input and weight of a convolution must have one dtype"
+            f"{scalar_name(weight.dtype)}: input and weight of a convolution must have one dtype; "
+            f"convert the input with .to({weight.dtype})"
         )
     if bias is not None and bias._a.dtype != input._a.dtype:
         refuse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import warnings
@@ -345,7 +346,15 @@ def _shared(obj: Any, dtype: Any = None) -> Tensor | None:
 
 @api.top
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor on an array's own memory."""
+    """A tensor on an array's own memory.
+
+    >>> import numpy as np
+    >>> a = np.array([1.0, 2.0], dtype=np.float32)
+    >>> x = torch.from_numpy(a)
+    >>> x += 1
+    >>> a.tolist()
+    [2.0, 3.0]
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})\n  at {errors.here()}")
     dt.of_numpy(ndarray.dtype)
@@ -528,7 +537,7 @@ def need_strided(layout: Any, out: Tensor | None = None) -> None:
     )
 
 
-def _filler(name: str, make: Any) -> Any:
+def _filler(name: str, make: Any, doc: str) -> Any:
     def create(
         *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -547,7 +556,7 @@ def _filler(name: str, make: Any) -> Any:
         return made if out is None else api.into(out, made, name)
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = f"A new tensor of the given shape, made by ``{name}(*size)``."
+    create.__doc__ = inspect.cleandoc(doc)
     return api.top(create)
 
 
@@ -555,9 +564,37 @@ def _raw(shape: tuple[int, ...], d: np.dtype) -> np.ndarray:
     return undefined(np.empty(shape, d))
 
 
-zeros = _filler("zeros", np.zeros)
-ones = _filler("ones", np.ones)
-empty = _filler("empty", _raw)
+zeros = _filler(
+    "zeros",
+    np.zeros,
+    """A tensor of the given shape, full of zeros.
+
+    >>> torch.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    >>> torch.zeros(2, dtype=torch.int64)
+    tensor([0, 0])
+    """,
+)
+ones = _filler(
+    "ones",
+    np.ones,
+    """A tensor of the given shape, full of ones.
+
+    >>> torch.ones(2, 3)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """,
+)
+empty = _filler(
+    "empty",
+    _raw,
+    """A tensor of the given shape whose values are whatever was in memory.
+
+    >>> torch.empty(2, 3).shape
+    torch.Size([2, 3])
+    """,
+)
 
 
 def _number(value: Any) -> Any:
@@ -569,7 +606,12 @@ def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor with one value everywhere."""
+    """A tensor with one value everywhere.
+
+    >>> torch.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    """
     if not isinstance(size, (tuple, list)):
         raise TypeError(
             "full(): argument 'size' (position 1) must be tuple of ints, not "
@@ -609,7 +651,7 @@ def source_for(input: Tensor, device: Any, d: np.dtype | None) -> tuple[np.ndarr
     return np.ndarray.view(source, np.ndarray), meta.plain(d)  # whose geometry alone is looked at
 
 
-def _like(name: str, fill: Any) -> Any:
+def _like(name: str, fill: Any, doc: str) -> Any:
     def create(
         input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
@@ -634,13 +676,42 @@ def _like(name: str, fill: Any) -> Any:
         return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = "A new tensor of another's shape and dtype."
+    create.__doc__ = inspect.cleandoc(doc)
     return api.top(create)
 
 
-zeros_like = _like("zeros_like", 0)
-ones_like = _like("ones_like", 1)
-empty_like = _like("empty_like", None)
+zeros_like = _like(
+    "zeros_like",
+    0,
+    """Zeros in another tensor's shape, dtype and device.
+
+    >>> x = torch.tensor([[1, 2], [3, 4]])
+    >>> torch.zeros_like(x)
+    tensor([[0, 0],
+            [0, 0]])
+    >>> torch.zeros_like(x, dtype=torch.float32)
+    tensor([[0., 0.],
+            [0., 0.]])
+    """,
+)
+ones_like = _like(
+    "ones_like",
+    1,
+    """Ones in another tensor's shape, dtype and device.
+
+    >>> torch.ones_like(torch.tensor([0.5, 2.0]))
+    tensor([1., 1.])
+    """,
+)
+empty_like = _like(
+    "empty_like",
+    None,
+    """A tensor of another's shape, dtype and device, with whatever was in memory.
+
+    >>> torch.empty_like(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
+    """,
+)
 
 
 @api.top
@@ -661,7 +732,7 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-def _new(name: str, make: Any) -> None:
+def _new(name: str, make: Any, doc: str) -> None:
     def create(
         self: Tensor, *args: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
@@ -677,13 +748,32 @@ def _new(name: str, make: Any) -> None:
         return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = "A new tensor of this tensor's dtype, in the given shape."
+    create.__doc__ = inspect.cleandoc(doc)
     api.method(create)
 
 
-_new("new_zeros", np.zeros)
-_new("new_ones", np.ones)
-_new("new_empty", _raw)
+_new(
+    "new_zeros",
+    np.zeros,
+    """Zeros of the given shape, in this tensor's dtype.
+
+    >>> x = torch.ones(2, dtype=torch.float64)
+    >>> x.new_zeros(3)
+    tensor([0., 0., 0.], dtype=torch.float64)
+    """,
+)
+_new(
+    "new_ones",
+    np.ones,
+    """Ones of the given shape, in this tensor's dtype.
+
+    >>> x = torch.zeros(2, dtype=torch.int64)
+    >>> x.new_ones(2, 2)
+    tensor([[1, 1],
+            [1, 1]])
+    """,
+)
+_new("new_empty", _raw, "A tensor of the given shape and this tensor's dtype, not filled.")
 
 
 @api.method
@@ -700,7 +790,11 @@ def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of this tensor's dtype with a copy of the data."""
+    """A tensor of this tensor's dtype with a copy of the data.
+
+    >>> torch.zeros(1, dtype=torch.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
     own = array_of(data, self.dtype if dtype is None else dtype)
     return finish(own, self.device if device is None else device, requires_grad)
 
@@ -843,7 +937,15 @@ class tensortype(type):
     layout = LAYOUT
 
     def __new__(cls, name: str, dtype: dt.dtype) -> tensortype:
-        return super().__new__(cls, name, (), {"__module__": "weft", "__slots__": ()})
+        doc = f"""Makes and recognizes tensors of {dtype.name}; ``torch.tensor`` is the newer way.
+
+        >>> torch.{name}([1, 0]).dtype
+        torch.{dtype.name}
+        >>> isinstance(torch.tensor([1, 0], dtype=torch.{dtype.name}), torch.{name})
+        True
+        """
+        body = {"__module__": "weft", "__slots__": (), "__doc__": inspect.cleandoc(doc)}
+        return super().__new__(cls, name, (), body)
 
     def __init__(cls, name: str, dtype: dt.dtype) -> None:
         cls.dtype = dtype
@@ -906,7 +1008,11 @@ def is_nonzero(input: Tensor) -> bool:
 
 @api.top
 def numel(input: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    >>> torch.numel(torch.zeros(2, 3))
+    6
+    """
     return input._a.size
 
 

@@ -155,7 +155,7 @@ has_zero_op = constant(
 
 
 def _cumprod_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
-    if not x.shape or x.shape[dim] == 1:
+    if not x.shape or x.shape[dim] == 1 or 0 in x.shape:
         return g
     if not lacks_values(x) and not has_zero_op(x):
         return cumsum_op(g * conj_op(y), dim=dim, reverse=True) / conj_op(x)

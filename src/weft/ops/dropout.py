@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 
 from weft.core.meta import empty as meta_empty
+from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
 from weft.ops.arguments import generator, probability, refuse
+from weft.ops.build import elementwise
 from weft.ops.views import empty_in_layout
 
 # The limit of selu for large negative inputs, which alpha dropout writes in place of a value.
 _ALPHA = 1.7580993408473766
+
+
+# A product, under a name of its own: a graph shows that it is dropout.
+dropout_op = elementwise(
+    "dropout", np.multiply, lambda t, noise: t * noise, lambda t, x: t * x, public=False,
+    names=("x", "noise"), grad_name="MulBackward",
+)  # fmt: skip
+_drop = fast_binary(dropout_op)
 
 
 def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0) -> Tensor:
@@ -38,7 +48,7 @@ def _raised(keep: float, dtype: np.dtype) -> float:
 
 def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool) -> Tensor:
     probability(p)
-    if not training or p == 0 or not input._a.size:
+    if not input._a.size or not training or p == 0:
         return input
     if feature and input._a.ndim < 2:
         refuse("Feature dropout requires at least 2 dimensions in the input")
@@ -48,7 +58,7 @@ def _dropped(input: Tensor, p: float, training: bool, feature: bool, alpha: bool
     if feature:
         shape = shape[:2] + (1,) * (len(shape) - 2)
     if not alpha and input.is_floating_point():
-        return input * _noise(input, shape, 1.0 - p, _raised(1.0 - p, input._a.dtype))
+        return _drop(input, _noise(input, shape, 1.0 - p, _raised(1.0 - p, input._a.dtype)))
     noise = _noise(input, shape, 1.0 - p)
     if not alpha:
         return input * noise.div_(1.0 - p)
@@ -70,7 +80,7 @@ def _public(name: str, feature: bool, alpha: bool) -> None:
     def in_place(input: Tensor, p: float = 0.5, train: bool = False) -> Tensor:
         return api.change_by(input, name, function, (p, train), {})
 
-    in_place.__name__ = name + "_"
+    in_place.__name__, in_place.__doc__ = name + "_", f"``{name}`` in place."
     api.top(in_place)
 
 
@@ -93,7 +103,14 @@ def _either(
 
 @api.under("nn.functional")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zero random elements in training and scale the others."""
+    """Zero random elements in training and scale the others.
+
+    >>> _ = torch.manual_seed(0)
+    >>> F.dropout(torch.ones(6), p=0.5)
+    tensor([0., 0., 2., 0., 0., 0.])
+    >>> F.dropout(torch.ones(6), p=0.5, training=False)
+    tensor([1., 1., 1., 1., 1., 1.])
+    """
     return _either("dropout", input, p, training, inplace, False, False)
 
 

@@ -21,7 +21,11 @@ from weft.ops.gather import outside
 
 def _rows(weight: np.ndarray, indices: np.ndarray, padding_idx: int, by_freq: bool) -> np.ndarray:
     if outside(indices, len(weight)):
-        raise IndexError("index out of range in self")
+        wrong = indices[(indices < 0) | (indices >= len(weight))].flat[0]
+        raise IndexError(
+            f"index out of range in self: {wrong}, in a table of {len(weight)} rows (0 to "
+            f"{len(weight) - 1})"
+        )
     return weight.take(indices, 0)
 
 

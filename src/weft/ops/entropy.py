@@ -38,7 +38,10 @@ def _places(
         place = np.where(used, place, 0)
         if outside(place, classes):
             wrong = place[(place < 0) | (place >= classes)]
-            raise IndexError(f"Target {wrong.flat[0]} is out of bounds.")
+            raise IndexError(
+                f"Target {wrong.flat[0]} is out of bounds. There are {classes} classes, so labels "
+                f"go from 0 to {classes - 1}; ignore_index={ignore_index} is left out"
+            )
     factor = None
     if weight is not None:
         factor = weight[place] if used is None else np.where(used, weight[place], 0)
@@ -137,7 +140,11 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
     elif shape[:1] + shape[2:] != wanted:
         refuse(f"Expected target size {list(shape[:1] + shape[2:])}, got {list(wanted)}")
     if target._a.dtype is not I64 and target._a.dtype not in (np.int64, np.uint8):
-        refuse(f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}")
+        refuse(
+            f"expected target dtype to be Long or Byte, but got {scalar_name(target.dtype)}: "
+            "labels are whole numbers (target.long()); class probabilities need the shape of the "
+            f"input, {list(shape)}"
+        )
     classes = shape[1] if len(shape) > 1 else shape[0]
     if weight is not None and weight._a.shape != (classes,):
         refuse(
@@ -156,7 +163,12 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negated log probabilities of the right classes, averaged by default."""
+    """The negated log probabilities of the right classes, averaged by default.
+
+    >>> log_probs = F.log_softmax(torch.tensor([[2.0, 0.5], [0.1, 3.0]]), dim=1)
+    >>> F.nll_loss(log_probs, torch.tensor([0, 1]))
+    tensor(0.1275)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     _check_classes(input, target, weight)
     need_float(input, "nll_loss_out_frame")
@@ -175,7 +187,14 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The loss of scores against class numbers, or against probabilities of classes."""
+    """The loss of scores against class numbers, or against probabilities of classes.
+
+    >>> scores = torch.tensor([[2.0, 0.5], [0.1, 3.0]])
+    >>> F.cross_entropy(scores, torch.tensor([0, 1]))
+    tensor(0.1275)
+    >>> F.cross_entropy(scores, torch.tensor([0, 1]), reduction="none")
+    tensor([0.2014, 0.0536])
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         refuse(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -310,7 +329,11 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The loss of probabilities against targets between 0 and 1."""
+    """The loss of probabilities against targets between 0 and 1.
+
+    >>> F.binary_cross_entropy(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+    tensor(0.1643)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if target._a.shape != input._a.shape:
         refuse(
@@ -334,19 +357,32 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """The loss of scores, through a sigmoid, against targets between 0 and 1."""
+    """The loss of scores, through a sigmoid, against targets between 0 and 1.
+
+    >>> scores, targets = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.0])
+    >>> F.binary_cross_entropy_with_logits(scores, targets)
+    tensor(0.2201)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if target._a.shape != input._a.shape:
         refuse(
             f"Target size ({target.shape!r}) must be the same as input size ({input.shape!r})",
             ValueError,
         )
+    if not target.is_floating_point():
+        refuse(
+            "binary_cross_entropy_with_logits: result type "
+            f"{scalar_name(input.dtype)} can't be cast to the desired output type "
+            f"{scalar_name(target.dtype)}: the target must be floating point; write target.float()"
+        )
     if pos_weight is None:
         loss = bce_with_logits_op(input, target)
     else:
         scale = (pos_weight - 1.0) * target + 1.0
         loss = (1.0 - target) * input + scale * bce_with_logits_op(input, 1.0)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    # PyTorch computes in the target's memory, so the loss has the target's type.
+    return reduced(loss.to(target.dtype), reduction)
 
 
 @api.top(name="binary_cross_entropy_with_logits")

@@ -220,7 +220,7 @@ def solve_triangular(
     solved = solve_triangular_op(
         transposed(A), transposed(B), upper=not upper, unitriangular=unitriangular
     )
-    return transposed(solved)
+    return api.apart(transposed(solved), A, B)
 
 
 def check_types(name: str, A: Tensor, B: Tensor) -> None:
@@ -504,7 +504,7 @@ def ormqr(
         out = _reflect(vectors, conjugate(tau), other, range(count))
     else:
         out = _reflect(vectors, tau, other, range(count - 1, -1, -1))
-    return out if left else adjoint(out)
+    return out if left else api.apart(adjoint(out), input, tau, other)
 
 
 # --- LU --------------------------------------------------------------------------------
@@ -664,7 +664,7 @@ def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
     """``P``, ``L`` and ``U`` from the compact form."""
-    d = LU_data.dtype.np
+    d = LU_data._a.dtype
     none = beside(LU_data, np.empty(0, d))
     p, left, right = none, none, none
     if unpack_pivots:
@@ -683,7 +683,7 @@ def lu_solve(
     """The solution of ``A X = B`` (or with ``A^H``, or ``X A = B``) from LU's compact form."""
     check_square("torch.linalg.lu_solve", LU, "LU")
     if not left:
-        return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
+        return api.apart(_adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint)), LU, B)
     p = _permutation(pivots, LU._a.shape[-1], LU.dtype.np)
     if adjoint:
         turned = _adjoint(LU)

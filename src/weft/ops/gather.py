@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import kernels
+from weft.core import foreign, kernels
 from weft.core.dispatch import Op, apply
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, wrap
@@ -185,7 +185,14 @@ gather_back_op: Op = linear(
 
 @api.both(out=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """Elements along a dimension, by an index for each element of the result."""
+    """Elements along a dimension, by an index for each element of the result.
+
+    >>> scores = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    >>> actions = torch.tensor([[2], [0]])
+    >>> scores.gather(1, actions)
+    tensor([[3],
+            [4]])
+    """
     d = api.wrap_dim(dim, input._a.ndim)
     if index._a.dtype is not dt.I64:
         _check_index_dtype(index, "gather")
@@ -255,10 +262,17 @@ def scatter(
     value: Any = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """A copy with values (or one value) placed along a dimension by index."""
+    """A copy with values (or one value) placed along a dimension by index.
+
+    >>> classes = torch.tensor([[2], [0]])
+    >>> torch.zeros(2, 3).scatter_(1, classes, 1.0)
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
     src = value if src is None else src
     d = api.wrap_dim(dim, input._a.ndim)
     if not isinstance(src, Tensor):
+        foreign.refuse(src)
         src = wrap(number_for(src, input._a.dtype))
         _check_scatter(input, d, index, None)
     else:
@@ -493,7 +507,12 @@ masked_fill_op.edges = ("x", "value?")
 
 @api.both
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """A copy with one value where the mask is true."""
+    """A copy with one value where the mask is true.
+
+    >>> scores = torch.tensor([1.0, 2.0, 3.0])
+    >>> scores.masked_fill(torch.tensor([False, True, False]), float("-inf"))
+    tensor([1., -inf, 3.])
+    """
     if mask._a.dtype is not dt.BOOL and mask._a.dtype != bool:
         raise fail(
             RuntimeError,

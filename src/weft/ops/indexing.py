@@ -445,7 +445,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if _write_plainly(self, index, value):
         return
     # ``x[...] = value`` changes x itself, as in PyTorch, and no view of it.
-    target = self if key is Ellipsis else slice_op(self, index=index)
+    target = self if takes_all(self._a.shape, index) else slice_op(self, index=index)
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)
@@ -455,6 +455,21 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     else:
         check_overlap(target, "setitem")
         apply_inplace(fill_op, (target, value), {})
+
+
+def takes_all(shape: tuple[int, ...], index: tuple[Any, ...]) -> bool:
+    """Whether an index with one Ellipsis takes every dimension whole, and in a way that shows."""
+    at = index.index(Ellipsis)
+    later = index[at + 1 :]
+    if len(index) - 1 > len(shape):
+        return False
+    sizes = (*shape[:at], *shape[len(shape) - len(later) :])
+    for part, size in zip((*index[:at], *later), sizes, strict=True):
+        if part.__class__ is not slice or part.start or part.step not in (None, 1):
+            return False
+        if part.stop is not None and part.stop < size:
+            return False
+    return True
 
 
 def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:

@@ -110,7 +110,7 @@ def _solve_ex(name: str, A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tens
     else:
         result, info = solve_op(transposed(A), transposed(side))
         result = transposed(result)
-    return (result.reshape(result._a.shape[:-1]) if vector else result), info
+    return api.apart(result.reshape(result._a.shape[:-1]) if vector else result, A, B), info
 
 
 @api.under("linalg", out=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core import foreign
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, beside, wrap
@@ -163,7 +164,13 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The squared differences, averaged by default."""
+    """The squared differences, averaged by default.
+
+    >>> F.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    >>> F.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), reduction="sum")
+    tensor(4.)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     input, target = same_shape(input, target)
     need_float(input, "mse_cpu")
@@ -273,6 +280,7 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """The input where the target is 1, what is missing to the margin where it is -1."""
     reduction = reduction_of(reduction, size_average, reduce)
+    foreign.refuse(target)
     # In the input's own type, which for half types is PyTorch's rounding.
     missing = where_op(target != 1, _above(api.as_tensor_like(margin, input) - input), 0.0)
     return reduced(missing + where_op(target != -1, input, 0.0), reduction)
@@ -380,6 +388,7 @@ def multi_margin_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         refuse("only p == 1 and p == 2 supported", ValueError)
+    api.need_tensors("multi_margin_loss", target=target)
     need_float(input, "multi_margin_loss")
     rows = input if input.ndim == 2 else input.reshape(1, -1)
     labels = target.reshape(-1)

@@ -217,7 +217,8 @@ def _linear_kernel(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         left = (math.prod(x.shape[:-1]), x.shape[-1])
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({_times(left)} and "
-            f"{_times(weight.shape[::-1])})"
+            f"{_times(weight.shape[::-1])}): the layer takes {weight.shape[1]} features, and the "
+            f"input's last dimension has {x.shape[-1]}"
         )
     if x.ndim > 2:
         return rows(x).dot(weight.T).reshape(*x.shape[:-1], weight.shape[0])
@@ -231,8 +232,21 @@ def _linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return _widened(_linear_kernel, linear_op, x, weight)
 
 
+def _same_types(x: np.ndarray, weight: np.ndarray) -> None:
+    """Refuse an input of another type than the weights."""
+    if x.dtype != weight.dtype:
+        first, second = (TYPE_NAMES[dt.OF_NUMPY[a.dtype].name] for a in (x, weight))
+        kind, own = (dt.OF_NUMPY[a.dtype].name for a in (x, weight))
+        other = "" if x.dtype.kind in "iub" else f", or the module with .to(torch.{kind})"
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {first} and {second}: convert the "
+            f"input with .to(torch.{own}){other}"
+        )
+
+
 def _linear_with_bias(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     if bias.dtype != x.dtype:
+        _same_types(x, weight)
         if x.ndim > 2 and not x.flags.c_contiguous and bias.dtype.kind != "c":
             # What PyTorch can't flatten it multiplies first and then adds to in place.
             return REGISTRY["add"].compute((_linear(x, weight), bias), {}).astype(x.dtype)
@@ -304,7 +318,13 @@ def _refuse(message: str) -> RuntimeError:
 
 @api.both(out=True)
 def mm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    >>> a = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> torch.mm(a, torch.eye(2) * 2)
+    tensor([[2., 4.],
+            [6., 8.]])
+    """
     if input._a.ndim != 2:
         raise _refuse("mm: self must be a matrix; use matmul() for other ranks")
     if mat2._a.ndim != 2:
@@ -316,7 +336,11 @@ def mm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
 
 @api.both(out=True)
 def bmm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
-    """The products of the matrices in two batches."""
+    """The products of the matrices in two batches.
+
+    >>> torch.bmm(torch.zeros(8, 2, 3), torch.zeros(8, 3, 4)).shape
+    torch.Size([8, 2, 4])
+    """
     a, b = input._a, mat2._a
     if a.ndim != 3 or b.ndim != 3:
         which = "batch1" if a.ndim != 3 else "batch2"
@@ -332,7 +356,14 @@ def bmm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product with PyTorch's rules for vectors and batches."""
+    """The matrix product with PyTorch's rules for vectors and batches.
+
+    >>> a = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> torch.matmul(a, torch.tensor([1.0, 10.0]))
+    tensor([21., 43.])
+    >>> torch.matmul(torch.zeros(5, 2, 3), torch.zeros(3, 4)).shape
+    torch.Size([5, 2, 4])
+    """
     a, b = input._a.ndim, other._a.ndim
     if b == 2 and a:
         return mm_pair(input, other)

@@ -206,7 +206,12 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
 
 @api.method
 def resize(self: Tensor, *size: Any) -> Tensor:
-    """This tensor in another shape of as many elements (an old name of reshape)."""
+    """This tensor in another shape of as many elements (an old name of reshape).
+
+    >>> torch.arange(6).resize_(2, 3)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     return self.reshape(*size)
 
 

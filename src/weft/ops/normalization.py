@@ -13,6 +13,7 @@ from weft.core.modes import MODES, no_grad
 from weft.core.shapes import broadcast
 from weft.core.short import fast_over
 from weft.core.tensor import Tensor
+from weft.native.layout import channels_wanted
 from weft.ops import api, shape_rules
 from weft.ops.arguments import need_float, refuse, scalar_name
 from weft.ops.build import Sample, constant, general
@@ -536,7 +537,7 @@ def native_group_norm(
         y = y * _along_channels(weight, input.ndim)
     if bias is not None:
         y = y + _along_channels(bias, input.ndim)
-    return y, mean.reshape(N, group), rstd.reshape(N, group)
+    return y, api.apart(mean.reshape(N, group)), api.apart(rstd.reshape(N, group))
 
 
 @api.under("nn.functional")
@@ -589,6 +590,8 @@ def _top_group_norm(
     mixed = half and any(p is not None and p._a.dtype == dt.F32 for p in (weight, bias))
     # Parameters in float32 ask for that precision; only the result is rounded.
     x = input.float() if mixed else input
+    if not channels_wanted(x._a):
+        x = x.contiguous()  # of anything else a copy is kept, as in PyTorch
     y = native_group_norm(x, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
 
@@ -697,7 +700,11 @@ def local_response_norm(
 def normalize(
     input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:
-    """Divide by the p-norm along a dimension."""
+    """Divide by the p-norm along a dimension.
+
+    >>> F.normalize(torch.tensor([[3.0, 4.0]]), dim=1)
+    tensor([[0.6000, 0.8000]])
+    """
     denominator = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
     result = input / denominator
     return result if out is None else api.into(out, result, "normalize", input)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from weft.core import overrides
+from weft.core import foreign, overrides
 from weft.core.tensor import Tensor
 from weft.ops import api
 
@@ -107,6 +107,9 @@ OFFERED: dict[str, dict[str, Callable]] = {}
 def offer(home: str, **names: Callable) -> None:
     """Let functions of a higher layer take part."""
     OFFERED.setdefault(home, {}).update(names)
+    for name, function in names.items():
+        if isinstance(function, FunctionType):
+            foreign.guard(function, name)
     overrides.NAMES.clear()
     if overrides.ON:
         _redirect_functions()
@@ -171,6 +174,14 @@ def separate() -> None:
             getter = overrides.twin(found.fget)  # type: ignore[arg-type]
             setattr(Tensor, name, property(getter, found.fset, found.fdel, found.__doc__))
         seen[found.fget] = name
+
+
+def guard_all() -> None:
+    """Let everything that takes part say which of its arguments is no tensor."""
+    for _home, _name, function in functions():
+        foreign.guard(function, function.__name__)
+    for name, function in methods():
+        foreign.guard(function, name)
 
 
 def names() -> dict[Any, str]:

@@ -170,7 +170,17 @@ def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
 
 @api.under("nn.functional")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
-    """Room around a tensor, last dimension first, filled with a value or its own elements."""
+    """Room around a tensor, last dimension first, filled with a value or its own elements.
+
+    >>> x = torch.tensor([[1, 2], [3, 4]])
+    >>> F.pad(x, (1, 2))
+    tensor([[0, 1, 2, 0, 0],
+            [0, 3, 4, 0, 0]])
+    >>> F.pad(x, (0, 0, 1, 0), value=9)
+    tensor([[9, 9],
+            [1, 2],
+            [3, 4]])
+    """
     given = tuple(int(p) for p in pad)
     if len(given) % 2:
         raise fail(RuntimeError, "Padding length must be divisible by 2")

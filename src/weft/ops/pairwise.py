@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, foreign
 from weft.core.dispatch import NO_ATTRS, Op, apply
 from weft.core.inplace import apply_inplace
 from weft.core.shapes import ShapeDtype, broadcast
@@ -35,6 +35,7 @@ def number_as_tensor(value: Any, other: Any) -> Any:
     """A number as a zero-dim tensor, in the precision of the tensor it meets."""
     if isinstance(value, Tensor):
         return value
+    foreign.refuse(value)
     floating = isinstance(other, Tensor) and other._a.dtype.kind in "fcV"
     if floating and not isinstance(value, complex):
         return wrap(np.asarray(value, other._a.dtype))
@@ -59,15 +60,27 @@ def _winner(loses: Any) -> Any:
     return lambda t, a, b: where_op(loses(a, b), 0.0, where_op(a == b, t / 2.0, t))
 
 
-def _extremum(name: str, ufunc: Any, first_loses: Any, second_loses: Any) -> Op:
+def _extremum(name: str, ufunc: Any, first_loses: Any, second_loses: Any, doc: str) -> Op:
     return elementwise(
         name, ufunc, _winner(first_loses), _winner(second_loses),
-        refuses="c", numbers=False, in_place=False,
+        refuses="c", numbers=False, in_place=False, doc=doc,
     )  # fmt: skip
 
 
-maximum_op = _extremum("maximum", np.maximum, lambda a, b: a < b, lambda a, b: a > b)
-minimum_op = _extremum("minimum", np.minimum, lambda a, b: a > b, lambda a, b: a < b)
+maximum_op = _extremum(
+    "maximum",
+    np.maximum,
+    lambda a, b: a < b,
+    lambda a, b: a > b,
+    doc="The greater of two elements; NaN if one is NaN.",
+)
+minimum_op = _extremum(
+    "minimum",
+    np.minimum,
+    lambda a, b: a > b,
+    lambda a, b: a < b,
+    doc="The smaller of two elements; NaN if one is NaN.",
+)
 
 fmax_op = elementwise(
     "fmax",
@@ -77,6 +90,7 @@ fmax_op = elementwise(
     refuses="c",
     numbers=False,
     in_place=False,
+    doc="The greater of two elements; of a number and NaN the number.",
 )
 fmin_op = elementwise(
     "fmin",
@@ -86,6 +100,7 @@ fmin_op = elementwise(
     refuses="c",
     numbers=False,
     in_place=False,
+    doc="The smaller of two elements; of a number and NaN the number.",
 )
 
 
@@ -140,7 +155,14 @@ def _limits(low: Any, high: Any) -> tuple[Any, Any]:
 
 @api.both(out=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Values below ``min`` raised to it, values above ``max`` lowered to it."""
+    """Values below ``min`` raised to it, values above ``max`` lowered to it.
+
+    >>> x = torch.tensor([-2.0, 0.5, 3.0])
+    >>> torch.clamp(x, min=-1, max=1)
+    tensor([-1.0000,  0.5000,  1.0000])
+    >>> x.clamp(min=0)
+    tensor([0.0000, 0.5000, 3.0000])
+    """
     if input._a.dtype in dt.HALF:
         for limit in (min, max):
             fits_half(input._a.dtype, limit)
@@ -151,6 +173,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Values below ``min`` raised to it."""
     api.need_tensors("clamp_min", input=input)
+    foreign.refuse(min)
     return clamp_op(input, min, None)
 
 
@@ -158,6 +181,7 @@ def clamp_min(input: Tensor, min: Any) -> Tensor:
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Values above ``max`` lowered to it."""
     api.need_tensors("clamp_max", input=input)
+    foreign.refuse(max)
     return clamp_op(input, None, max)
 
 
@@ -198,6 +222,7 @@ atan2_op = elementwise(
     domain=(0.3, 2.0),
     refuses="c",
     numbers=False,
+    doc="The angle of the point (other, input), in radians from -pi to pi.",
 )
 api.alias("atan2", "arctan2")
 hypot_op = elementwise(
@@ -209,6 +234,7 @@ hypot_op = elementwise(
     domain=(0.3, 2.0),
     refuses="biuc",
     numbers=False,
+    doc="``sqrt(input**2 + other**2)`` without overflow.",
 )
 
 
@@ -236,6 +262,7 @@ logaddexp_op = elementwise(
     in_place=False,
     refuses="biu",
     numbers=False,
+    doc="``log(exp(input) + exp(other))`` without overflow.",
 )
 logaddexp2_op = elementwise(
     "logaddexp2",
@@ -246,6 +273,7 @@ logaddexp2_op = elementwise(
     in_place=False,
     refuses="biu",
     numbers=False,
+    doc="``log2(2**input + 2**other)`` without overflow.",
 )
 
 
@@ -363,6 +391,7 @@ copysign_op = elementwise(
     promote="float",
     domain=((0.2, 2.0), (0.2, 2.0)),
     refuses="c",
+    doc="The magnitude of ``input`` with the sign of ``other``.",
 )
 
 _nextafter_rules = (lambda t, a, b: keep_op(t, a != b), zero)
@@ -430,7 +459,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 api.inplace("heaviside_", heaviside)
 
 
-def _integers_only(name: str, ufunc: Any) -> Op:
+def _integers_only(name: str, ufunc: Any, doc: str) -> Op:
     op = constant(
         name,
         ufunc,
@@ -440,14 +469,15 @@ def _integers_only(name: str, ufunc: Any) -> Op:
         numbers=False,
         layout="operands",
         shape="elementwise",
+        doc=doc,
     )
     api.both(fast_binary(op), name=name)
     api.inplace(name + "_", op)
     return op
 
 
-gcd_op = _integers_only("gcd", np.gcd)
-lcm_op = _integers_only("lcm", np.lcm)
+gcd_op = _integers_only("gcd", np.gcd, doc="The greatest common divisor of integers.")
+lcm_op = _integers_only("lcm", np.lcm, doc="The least common multiple of integers.")
 
 # --- comparing within a tolerance ------------------------------------------------------
 
@@ -501,13 +531,26 @@ def _same_dtype(input: Tensor, other: Tensor) -> None:
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close."""
+    """Whether all elements are close.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> torch.allclose(x, x + 1e-9)
+    True
+    >>> torch.allclose(x, x + 1e-3)
+    False
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
 @api.both
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and the same elements."""
+    """Whether two tensors have the same shape and the same elements.
+
+    >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
+    True
+    >>> torch.equal(torch.tensor([1, 2]), torch.tensor([[1, 2]]))
+    False
+    """
     api.need_tensors("equal", input=input, other=other)
     if input.shape != other.shape:
         return False

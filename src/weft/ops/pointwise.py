@@ -61,15 +61,58 @@ def _rsqrt(x: np.ndarray) -> np.ndarray:
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 
-exp_op = elementwise("exp", np.exp, lambda t, y: t * y, promote="float")
-exp2_op = elementwise("exp2", np.exp2, lambda t, y: t * y * _LN2, promote="float")
-expm1_op = elementwise("expm1", np.expm1, lambda t, y: t * (y + 1.0), promote="float")
-log_op = elementwise("log", np.log, lambda t, x: t / x, promote="float", domain=(0.1, 3.0))
+exp_op = elementwise(
+    "exp",
+    np.exp,
+    lambda t, y: t * y,
+    promote="float",
+    doc="""e to the power of each element.
+
+    >>> torch.exp(torch.tensor([0.0, 1.0]))
+    tensor([1.0000, 2.7183])
+    """,
+)
+exp2_op = elementwise(
+    "exp2",
+    np.exp2,
+    lambda t, y: t * y * _LN2,
+    promote="float",
+    doc="Two to the power of each element.",
+)
+expm1_op = elementwise(
+    "expm1",
+    np.expm1,
+    lambda t, y: t * (y + 1.0),
+    promote="float",
+    doc="``exp(x) - 1``, exact near zero.",
+)
+log_op = elementwise(
+    "log",
+    np.log,
+    lambda t, x: t / x,
+    promote="float",
+    domain=(0.1, 3.0),
+    doc="""The natural logarithm.
+
+    >>> torch.log(torch.tensor([1.0, 10.0]))
+    tensor([0.0000, 2.3026])
+    """,
+)
 log2_op = elementwise(
-    "log2", np.log2, lambda t, x: t / (x * _LN2), promote="float", domain=(0.1, 3.0)
+    "log2",
+    np.log2,
+    lambda t, x: t / (x * _LN2),
+    promote="float",
+    domain=(0.1, 3.0),
+    doc="The logarithm to base 2.",
 )
 log10_op = elementwise(
-    "log10", np.log10, lambda t, x: t / (x * _LN10), promote="float", domain=(0.1, 3.0)
+    "log10",
+    np.log10,
+    lambda t, x: t / (x * _LN10),
+    promote="float",
+    domain=(0.1, 3.0),
+    doc="The logarithm to base 10.",
 )
 
 
@@ -87,13 +130,32 @@ def log1p(x: np.ndarray) -> np.ndarray:
 
 
 log1p_op = elementwise(
-    "log1p", log1p, lambda t, x: t / (x + 1.0), promote="float", domain=(-0.9, 3.0)
+    "log1p",
+    log1p,
+    lambda t, x: t / (x + 1.0),
+    promote="float",
+    domain=(-0.9, 3.0),
+    doc="``log(1 + x)``, exact near zero.",
 )
 sqrt_op = elementwise(
-    "sqrt", np.sqrt, lambda t, y: t / (2.0 * y), promote="float", domain=(0.1, 3.0)
+    "sqrt",
+    np.sqrt,
+    lambda t, y: t / (2.0 * y),
+    promote="float",
+    domain=(0.1, 3.0),
+    doc="""The square root.
+
+    >>> torch.sqrt(torch.tensor([1.0, 4.0, 9.0]))
+    tensor([1., 2., 3.])
+    """,
 )
 rsqrt_op = elementwise(
-    "rsqrt", _rsqrt, lambda t, y: t * (-0.5 * (y * y * y)), promote="float", domain=(0.2, 3.0)
+    "rsqrt",
+    _rsqrt,
+    lambda t, y: t * (-0.5 * (y * y * y)),
+    promote="float",
+    domain=(0.2, 3.0),
+    doc="One over the square root.",
 )
 square_op = elementwise(
     "square",
@@ -101,9 +163,19 @@ square_op = elementwise(
     lambda t, x: t * (2.0 * x),
     grad_name="PowBackward",
     lower=lambda x: x * x,
+    doc="""Each element times itself.
+
+    >>> torch.square(torch.tensor([1.0, -3.0]))
+    tensor([1., 9.])
+    """,
 )
 reciprocal_op = elementwise(
-    "reciprocal", np.reciprocal, lambda t, y: -t * (y * y), promote="float", domain=(0.3, 2.0)
+    "reciprocal",
+    np.reciprocal,
+    lambda t, y: -t * (y * y),
+    promote="float",
+    domain=(0.3, 2.0),
+    doc="``1 / x``.",
 )
 
 
@@ -121,6 +193,11 @@ sigmoid_op = elementwise(
     promote="float",
     lower="sigmoid",
     wide_rules=True,
+    doc="""``1 / (1 + exp(-x))``: any number brought between 0 and 1.
+
+    >>> torch.sigmoid(torch.tensor([-2.0, 0.0, 2.0]))
+    tensor([0.1192, 0.5000, 0.8808])
+    """,
 )
 
 
@@ -166,24 +243,84 @@ def logit_(self: Tensor, eps: float | None = None) -> Tensor:
 
 # --- trigonometry ----------------------------------------------------------------------
 
-sin_op = elementwise("sin", np.sin, lambda t, x: t * cos_op(x), promote="float")
-cos_op: Op = elementwise("cos", np.cos, lambda t, x: -t * sin_op(x), promote="float")
-tan_op = elementwise(
-    "tan", np.tan, lambda t, y: t * (1.0 + y * y), promote="float", domain=(-1.2, 1.2)
+sin_op = elementwise(
+    "sin",
+    np.sin,
+    lambda t, x: t * cos_op(x),
+    promote="float",
+    doc="""The sine of an angle in radians.
+
+    >>> torch.sin(torch.tensor([0.0, torch.pi / 2]))
+    tensor([0., 1.])
+    """,
 )
-sinh_op = elementwise("sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float")
-cosh_op: Op = elementwise("cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float")
+cos_op: Op = elementwise(
+    "cos",
+    np.cos,
+    lambda t, x: -t * sin_op(x),
+    promote="float",
+    doc="""The cosine of an angle in radians.
+
+    >>> torch.cos(torch.tensor([0.0, torch.pi]))
+    tensor([ 1., -1.])
+    """,
+)
+tan_op = elementwise(
+    "tan",
+    np.tan,
+    lambda t, y: t * (1.0 + y * y),
+    promote="float",
+    domain=(-1.2, 1.2),
+    doc="The tangent of an angle in radians.",
+)
+sinh_op = elementwise(
+    "sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float", doc="The hyperbolic sine."
+)
+cosh_op: Op = elementwise(
+    "cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float", doc="The hyperbolic cosine."
+)
 tanh_op = elementwise(
-    "tanh", np.tanh, lambda t, y: t * (1.0 - y * y), promote="float", wide_rules=True
+    "tanh",
+    np.tanh,
+    lambda t, y: t * (1.0 - y * y),
+    promote="float",
+    wide_rules=True,
+    doc="""The hyperbolic tangent: any number brought between -1 and 1.
+
+    >>> torch.tanh(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.7616,  0.0000,  0.7616])
+    """,
 )
 asin_op = elementwise(
-    "asin", np.arcsin, lambda t, x: t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+    "asin",
+    np.arcsin,
+    lambda t, x: t * rsqrt_op(1.0 - x * x),
+    promote="float",
+    domain=(-0.8, 0.8),
+    doc="The angle, in radians, whose sine is given.",
 )
 acos_op = elementwise(
-    "acos", np.arccos, lambda t, x: -t * rsqrt_op(1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+    "acos",
+    np.arccos,
+    lambda t, x: -t * rsqrt_op(1.0 - x * x),
+    promote="float",
+    domain=(-0.8, 0.8),
+    doc="The angle, in radians, whose cosine is given.",
 )
-atan_op = elementwise("atan", np.arctan, lambda t, x: t / (x * x + 1.0), promote="float")
-asinh_op = elementwise("asinh", np.arcsinh, lambda t, x: t * rsqrt_op(x * x + 1.0), promote="float")
+atan_op = elementwise(
+    "atan",
+    np.arctan,
+    lambda t, x: t / (x * x + 1.0),
+    promote="float",
+    doc="The angle, in radians, whose tangent is given.",
+)
+asinh_op = elementwise(
+    "asinh",
+    np.arcsinh,
+    lambda t, x: t * rsqrt_op(x * x + 1.0),
+    promote="float",
+    doc="The inverse of ``sinh``.",
+)
 acosh_op = elementwise(
     "acosh",
     np.arccosh,
@@ -193,9 +330,15 @@ acosh_op = elementwise(
     ),
     promote="float",
     domain=(1.2, 3.0),
+    doc="The inverse of ``cosh``.",
 )
 atanh_op = elementwise(
-    "atanh", np.arctanh, lambda t, x: t / (1.0 - x * x), promote="float", domain=(-0.8, 0.8)
+    "atanh",
+    np.arctanh,
+    lambda t, x: t / (1.0 - x * x),
+    promote="float",
+    domain=(-0.8, 0.8),
+    doc="The inverse of ``tanh``.",
 )
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     if "a" + _name in api.FUNCTIONS:
@@ -214,17 +357,19 @@ def _sinc_rule(t: Any, x: Any) -> Any:
     return where_op(square == 0, 0.0, slope)
 
 
-sinc_op = elementwise("sinc", _sinc, _sinc_rule, promote="float")
+sinc_op = elementwise(
+    "sinc", _sinc, _sinc_rule, promote="float", doc="``sin(pi x) / (pi x)``, and 1 at zero."
+)
 
 
-def _scaling(name: str, factor: float) -> Op:
+def _scaling(name: str, factor: float, doc: str) -> Op:
     return elementwise(
-        name, lambda x: x * factor, lambda t: t * factor, promote="float", refuses="c"
+        name, lambda x: x * factor, lambda t: t * factor, promote="float", refuses="c", doc=doc
     )
 
 
-deg2rad_op = _scaling("deg2rad", math.pi / 180.0)
-rad2deg_op = _scaling("rad2deg", 180.0 / math.pi)
+deg2rad_op = _scaling("deg2rad", math.pi / 180.0, doc="Degrees as radians.")
+rad2deg_op = _scaling("rad2deg", 180.0 / math.pi, doc="Radians as degrees.")
 
 # --- signs and complex numbers ---------------------------------------------------------
 
@@ -251,7 +396,9 @@ def _complex_samples(m: Any) -> list[Sample]:
     ]
 
 
-sign_op = elementwise("sign", _sign, zero, domain=(0.1, 2.0), refuses="c")
+sign_op = elementwise(
+    "sign", _sign, zero, domain=(0.1, 2.0), refuses="c", doc="-1, 0 or 1 by the sign."
+)
 sgn_op = general(
     "sgn",
     _sign,
@@ -260,6 +407,7 @@ sgn_op = general(
     promote="same",
     samples=_complex_samples,
     shape="elementwise",
+    doc="The sign; of a complex number ``x / abs(x)``.",
 )
 publish(sgn_op)
 
@@ -271,6 +419,11 @@ abs_op = general(
     promote="same",
     refuses="b",
     samples=_complex_samples,
+    doc="""The absolute value.
+
+    >>> torch.abs(torch.tensor([-1.5, 2.0]))
+    tensor([1.5000, 2.0000])
+    """,
 )
 publish(abs_op, in_place=False)
 
@@ -316,6 +469,7 @@ angle_op = general(
     promote="float",
     samples=_complex_samples,
     shape="elementwise",
+    doc="The angle of a complex number; 0 or pi for a real one.",
 )
 publish(angle_op, in_place=False)
 
@@ -336,13 +490,13 @@ def _whole(name: str, ufunc: Any) -> Any:
     return rounded
 
 
-def _rounding(name: str, ufunc: Any) -> Op:
-    return elementwise(name, _whole(name, ufunc), zero, domain=(0.1, 0.4))
+def _rounding(name: str, ufunc: Any, doc: str) -> Op:
+    return elementwise(name, _whole(name, ufunc), zero, domain=(0.1, 0.4), doc=doc)
 
 
-ceil_op = _rounding("ceil", np.ceil)
-floor_op = _rounding("floor", np.floor)
-trunc_op = _rounding("trunc", np.trunc)
+ceil_op = _rounding("ceil", np.ceil, doc="The nearest whole number that is not smaller.")
+floor_op = _rounding("floor", np.floor, doc="The nearest whole number that is not greater.")
+trunc_op = _rounding("trunc", np.trunc, doc="The whole number without the fraction.")
 api.alias("trunc", "fix")
 
 
@@ -374,7 +528,12 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 api.inplace("round_", round)
 frac_op = elementwise(
-    "frac", lambda x: x - np.trunc(x), lambda t: t, domain=(0.1, 0.9), refuses="biu"
+    "frac",
+    lambda x: x - np.trunc(x),
+    lambda t: t,
+    domain=(0.1, 0.9),
+    refuses="biu",
+    doc="The fraction, with the sign of the number.",
 )
 
 # --- what kind of number it is ---------------------------------------------------------
@@ -395,16 +554,27 @@ def _infinite(name: str, infinity: float) -> Any:
     return found
 
 
-isnan_op = _question("isnan", np.isnan)
-isinf_op = _question("isinf", np.isinf)
-isfinite_op = _question("isfinite", np.isfinite)
-isposinf_op = _question("isposinf", _infinite("isposinf", math.inf))
-isneginf_op = _question("isneginf", _infinite("isneginf", -math.inf))
+isnan_op = _question("isnan", np.isnan, doc="Whether each element is NaN.")
+isinf_op = _question("isinf", np.isinf, doc="Whether each element is infinite.")
+isfinite_op = _question(
+    "isfinite", np.isfinite, doc="Whether each element is neither infinite nor NaN."
+)
+isposinf_op = _question(
+    "isposinf", _infinite("isposinf", math.inf), doc="Whether each element is positive infinity."
+)
+isneginf_op = _question(
+    "isneginf", _infinite("isneginf", -math.inf), doc="Whether each element is negative infinity."
+)
 isreal_op = _question(
-    "isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool)
+    "isreal",
+    lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool),
+    doc="Whether each element has no imaginary part.",
 )
 signbit_op = _question(
-    "signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, refuses="c"
+    "signbit",
+    lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
+    refuses="c",
+    doc="Whether each element has its sign bit set; so has -0.0.",
 )
 
 

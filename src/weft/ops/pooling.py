@@ -342,6 +342,15 @@ def _max(
     return _unbatched(batched, y, indices)
 
 
+MAX_POOL_DOC = """The largest value of each window; with its place if asked.
+
+>>> x = torch.arange(16.0).view(1, 1, 4, 4)
+>>> F.max_pool2d(x, 2)
+tensor([[[[ 5.,  7.],
+          [13., 15.]]]])
+"""
+
+
 def _offer_max_pool(count: int) -> None:
     name = f"max_pool{count}d"
 
@@ -354,7 +363,6 @@ def _offer_max_pool(count: int) -> None:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        """The largest value of each window; with its place if asked."""
         both = _max(count, input, kernel_size, stride, padding, dilation, ceil_mode)
         return both if return_indices else both[0]
 
@@ -370,6 +378,7 @@ def _offer_max_pool(count: int) -> None:
         """The largest value of each window and its place."""
         return _max(count, input, kernel_size, stride, padding, dilation, ceil_mode)
 
+    pool.__doc__ = MAX_POOL_DOC
     for function, public in ((pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = public
         api.under("nn.functional", function)

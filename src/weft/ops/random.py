@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors
+from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.dispatch import edge_of
@@ -78,13 +79,19 @@ api.FUNCTIONS["default_generator"] = default_generator  # type: ignore[assignmen
 def source(generator: Any) -> ArrayGenerator:
     """The generator to draw from: the one given, or the default one."""
     if generator is None:
-        return default_generator if not MODES.now.batches else batching.source(default_generator)
-    if not isinstance(generator, ArrayGenerator):
+        generator = default_generator
+    elif not isinstance(generator, ArrayGenerator):
         raise TypeError(
             f"argument 'generator' must be torch.Generator, not {type(generator).__name__}\n"
             f"  at {errors.here()}"
         )
-    return generator if not MODES.now.batches else batching.source(generator)
+    now = MODES.now
+    if now.mode is SPECIAL:
+        for recorder in now.recorders:
+            generator = recorder.source(generator)
+        if now.batches:
+            generator = batching.source(generator)
+    return generator
 
 
 # --- the default generator's state -----------------------------------------------------
@@ -92,7 +99,15 @@ def source(generator: Any) -> ArrayGenerator:
 
 @api.top
 def manual_seed(seed: Any) -> Generator:
-    """Seed the default generator; the same seed gives the same numbers as in PyTorch."""
+    """Seed the default generator; the same seed gives the same numbers as in PyTorch.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(2)
+    tensor([0.4963, 0.7682])
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(2)
+    tensor([0.4963, 0.7682])
+    """
     default_generator.manual_seed(int(seed))
     return default_generator
 
@@ -201,7 +216,12 @@ def _prepared(self: Tensor, name: str) -> np.ndarray:
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **named: float
 ) -> Tensor:
-    """Fill with values from [from, to)."""
+    """Fill with values from [from, to).
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).uniform_(-1, 1)
+    tensor([-0.0075,  0.5364, -0.8230])
+    """
     low, a = float(named.get("from", from_)), _prepared(self, "uniform")
     _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
     high, draw = float(to), source(generator).uniform
@@ -227,7 +247,12 @@ def _check_uniform(low: float, high: float, d: dt.dtype) -> None:
 
 @api.method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with normally distributed values."""
+    """Fill with normally distributed values.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).normal_(mean=10.0, std=0.1)
+    tensor([10.1541,  9.9707,  9.7821])
+    """
     a = _prepared(self, "normal")
     _floats_only(a.dtype, "normal_kernel_cpu", complex_too=True)
     draw, dense = source(generator).normal, a.flags.c_contiguous
@@ -339,7 +364,13 @@ def rand(
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
     names: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Values from [0, 1)."""
+    """Values from [0, 1).
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(2, 2)
+    tensor([[0.4963, 0.7682],
+            [0.0885, 0.1320]])
+    """
     d = number_type(dtype, out)
     _floats_only(d, "check_uniform_bounds", complex_too=True)
     shape = _shape(args if size is None else (size,), "rand")
@@ -353,7 +384,13 @@ def randn(
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
     names: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Values of the standard normal law."""
+    """Values of the standard normal law.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn(2, 3)
+    tensor([[ 1.5410, -0.2934, -2.1788],
+            [ 0.5684, -1.0845, -1.3986]])
+    """
     d = number_type(dtype, out)
     _floats_only(d, "normal_kernel_cpu", complex_too=True)
     shape = _shape(args if size is None else (size,), "randn")
@@ -393,7 +430,14 @@ def randint(
     *args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Whole numbers from [low, high): ``randint(high, size)`` or ``randint(low, high, size)``."""
+    """Whole numbers from [low, high): ``randint(high, size)`` or ``randint(low, high, size)``.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint(10, (4,))
+    tensor([4, 9, 3, 0])
+    >>> torch.randint(-3, 3, (2, 2)).shape
+    torch.Size([2, 2])
+    """
     size = named.pop("size", None)
     low, high, rest = _whole_bounds(args, named, "randint")
     if named or (size is None and not rest):
@@ -431,7 +475,12 @@ def randperm(
     n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The numbers 0 .. n-1 in random order."""
+    """The numbers 0 .. n-1 in random order.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randperm(5)
+    tensor([4, 0, 1, 3, 2])
+    """
     d = dt.I64 if dtype is None and out is None else number_type(dtype, out)
     _check_permutation(int(n), dt.of_numpy(d))
     draw = source(generator).randperm
@@ -439,7 +488,7 @@ def randperm(
     return made if out is None else api.into(out, made, "randperm")
 
 
-def _like(name: str, draw: Callable) -> None:
+def _like(name: str, draw: Callable, doc: str) -> None:
     def create(
         input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, memory_format: Any = None, generator: Any = None,
@@ -454,7 +503,7 @@ def _like(name: str, draw: Callable) -> None:
         return made.requires_grad_() if requires_grad else made
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = "Random values in another tensor's shape and dtype."
+    create.__doc__ = inspect.cleandoc(doc)
     api.top(create)
 
 
@@ -479,9 +528,28 @@ def _rand_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
     _place(made, "uniform", drawn_like(a, lambda s: draw(s, a.dtype)))
 
 
-_like("rand_like", _rand_into)
-_like("randn_like", lambda made, args, named, generator: normal_(made, generator=generator))
-_like("randint_like", _randint_into)
+_like(
+    "rand_like",
+    _rand_into,
+    """Values from [0, 1) in another tensor's shape and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand_like(torch.zeros(3))
+    tensor([0.4963, 0.7682, 0.0885])
+    """,
+)
+_like(
+    "randn_like",
+    lambda made, args, named, generator: normal_(made, generator=generator),
+    """Values of the standard normal law in another tensor's shape and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> x = torch.zeros(2, 2, dtype=torch.float64)
+    >>> torch.randn_like(x).dtype
+    torch.float64
+    """,
+)
+_like("randint_like", _randint_into, "Whole numbers in another tensor's shape and dtype.")
 
 # --- laws with tensors as parameters ---------------------------------------------------
 
@@ -513,12 +581,18 @@ def normal(
     dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normal values with means and deviations as tensors, or as numbers with a size."""
+    """Normal values with means and deviations as tensors, or as numbers with a size.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(mean=torch.tensor([0.0, 100.0]), std=torch.tensor([1.0, 0.1]))
+    tensor([ 1.5410, 99.9707])
+    """
     if out is not None:
         given = {"size": size, "generator": generator, "dtype": dtype}
         if size is not None:
             given["dtype"] = dt.of_numpy(number_type(dtype, out))
         return put_into(out, normal, (mean, std), "normal" if size is None else "randn", **given)
+    foreign.refuse(mean, std)
     g = source(generator)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if not isinstance(size, (tuple, list)):
@@ -612,7 +686,12 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Indices drawn in proportion to weights, from one row or from each row."""
+    """Indices drawn in proportion to weights, from one row or from each row.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.multinomial(torch.tensor([0.0, 3.0, 1.0]), num_samples=6, replacement=True)
+    tensor([2, 1, 1, 2, 1, 2])
+    """
     if not input.is_floating_point():
         raise RuntimeError(
             "multinomial only supports floating-point dtypes for input, got: "

@@ -43,7 +43,13 @@ def arange(
     dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Values from ``start`` (0) up to but not including ``end``, ``step`` (1) apart."""
+    """Values from ``start`` (0) up to but not including ``end``, ``step`` (1) apart.
+
+    >>> torch.arange(4)
+    tensor([0, 1, 2, 3])
+    >>> torch.arange(1, 2, 0.25)
+    tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
     if len(args) == 1 and end is None:
         end = args[0]
     elif args:
@@ -193,7 +199,11 @@ def linspace(
     start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """``steps`` evenly spaced values from ``start`` to ``end``, both included."""
+    """``steps`` evenly spaced values from ``start`` to ``end``, both included.
+
+    >>> torch.linspace(0, 1, steps=5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     device = _device_of((start, end), device)
     start, end = _end(start, "linspace", "start"), _end(end, "linspace", "end")
     d = _line_type(start, end, dtype, out, "linspace")
@@ -225,7 +235,13 @@ def eye(
     n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A matrix with ones on the diagonal and zeros elsewhere."""
+    """A matrix with ones on the diagonal and zeros elsewhere.
+
+    >>> torch.eye(3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
+    """
     for name, value in (("n", n), ("m", m)):
         if value is not None and value < 0:
             raise RuntimeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -107,7 +108,17 @@ def _chosen(dim: Any, rank: int, keepdim: bool) -> dict[str, Any]:
 @api.both(out=True)
 @numpy_names
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over all elements or over some dimensions."""
+    """The sum over all elements or over some dimensions.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.sum()
+    tensor(10.)
+    >>> torch.sum(x, dim=0)
+    tensor([4., 6.])
+    >>> x.sum(1, keepdim=True)
+    tensor([[3.],
+            [7.]])
+    """
     if dtype is not None:
         input = input.to(dtype)
         if input._a.dtype.kind == "b":
@@ -141,7 +152,14 @@ mean_op = linear(
 @api.both(out=True)
 @numpy_names
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The mean over all elements or over some dimensions."""
+    """The mean over all elements or over some dimensions.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.mean()
+    tensor(2.5000)
+    >>> torch.mean(x, dim=1)
+    tensor([1.5000, 3.5000])
+    """
     if dtype is not None:
         input = input.to(dtype)
     if input._a.dtype.kind in "iub":
@@ -261,7 +279,14 @@ any_op = constant("any", _truth(np.logical_or), rows=True, shape=shape_rules.tru
 @api.both(out=True)
 @numpy_names
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements are true (not zero)."""
+    """Whether all elements are true (not zero).
+
+    >>> x = torch.tensor([[True, True], [True, False]])
+    >>> x.all()
+    tensor(False)
+    >>> torch.all(x, dim=1)
+    tensor([ True, False])
+    """
     return all_op(input, dim=_truth_dims(dim, input._a.ndim), keepdim=keepdim)
 
 
@@ -492,7 +517,7 @@ max_op = whole_pick("max", lambda x: np.maximum.reduce(x, axis=None), "MaxBackwa
 min_op = whole_pick("min", lambda x: np.minimum.reduce(x, axis=None), "MinBackward", 1)
 
 
-def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str) -> Any:
+def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str, example: str) -> Any:
     result = result_type(name, "values", "indices")
 
     def function(
@@ -513,16 +538,46 @@ def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"The {name}imum of all elements, along a dimension (values and indices), or of two "
-        "tensors element by element."
+        f"tensors element by element.\n\n{inspect.cleandoc(example)}"
     )
     return api.both(numpy_names(function), out=True)
 
 
-max = _max_or_min("max", max_op, max_dim_op, "maximum")
-min = _max_or_min("min", min_op, min_dim_op, "minimum")
+max = _max_or_min(
+    "max",
+    max_op,
+    max_dim_op,
+    "maximum",
+    """
+    >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
+    >>> x.max()
+    tensor(7.)
+    >>> torch.max(x, dim=1)
+    torch.return_types.max(
+    values=tensor([5., 7.]),
+    indices=tensor([1, 0]))
+    >>> torch.max(x, torch.tensor(3.0))
+    tensor([[3., 5.],
+            [7., 3.]])
+    """,
+)
+min = _max_or_min(
+    "min",
+    min_op,
+    min_dim_op,
+    "minimum",
+    """
+    >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
+    >>> x.min()
+    tensor(1.)
+    >>> values, indices = torch.min(x, dim=0)
+    >>> indices
+    tensor([0, 1])
+    """,
+)
 
 
-def _arg(name: str, function: Any) -> Any:
+def _arg(name: str, function: Any, example: str) -> Any:
     def reference(x: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
         if not x.ndim:
             return np.zeros((), np.int64)
@@ -540,11 +595,30 @@ def _arg(name: str, function: Any) -> Any:
         return op(input, dim=dim, keepdim=keepdim)
 
     public.__name__ = public.__qualname__ = name
-    public.__doc__ = f"The index of the {name[3:]}imum, of all elements or along a dimension."
+    meaning = f"The index of the {name[3:]}imum, of all elements or along a dimension."
+    public.__doc__ = f"{meaning}\n\n{inspect.cleandoc(example)}"
     return api.both(numpy_names(public), out=True)
 
 
-argmax, argmin = _arg("argmax", np.ndarray.argmax), _arg("argmin", np.ndarray.argmin)
+argmax = _arg(
+    "argmax",
+    np.ndarray.argmax,
+    """
+    >>> x = torch.tensor([[1, 9, 3], [8, 2, 4]])
+    >>> x.argmax()
+    tensor(1)
+    >>> torch.argmax(x, dim=1)
+    tensor([1, 0])
+    """,
+)
+argmin = _arg(
+    "argmin",
+    np.ndarray.argmin,
+    """
+    >>> torch.argmin(torch.tensor([[1, 9, 3], [8, 2, 4]]), dim=1)
+    tensor([0, 1])
+    """,
+)
 
 # --- logarithm of a sum of exponentials ------------------------------------------------
 

@@ -158,7 +158,18 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Resize the spatial dimensions of (N, C, ...) to a size or by a factor."""
+    """Resize the spatial dimensions of (N, C, ...) to a size or by a factor.
+
+    >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> F.interpolate(x, scale_factor=2)
+    tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.],
+              [3., 3., 4., 4.],
+              [3., 3., 4., 4.]]]])
+    >>> F.interpolate(x, size=(2, 3), mode="bilinear", align_corners=True)
+    tensor([[[[1.0000, 1.5000, 2.0000],
+              [3.0000, 3.5000, 4.0000]]]])
+    """
     _check_mode(input, mode, align_corners, antialias)
     if recompute_scale_factor and size is not None:
         refuse("recompute_scale_factor is not meaningful with an explicit size.", ValueError)
@@ -440,7 +451,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     return affine_grid_op(theta, size=shape, align_corners=bool(align_corners))
 
 
-api.top(
-    lambda theta, size, align_corners: affine_grid(theta, size, align_corners),
-    name="affine_grid_generator",
-)
+@api.top
+def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tensor:
+    """``affine_grid`` by its older name."""
+    return affine_grid(theta, size, align_corners)

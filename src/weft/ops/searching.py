@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors
+from weft.core import errors, foreign
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.ops import api
@@ -91,6 +91,7 @@ def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """For each element, whether it is among the test elements."""
+    foreign.refuse(elements, test_elements)
     return isin_op(elements, test_elements, invert=invert, assume_unique=assume_unique)
 
 
@@ -201,7 +202,13 @@ def unique(
     return_counts: bool = False,
     dim: Any = None,
 ) -> Any:
-    """The distinct elements in order, or the distinct slices along a dimension."""
+    """The distinct elements in order, or the distinct slices along a dimension.
+
+    >>> torch.unique(torch.tensor([3, 1, 3, 2]))
+    tensor([1, 2, 3])
+    >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
     return _distinct(unique_op, input, return_inverse, return_counts, dim)
 
 
@@ -272,6 +279,7 @@ def searchsorted(
     sorter: Any = None,
 ) -> Tensor:
     """Where values would go in sorted rows so that these stay sorted."""
+    foreign.refuse(input)
     values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
     at_right = _check_search(sorted_sequence, values, right, side, "searchsorted")
     for what, given in (("input value", values), ("boundary", sorted_sequence)):
@@ -498,7 +506,7 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
     edges = []
     for k, given in enumerate(bins):
         if isinstance(given, Tensor):
-            edges.append(given)
+            edges.append(given.clone())  # they are part of the result
             continue
         if range is None:
             empty = not len(points)

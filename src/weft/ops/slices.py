@@ -223,6 +223,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 @api.both(out=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with slices replaced by those of a source."""
+    api.need_tensors("index_copy", source=source)
     d, index = _slices("index_copy", input, dim, index, source, IndexError)
     return index_copy_op(input, source, index, dim=d)
 

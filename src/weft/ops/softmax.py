@@ -181,7 +181,16 @@ scaled_softmax_op = general(
 
 @api.both(out=True)
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """Exponentials along a dimension, scaled to sum to one."""
+    """Exponentials along a dimension, scaled to sum to one.
+
+    >>> x = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
+    >>> torch.softmax(x, dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.1192, 0.8808]])
+    >>> x.softmax(dim=0)
+    tensor([[0.7311, 0.2689],
+            [0.2689, 0.7311]])
+    """
     if dtype is not None:
         input = input.to(dtype)
     need_float(input, "softmax_kernel_impl")
@@ -216,7 +225,11 @@ def _implicit_dim(name: str, input: Tensor, dim: int | None) -> int:
 def functional_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """Exponentials along a dimension, scaled to sum to one."""
+    """Exponentials along a dimension, scaled to sum to one.
+
+    >>> F.softmax(torch.tensor([[1.0, 2.0, 3.0]]), dim=-1)
+    tensor([[0.0900, 0.2447, 0.6652]])
+    """
     return softmax(input, _implicit_dim("softmax", input, dim), dtype)
 
 
@@ -224,7 +237,11 @@ def functional_softmax(
 def functional_log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """The logarithm of softmax, computed without overflow."""
+    """The logarithm of softmax, computed without overflow.
+
+    >>> F.log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), dim=1)
+    tensor([[-2.4076, -1.4076, -0.4076]])
+    """
     return log_softmax(input, _implicit_dim("log_softmax", input, dim), dtype)
 
 

@@ -141,7 +141,14 @@ _topk_result = result_type("topk", "values", "indices")
 @api.both(out=True)
 @numpy_names
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The ``k`` greatest (or smallest) elements of each row, and their indices."""
+    """The ``k`` greatest (or smallest) elements of each row, and their indices.
+
+    >>> values, indices = torch.topk(torch.tensor([0.1, 0.7, 0.2]), k=2)
+    >>> values
+    tensor([0.7000, 0.2000])
+    >>> indices
+    tensor([1, 2])
+    """
     refuse("bc", input, "topk")
     if isinstance(dim, bool):
         raise TypeError(f"topk(): argument 'dim' must be int, not bool\n  at {errors.here()}")

@@ -78,6 +78,7 @@ erf_op = elementwise(
     promote="float",
     lower="erf",
     refuses="c",
+    doc="The error function.",
 )
 erfc_op = elementwise(
     "erfc",
@@ -85,6 +86,7 @@ erfc_op = elementwise(
     lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)),
     promote="float",
     refuses="c",
+    doc="``1 - erf(x)``, exact for large x.",
 )
 erfinv_op = elementwise(
     "erfinv",
@@ -92,22 +94,41 @@ erfinv_op = elementwise(
     lambda t, y: t * (exp_op(y * y) * (_ROOT_PI / 2.0)),
     promote="float",
     domain=(-0.8, 0.8),
+    doc="The inverse of ``erf``.",
 )
-erfcx_op = _special("erfcx", "erfcx", lambda t, x, y: t * (2.0 * x * y - 2.0 / _ROOT_PI))
-ndtr_op = _special("ndtr", "ndtr", lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI), refuses="c")
+erfcx_op = _special(
+    "erfcx",
+    "erfcx",
+    lambda t, x, y: t * (2.0 * x * y - 2.0 / _ROOT_PI),
+    doc="``exp(x**2) * erfc(x)``.",
+)
+ndtr_op = _special(
+    "ndtr",
+    "ndtr",
+    lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI),
+    refuses="c",
+    doc="The standard normal distribution's share below x.",
+)
 ndtri_op = _special(
     "ndtri",
     "ndtri",
     lambda t, y: t * (exp_op(0.5 * y * y) * _ROOT_2PI),
     domain=(0.1, 0.9),
+    doc="The inverse of ``ndtr``.",
 )
 log_ndtr_op = _special(
     "log_ndtr",
     "log_ndtr",
     lambda t, x: t / erfcx_op(x * -math.sqrt(0.5)) * math.sqrt(2.0 / math.pi),
+    doc="The logarithm of ``ndtr``, exact far below zero.",
 )
 entr_op = _special(
-    "entr", "entr", lambda t, x: t * (-1.0 - log_op(x)), domain=(0.1, 2.0), refuses="c"
+    "entr",
+    "entr",
+    lambda t, x: t * (-1.0 - log_op(x)),
+    domain=(0.1, 2.0),
+    refuses="c",
+    doc="``-x * log(x)``, the term of an entropy; zero at zero.",
 )
 
 # --- gamma functions -------------------------------------------------------------------
@@ -126,7 +147,12 @@ def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
 
 
 lgamma_op = elementwise(
-    "lgamma", _lgamma, lambda t, x: t * digamma_op(x), promote="float", domain=(0.3, 3.0)
+    "lgamma",
+    _lgamma,
+    lambda t, x: t * digamma_op(x),
+    promote="float",
+    domain=(0.3, 3.0),
+    doc="The logarithm of the absolute value of the gamma function.",
 )
 digamma_op: Op = elementwise(
     "digamma",
@@ -135,6 +161,7 @@ digamma_op: Op = elementwise(
     promote="float",
     domain=(0.4, 3.0),
     refuses="c",
+    doc="The derivative of the logarithm of the gamma function.",
 )
 polygamma_op: Op = elementwise(
     "polygamma",
@@ -198,6 +225,7 @@ igamma_op = elementwise(
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
     refuses="biuc",
+    doc="The regularised lower incomplete gamma function P(input, other).",
 )
 igammac_op = elementwise(
     "igammac",
@@ -207,6 +235,7 @@ igammac_op = elementwise(
     numbers=False,
     samples=_numbers_first(0.7, 2.5),
     refuses="biuc",
+    doc="The regularised upper incomplete gamma function Q(input, other).",
 )
 
 
@@ -265,36 +294,92 @@ def _past_zero(slope: Any, x: Any) -> Any:
     return where_op(abs_op(x) > eps, slope, 0.5)
 
 
-i0_op = elementwise("i0", _lazy("i0"), lambda t, x: t * i1_op(x), promote="float")
-i1_op: Op = _special("i1", "i1", lambda t, x, y: t * _past_zero(i0_op(x) - y / x, x), refuses="c")
-i0e_op = _special("i0e", "i0e", lambda t, x, y: t * (i1e_op(x) - sgn_op(x) * y), refuses="c")
+i0_op = elementwise(
+    "i0",
+    _lazy("i0"),
+    lambda t, x: t * i1_op(x),
+    promote="float",
+    doc="The modified Bessel function of the first kind, order 0.",
+)
+i1_op: Op = _special(
+    "i1",
+    "i1",
+    lambda t, x, y: t * _past_zero(i0_op(x) - y / x, x),
+    refuses="c",
+    doc="The modified Bessel function of the first kind, order 1.",
+)
+i0e_op = _special(
+    "i0e",
+    "i0e",
+    lambda t, x, y: t * (i1e_op(x) - sgn_op(x) * y),
+    refuses="c",
+    doc="``exp(-abs(x)) * i0(x)``.",
+)
 i1e_op: Op = _special(
     "i1e",
     "i1e",
     lambda t, x, y: t * _past_zero(i0e_op(x) - y * (sgn_op(x) + 1.0 / x), x),
     refuses="c",
+    doc="``exp(-abs(x)) * i1(x)``.",
 )
 _in_special("i0")
 _in_special(modified_bessel_i0="i0")
 api.under("special", api.NAMESPACES["special"]["i1"], name="modified_bessel_i1")
 
 _POSITIVE = (0.5, 3.0)
-j0_op = _special("bessel_j0", "j0", lambda t, x: -t * j1_op(x))
-j1_op: Op = _special("bessel_j1", "j1", lambda t, x, y: t * (j0_op(x) - _over(y, x, 0.5)))
-y0_op = _special("bessel_y0", "y0", lambda t, x: -t * y1_op(x), domain=_POSITIVE)
-y1_op: Op = _special("bessel_y1", "y1", lambda t, x, y: t * (y0_op(x) - y / x), domain=_POSITIVE)
-k0_op = _special("modified_bessel_k0", "k0", lambda t, x: -t * k1_op(x), domain=_POSITIVE)
+j0_op = _special(
+    "bessel_j0",
+    "j0",
+    lambda t, x: -t * j1_op(x),
+    doc="The Bessel function of the first kind, order 0.",
+)
+j1_op: Op = _special(
+    "bessel_j1",
+    "j1",
+    lambda t, x, y: t * (j0_op(x) - _over(y, x, 0.5)),
+    doc="The Bessel function of the first kind, order 1.",
+)
+y0_op = _special(
+    "bessel_y0",
+    "y0",
+    lambda t, x: -t * y1_op(x),
+    domain=_POSITIVE,
+    doc="The Bessel function of the second kind, order 0.",
+)
+y1_op: Op = _special(
+    "bessel_y1",
+    "y1",
+    lambda t, x, y: t * (y0_op(x) - y / x),
+    domain=_POSITIVE,
+    doc="The Bessel function of the second kind, order 1.",
+)
+k0_op = _special(
+    "modified_bessel_k0",
+    "k0",
+    lambda t, x: -t * k1_op(x),
+    domain=_POSITIVE,
+    doc="The modified Bessel function of the second kind, order 0.",
+)
 k1_op: Op = _special(
-    "modified_bessel_k1", "k1", lambda t, x, y: -t * (k0_op(x) + y / x), domain=_POSITIVE
+    "modified_bessel_k1",
+    "k1",
+    lambda t, x, y: -t * (k0_op(x) + y / x),
+    domain=_POSITIVE,
+    doc="The modified Bessel function of the second kind, order 1.",
 )
 k0e_op = _special(
-    "scaled_modified_bessel_k0", "k0e", lambda t, x, y: t * (y - k1e_op(x)), domain=_POSITIVE
+    "scaled_modified_bessel_k0",
+    "k0e",
+    lambda t, x, y: t * (y - k1e_op(x)),
+    domain=_POSITIVE,
+    doc="``exp(x) * modified_bessel_k0(x)``.",
 )
 k1e_op: Op = _special(
     "scaled_modified_bessel_k1",
     "k1e",
     lambda t, x, y: t * (y - k0e_op(x) - y / x),
     domain=_POSITIVE,
+    doc="``exp(x) * modified_bessel_k1(x)``.",
 )
 
 
@@ -307,6 +392,7 @@ spherical_j0_op = _special(
     "spherical_bessel_j0",
     _spherical_j0,
     lambda t, x: t * _over(x * cos_op(x) - sin_op(x), x * x, 0.0),
+    doc="The spherical Bessel function of the first kind, order 0: ``sin(x) / x``.",
 )
 
 
@@ -315,7 +401,9 @@ def _airy_ai(x: np.ndarray) -> np.ndarray:
     return np.where(x > 200, x.dtype.type(0), _scipy("airy")(x)[0])
 
 
-airy_ai_op = _special("airy_ai", _airy_ai, lambda t, x: t * airy_ai_slope_op(x))
+airy_ai_op = _special(
+    "airy_ai", _airy_ai, lambda t, x: t * airy_ai_slope_op(x), doc="The Airy function Ai."
+)
 airy_ai_slope_op: Op = elementwise(
     "special_airy_ai_slope",
     lambda x: _scipy("airy")(x)[1],

@@ -122,7 +122,13 @@ def var(
     *,
     correction: Any = None,
 ) -> Tensor:
-    """The variance, by default with Bessel's correction (``correction=1``)."""
+    """The variance, by default with Bessel's correction (``correction=1``).
+
+    >>> torch.var(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.6667)
+    >>> torch.var(torch.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1)
+    tensor([2., 8.])
+    """
     return var_op(input, **_spread_attributes("var", input, dim, unbiased, keepdim, correction))
 
 
@@ -136,7 +142,13 @@ def std(
     *,
     correction: Any = None,
 ) -> Tensor:
-    """The standard deviation, by default with Bessel's correction (``correction=1``)."""
+    """The standard deviation, by default with Bessel's correction (``correction=1``).
+
+    >>> torch.tensor([1.0, 2.0, 3.0, 4.0]).std()
+    tensor(1.2910)
+    >>> torch.tensor([1.0, 2.0, 3.0, 4.0]).std(correction=0)
+    tensor(1.1180)
+    """
     return std_op(input, **_spread_attributes("std", input, dim, unbiased, keepdim, correction))
 
 
@@ -295,7 +307,16 @@ def norm(
     out: Any = None,
     dtype: Any = None,
 ) -> Tensor:
-    """The p-norm of all elements, or over some dimensions; ``'nuc'`` of matrices."""
+    """The p-norm of all elements, or over some dimensions; ``'nuc'`` of matrices.
+
+    >>> x = torch.tensor([[3.0, 4.0], [6.0, 8.0]])
+    >>> x.norm()
+    tensor(11.1803)
+    >>> torch.norm(x, dim=1)
+    tensor([ 5., 10.])
+    >>> x.norm(p=1, dim=0)
+    tensor([ 9., 12.])
+    """
     if out is not None:
         return put_into(out, norm, (input, p, dim, keepdim), "norm", dtype=dtype)
     if dtype is not None:
@@ -348,7 +369,8 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     half = input._a.dtype in dt.HALF  # whose norms may be too large for the type
     size = norm_op(input.to(dt.float32) if half else input, ord=p, dim=others, keepdim=True)
     factor = where_op(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
-    return input * (factor.to(input.dtype) if half else factor)
+    # PyTorch gives rows, whatever the order of the input.
+    return input.contiguous() * (factor.to(input.dtype) if half else factor)
 
 
 api.inplace("renorm_", renorm)

@@ -58,6 +58,7 @@ def _padded(x: Tensor, amount: int, mode: str) -> Tensor:
 
 
 @api.both
+@api.no_view
 def stft(
     input: Tensor,
     n_fft: int,

@@ -62,7 +62,12 @@ permute_op: Op = linear(
 
 @api.both
 def permute(input: Tensor, *dims: Any) -> Tensor:
-    """The dimensions in another order."""
+    """The dimensions in another order.
+
+    >>> images = torch.zeros(8, 32, 24, 3)
+    >>> images.permute(0, 3, 1, 2).shape
+    torch.Size([8, 3, 32, 24])
+    """
     if not dims:
         raise TypeError(f'permute() missing 1 required argument: "dims"\n  at {errors.here()}')
     rank = input._a.ndim
@@ -88,7 +93,14 @@ transpose_op: Op = linear(
 
 @api.both
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged."""
+    """Two dimensions exchanged.
+
+    >>> x = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    >>> x.transpose(0, 1)
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
+    """
     rank = input._a.ndim
     chosen = {"dim0": api.wrap_dim(dim0, rank), "dim1": api.wrap_dim(dim1, rank)}
     return apply_view(transpose_op, input, chosen)
@@ -115,7 +127,13 @@ t_op: Op = linear(
 
 @api.both
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed; vectors and scalars as they are."""
+    """A matrix transposed; vectors and scalars as they are.
+
+    >>> torch.tensor([[1, 2, 3], [4, 5, 6]]).t()
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
+    """
     if input._a.ndim > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D; use "
@@ -125,10 +143,18 @@ def t(input: Tensor) -> Tensor:
 
 
 def _reversed(x: Tensor) -> Tensor:
+    """The dimensions in reverse order: a matrix transposed.
+
+    >>> torch.tensor([[1, 2, 3], [4, 5, 6]]).T
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
+    """
     return apply_view(permute_op, x, {"dims": tuple(range(x._a.ndim))[::-1]})
 
 
 def _matrix_transpose(x: Tensor, name: str = "mT") -> Tensor:
+    """The last two dimensions exchanged: each matrix of a batch transposed."""
     rank = x._a.ndim
     if rank == 1:
         raise RuntimeError(
@@ -139,6 +165,7 @@ def _matrix_transpose(x: Tensor, name: str = "mT") -> Tensor:
 
 
 def _adjoint_matrix(x: Tensor) -> Tensor:
+    """A matrix transposed and conjugated."""
     if x._a.ndim not in (0, 2):
         raise RuntimeError(
             "tensor.H is only supported on matrices (2-D tensors). Got "
@@ -151,7 +178,10 @@ def _adjoint_matrix(x: Tensor) -> Tensor:
 Tensor.T = property(_reversed)
 Tensor.mT = property(_matrix_transpose)
 Tensor.H = property(_adjoint_matrix)
-Tensor.mH = property(lambda x: _matrix_transpose(x, "mH").conj())
+Tensor.mH = property(
+    lambda x: _matrix_transpose(x, "mH").conj(),
+    doc="Each matrix of a batch transposed and conjugated.",
+)
 
 
 @api.both
@@ -246,7 +276,16 @@ def resolve_shape(shape: tuple[Any, ...], count: int, name: str) -> tuple[int, .
 
 @api.both
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
-    """The same elements in another shape; a view where the layout allows it."""
+    """The same elements in another shape; a view where the layout allows it.
+
+    >>> x = torch.arange(6).reshape(2, 3)
+    >>> x.reshape(3, -1)
+    tensor([[0, 1],
+            [2, 3],
+            [4, 5]])
+    >>> x.t().reshape(6)
+    tensor([0, 3, 1, 4, 2, 5])
+    """
     given = sizes if shape is None else (shape,)
     wanted = resolve_shape(given, input._a.size, "reshape")
     return apply_view(reshape_op, input, {"shape": wanted})
@@ -254,7 +293,15 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 
 @api.method
 def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
-    """The same memory in another shape, or as another dtype."""
+    """The same memory in another shape, or as another dtype.
+
+    >>> x = torch.arange(6)
+    >>> x.view(2, 3)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    >>> x.view(-1, 2).shape
+    torch.Size([3, 2])
+    """
     if size is not None:
         shape = (size,)
     if dtype is not None:
@@ -341,7 +388,12 @@ def _same_memory(x: Tensor, array: np.ndarray) -> Tensor:
 
 @api.method
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the other's shape."""
+    """This tensor in the other's shape.
+
+    >>> torch.arange(4).view_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return view(self, other._a.shape)
 
 
@@ -353,7 +405,14 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 
 @api.both
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Several neighbouring dimensions as one."""
+    """Several neighbouring dimensions as one.
+
+    >>> x = torch.zeros(2, 3, 4)
+    >>> x.flatten().shape
+    torch.Size([24])
+    >>> torch.flatten(x, start_dim=1).shape
+    torch.Size([2, 12])
+    """
     shape = input._a.shape
     rank = len(shape)
     start, end = api.wrap_dim(start_dim, rank), api.wrap_dim(end_dim, rank)
@@ -409,7 +468,16 @@ unsqueeze_op = linear(
 
 @api.both
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A new dimension of length one."""
+    """A new dimension of length one.
+
+    >>> x = torch.tensor([1, 2, 3])
+    >>> x.unsqueeze(0).shape
+    torch.Size([1, 3])
+    >>> x.unsqueeze(1)
+    tensor([[1],
+            [2],
+            [3]])
+    """
     return apply_view(unsqueeze_op, input, {"dim": api.wrap_dim(dim, input._a.ndim + 1)})
 
 
@@ -426,7 +494,14 @@ squeeze_op = linear(
 
 @api.both
 def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Without the dimensions of length one."""
+    """Without the dimensions of length one.
+
+    >>> x = torch.zeros(1, 3, 1)
+    >>> x.squeeze().shape
+    torch.Size([3])
+    >>> x.squeeze(0).shape
+    torch.Size([3, 1])
+    """
     if axis is not None:
         dim = axis
     shape = input._a.shape
@@ -468,7 +543,15 @@ expand_op = linear(
 
 @api.method
 def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
-    """Repeat along dimensions of length one, without copying."""
+    """Repeat along dimensions of length one, without copying.
+
+    >>> x = torch.tensor([[1], [2]])
+    >>> x.expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    >>> x.expand(-1, 4).shape
+    torch.Size([2, 4])
+    """
     given = api.shape_argument(sizes if size is None else (size,))
     shape = self._a.shape
     lead = len(given) - len(shape)
@@ -501,7 +584,12 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
 
 @api.method
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """Repeat to the other's shape, without copying."""
+    """Repeat to the other's shape, without copying.
+
+    >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     return expand(self, other._a.shape)
 
 
@@ -676,7 +764,13 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 @api.method(name="split")
 def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts along a dimension: of one size, or of the sizes given."""
+    """Parts along a dimension: of one size, or of the sizes given.
+
+    >>> torch.arange(5).split(2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> torch.arange(5).split([1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     return split(self, split_size, dim)
 
 
@@ -688,7 +782,11 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 
 @api.both
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most so many parts of equal size along a dimension."""
+    """At most so many parts of equal size along a dimension.
+
+    >>> torch.arange(5).chunk(2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     _check_rank(input, "chunk")
     if chunks <= 0:
         raise RuntimeError(
@@ -715,7 +813,14 @@ unbind_op = linear(
 
 @api.both
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
-    """All slices along a dimension."""
+    """All slices along a dimension.
+
+    >>> torch.tensor([[1, 2], [3, 4]]).unbind()
+    (tensor([1, 2]), tensor([3, 4]))
+    >>> a, b = torch.unbind(torch.tensor([[1, 2], [3, 4]]), dim=1)
+    >>> b
+    tensor([2, 4])
+    """
     if axis is not None:
         dim = axis
     if not input.ndim:
@@ -778,7 +883,15 @@ def need_several(function: str, tensors: Any) -> None:
 
 @api.top
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
-    """Tensors joined along a dimension that they have."""
+    """Tensors joined along a dimension that they have.
+
+    >>> x = torch.tensor([[1, 2]])
+    >>> torch.cat([x, x * 10])
+    tensor([[ 1,  2],
+            [10, 20]])
+    >>> torch.cat([x, x * 10], dim=1)
+    tensor([[ 1,  2, 10, 20]])
+    """
     if axis is not None:
         dim = axis
     if out is not None:
@@ -859,7 +972,16 @@ stack_op: Op = linear(
 
 @api.top
 def stack(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
-    """Tensors of one shape joined along a new dimension."""
+    """Tensors of one shape joined along a new dimension.
+
+    >>> x, y = torch.tensor([1, 2]), torch.tensor([3, 4])
+    >>> torch.stack([x, y])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> torch.stack([x, y], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if axis is not None:
         dim = axis
     if out is not None:
@@ -1140,6 +1262,7 @@ def in_place_view(name: str, function: Any) -> None:
         return self
 
     change.__name__ = name
+    change.__doc__ = f"``{name[:-1]}`` of the tensor itself, which keeps its memory."
     setattr(Tensor, name, change)
 
 

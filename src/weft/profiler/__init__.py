@@ -115,7 +115,13 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """Measures the ops of this thread in a block, or between ``start`` and ``stop``."""
+    """Measures the ops of this thread in a block, or between ``start`` and ``stop``.
+
+    >>> with torch.profiler.profile() as prof:
+    ...     _ = torch.ones(4, 4) @ torch.ones(4, 4)
+    >>> len(prof.key_averages()) > 0
+    True
+    """
 
     def __init__(
         self,

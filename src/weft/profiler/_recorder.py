@@ -11,6 +11,7 @@ from typing import Any
 from weft.core import errors
 from weft.core.modes import MODES
 from weft.core.node import Node
+from weft.core.scopes import path_of
 from weft.core.tensor import Tensor
 from weft.graph.cost import forward_flops
 from weft.graph.listen import Listener
@@ -40,7 +41,7 @@ class Recorder(Listener):
     def begin(self, name: str) -> FunctionEvent:
         """Something begins; what begins before it ends is inside it."""
         parent = self.open[-1] if self.open else None
-        scope = MODES.now.scope
+        scope = path_of(MODES.now.scope)
         event = FunctionEvent(len(self.events), name, self.thread, scope=scope, parent=parent)
         self.events.append(event)
         self.open.append(event)
@@ -95,7 +96,7 @@ class Recorder(Listener):
         def timed(node: Any) -> None:
             event = self.begin(node.named().name())
             if isinstance(node, Node):  # it belongs to where its forward op stood
-                event.scope = node.scope
+                event.scope = path_of(node.scope)
                 if self.stack:
                     event.stack = [errors.describe_position(node.code, node.instruction)]
                     event.time_range.start = now_us()

@@ -69,6 +69,14 @@ def assert_close(
 
     Tensors, arrays, numbers, and sequences and mappings of them can be compared. Two values
     are close if ``abs(actual - expected) <= atol + rtol * abs(expected)``.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> torch.testing.assert_close(x, x + 1e-8)
+    >>> try:
+    ...     torch.testing.assert_close(x, x + torch.tensor([0.0, 1.0]))
+    ... except AssertionError as error:
+    ...     print(str(error).splitlines()[0])
+    Tensor-likes are not close!
     """
     rules = _Rules(rtol, atol, equal_nan, check_dtype, check_stride, allow_subclasses)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.core import errors
@@ -11,6 +11,7 @@ from weft.core.tensor import Tensor
 from weft.nn import Module
 from weft.optim import LBFGS
 from weft.optim.lr_scheduler import ReduceLROnPlateau
+from weft.train.callbacks import Callback
 
 _CHOICES = {
     "schedule": ("epoch", "step"),
@@ -45,7 +46,9 @@ def arguments(given: dict[str, Any]) -> None:
             TypeError,
             "LBFGS computes the loss several times for a step: write its loop by hand",
         )
+    _check_parameters(given["optimizer"], model)
     _check_steps(given, model)
+    _check_lists(given)
     for name in ("accumulate", "log_every", "save_every"):
         value = given[name]
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
@@ -79,29 +82,70 @@ def _check_steps(given: dict[str, Any], model: Any) -> None:
             raise _refuse(TypeError, f"{name} is a function, not {given[name]!r}")
 
 
-def fit_arguments(trainer: Any, data: Any, epochs: Any) -> None:
+def _check_parameters(optimizer: Any, model: Any) -> None:
+    own = {id(p) for p in model.parameters()}
+    if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        raise _refuse(
+            ValueError,
+            "the optimizer has none of the model's parameters, so it would train another one; make "
+            "it after the model, as in optim.Adam(model.parameters())",
+        )
+
+
+def _check_lists(given: dict[str, Any]) -> None:
+    if given["metrics"] is not None and not isinstance(given["metrics"], Mapping):
+        raise _refuse(
+            TypeError,
+            "metrics is a dict of functions by name, such as {'accuracy': accuracy}, not "
+            f"{given['metrics']!r}",
+        )
+    callbacks = given["callbacks"]
+    listed = isinstance(callbacks, (list, tuple))
+    wrong = [c for c in callbacks if not isinstance(c, Callback)] if listed else [callbacks]
+    if wrong:
+        raise _refuse(
+            TypeError, f"callbacks is a list of objects of train.Callback; {wrong[0]!r} is none"
+        )
+
+
+def fit_arguments(trainer: Any, data: Any, val_data: Any, epochs: Any) -> None:
     """Check what ``fit`` is given."""
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise _refuse(ValueError, f"epochs is a whole number of at least 1, not {epochs!r}")
+    _check_data("data", data, epochs)
+    if val_data is not None:
+        _check_data("val_data", val_data, epochs)
+    watched = {f"val_{name}" for name in ("loss", *trainer.metrics)}
+    for who in (trainer, *trainer.callbacks):
+        name = getattr(who, "monitor", None)
+        if val_data is None and name in watched:
+            raise _refuse(
+                ValueError,
+                f"{type(who).__name__} has monitor={name!r}, which needs val_data: "
+                "fit(data, val_data, ...); monitor='loss' looks at the training data",
+            )
+
+
+def _check_data(what: str, data: Any, epochs: int) -> None:
     if not hasattr(data, "__iter__"):
         raise _refuse(
             TypeError,
-            f"data gives batches when it is iterated over; this is a {type(data).__name__}",
+            f"{what} gives batches when it is iterated over; this is a {type(data).__name__}",
         )
     if hasattr(data, "__next__") and epochs > 1:
         raise _refuse(
             TypeError,
-            "data is an iterator, which is empty after one epoch: give a DataLoader or a list",
+            f"{what} is an iterator, which is empty after one epoch: give a DataLoader or a list",
         )
     with contextlib.suppress(TypeError, NotImplementedError):
         if len(data) == 0:
-            raise _refuse(ValueError, "data has no batches")
+            raise _refuse(ValueError, f"{what} has no batches")
 
 
-def some_batches(count: int) -> None:
+def some_batches(what: str, found: Any) -> None:
     """Check that an epoch was one."""
-    if not count:
-        raise _refuse(ValueError, "data gave no batches")
+    if not found:
+        raise _refuse(ValueError, f"{what} gave no batches")
 
 
 def pair(batch: Any) -> tuple[Any, Any]:

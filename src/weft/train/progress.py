@@ -10,6 +10,8 @@ from typing import Any
 
 _QUIET = 30.0  # seconds between two lines within an epoch, where there is no terminal
 _FEW = 4  # metrics in the bar
+# A terminal that is gone, or a log on a full disk: no reason to end a training.
+_UNWRITABLE = contextlib.suppress(OSError, ValueError)
 
 
 class Progress:
@@ -27,8 +29,12 @@ class Progress:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._close_bar()
+
+    def _close_bar(self) -> None:
         if self._bar is not None:
-            self._bar.close()
+            with _UNWRITABLE:
+                self._bar.close()
             self._bar = None
 
     def begin_epoch(self, trainer: Any, data: Any, first: int) -> None:
@@ -43,9 +49,10 @@ class Progress:
 
             title = f"epoch {trainer.epoch + 1}/{trainer.epochs}"
             # The line of the epoch takes the place of its bar.
-            self._bar = tqdm(
-                total=self._total, initial=first, desc=title, file=sys.stderr, leave=False
-            )
+            with _UNWRITABLE:
+                self._bar = tqdm(
+                    total=self._total, initial=first, desc=title, file=sys.stderr, leave=False
+                )
 
     def update(self, trainer: Any) -> None:
         """An update is done."""
@@ -53,20 +60,28 @@ class Progress:
         if not self.shown:
             return
         if self._bar is not None:
-            shown = dict(list(trainer.averages.means().items())[:_FEW])
-            self._bar.set_postfix({k: f"{v:.4g}" for k, v in shown.items()}, refresh=False)
-            self._bar.update(trainer.batch - self._bar.n)
+            means = list(trainer.averages.means().items())[:_FEW]
+            shown = {k: f"{v:.4g}" for k, v in means}
+            if trainer.epoch + 1 < trainer.epochs:  # tqdm tells what is left of the epoch
+                shown["left"] = self._remaining(trainer, ended=False)
+            with _UNWRITABLE:
+                self._bar.set_postfix(shown, refresh=False)
+                self._bar.update(trainer.batch - self._bar.n)
         elif time.monotonic() - self._said >= _QUIET:
             self._said = time.monotonic()
             self.say(self._line(trainer, trainer.averages.means()))
+
+    def begin_evaluation(self, trainer: Any) -> None:
+        """The batches of an epoch are done; it is evaluated."""
+        if self._bar is not None:
+            with _UNWRITABLE:
+                self._bar.set_description(f"epoch {trainer.epoch + 1}/{trainer.epochs}, evaluating")
 
     def end_epoch(self, trainer: Any, metrics: dict[str, float]) -> None:
         """An epoch is over: its metrics in one line, the same in a terminal and in a file."""
         self._seconds += time.monotonic() - self._began
         self._finished += 1
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._close_bar()
         if self.shown:
             self.say(self._line(trainer, metrics, ended=True))
 
@@ -98,10 +113,11 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line without disturbing the bar."""
-        if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        with _UNWRITABLE:
+            if self._bar is not None:
+                self._bar.write(text, file=sys.stderr)
+            else:
+                print(text, file=sys.stderr, flush=True)
 
 
 def _has_terminal() -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from weft import serialization
 from weft.core import errors
 from weft.utils._random_state import random_state, set_random_state
+from weft.utils.checkpointing import _plain as plain
 from weft.utils.checkpointing import load_checkpoint, save_checkpoint
 
 
@@ -19,6 +20,7 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self.folder = None if folder is None else Path(folder)
         self.saved: Path | None = None  # the last one that was written
+        self.failed = False  # whether the last one could not be written
         self._random: Any = None
 
     def begin(self, trainer: Any, resume: Any) -> int | None:
@@ -27,6 +29,9 @@ class Checkpoints:
         if self.folder is not None:
             self._check_folder(self.folder)
             path = self.folder / "last.pt"
+            plain(
+                trainer.state_dict(), "the state of the callbacks"
+            )  # before there is work to lose
         if isinstance(resume, (str, os.PathLike)):
             return self._load(trainer, Path(resume))
         if resume and path is None:
@@ -57,20 +62,38 @@ class Checkpoints:
                 str(folder),
             ) from None
 
-    def save(self, trainer: Any, name: str) -> None:
+    def save(
+        self, trainer: Any, name: str, again: str = "The training goes on, and will try again"
+    ) -> bool:
         """Save everything; if that fails the training goes on, and the file before it stays."""
         if self.folder is None:
-            return
+            return False
         path = self.folder / name
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
             save_checkpoint(path, **_parts(trainer))
-            self.saved = path
-        except OSError as error:
-            older = f"{path} is still the one before" if path.exists() else "there is none yet"
+            self.saved, self.failed = path, False
+        except (OSError, TypeError) as error:  # no room; or a callback's state of a foreign type
+            self.failed = True
+            why = getattr(error, "strerror", None) or error
             trainer.progress.say(
-                f"warning: no checkpoint of update {trainer.updates} ({error.strerror or error}); "
-                f"{older}. The training goes on, and will try again"
+                f"warning: no checkpoint of update {trainer.updates} ({why}); {self.older(path)}. "
+                + again
             )
+        return not self.failed
+
+    def finish(self, trainer: Any) -> None:
+        """The training is over: what could not be saved before is tried once more."""
+        if self.failed:
+            self.save(
+                trainer, "last.pt", "The training is over and its end is in memory alone: save "
+                "trainer.model.state_dict() elsewhere before the program ends",
+            )  # fmt: skip
+
+    @staticmethod
+    def older(path: Path) -> str:
+        """What is left of a checkpoint that could not be written."""
+        return f"{path} is still the one before" if path.exists() else "there is none yet"
 
     def _load(self, trainer: Any, path: Path) -> int:
         before = random_state()
@@ -79,6 +102,14 @@ class Checkpoints:
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"Trainer: there is no checkpoint {str(path)!r} to go on with\n  at {errors.here()}"
+            ) from None
+        except RuntimeError as error:  # the file is damaged, or of another network
+            set_random_state(before)
+            best = path.with_name("best.pt")
+            other = f"resume={str(best)!r} goes on from the best epoch, " if best.exists() else ""
+            raise RuntimeError(
+                f"Trainer: can't go on with {str(path)!r}: {error}\n{other}resume=False begins anew"
+                f"\n  at {errors.here()}"
             ) from None
         except BaseException:
             set_random_state(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -91,6 +92,7 @@ class Trainer:
         self.history: list[Metrics] = []  # the metrics of each epoch
         self.best: float | None = None
         self.should_stop = False  # a callback sets it to end the training after this epoch
+        self.trained = False  # whether all of this epoch is done but its evaluation
         self.averages = Averages()
         self.data: Any = None
 
@@ -110,16 +112,20 @@ class Trainer:
         with that file; ``resume=False`` begins anew. None does so too, but refuses to where that
         would write over an earlier training.
         """
-        checks.fit_arguments(self, data, epochs)
+        checks.fit_arguments(self, data, val_data, epochs)
         self.data, self.epochs, self.should_stop = data, epochs, False
         first = self._begin(resume)
         with Interrupts() as self.interrupts, self.progress, self.loggers:
             self._tell("on_fit_start")
+            if self.epoch >= epochs or self.should_stop:
+                self.progress.say(f"nothing to do: the training ended after epoch {self.epoch}")
             while self.epoch < epochs and not self.should_stop:
-                self._tell("on_epoch_start")
-                self._train_epoch(data, first)
+                if not self.trained:
+                    self._tell("on_epoch_start")
+                    self._train_epoch(data, first)
                 self._end_epoch(val_data)
                 first = 0
+            self.checkpoints.finish(self)
             self._tell("on_fit_end")
         return self.history
 
@@ -129,7 +135,8 @@ class Trainer:
         for group in self._groups(data, first):
             self._update(group)
             self._after_update()
-        checks.some_batches(self.batch)
+        checks.some_batches("data", self.batch)
+        self.trained = True
 
     def _groups(self, data: Iterable[Any], first: int) -> Iterator[list[Any]]:
         """The batches, as many at a time as make one update."""
@@ -149,8 +156,7 @@ class Trainer:
         self._tell("on_update_start")
         self.optimizer.zero_grad()
         for batch in group:
-            with autocast("cpu", self.dtype, enabled=self.dtype is not None):
-                loss, shown = self._loss(batch)
+            loss, shown = self._loss(batch)
             if not self.guard.loss_is_fine(self, loss, shown):
                 return self._skip()
             self.scaler.scale(loss / len(group)).backward()
@@ -172,12 +178,13 @@ class Trainer:
 
     def _loss(self, batch: Any) -> tuple[Tensor, Metrics]:
         """The loss of a batch, and the numbers to show of it."""
-        if self.step_function is not None:
-            found = self.step_function(self.model, batch)
-            parts = dict(found) if isinstance(found, Mapping) else {"loss": found}
-        else:
-            x, target = checks.pair(batch)
-            parts = {"loss": self.loss(self.model(x), target)}  # type: ignore[misc]
+        with autocast("cpu", self.dtype, enabled=self.dtype is not None):
+            if self.step_function is not None:
+                found = self.step_function(self.model, batch)
+                parts = dict(found) if isinstance(found, Mapping) else {"loss": found}
+            else:
+                x, target = checks.pair(batch)
+                parts = {"loss": self.loss(self.model(x), target)}  # type: ignore[misc]
         loss = checks.loss(parts)
         return loss, {name: number(value) for name, value in parts.items()}
 
@@ -204,19 +211,19 @@ class Trainer:
             self.log(self._state_of_step())
         due = self.save_every is not None and self.updates % self.save_every == 0
         if self.interrupts.asked:
-            self.checkpoints.save(self, "last.pt")
-            self.interrupts.end(self)
+            self.interrupts.end(self, self.checkpoints.save(self, "last.pt"))
         elif due:
             self.checkpoints.save(self, "last.pt")
 
     def _end_epoch(self, val_data: Iterable[Any] | None) -> None:
-        metrics, rate = self.averages.take(), self.progress.rate()
+        rate, found = self.progress.rate(), {}
         if val_data is not None:
-            metrics |= {f"val_{k}": v for k, v in self.evaluate(val_data).items()}
+            found = self._evaluate_epoch(val_data)
+        metrics = self.averages.take() | {f"val_{k}": v for k, v in found.items()}
         metrics["lr"] = self.optimizer.param_groups[0]["lr"]
         metrics["samples_per_second"] = rate
         self.epoch += 1
-        self.batch = 0
+        self.batch, self.trained = 0, False
         self._step_scheduler(metrics)
         self.history.append(metrics)
         self.log({f"epoch/{k}": v for k, v in metrics.items()} | {"epoch": self.epoch})
@@ -225,9 +232,24 @@ class Trainer:
         self.progress.end_epoch(self, metrics)
         if better:
             self.checkpoints.save(self, "best.pt")
-        self.checkpoints.save(self, "last.pt")
+        saved = self.checkpoints.save(self, "last.pt")
         if self.interrupts.asked:
-            self.interrupts.end(self)
+            self.interrupts.end(self, saved)
+
+    def _evaluate_epoch(self, val_data: Iterable[Any]) -> Metrics:
+        """Evaluate; that may fail, be stopped or be killed, so what was trained is saved before."""
+        saved = self.checkpoints.save(self, "last.pt")
+        self.progress.begin_evaluation(self)
+
+        def batches() -> Iterator[Any]:
+            for batch in val_data:
+                if self.interrupts.asked:
+                    self.interrupts.end(self, saved)
+                yield batch
+
+        found = self.evaluate(batches())
+        checks.some_batches("val_data", found)
+        return found
 
     def _step_scheduler(self, metrics: Metrics) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau):
@@ -247,8 +269,8 @@ class Trainer:
 
     def _is_best(self, metrics: Metrics) -> bool:
         value = self._monitored(metrics)
-        better = self.best is None or (
-            value < self.best if self.mode == "min" else value > self.best
+        better = not math.isnan(value) and (
+            self.best is None or (value < self.best if self.mode == "min" else value > self.best)
         )
         if better:
             self.best = value
@@ -319,7 +341,7 @@ class Trainer:
         first = self.checkpoints.begin(self, resume)
         if first is None:
             self.epoch = self.updates = self.samples = 0
-            self.history, self.best = [], None
+            self.history, self.best, self.trained = [], None, False
             self.averages = Averages()
             if self.seed is not None:
                 seed_everything(self.seed)
@@ -337,7 +359,7 @@ class Trainer:
             "epoch": self.epoch, "batch": self.batch, "updates": self.updates,
             "samples": self.samples, "best": self.best, "history": self.history,
             "averages": self.averages.state_dict(), "grad_norm": self.grad_norm,
-            "should_stop": self.should_stop,
+            "should_stop": self.should_stop, "trained": self.trained,
             "callbacks": [c.state_dict() for c in self.callbacks],
         }  # fmt: skip
 
@@ -352,6 +374,7 @@ class Trainer:
         names = ("epoch", "batch", "updates", "samples", "best", "history", "grad_norm")
         for name in (*names, "should_stop"):
             setattr(self, name, state[name])
+        self.trained = state.get("trained", False)
         self.averages.load_state_dict(state["averages"])
         for callback, saved in zip(self.callbacks, state["callbacks"], strict=True):
             callback.load_state_dict(saved)

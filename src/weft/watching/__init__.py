@@ -58,7 +58,5 @@ def _folders(folders: tuple[Any, ...], title: str) -> Any:
 
     missing = [str(folder) for folder in folders if not os.path.isdir(folder)]
     if missing:
-        raise NotADirectoryError(
-            f"weft.watch: {', '.join(missing)} is not a folder\n  at {errors.here()}"
-        )
+        raise NotADirectoryError(f"{', '.join(missing)} is not a folder\n  at {errors.here()}")
     return Folders(*folders, title=title or ", ".join(Path(f).name or str(f) for f in folders))

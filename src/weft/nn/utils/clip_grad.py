@@ -67,7 +67,15 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale all gradients so that their common norm is at most ``max_norm``; gives the norm."""
+    """Scale all gradients so that their common norm is at most ``max_norm``; gives the norm.
+
+    >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> nn.utils.clip_grad_norm_([w], max_norm=1.0)
+    tensor(10.)
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     held = _listed(parameters)
     grads = [p.grad for p in held if p.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)

@@ -126,7 +126,13 @@ def _tensor(values: Any) -> Tensor:
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Take the padding out of a batch of sequences."""
+    """Take the padding out of a batch of sequences.
+
+    >>> batch = torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [0.0], [0.0]]])
+    >>> packed = nn.utils.rnn.pack_padded_sequence(batch, lengths=[3, 1], batch_first=True)
+    >>> packed.data.flatten(), packed.batch_sizes
+    (tensor([1., 4., 2., 3.]), tensor([2, 1, 1]))
+    """
     lengths = lengths.to(dt.int64) if isinstance(lengths, Tensor) else _tensor(lengths)
     order = None
     if not enforce_sorted:
@@ -209,7 +215,13 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences of different lengths as one batch with padding."""
+    """Sequences of different lengths as one batch with padding.
+
+    >>> rows = [torch.tensor([1, 2, 3]), torch.tensor([4])]
+    >>> nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    tensor([[1, 2, 3],
+            [4, 0, 0]])
+    """
     if not isinstance(sequences, (Iterable, Tensor)):
         raise RuntimeError(
             "pad_sequence: Expected iterable for input sequences, but got arg of type: "

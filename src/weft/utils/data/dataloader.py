@@ -47,6 +47,16 @@ class _DatasetKind(enum.IntEnum):
     Map = 0
     Iterable = 1
 
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> Any:
+        """What takes batches out of a dataset, for loaders of other libraries."""
+        from weft.compat.stand_ins import workers
+
+        maker: Any = workers._IterableDatasetFetcher if kind else workers._MapDatasetFetcher
+        return maker(dataset, auto_collation, collate_fn, drop_last)
+
 
 class _InfiniteConstantSampler(Sampler):
     """Stands for the indices of a stream, which has none."""
@@ -58,7 +68,7 @@ class _InfiniteConstantSampler(Sampler):
 class DataLoader(Generic[T_co]):
     """Takes samples of a dataset in some order and makes batches of them.
 
-    >>> [b.tolist() for b in DataLoader([1, 2, 3], batch_size=2)]
+    >>> [b.tolist() for b in torch.utils.data.DataLoader([1, 2, 3], batch_size=2)]
     [[1, 2], [3]]
     """
 

@@ -17,7 +17,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples that are reached by their number (or another key)."""
+    """Samples that are reached by their number (or another key).
+
+    >>> class Squares(torch.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, i):
+    ...         return torch.tensor(i), torch.tensor(i * i)
+    >>> inputs, targets = next(iter(torch.utils.data.DataLoader(Squares(), batch_size=4)))
+    >>> targets
+    tensor([0, 1, 4, 9])
+    """
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -27,7 +37,14 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Samples that come one after another."""
+    """Samples that come one after another.
+
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(5))
+    >>> list(torch.utils.data.DataLoader(Count(), batch_size=2))
+    [tensor([0, 1]), tensor([2, 3]), tensor([4])]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -37,7 +54,13 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """One sample for each row of tensors of the same length."""
+    """One sample for each row of tensors of the same length.
+
+    >>> inputs, targets = torch.zeros(100, 4), torch.arange(100)
+    >>> dataset = torch.utils.data.TensorDataset(inputs, targets)
+    >>> len(dataset), dataset[7][1]
+    (100, tensor(7))
+    """
 
     tensors: tuple[Tensor, ...]
 
@@ -158,7 +181,11 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T_co]):
-    """Some samples of a dataset."""
+    """Some samples of a dataset.
+
+    >>> list(torch.utils.data.Subset(["a", "b", "c", "d"], [0, 2]))
+    ['a', 'c']
+    """
 
     dataset: Dataset[T_co]
     indices: Sequence[int]
@@ -181,7 +208,13 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Dataset[T], lengths: Sequence[int | float], generator: Any = None
 ) -> list[Subset[T]]:
-    """Split a dataset at random into parts of given lengths, or given fractions of the whole."""
+    """Split a dataset at random into parts of given lengths, or given fractions of the whole.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> train, val = torch.utils.data.random_split(range(10), [8, 2], generator=generator)
+    >>> len(train), list(val)
+    (8, [6, 2])
+    """
     total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _from_fractions(total, lengths)

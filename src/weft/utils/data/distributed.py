@@ -12,7 +12,12 @@ from weft.utils.data.sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """The part of a dataset that one of several replicas takes in an epoch."""
+    """The part of a dataset that one of several replicas takes in an epoch.
+
+    >>> DistributedSampler = torch.utils.data.DistributedSampler
+    >>> list(DistributedSampler(range(6), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 5]
+    """
 
     def __init__(
         self, dataset: Any, num_replicas: int | None = None, rank: int | None = None,

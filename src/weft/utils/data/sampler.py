@@ -15,7 +15,19 @@ _AT_ONCE = 32  # PyTorch draws with replacement in rounds of this many
 
 
 class Sampler(Generic[T_co]):
-    """Yields the numbers (or keys) of the samples to take."""
+    """Yields the numbers (or keys) of the samples to take.
+
+    >>> class Backwards(torch.utils.data.Sampler):
+    ...     def __init__(self, data):
+    ...         self.data = data
+    ...     def __iter__(self):
+    ...         return iter(range(len(self.data))[::-1])
+    ...     def __len__(self):
+    ...         return len(self.data)
+    >>> data = [10, 20, 30]
+    >>> list(torch.utils.data.DataLoader(data, sampler=Backwards(data), batch_size=3))
+    [tensor([30, 20, 10])]
+    """
 
     def __init__(self, data_source: Any = None) -> None:
         pass
@@ -25,7 +37,11 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """All samples in order."""
+    """All samples in order.
+
+    >>> list(torch.utils.data.SequentialSampler(["a", "b", "c"]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Any) -> None:
         self.data_source = data_source
@@ -38,7 +54,12 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Samples at random, each once in a round or with replacement."""
+    """Samples at random, each once in a round or with replacement.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> list(torch.utils.data.RandomSampler(range(5), generator=generator))
+    [4, 0, 1, 3, 2]
+    """
 
     def __init__(
         self, data_source: Any, replacement: bool = False, num_samples: int | None = None,
@@ -136,7 +157,11 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of what another sampler yields."""
+    """Lists of what another sampler yields.
+
+    >>> list(torch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
