@@ -6,6 +6,18 @@ import math
 from typing import Any
 
 SIZES = {"float32": 4, "int64": 8, "bool": 1}
+CATEGORIES = {
+    **dict.fromkeys(("add", "mul", "sin", "exp", "masked_fill"), "elementwise"),
+    **dict.fromkeys(("relu", "gelu", "softmax", "tanh"), "activation"),
+    **dict.fromkeys(("chunk", "view", "transpose", "reshape", "stack"), "shape"),
+    **dict.fromkeys(("linear", "matmul"), "linear"),
+    **dict.fromkeys(("layer_norm", "batch_norm"), "norm"),
+    "conv2d": "convolution",
+    "cross_entropy": "loss",
+    "dropout": "random",
+    "embedding": "embedding",
+    "mean": "reduction",
+}
 
 
 class Builder:
@@ -40,6 +52,7 @@ class Builder:
                 "id": number,
                 "name": base if count == 1 else f"{base}:{count}",
                 "op": op,
+                "category": CATEGORIES.get(op.removesuffix("_backward"), ""),
                 "kind": kind,
                 "module": module,
                 "shape": shape,
@@ -48,6 +61,7 @@ class Builder:
                 "flops": extra.pop("flops", size),
                 "time": self._time(number, size, kind),
                 "source": f"model.py:{10 + number % 90}",
+                "stack": None,
                 "inputs": [[i, 0] for i in inputs],
                 "forward": extra.pop("forward", None),
                 "attrs": extra.pop("attrs", {}),

@@ -19,7 +19,7 @@ import numpy as np
 
 import guard
 import weft
-from test_native_dtypes import CALLS, DTYPES, agree, outcome_of
+from native.test_native_dtypes import CALLS, DTYPES, agree, outcome_of
 from weft.core import kernels
 from weft.core.tensor import wrap
 

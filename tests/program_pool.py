@@ -119,6 +119,8 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         named = [f"{k}={text(writer, v)}" for k, v in kwargs.items()]
     except Unfit:
         return None
+    if "batch_norm" in op.name and twofold(texts, named):
+        return None
     if inplace:
         texts[0] = f"({texts[0]} * 1)" if rng.random() < 0.7 else texts[0]
     if method:
@@ -131,6 +133,12 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         else ""
     )
     return prefix, expression, name.endswith("_") or inplace
+
+
+def twofold(texts: list[str], named: list[str]) -> bool:
+    """Whether running statistics are also weight or bias, which torch reads after the update."""
+    others = {*texts[3:], *(n.partition("=")[2] for n in named)}
+    return any(s.isidentifier() and s in others for s in texts[1:3] if s != "None")
 
 
 def text(writer: Any, value: Any, first: bool = False) -> str:

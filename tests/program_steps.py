@@ -497,6 +497,8 @@ class Writer:
         choices = PAIRS_1D if t.dim() and self.rng.random() < 0.25 else PAIRS
         if t.numel() > 64:
             choices = tuple(c for c in choices if "outer" not in c and "@" not in c)
+        if t.dim() and t.numel() > 2048 * t.shape[-1]:  # products of all rows: gigabytes
+            choices = tuple(c for c in choices if not re.search("matmul|linear|cdist", c))
         self.define(self.rng.choice(choices).format(a=a, b=b))
 
     def share(self) -> None:
@@ -644,6 +646,8 @@ class Writer:
             return  # torch leaves a half-written tensor behind when an index is out of range
         if 0 in t.stride() and ("> 1" in text or "[[" in text or "index" in text):
             return  # torch only warns when an index writes to memory that elements share
+        if t.requires_grad and expanded(t) and "= {n}" in text:
+            return  # torch fills an expanded view and then has no gradient of that
         self.emit(text.format(x=x, y=y, n=self.number()), (), True)
 
     def hook(self, choices: tuple[str, ...] = HOOKS) -> None:
@@ -753,8 +757,13 @@ class Writer:
         elif rng.random() < 0.5 or self.pooled:
             options.append("retain_graph=True")
         for name in self.define(f"grad({', '.join([self.loss(x), *options])})", effect=True):
-            if isinstance(self.get(name), torch.Tensor):
-                self.frozen.add(home(self.get(name)))
+            t = self.get(name)
+            if not isinstance(t, torch.Tensor):
+                continue
+            self.frozen.add(home(t))
+            if not create and not t.is_contiguous():
+                # weft's lie in memory of their own, so there ``contiguous`` is no copy.
+                self.good = [n for n in self.good if n != name]
 
     def create(self) -> None:
         self.gradient(create=True)
@@ -798,6 +807,8 @@ class Writer:
                     # Nor whether it is a view of something hidden, and so forgets its hooks when
                     # it is changed.
                     or (t._is_view() and id(t._base) not in named)
+                    # The gradient of a sign is zero in weft, and none at all in torch.
+                    or (t.grad_fn is not None and t.grad_fn.name() in SIGNS and not t.output_nr)
                 ):
                     self.good = [n for n in self.good if n != name]
 
@@ -813,8 +824,10 @@ OVERWRITTEN = re.compile(r"modified by an inplace operation|its base has been mo
 SAVES_MORE = re.compile(
     r"aminmax|_pool|cummax|cummin|gather|index_add|masked_select|median|topk|sort|attention"
 )
-# What torch says of functions that it lacks for a dtype, or of gradients that it lacks.
+# What torch says of functions that it lacks for a dtype, or of gradients that it lacks; and of a
+# matrix that has a factor or not by the rounding of pivots that should be zero.
 MISSING = (
+    "not positive-definite",
     *("not implemented", "not supported", "does not support", "not differentiable"),
     *("not intended", "expected common dtype", "ZeroTensors", "error message be improved"),
 )
@@ -823,6 +836,7 @@ SIMPLE = {
     *("ExpBackward0", "TanhBackward0", "SumBackward0", "TBackward0", "ViewBackward0"),
     *("SelectBackward0", "UnsqueezeBackward0", "ExpandBackward0", "NegBackward0"),
 }
+SIGNS = {"LinalgSlogdetBackward0"}
 METHODS = {"with": Writer.with_, "kept": Writer.kept_function}
 
 
@@ -838,18 +852,25 @@ def alone(t: Any) -> bool:
 def unchecked(t: Any, text: str) -> bool:
     """Whether torch does here what it should not.
 
-    It writes to elements that share memory, or only warns; it goes on saying that a detached
-    tensor's gradient is retained.
+    It writes to elements that share memory, or only warns; it fills an expanded view and then has
+    no gradient of that; it goes on saying that a detached tensor's gradient is retained.
     """
     if text == "detach_()":
         return t.retains_grad
+    if t.requires_grad and ("fill_" in text or "zero_" in text) and expanded(t):
+        return True
     return 0 in t.stride() and ("masked_fill_" in text or "tril_" in text)
+
+
+def expanded(t: Any) -> bool:
+    """Whether elements along a dimension are one element in memory."""
+    return any(n > 1 and s == 0 for n, s in zip(t.shape, t.stride(), strict=True))
 
 
 def tangled(t: Any) -> bool:
     """Whether elements overlap in memory in a way that nobody checks: results are undefined."""
     shape, stride = tuple(t.shape), tuple(t.stride())
-    if t.is_contiguous() or any(n > 1 and s == 0 for n, s in zip(shape, stride, strict=True)):
+    if t.is_contiguous() or expanded(t):
         return False
     places = np.zeros(shape, np.int64)
     for dim, (n, s) in enumerate(zip(shape, stride, strict=True)):
