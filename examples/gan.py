@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 LATENT = 8
+STEPS, GOAL, BATCH = 3000, 0.75, 128
 
 
 def real_points(count: int) -> torch.Tensor:
@@ -23,18 +24,23 @@ def network(*sizes: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 
 
-def main(steps: int) -> None:
-    torch.manual_seed(0)
-    generator, discriminator = network(LATENT, 64, 64, 2), network(2, 64, 64, 1)
-    settings = {"lr": 1e-3, "betas": (0.5, 0.999)}
+def main(steps: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    generator, discriminator = network(LATENT, 96, 96, 2), network(2, 96, 96, 1)
+    settings = {"lr": 2e-3, "betas": (0.5, 0.999)}
     generator_optimizer = torch.optim.Adam(generator.parameters(), **settings)
     discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), **settings)
     criterion = nn.BCEWithLogitsLoss()
-    ones, zeros = torch.ones(64, 1), torch.zeros(64, 1)
+    ones, zeros = torch.ones(BATCH, 1), torch.zeros(BATCH, 1)
+    fade = lambda step: 1 - min(step, STEPS) / (STEPS + 1)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, fade)
+        for optimizer in (generator_optimizer, discriminator_optimizer)
+    ]
 
     for step in range(1, steps + 1):
-        fake = generator(torch.randn(64, LATENT))
-        told_real = criterion(discriminator(real_points(64)), ones)
+        fake = generator(torch.randn(BATCH, LATENT))
+        told_real = criterion(discriminator(real_points(BATCH)), ones)
         told_fake = criterion(discriminator(fake.detach()), zeros)
         discriminator_loss = told_real + told_fake
         discriminator_optimizer.zero_grad()
@@ -45,15 +51,28 @@ def main(steps: int) -> None:
         generator_optimizer.zero_grad()
         generator_loss.backward()
         generator_optimizer.step()
+        for schedule in schedules:
+            schedule.step()
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {(discriminator_loss + generator_loss).item():.6g}")
 
     with torch.no_grad():
-        radius = generator(torch.randn(500, LATENT)).norm(dim=1)
-    print(f"distance from the centre: {radius.mean():.3f} with spread {radius.std():.3f}")
+        points = generator(torch.randn(2000, LATENT))
+    angles = torch.arange(8) * (math.pi / 4)
+    centres = torch.stack((torch.cos(angles), torch.sin(angles)), dim=1)
+    distance, nearest = torch.cdist(points, centres).min(1)
+    near = distance < 0.2  # four times the spread of real points
+    counts = torch.bincount(nearest[near], minlength=8)
+    print(f"made points at each spot: {counts.tolist()}")
+    share = near.float().mean().item() * (counts.min() >= 50).item()
+    print(f"result: {share:.1%} of made points at a spot, each spot made (goal {GOAL:.0%})")
+    if steps >= STEPS and share < GOAL:
+        raise SystemExit("the goal was missed")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=400)
-    main(parser.parse_args().steps)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    main(options.steps, options.seed)

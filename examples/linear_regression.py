@@ -5,9 +5,11 @@ import argparse
 import torch
 from torch import nn
 
+STEPS, GOAL = 100, 0.05
 
-def main(steps: int) -> None:
-    torch.manual_seed(0)
+
+def main(steps: int, seed: int) -> None:
+    torch.manual_seed(seed)
     truth = torch.tensor([[2.0, -3.0, 0.5]])
     x = torch.randn(200, 3)
     y = x @ truth.t() + 1.5 + 0.1 * torch.randn(200, 1)
@@ -22,9 +24,15 @@ def main(steps: int) -> None:
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {loss.item():.6g}")
     print("weights", model.weight.data, "bias", model.bias.data)
+    error = (model.weight.detach() - truth).abs().max().item()
+    print(f"result: {error:.3f} is the largest error of a weight (goal below {GOAL})")
+    if steps >= STEPS and error >= GOAL:
+        raise SystemExit("the goal was missed")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100)
-    main(parser.parse_args().steps)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    main(options.steps, options.seed)

@@ -1,10 +1,17 @@
-"""A variational autoencoder of small pictures with a bright bar or two."""
+"""A variational autoencoder of small pictures with some bright bars.
+
+Sixteen bars, each there one time in eight, take 6.03 nats to tell, so no model can have a lower
+loss (the negative evidence bound) than that on average; codes that are normally distributed, as
+here, take some nats more, since bars are there or not.
+"""
 
 import argparse
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+STEPS, GOAL = 2500, 12.5
 
 
 def bars(count: int, size: int = 8) -> torch.Tensor:
@@ -14,22 +21,18 @@ def bars(count: int, size: int = 8) -> torch.Tensor:
 
 
 class VAE(nn.Module):
-    def __init__(self, latent: int = 8) -> None:
+    def __init__(self, latent: int = 16) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Conv2d(1, 8, 4, stride=2, padding=1),
-            nn.ELU(),
-            nn.Flatten(),
-            nn.Linear(8 * 4 * 4, 32),
-            nn.ELU(),
+            nn.Flatten(), nn.Linear(64, 128), nn.ELU(), nn.Linear(128, 64), nn.ELU()
         )
-        self.mean, self.log_var = nn.Linear(32, latent), nn.Linear(32, latent)
+        self.mean, self.log_var = nn.Linear(64, latent), nn.Linear(64, latent)
         self.decoder = nn.Sequential(
-            nn.Linear(latent, 8 * 4 * 4),
+            nn.Linear(latent, 128),
             nn.ELU(),
-            nn.Unflatten(1, (8, 4, 4)),
-            nn.ConvTranspose2d(8, 1, 4, stride=2, padding=1),
+            nn.Linear(128, 64),
             nn.Sigmoid(),
+            nn.Unflatten(1, (1, 8, 8)),
         )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -39,28 +42,41 @@ class VAE(nn.Module):
         return self.decoder(z), mean, log_var
 
 
-def main(steps: int) -> None:
-    torch.manual_seed(0)
+def loss_of(x, again, mean, log_var) -> torch.Tensor:
+    reconstruction = F.binary_cross_entropy(again, x, reduction="sum")
+    divergence = -0.5 * torch.sum(1 + log_var - mean.pow(2) - log_var.exp())
+    return (reconstruction + divergence) / len(x)
+
+
+def main(steps: int, seed: int) -> None:
+    torch.manual_seed(seed)
     model = VAE()
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for step in range(1, steps + 1):
         x = bars(64)
         again, mean, log_var = model(x)
-        reconstruction = F.binary_cross_entropy(again, x, reduction="sum")
-        divergence = -0.5 * torch.sum(1 + log_var - mean.pow(2) - log_var.exp())
-        loss = (reconstruction + divergence) / len(x)
+        loss = loss_of(x, again, mean, log_var)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        schedule.step()
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {loss.item():.6g}")
     model.eval()
     with torch.no_grad():
-        image = model.decoder(torch.randn(1, 8))[0, 0]
+        image = model.decoder(torch.randn(1, 16))[0, 0]
+        x = bars(2000)
+        result = loss_of(x, *model(x)).item()
     print("\n".join("".join(" .:#"[int(v * 3.99)] for v in row) for row in image.tolist()))
+    print(f"result: {result:.2f} nats for a picture, of which 6.03 are needed (goal below {GOAL})")
+    if steps >= STEPS and result >= GOAL:
+        raise SystemExit("the goal was missed")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=300)
-    main(parser.parse_args().steps)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    main(options.steps, options.seed)

@@ -1,6 +1,6 @@
 """How much of PyTorch's API, as programs use it, weft has.
 
-    python tools/api_coverage.py names.csv
+    python tools/api_coverage.py [names.csv]
 
 The table has the columns name, count and files: a name (``torch.x.y``, or ``Tensor.x``,
 ``Module.x`` and ``Optimizer.x`` for members) and the number of files that use it, which is its
@@ -22,6 +22,7 @@ import weft
 from weft.compat.names import Missing, Refused, look_up
 
 OUTSIDE = pathlib.Path(__file__).with_name("api_outside.csv")
+TABLE = pathlib.Path(__file__).with_name("api_frequency.csv")
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def refused(name: str) -> bool:
 def main() -> None:
     """Print the rate and the heaviest names that are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("table")
+    parser.add_argument("table", nargs="?", default=TABLE)
     parser.add_argument("--missing", type=int, default=40, help="how many missing names to print")
     options = parser.parse_args()
     left_out = outside()

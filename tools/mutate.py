@@ -1,7 +1,7 @@
 """Mutation testing: do the tests notice when a line of the code is wrong?
 
     python tools/mutate.py src/weft/io/unpickle.py --count 200 -j 2 -- \\
-        -m pytest -q -x --ff tests/test_unpickle.py
+        -m pytest -q -x --ff tests/io/test_unpickle.py
 
 A mutant is the file with one small fault: a comparison swapped, a condition negated, a constant
 off by one, a statement dropped, a return value lost. Mutants are sampled by a seed; each is put
