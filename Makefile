@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.ready-demo
+DOCS_READY := $(VENV)/.ready-docs
 WORKERS ?= auto
 
-.PHONY: setup test deep matrix demo serve-demo check format clean
+.PHONY: setup test deep matrix slowest coverage demo serve-demo stubs docs release check format clean
 
 setup: $(READY)
 
@@ -30,6 +31,16 @@ test: $(READY)
 deep: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -m deep -rs
 
+# The tests that take longest, most expensive first. TESTS narrows the choice.
+slowest: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=40 --durations-min=1 $(TESTS)
+
+# Which lines of weft the tests run: a summary here, pages in build/coverage.
+coverage: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pytest-cov>=6'
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=html \
+		--cov-report=term:skip-covered -W ignore::coverage.exceptions.CoverageWarning $(TESTS)
+
 # The suite, or TESTS, for each instruction set, with and without oneDNN, in one thread and many.
 matrix: $(READY)
 	$(BIN)/python tools/matrix.py $(TESTS)
@@ -42,6 +53,22 @@ demo: $(DEMO_READY)
 serve-demo: $(DEMO_READY)
 	$(BIN)/weft demo --live $(ARGS)
 
+# The site, into site/: open site/index.html. A warning is an error.
+$(DOCS_READY): pyproject.toml $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $(DOCS_READY)
+
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+# Wheel and sdist in dist/, and the wheel tried out in an empty environment.
+release: $(READY)
+	$(BIN)/python tools/release.py $(ARGS)
+
+# The type stubs of what the op blocks make.
+stubs: $(READY)
+	$(BIN)/python tools/stubs.py
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +80,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist site
