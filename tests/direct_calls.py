@@ -135,7 +135,7 @@ def uses() -> dict[str, list[tuple[list[Any], dict[str, Any]]]]:
     """Arguments and attributes of each op: its samples, or what public functions call it with."""
     from weft.core.dispatch import REGISTRY, Op
     from weft.graph.spec import listening
-    from weft.ops.build import Make
+    from weft.operators.build import Make
 
     found: dict[str, list[Any]] = {name: [] for name in REGISTRY}
     for name, op in REGISTRY.items():
@@ -422,7 +422,7 @@ def draw(seed: int, names: list[str]) -> tuple[str, str, int, list[Damage]]:
 
 
 def _native_names() -> list[str]:
-    from weft.ops.native import KERNELS
+    from weft.operators.native import KERNELS
 
     return list(KERNELS)
 
@@ -442,13 +442,13 @@ def set_limits(block: int) -> None:
     In every other block arrays begin behind an unreadable page.
     """
     import guarded_memory
-    from weft.core import kernels
+    from weft.core import selection
     from weft.core.dispatch import REGISTRY
-    from weft.ops import native
+    from weft.operators import native
 
     guarded_memory.install(at_end=block % 4 < 3)
-    kernels._begun.append(True)
-    kernels.ready()
+    selection._begun.append(True)
+    selection.ready()
     if block % 3:
         for module, limits in LIMITS.items():
             held = importlib.import_module(f"weft.native.{module}")
@@ -456,13 +456,13 @@ def set_limits(block: int) -> None:
                 assert isinstance(getattr(held, name), int)
                 setattr(held, name, value)
         for name, (_, *paths) in native.KERNELS.items():
-            kernels.offer(REGISTRY[name], name in native.EXACT, 1, *paths)
-        kernels.LARGE = kernels.OVER = kernels.BEGIN = 1
+            selection.offer(REGISTRY[name], name in native.EXACT, 1, *paths)
+        selection.LARGE = selection.OVER = selection.BEGIN = 1
         for op in REGISTRY.values():
             if op.traced:
                 op.limit, op.exact = 1, 0
     else:
-        kernels.BEGIN = 1
+        selection.BEGIN = 1
 
 
 def _placed(x: Any, at_end: bool) -> Any:
@@ -609,7 +609,7 @@ def _rule(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
 
 def _over(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
     """Elementwise loops that write over an array."""
-    from weft.core import kernels
+    from weft.core import selection
 
     plan, g, saved = _saved(op, call, late, at_end)
     if isinstance(g, np.ndarray):
@@ -617,7 +617,7 @@ def _over(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
         if plan.way is not None:
             plan.way(g, *saved)
     if op.traced and call.args and isinstance(call.args[0], np.ndarray):
-        kernels.into(op, call.args[0].copy(), *call.args[1:])
+        selection.into(op, call.args[0].copy(), *call.args[1:])
 
 
 def _saved(op: Any, call: Call, late: list[Damage], at_end: bool) -> tuple[Any, Any, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import guard
 import weft
 from native.test_native_dtypes import CALLS, DTYPES, agree, outcome_of
-from weft.core import kernels
+from weft.core import selection
 from weft.core.tensor import wrap
 
 SIDES = (1, 2, 3, 5, 7, 8, 12, 16, 17, 31, 33, 64, 65, 100, 129, 150, 257)
@@ -68,15 +68,15 @@ def operands(seed: int) -> tuple[str, str, Any, Any]:
 
 def check(seed: int) -> str | None:
     """Run a seed natively and by NumPy; what differs, if anything does."""
-    kernels.start()
+    selection.start()
     results = []
     for native in (True, False):
         name, what, x, i = operands(seed)
-        kernels.enable(native)
+        selection.enable(native)
         try:
             results.append(outcome_of(ALL[name], x, i, gradients=name not in OVER))
         finally:
-            kernels.enable(True)
+            selection.enable(True)
     mine, plain = results
     if isinstance(mine, type) or isinstance(plain, type):
         return None if mine is plain else f"{what}: {mine} instead of {plain}"

@@ -135,7 +135,7 @@ _held: list[Any] = []
 
 def install(at_end: bool = True) -> None:
     """Let each new array of this thread end (or begin) at an unreadable page."""
-    from weft.native.jit import engine
+    from weft.native.codegen.jit import engine
 
     names = [f"guarded_memory_{n}" for n in ("malloc", "calloc", "realloc", "free")]
     addresses = engine().load("guarded_memory", CODE, names)

@@ -22,7 +22,7 @@ THREADS = ("1", "many")
 def present() -> tuple[str, ...]:
     """The levels that differ here: one that the processor does not reach is the one below."""
     from weft import _cpu
-    from weft.native import jit
+    from weft.native.codegen import jit
 
     engine = jit.engine()
     host = engine.cpu, engine.features

@@ -11,7 +11,7 @@ from typing import Any
 import stubs
 
 import weft
-from weft.ops import api
+from weft.operators import api
 
 # Page -> title and module; ``torch`` and ``Tensor`` are made by the op blocks.
 MODULES = {

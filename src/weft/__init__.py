@@ -47,9 +47,9 @@ from weft.core.tensor import Layout as layout
 from weft.core.tensor import Tensor
 from weft.core.tracebacks import get_traceback_filtering, set_traceback_filtering
 from weft.core.tracebacks import install as _install_filter
-from weft.ops import api as _api
-from weft.ops import load as _load
-from weft.ops import overriding as _overriding
+from weft.operators import api as _api
+from weft.operators import load as _load
+from weft.operators import overriding as _overriding
 from weft.torch_version import __version__
 
 _load.everything()
@@ -58,7 +58,7 @@ _overriding.guard_all()
 
 from weft import fft, linalg, special  # noqa: E402
 from weft.func import vmap  # noqa: E402
-from weft.ops.casting import (  # noqa: E402
+from weft.operators.casting import (  # noqa: E402
     channels_last,
     channels_last_3d,
     contiguous_format,

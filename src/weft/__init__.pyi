@@ -12,8 +12,8 @@ from weft.core.dtype import dtype as _dtype
 from weft.core.size import Size as _Size
 from weft.core.storage import TypedStorage as _TypedStorage
 from weft.core.storage import UntypedStorage as _UntypedStorage
-from weft.ops.casting import memory_format as _memory_format
-from weft.ops.random import Generator as _Generator
+from weft.operators.casting import memory_format as _memory_format
+from weft.operators.random import Generator as _Generator
 
 # Methods and dtypes have these names too.
 _bool = builtins.bool
@@ -68,11 +68,11 @@ from weft import fft as fft
 from weft import linalg as linalg
 from weft import special as special
 from weft.func import vmap as vmap
-from weft.ops.casting import channels_last as channels_last
-from weft.ops.casting import channels_last_3d as channels_last_3d
-from weft.ops.casting import contiguous_format as contiguous_format
-from weft.ops.casting import memory_format as memory_format
-from weft.ops.casting import preserve_format as preserve_format
+from weft.operators.casting import channels_last as channels_last
+from weft.operators.casting import channels_last_3d as channels_last_3d
+from weft.operators.casting import contiguous_format as contiguous_format
+from weft.operators.casting import memory_format as memory_format
+from weft.operators.casting import preserve_format as preserve_format
 from weft.core.tensor import Layout as Layout
 from weft import accelerator as accelerator
 from weft import amp as amp
@@ -214,7 +214,7 @@ DoubleStorage: Callable[..., Any]
 class DoubleTensor(Tensor): ...
 FloatStorage: Callable[..., Any]
 class FloatTensor(Tensor): ...
-from weft.ops.random import Generator as Generator
+from weft.operators.random import Generator as Generator
 HalfStorage: Callable[..., Any]
 class HalfTensor(Tensor): ...
 IntStorage: Callable[..., Any]

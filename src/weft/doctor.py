@@ -73,7 +73,8 @@ def _memory() -> int:
 def _native() -> Iterator[str]:
     from weft import _cpu
     from weft.backends import native
-    from weft.native import cache, pool
+    from weft.native.codegen import cache
+    from weft.native.memory import pool
 
     for name, works, what in native.describe():
         yield _line(works, name, what)

@@ -12,8 +12,8 @@ from weft.core.dtype import dtype as _dtype
 from weft.core.size import Size as _Size
 from weft.core.storage import TypedStorage as _TypedStorage
 from weft.core.storage import UntypedStorage as _UntypedStorage
-from weft.ops.casting import memory_format as _memory_format
-from weft.ops.random import Generator as _Generator
+from weft.operators.casting import memory_format as _memory_format
+from weft.operators.random import Generator as _Generator
 
 # Methods and dtypes have these names too.
 _bool = builtins.bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ops import api as _api
+from weft.operators import api as _api
 
 globals().update(_api.NAMESPACES.get("linalg", {}))
 

@@ -12,8 +12,8 @@ from weft.core.dtype import dtype as _dtype
 from weft.core.size import Size as _Size
 from weft.core.storage import TypedStorage as _TypedStorage
 from weft.core.storage import UntypedStorage as _UntypedStorage
-from weft.ops.casting import memory_format as _memory_format
-from weft.ops.random import Generator as _Generator
+from weft.operators.casting import memory_format as _memory_format
+from weft.operators.random import Generator as _Generator
 
 # Methods and dtypes have these names too.
 _bool = builtins.bool
@@ -28,7 +28,7 @@ _Device = _device | _str | _int
 _Dtype = _dtype | _type
 _Ints = SupportsIndex | Sequence[SupportsIndex]
 
-from weft.ops.factorizations import LinAlgError as LinAlgError
+from weft.operators.factorizations import LinAlgError as LinAlgError
 def cholesky(input: Tensor, *, upper: _bool = False, out: Tensor | None = None) -> Tensor:
     """The triangular ``L`` with ``L L^H = input``, for positive definite matrices."""
 def cholesky_ex(input: Tensor, *, upper: _bool = False, check_errors: _bool = False, out: Tensor | Sequence[Tensor] | None = None) -> _return_types.linalg_cholesky_ex:

@@ -11,9 +11,9 @@ from weft.core import dtype as _dt
 from weft.core import errors as _errors
 from weft.core.tensor import Tensor
 from weft.core.tensor import wrap as _wrap
-from weft.ops import api as _api
-from weft.ops.arithmetic import where_op as _where
-from weft.ops.reductions import logsumexp_op as _logsumexp_op
+from weft.operators import api as _api
+from weft.operators.arithmetic import where_op as _where
+from weft.operators.reductions import logsumexp_op as _logsumexp_op
 
 __all__ = [
     *("amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.native import pool as _pool
+from weft.native.memory import pool as _pool
 
 __all__ = ["empty_cache", "set_limit", "stats"]
 

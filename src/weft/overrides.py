@@ -28,8 +28,8 @@ from typing import Any
 
 from weft.core import overrides as _core
 from weft.core.tensor import Tensor, keep_class
-from weft.ops import api as _api
-from weft.ops import overriding as _overriding
+from weft.operators import api as _api
+from weft.operators import overriding as _overriding
 
 __all__ = [
     *("BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch"),

@@ -11,8 +11,8 @@ import numpy as np
 from weft.core import errors
 from weft.core.dtype import get_default_dtype
 from weft.core.tensor import Tensor, wrap
-from weft.ops.api import FUNCTIONS
-from weft.ops.random import Generator
+from weft.operators.api import FUNCTIONS
+from weft.operators.random import Generator
 
 randint = FUNCTIONS["randint"]
 

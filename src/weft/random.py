@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ops.random import (
+from weft.operators.random import (
     Generator,
     default_generator,
     get_rng_state,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft.ops.along import RESULT_TYPES as _RESULT_TYPES
+from weft.operators.along import RESULT_TYPES as _RESULT_TYPES
 
 globals().update(_RESULT_TYPES)

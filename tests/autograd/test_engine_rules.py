@@ -15,7 +15,7 @@ import pytest
 
 import weft as torch
 from weft.core.dispatch import REGISTRY
-from weft.ops.build import general
+from weft.operators.build import general
 
 LARGE = 40_000  # elements: native code takes over well below
 

@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft.core.dispatch import REGISTRY
 from weft.core.tensor import Tensor, wrap
-from weft.ops.build import Make
+from weft.operators.build import Make
 
 SAMPLED = sorted(name for name, op in REGISTRY.items() if op.samples is not None)
 SIZES = (3, 1, 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core import errors, kernels
+from weft.core import errors, selection
 from weft.native import threads
 
 HUGE = 1 << 45  # elements: more than any machine has addresses for
@@ -31,7 +31,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_memory_that_is_not_there(name: str) -> None:
-    kernels.ready()
+    selection.ready()
     with pytest.raises(
         RuntimeError, match="can't allocate memory: you tried to allocate"
     ) as caught:
@@ -41,7 +41,7 @@ def test_memory_that_is_not_there(name: str) -> None:
     if name not in ("arange_floats", "rand"):  # those ask for what they work with
         size = 8 if name == "arange" else 4
         assert f"allocate {size * HUGE} bytes (" in said
-    if kernels.ready():
+    if selection.ready():
         assert "in use" in said
 
 
@@ -64,9 +64,9 @@ def test_a_length_beyond_64_bits() -> None:
         weft.empty(1 << 63)
 
 
-@pytest.mark.skipif(not kernels.ready(), reason="the pool needs native code")
+@pytest.mark.skipif(not selection.ready(), reason="the pool needs native code")
 def test_what_could_not_be_had_is_not_counted() -> None:
-    kernels.start()
+    selection.start()
     before = weft.memory.stats()
     for _ in range(3):
         with pytest.raises(RuntimeError):

@@ -14,7 +14,7 @@ from weft.core.dispatch import REGISTRY, Op
 from weft.core.meta import like
 from weft.core.symbols import Undecided, substitute, symbol
 from weft.core.tensor import Tensor, wrap
-from weft.ops.build import Make, Sample
+from weft.operators.build import Make, Sample
 
 SAMPLED = sorted(name for name, op in REGISTRY.items() if op.samples is not None)
 DIFFERENTIABLE = sorted(name for name in SAMPLED if REGISTRY[name].differentiable)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels import convolution as conv
-from weft.kernels import pooling, resampling, sequence
+from weft.references import convolution as conv
+from weft.references import pooling, resampling, sequence
 
 torch = pytest.importorskip("torch", reason="parity tests need torch==2.13.0")
 F = torch.nn.functional

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import _cpu
-from weft.native import jit
+from weft.native.codegen import jit
 
 HOST = (
     "znver4",
@@ -66,7 +66,9 @@ warnings.simplefilter("error")
 import sys
 import torch as weft
 import numpy as np
-from weft.native import blocks, jit, onednn
+from weft.native import onednn
+from weft.native.codegen import jit
+from weft.native.gemm import blocks
 x = weft.randn(96, 128)
 assert np.allclose((x @ x.T).numpy(), x.numpy() @ x.numpy().T, atol=1e-3)
 assert np.allclose(x.exp().numpy(), np.exp(x.numpy()), rtol=1e-5)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.native import cache
+from weft.native.codegen import cache
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX's")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loops_common import channels_last, close, layouts, over_threads
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import batchnorm
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from weft.native import jit, threads
+from weft.native import threads
+from weft.native.codegen import jit
 from weft.native.loops import circles
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

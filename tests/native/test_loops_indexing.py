@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loops_common import over_threads, unaligned
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import indexing
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

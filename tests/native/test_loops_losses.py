@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from weft.core import kernels
-from weft.native import jit, threads
+from weft.core import selection
+from weft.native import threads
+from weft.native.codegen import jit
 from weft.native.loops import losses as loops
-from weft.ops.entropy import bce_with_logits_op, nll_loss_back_op, nll_loss_op
-from weft.ops.losses import huber_loss_op, mse_loss_op, smooth_l1_loss_op
+from weft.operators.entropy import bce_with_logits_op, nll_loss_back_op, nll_loss_op
+from weft.operators.losses import huber_loss_op, mse_loss_op, smooth_l1_loss_op
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 
@@ -152,7 +153,7 @@ def test_two_classes(dtype):
     a, b = numbers((2000, 3), dtype) * 20, np.abs(numbers((2000, 3), dtype, 1)) % 1
     a[0] = np.inf, -np.inf, np.nan
     t = numbers((2000, 3), dtype, 2)
-    found = kernels.forward(bce_with_logits_op, (turned(a), b), {})
+    found = selection.forward(bce_with_logits_op, (turned(a), b), {})
     close(found, bce_with_logits_op.reference(wide(a), wide(b)), dtype)
     exact = bce_with_logits_op.rules[0](wide(t), wide(a), wide(b))
     plan = bce_with_logits_op.plan_for(1, 3, 2, False)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from weft.native import jit
-from weft.native.compiler import Function
+from weft.native.codegen import jit
+from weft.native.codegen.compiler import Function
 from weft.native.loops import math as functions
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

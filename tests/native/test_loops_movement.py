@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loops_common import channels_last, over_threads, unaligned
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import movement
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from weft.native import jit, threads
+from weft.native import threads
+from weft.native.codegen import jit
 from weft.native.loops import normalize as loops
-from weft.ops.normalization import layer_norm_op, rms_norm_op
+from weft.operators.normalization import layer_norm_op, rms_norm_op
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 

@@ -5,9 +5,9 @@ import pytest
 
 import weft  # noqa: F401  (loads the ops)
 from weft.core.dispatch import REGISTRY
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import batchnorm, indexing, movement, pooling, resampling
-from weft.ops.build import Make
+from weft.operators.build import Make
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 

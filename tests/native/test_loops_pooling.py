@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from loops_common import channels_last, close, layouts, over_threads
-from weft.kernels import pooling as reference
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import pooling
+from weft.references import pooling as reference
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from weft.native import jit, threads
+from weft.native import threads
+from weft.native.codegen import jit
 from weft.native.loops import reduce as loops
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from loops_common import close, layouts, over_threads
-from weft.kernels import resampling as reference
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import resampling
+from weft.references import resampling as reference
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 

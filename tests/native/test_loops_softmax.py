@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from weft.core.dispatch import REGISTRY
-from weft.native import jit, threads
+from weft.native import threads
+from weft.native.codegen import jit
 from weft.native.loops import softmax as loops
-from weft.ops.reductions import logsumexp_op
-from weft.ops.softmax import log_softmax_back_op, log_softmax_op, softmax_back_op, softmax_op
+from weft.operators.reductions import logsumexp_op
+from weft.operators.softmax import log_softmax_back_op, log_softmax_op, softmax_back_op, softmax_op
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 

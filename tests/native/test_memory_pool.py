@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.native.pool import MAPPED, SMALL, pool
+from weft.native.memory.pool import MAPPED, SMALL, pool
 
 pytestmark = pytest.mark.skipif(pool() is None, reason="no pool on this platform")
 
@@ -105,7 +105,7 @@ def test_varying_sizes_do_not_pile_up() -> None:
 
 HEAP = """
 import ctypes, random, numpy as np
-from weft.native.pool import pool
+from weft.native.memory.pool import pool
 
 names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
 Info = type("Info", (ctypes.Structure,), {"_fields_": [(n, ctypes.c_size_t) for n in names]})

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import weft
 from loops_common import over_threads
-from weft.core import kernels
+from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.native import attention, jit
+from weft.native.codegen import jit
+from weft.native.layers import attention
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
-kernels.start()
+selection.start()
 OP = REGISTRY["scaled_dot_product_attention"]
 ACCURACY = 16 * np.finfo("f4").eps
 

@@ -7,26 +7,27 @@ import sys
 
 import pytest
 
-from weft.native import jit
+from weft.native.codegen import jit
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
 PROGRAM = """
 import sys
 import numpy as np
-from weft.core import kernels
-from weft.native import blocks
+from weft.core import selection
+from weft.native.gemm import blocks
 
 size = int(sys.argv[1])
 rows = 12 if size == 64 else 6
 blocks.block = lambda kind="f32": (
     size // blocks.SIZES[kind], rows, 2 * size // blocks.SIZES[kind]
 )
-kernels.start()
-from weft.native import gemm
-assert gemm.block is blocks.block
-from weft.kernels import convolution as reference
-from weft.native import attention, windowed, winograd
+selection.start()
+from weft.native.gemm import packed
+assert packed.block is blocks.block
+from weft.references import convolution as reference
+from weft.native.conv import windowed, winograd
+from weft.native.layers import attention
 
 rng = np.random.default_rng(0)
 
@@ -42,8 +43,8 @@ def close(found, want, dtype):
 
 for m, k, n in ((130, 300, 70), (64, 257, 96), (200, 64, 33)):
     a, b = made("f4", m, k), made("f4", k, n)
-    assert gemm.takes(a, b) or a.size * n < gemm.WORTH
-    close(gemm.matmul(a, b, np.empty((m, n), "f4")), a.astype("f8") @ b.astype("f8"), "f4")
+    assert packed.takes(a, b) or a.size * n < packed.WORTH
+    close(packed.matmul(a, b, np.empty((m, n), "f4")), a.astype("f8") @ b.astype("f8"), "f4")
 for dtype in ("f4", "f8"):
     for groups in (1, 4):
         for by in (1, 2):

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 import weft
 from loops_common import layouts, over_threads
-from weft.kernels import convolution as reference
-from weft.native import convolutions, jit, onednn, windowed
+from weft.native import onednn
+from weft.native.codegen import jit
+from weft.native.conv import convolutions, windowed
+from weft.references import convolution as reference
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
@@ -260,7 +262,7 @@ for dtype in (weft.float32, weft.float64):
     for a, b in zip(found, wanted):
         a, b = a.detach().numpy(), b.detach().numpy()
         assert np.abs(a - b).max() <= 64 * eps * np.abs(b).max(), (dtype, a.shape)
-from weft.native import windowed
+from weft.native.conv import windowed
 assert windowed.forward_plan.cache_info().currsize == 4  # the last layer's gradient is one
 """
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core import kernels
+from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.native import jit
-from weft.ops import native
+from weft.native.codegen import jit
+from weft.operators import native
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
@@ -181,16 +181,16 @@ def agree(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_native_code_is_as_the_reference(name: str) -> None:
-    kernels.start()
+    selection.start()
     wrong = []
     for dtype in DTYPES:
         for side in SIDES:
             mine = outcome(CALLS[name], dtype, side)
-            kernels.enable(False)
+            selection.enable(False)
             try:
                 plain = outcome(CALLS[name], dtype, side)
             finally:
-                kernels.enable(True)
+                selection.enable(True)
             if isinstance(mine, type) or isinstance(plain, type):
                 if mine is not plain:
                     wrong.append(f"{dtype} {side}: {mine} instead of {plain}")

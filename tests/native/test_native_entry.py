@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core import kernels
+from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.native import jit, trace
-from weft.native.compiler import Ptr, T, f64, i64
+from weft.native.codegen import jit, trace
+from weft.native.codegen.compiler import Ptr, T, f64, i64
+from weft.native.codegen.whole import Spec
 from weft.native.loops import indexing, normalize, reduce, softmax, sums
-from weft.native.whole import Spec
 
 F32 = np.float32
 
@@ -196,7 +196,7 @@ def test_specs_check_every_shape() -> None:
 def test_small_arrays_get_the_same_bits_before_and_after_native_code_is_there(dtype: str) -> None:
     """What small exact ops give must not depend on how often they ran."""
     x, y = (some(5, 6, seed=k).astype(dtype) for k in (0, 1))
-    kernels.open_ways()
+    selection.open_ways()
 
     def values() -> list[np.ndarray]:
         a = weft.tensor(x, requires_grad=True)
@@ -205,36 +205,36 @@ def test_small_arrays_get_the_same_bits_before_and_after_native_code_is_there(dt
         (z.sum() + z.mean(0).sum() + z.max(1).values.sum()).backward()
         return [z.detach().numpy(), a.grad.numpy(), b.grad.numpy()]
 
-    kernels.enable(False)
+    selection.enable(False)
     try:
         before = values()
     finally:
-        kernels.enable(True)
-    kernels.start()
-    for _ in range(3 * kernels.TRIES):
+        selection.enable(True)
+    selection.start()
+    for _ in range(3 * selection.TRIES):
         after = values()
-    assert REGISTRY["mul"].way is not None and not isinstance(REGISTRY["mul"].way, kernels.Chance)
+    assert REGISTRY["mul"].way is not None and not isinstance(REGISTRY["mul"].way, selection.Chance)
     for first, later in zip(before, after, strict=True):
         np.testing.assert_array_equal(first, later)
 
 
 def test_a_chance_is_given_up_for_other_types() -> None:
     op = REGISTRY["hypot"] if "hypot" in REGISTRY else REGISTRY["maximum"]
-    kernels.open_op(op)
-    for _ in range(kernels.TRIES):
+    selection.open_op(op)
+    for _ in range(selection.TRIES):
         assert op.way is not None
         op.way(np.ones(3, int), np.ones(3, int))
     assert op.way is None
-    kernels.open_op(op)
+    selection.open_op(op)
 
 
 def test_turning_kernels_off_shuts_the_ways() -> None:
-    kernels.enable(False)
+    selection.enable(False)
     try:
         assert all(op.way is None and op.scaled is None for op in REGISTRY.values())
     finally:
-        kernels.enable(True)
-    assert isinstance(REGISTRY["add"].way, kernels.Chance)
+        selection.enable(True)
+    assert isinstance(REGISTRY["add"].way, selection.Chance)
 
 
 def test_many_threads_share_a_way() -> None:
@@ -275,7 +275,7 @@ def test_writing_over_the_first_argument() -> None:
 @pytest.mark.parametrize("shape", [(3,), (40, 50), (300, 200)])
 @pytest.mark.parametrize("name", ["add_", "sub_"])
 def test_scaled_sums_in_place(shape: tuple[int, ...], name: str) -> None:
-    kernels.start()
+    selection.start()
     x, y = some(*shape), some(*shape, seed=1)
     wanted = x + y * F32(0.3) if name == "add_" else x - y * F32(0.3)
     with weft.no_grad():
@@ -307,9 +307,9 @@ def test_a_row_is_repeated_along_an_array() -> None:
         assert way(a, b) is None
     for a, b in ((x, some(4)), (row, row), (x, x), (x, row.astype(np.float64))):
         assert made.row_way((a, b)) is None
-    kernels.start()
+    selection.start()
     a, b = weft.tensor(x, requires_grad=True), weft.tensor(row, requires_grad=True)
-    for _ in range(3 * kernels.TRIES):
+    for _ in range(3 * selection.TRIES):
         y = a * b
     assert REGISTRY["mul"].row.__class__.__name__ == "builtin_function_or_method"
     np.testing.assert_array_equal(y.detach().numpy(), x * row)
@@ -320,7 +320,7 @@ def test_a_row_is_repeated_along_an_array() -> None:
 @pytest.mark.parametrize("size", [3, 2000, 50_000])
 def test_functions_in_place_are_those_out_of_place(size: int) -> None:
     """Bit by bit, with the same gradients, on whole tensors and on parts of others."""
-    kernels.start()
+    selection.start()
     functions = {
         "relu": lambda t, inplace: weft.nn.functional.relu(t, inplace=inplace),
         "leaky": lambda t, inplace: weft.nn.functional.leaky_relu(t, 0.2, inplace=inplace),
@@ -389,7 +389,7 @@ def test_after_a_failure_no_code_of_the_users_runs() -> None:
 
 def compiled_functions() -> list[tuple[str, Any, Any, list[str]]]:
     """Every entry point that everyday calls compile: name, key, function, kinds of parameters."""
-    kernels.start()
+    selection.start()
     f, x, image = weft.nn.functional, weft.randn(64, 64), weft.randn(4, 8, 16, 16)
     row, rows = weft.ones(64), weft.arange(64) % 5
     for a in (x, x[:4], weft.randn(300, 64)):

@@ -11,13 +11,13 @@ import pytest
 from test_native_loops import TRACED, arguments, attributes, values
 
 import weft
-from weft.core import kernels, plan
+from weft.core import plan, selection
 from weft.core.dispatch import REGISTRY
-from weft.native import jit, trace
+from weft.native.codegen import jit, trace
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
-kernels.start()
+selection.start()
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
@@ -54,13 +54,15 @@ def test_forward(name: str, half: str) -> None:
     op, dtype, attrs = REGISTRY[name], readable(half), attributes(REGISTRY[name])
     given, wide = narrowed(arguments(op, np.random.default_rng(0), (37, 21), "f4"), dtype)
     with np.errstate(all="ignore"):
-        found, want = (kernels.forward(op, args, attrs) for args in (given, wide))
+        found, want = (selection.forward(op, args, attrs) for args in (given, wide))
     if want is None:
         pytest.skip("not traced: NumPy runs it")
     same(found, rounded(want, dtype))
     turned = [np.asfortranarray(g) for g in given[:1]] + given[1:]
     with np.errstate(all="ignore"):
-        same(np.ascontiguousarray(kernels.forward(op, turned, attrs)), np.ascontiguousarray(found))
+        same(
+            np.ascontiguousarray(selection.forward(op, turned, attrs)), np.ascontiguousarray(found)
+        )
 
 
 def loops_of_rules(name: str) -> list[tuple[trace.Loop, int]]:
@@ -137,8 +139,8 @@ def test_rounding_to_bfloat16_is_that_of_the_reference() -> None:
     x = words.view("f4")
     with np.errstate(all="ignore"):
         want = x.astype(ml_dtypes.bfloat16)
-    found = kernels.cast(x, HALVES["bfloat16"])
+    found = selection.cast(x, HALVES["bfloat16"])
     number = ~np.isnan(x)
     assert np.array_equal(found.view("u2")[number], want.view("u2")[number])
     assert np.isnan(found[~number].astype("f4")).all()
-    assert np.array_equal(kernels.cast(found, np.dtype("f4"))[number], found.astype("f4")[number])
+    assert np.array_equal(selection.cast(found, np.dtype("f4"))[number], found.astype("f4")[number])

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core import kernels
+from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.native import jit, trace
 from weft.native import threads as pool_of_threads
-from weft.native.compiler import INTRINSICS
-from weft.ops.build import Make
+from weft.native.codegen import jit, trace
+from weft.native.codegen.compiler import INTRINSICS
+from weft.operators.build import Make
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
-kernels.start()  # small arrays alone would not load native code
+selection.start()  # small arrays alone would not load native code
 TRACED = sorted(name for name, op in REGISTRY.items() if op.traced)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 0.5, 20.0, -20.0]
 ULPS = 4  # what the functions of the kernel language are good for, with some arithmetic around
@@ -100,7 +100,7 @@ def test_forward(name: str, dtype: str) -> None:
     attrs = attributes(op)
     given = arguments(op, rng, (37, 21), dtype)
     with np.errstate(all="ignore"):
-        first = kernels.forward(op, given, attrs)
+        first = selection.forward(op, given, attrs)
         if first is None:
             pytest.skip("not traced: NumPy runs it")
         plain = op.reference(*given, **attrs)
@@ -109,7 +109,7 @@ def test_forward(name: str, dtype: str) -> None:
         alone = arithmetic_only(lambda *x: op(*x, **attrs), len(given), dtype)
         close(first, plain, exact, alone, [1.0])
         for versions in zip(*map(layouts, given), strict=True):
-            close(kernels.forward(op, versions, attrs), plain, exact, alone, [1.0])
+            close(selection.forward(op, versions, attrs), plain, exact, alone, [1.0])
 
 
 @pytest.mark.parametrize("name", [n for n in TRACED if REGISTRY[n].diagonal])
@@ -145,7 +145,7 @@ def test_most_ops_are_traced() -> None:
         op = REGISTRY[name]
         with np.errstate(all="ignore"):
             given = arguments(op, rng, (5, 3), "f4")
-            count += kernels.forward(op, given, attributes(op)) is not None
+            count += selection.forward(op, given, attributes(op)) is not None
     assert count >= 60
 
 
@@ -172,20 +172,20 @@ def test_broadcasting(shapes: tuple) -> None:
 
 def test_result_keeps_the_order_of_its_input() -> None:
     x = np.random.default_rng(0).standard_normal((2, 5, 3, 4)).astype("f4").transpose(0, 3, 1, 2)
-    assert kernels.forward(REGISTRY["relu"], (x,), {}).strides == x.strides
+    assert selection.forward(REGISTRY["relu"], (x,), {}).strides == x.strides
 
 
 def test_zero_sizes_and_mixed_dtypes_are_left_to_numpy() -> None:
     empty = np.zeros((0, 3), "f4")
     assert (REGISTRY["add"].run(empty, np.ones(3, "f4"))).shape == (0, 3)
-    assert kernels.forward(REGISTRY["add"], (np.ones(3, "f4"), np.ones(3, "f8")), {}) is None
-    assert kernels.forward(REGISTRY["add"], (np.ones(3, "i8"), np.ones(3, "i8")), {}) is None
+    assert selection.forward(REGISTRY["add"], (np.ones(3, "f4"), np.ones(3, "f8")), {}) is None
+    assert selection.forward(REGISTRY["add"], (np.ones(3, "i8"), np.ones(3, "i8")), {}) is None
 
 
 def test_numbers_are_arguments_not_new_loops() -> None:
     op, x = REGISTRY["mul"], np.arange(5, dtype="f4")
     for k in range(200):
-        assert (kernels.forward(op, (x, k + 0.5), {}) == x * np.float32(k + 0.5)).all()
+        assert (selection.forward(op, (x, k + 0.5), {}) == x * np.float32(k + 0.5)).all()
 
 
 def test_an_identity_rule_copies_nothing() -> None:
@@ -244,11 +244,11 @@ def test_a_forked_child_computes() -> None:
 def test_numpy_alone_gives_the_same() -> None:
     x = weft.randn(200, 300)
     native = (x.exp() + x).relu()
-    kernels.enable(False)
+    selection.enable(False)
     try:
         plain = (x.exp() + x).relu()
     finally:
-        kernels.enable(True)
+        selection.enable(True)
     assert weft.allclose(native, plain, rtol=1e-6, atol=1e-6)
 
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import weft
 from weft import doctor
 from weft.backends import native
-from weft.native import gemm, jit, products, threads
+from weft.native import threads
+from weft.native.codegen import jit
+from weft.native.gemm import packed, products
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
@@ -58,7 +60,7 @@ def test_packed_products(m: int, k: int, n: int, a: int, b: int, add: bool, coun
     before = threads.count()
     try:
         threads.set_count(count)
-        gemm.matmul(left, right, out, add)
+        packed.matmul(left, right, out, add)
     finally:
         threads.set_count(before)
     assert (np.abs(out - want) <= ACCURACY * bound).all()
@@ -70,7 +72,7 @@ def test_packed_products_longer_than_a_stretch() -> None:
         rng.standard_normal((70, 1000)).astype("f4"),
         rng.standard_normal((1000, 33)).astype("f4"),
     )
-    out = gemm.matmul(a, b, np.full((70, 33), np.nan, "f4"))
+    out = packed.matmul(a, b, np.full((70, 33), np.nan, "f4"))
     assert np.allclose(out, a.astype("f8") @ b, rtol=0, atol=2e-4)
 
 
@@ -97,7 +99,7 @@ def test_bits_do_not_depend_on_the_threads(a: int, b: int, sizes: tuple[int, int
     bias = rng.standard_normal(n).astype("f4")
 
     def work() -> np.ndarray:
-        return gemm.matmul(left, right, np.full((m, n), np.nan, "f4"), bias=bias)
+        return packed.matmul(left, right, np.full((m, n), np.nan, "f4"), bias=bias)
 
     alone = on_threads(1, work)
     for count in (2, 3):
@@ -135,7 +137,7 @@ def test_packed_stacks(
     want = np.matmul(left.astype("f8"), right)
     bound = np.matmul(np.abs(left).astype("f8"), np.abs(right))
     both = [
-        on_threads(count, lambda: gemm.stacked(left, right, np.full(want.shape, np.nan, "f4")))
+        on_threads(count, lambda: packed.stacked(left, right, np.full(want.shape, np.nan, "f4")))
         for count in (1, 2)
     ]
     assert np.array_equal(*both)
@@ -145,11 +147,11 @@ def test_packed_stacks(
 def test_nothing_to_sum_over() -> None:
     a, b, bias = np.ones((3, 0), "f4"), np.ones((0, 4), "f4"), np.arange(4, dtype="f4")
     out = np.full((3, 4), 2, "f4")
-    assert (gemm.matmul(a, b, out, add=True) == 2).all()
-    assert (gemm.matmul(a, b, out, bias=bias) == bias).all()
-    assert (gemm.matmul(a, b, out) == 0).all()
-    assert (gemm.stacked(a[None], b[None], out[None] + 1) == 0).all()
-    assert gemm.stacked(np.ones((0, 3, 2), "f4"), np.ones((2, 4), "f4"), out[:0, None]).size == 0
+    assert (packed.matmul(a, b, out, add=True) == 2).all()
+    assert (packed.matmul(a, b, out, bias=bias) == bias).all()
+    assert (packed.matmul(a, b, out) == 0).all()
+    assert (packed.stacked(a[None], b[None], out[None] + 1) == 0).all()
+    assert packed.stacked(np.ones((0, 3, 2), "f4"), np.ones((2, 4), "f4"), out[:0, None]).size == 0
 
 
 def test_large_layers_and_their_gradients() -> None:
@@ -181,15 +183,15 @@ def test_other_processors() -> None:
         "import sys, numpy as np\n"
         "from weft.native import blocks, gemm\n"
         "shape = tuple(map(int, sys.argv[1:]))\n"
-        "blocks.block = gemm.block = lambda kind='f32': shape\n"
+        "blocks.block = packed.block = lambda kind='f32': shape\n"
         "rng = np.random.default_rng(0)\n"
         "for m, k, n in ((37, 50, 90), (90, 350, 37)):\n"
         "    a, b = rng.standard_normal((m, k), 'f4'), rng.standard_normal((k, n), 'f4')\n"
         "    for x in (a, a.T.copy().T):\n"
         "        for y in (b, b.T.copy().T):\n"
-        "            out = gemm.matmul(x, y, np.empty((m, n), 'f4'))\n"
+        "            out = packed.matmul(x, y, np.empty((m, n), 'f4'))\n"
         "            assert np.allclose(out, a.astype('f8') @ b, atol=1e-3), (m, k, n)\n"
-        "            out = gemm.stacked(x[None], y[None], np.empty((1, m, n), 'f4'))\n"
+        "            out = packed.stacked(x[None], y[None], np.empty((1, m, n), 'f4'))\n"
         "            assert np.allclose(out[0], a.astype('f8') @ b, atol=1e-3), (m, k, n)\n"
     )
     for shape in (("4", "6", "8"), ("16", "12", "32")):
@@ -204,9 +206,9 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
     for left in (a, np.asfortranarray(a)):
         for right in (b, np.asfortranarray(b), b[:, :10]):
             n = right.shape[1]
-            found = gemm.matmul(left, right, np.empty((20, n), "f4"))
+            found = packed.matmul(left, right, np.empty((20, n), "f4"))
             assert np.array_equal(found, want[:, :n], equal_nan=True)
-            found = gemm.stacked(left[None], right[None], np.empty((1, 20, n), "f4"))
+            found = packed.stacked(left[None], right[None], np.empty((1, 20, n), "f4"))
             assert np.array_equal(found[0], want[:, :n], equal_nan=True)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core import kernels
+from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import batchnorm_small, indexing, losses, normalize
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason="no compiler here")
@@ -23,7 +23,7 @@ SPECIAL = np.array([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf], np.float32)
 @pytest.fixture(autouse=True)
 def loaded() -> Iterator[None]:
     """Native code at hand; NumPy's warnings about special values off."""
-    assert kernels.ready()
+    assert selection.ready()
     with np.errstate(all="ignore"):
         yield
 
@@ -57,11 +57,11 @@ def all_same(found: Any, wanted: Any) -> bool:
 
 def by_reference(rule: Any, *args: Any, **attrs: Any) -> Any:
     """What a derivative rule gives where there is no native code."""
-    kernels.enable(False)
+    selection.enable(False)
     try:
         return rule(*args, **attrs)
     finally:
-        kernels.enable(True)
+        selection.enable(True)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -15,9 +15,9 @@ import weft
 import weft.nn.functional as F
 from weft.backends import native
 from weft.core.generator import Generator
-from weft.kernels.random import box_muller_32, multiply_add
-from weft.native import jit
+from weft.native.codegen import jit
 from weft.native.loops import twister
+from weft.references.random import box_muller_32, multiply_add
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))

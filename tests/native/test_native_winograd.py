@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import weft
 from loops_common import layouts, over_threads
-from weft.kernels import convolution as reference
-from weft.native import convolutions, jit, winograd
+from weft.native.codegen import jit
+from weft.native.conv import convolutions, winograd
+from weft.references import convolution as reference
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 

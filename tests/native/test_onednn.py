@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels import convolution as reference
 from weft.native import onednn
+from weft.references import convolution as reference
 
 EPS = 2.0**-23
 needs_library = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())

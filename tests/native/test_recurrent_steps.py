@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core.kernels import ready
-from weft.kernels import recurrent as reference
+from weft.core.selection import ready
+from weft.references import recurrent as reference
 
 pytestmark = pytest.mark.skipif(not ready(), reason="there is no native code here")
 PARTS = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -78,7 +78,7 @@ def run(
 
 def native_table() -> Any:
     """Native steps, with products by NumPy: those of libraries depend on the number of threads."""
-    from weft.native.recurrent import CELLS
+    from weft.native.layers.recurrent import CELLS
 
     return CELLS | {"gemm": reference.gemm}
 
@@ -164,7 +164,7 @@ def test_the_other_samples_change_no_bit() -> None:
 
 @pytest.mark.parametrize("cell", PARTS)
 def test_work_is_divided_as_the_threads_allow(cell: str) -> None:
-    from weft.native.recurrent import Way
+    from weft.native.layers.recurrent import Way
 
     w_hh = np.zeros((PARTS[cell] * 256, 256), np.float32)
     cuts = {}

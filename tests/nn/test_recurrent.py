@@ -15,10 +15,10 @@ import pytest
 
 import weft
 from weft.core.dispatch import REGISTRY
-from weft.core.kernels import enable, ready
-from weft.kernels import recurrent as kernels
-from weft.ops.recurrent import run_layer
-from weft.ops.recurrent_steps import run_steps
+from weft.core.selection import enable, ready
+from weft.operators.recurrent import run_layer
+from weft.operators.recurrent_steps import run_steps
+from weft.references import recurrent as kernels
 
 try:
     import torch
@@ -362,7 +362,7 @@ CELL_SHAPES = {
 def test_compiled_cells_do_what_the_references_do(
     name: str, dtype: str, rows: int, size: int
 ) -> None:
-    from weft.native.recurrent import CELLS
+    from weft.native.layers.recurrent import CELLS
 
     arrays = []
     for k, text in enumerate(CELL_SHAPES[name].split()):
@@ -388,7 +388,7 @@ def test_compiled_cells_do_what_the_references_do(
 @pytest.mark.skipif(not ready(), reason="there is no native code here")
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_layers_give_what_numpy_gives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.native import recurrent as native
+    from weft.native.layers import recurrent as native
 
     layer = getattr(weft.nn, kind)(16, 64, 2, bidirectional=True)
     lengths = [9, 9, 9, 9, 6, 6, 2, 1]
@@ -550,7 +550,7 @@ def test_every_function_of_a_step_can_be_replaced(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(kernels.CELLS, name, spied(name, function))
     for name in ("lstm_layer", "gru_layer", "rnn_layer"):
         op = REGISTRY[name]
-        for sample in op.samples(weft.ops.build.Make(0)):  # type: ignore[misc]
+        for sample in op.samples(weft.operators.build.Make(0)):  # type: ignore[misc]
             tensors = [None if a is None else weft.tensor(a).requires_grad_() for a in sample.args]
             results = op(*tensors, **sample.attrs)
             results[0].sum().backward()

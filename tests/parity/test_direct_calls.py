@@ -11,7 +11,8 @@ import pytest
 import direct_calls
 import weft
 from weft.core.dispatch import REGISTRY
-from weft.native import jit, layout
+from weft.native.codegen import jit
+from weft.native.memory import layout
 
 pytestmark = [
     pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not())),

@@ -18,7 +18,7 @@ import pytest
 
 import weft
 from weft.compat.names import look_up
-from weft.ops import api
+from weft.operators import api
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import api_coverage as coverage

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import weft
-from weft.ops import api
+from weft.operators import api
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"

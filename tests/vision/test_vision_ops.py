@@ -7,8 +7,8 @@ import pytest
 
 import weft
 from weft.autograd import gradcheck
-from weft.kernels import regions as reference
 from weft.native.loops import regions as loops
+from weft.references import regions as reference
 from weft.vision import ops
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -144,7 +143,7 @@ def _pad_policy(args: Any, kwargs: Any) -> str | None:
 @functools.cache
 def _install() -> None:
     """Give the listed public functions and methods their casts."""
-    chosen: dict[FunctionType, Any] = {}
+    chosen: dict[Any, Any] = {}
     for path, policy in (*FUNCTIONS.items(), ("nn.functional.pad", _pad_policy)):
         home, _, name = path.rpartition(".")
         table = api.NAMESPACES.get(home, {}) if home else api.FUNCTIONS

@@ -14,7 +14,7 @@ from weft.core.meta import lacks_values
 from weft.core.modes import MODES, _Switch
 from weft.core.node import FREED, GraphNode, Node, Output
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 # Says where a NaN of a backward pass came from; ``weft.graph.faults`` puts it here.
 EXPLAIN: list[Callable[[Node, list[np.ndarray], list[tuple[Node, list[np.ndarray]]]], str]] = []

@@ -22,7 +22,7 @@ from weft.autograd.hooks import replacement
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
-from weft.core import errors, kernels, meta, quiet
+from weft.core import errors, meta, quiet, selection
 from weft.core.batching import spread
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
@@ -83,12 +83,12 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
         )
     if isinstance(g, Tensor):
         return g.sum(dims).reshape(shape)
-    if g.size >= kernels.BEGIN:
-        total = kernels.sum_to(g, shape)
+    if g.size >= selection.BEGIN:
+        total = selection.sum_to(g, shape)
         if total is not None:
             return total
     if g.dtype in dt.HALF:
-        wide = kernels.cast(g, dt.F32)
+        wide = selection.cast(g, dt.F32)
         return np.add.reduce(wide, dims, keepdims=True).astype(g.dtype).reshape(shape)
     return np.add.reduce(g, dims).reshape(shape)
 
@@ -105,7 +105,7 @@ def cast(g: Any, wanted: np.dtype | None) -> Any:
         return g.to(dt.of_numpy(wanted))
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
-    return g if g.dtype == wanted else kernels.cast(g, wanted)
+    return g if g.dtype == wanted else selection.cast(g, wanted)
 
 
 def edges_of(node: Any) -> Any:
@@ -203,7 +203,7 @@ class _Run:
         elif edge in self.owned:
             add_into(held, g)
         else:
-            large = g.__class__ is ndarray and g.size >= kernels.LARGE
+            large = g.__class__ is ndarray and g.size >= selection.LARGE
             total = REGISTRY["add"](held, g) if large else held + g
             grads[edge] = total
             if total.__class__ is ndarray and total.dtype == held.dtype:
@@ -321,7 +321,7 @@ class _Run:
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
                     way, gi = plan.way, None
-                    large = g.size >= kernels.LARGE
+                    large = g.size >= selection.LARGE
                     # A gradient that only this pass holds can be written over.
                     if large and getrefcount(g) == ALONE and g.base is None and plan.over(g, saved):
                         gi = g
@@ -330,7 +330,7 @@ class _Run:
                     if gi is None:
                         if plan.large is not None and (
                             g.size >= plan.op.limit
-                            or (plan.op.native_rules and kernels.large(saved, plan.op.limit))
+                            or (plan.op.native_rules and selection.large(saved, plan.op.limit))
                         ):
                             gi = plan.large(g, saved, node.attrs, None)[0]
                         elif plan.widens and half(g):
@@ -524,7 +524,7 @@ def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any
     """What the rules of an op make of gradients, on bare arrays: native code where there is."""
     if plan.large is not None:
         gradients = g if g.__class__ is tuple else (g,)
-        if kernels.large((*gradients, *saved), plan.op.limit):
+        if selection.large((*gradients, *saved), plan.op.limit):
             return plan.large(g, saved, attrs, needs)
     if plan.widens and half(g):
         wide = widened_all(g) if g.__class__ is tuple else widened(g)
@@ -545,10 +545,10 @@ def like_inputs(node: Node) -> list[Any]:
 
 def add_into(total: np.ndarray, g: np.ndarray) -> None:
     """``total += g``, on all threads if they are large."""
-    if total.size >= kernels.OVER and (
+    if total.size >= selection.OVER and (
         (g.base is None and total.base is None) or not np.may_share_memory(total, g)
     ):
-        if kernels.into(REGISTRY["add"], total, g):
+        if selection.into(REGISTRY["add"], total, g):
             return
     np.add(total, g, out=total)  # which copies first what overlaps
 
@@ -597,7 +597,7 @@ def half(g: Any) -> bool:
 def widened(x: Any) -> Any:
     """An array of a half type in float32; all else as it is."""
     if x.__class__ is np.ndarray and x.itemsize < 4 and x.dtype in dt.HALF:
-        return kernels.cast(x, dt.F32)
+        return selection.cast(x, dt.F32)
     return x
 
 

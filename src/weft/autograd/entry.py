@@ -8,7 +8,7 @@ from weft.autograd import engine
 from weft.autograd.graph import GradientEdge, tensor_at
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops import api, overriding
+from weft.operators import api, overriding
 
 
 def _many(value: Any) -> tuple[Any, ...]:

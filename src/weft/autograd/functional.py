@@ -11,7 +11,7 @@ from weft.autograd.entry import grad
 from weft.core import errors
 from weft.core.modes import MODES, enable_grad
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.operators import api
 
 
 def _tuple(value: Any, name: str, function: str) -> tuple[bool, tuple[Tensor, ...]]:

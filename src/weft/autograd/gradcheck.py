@@ -21,7 +21,7 @@ from weft.autograd import forward_ad
 from weft.autograd.entry import grad
 from weft.autograd.function import Function
 from weft.core.tensor import Tensor, wrap
-from weft.ops import api
+from weft.operators import api
 
 
 class GradcheckError(RuntimeError):

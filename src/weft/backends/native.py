@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from weft.core import kernels as _kernels
-from weft.native import convolutions as _convolutions
-from weft.native import jit as _jit
+from weft.core import selection as _selection
 from weft.native import onednn as _onednn
 from weft.native import threads as _threads
+from weft.native.codegen import jit as _jit
+from weft.native.conv import convolutions as _convolutions
 
 NATIVE, NUMPY = "native", "numpy"
 
@@ -18,14 +18,14 @@ def is_available() -> bool:
 
 def get() -> str:
     """Which kernels large arrays go to: ``"native"`` or ``"numpy"``."""
-    return NATIVE if _kernels.enabled() and is_available() else NUMPY
+    return NATIVE if _selection.enabled() and is_available() else NUMPY
 
 
 def set(kind: str) -> None:
     """Choose ``"native"`` or, to compare, ``"numpy"``; ``WEFT_KERNELS`` sets it from outside."""
     if kind not in (NATIVE, NUMPY):
         raise ValueError(f"kernels are 'native' or 'numpy', not {kind!r}")
-    _kernels.enable(kind == NATIVE)
+    _selection.enable(kind == NATIVE)
 
 
 def winograd() -> bool:

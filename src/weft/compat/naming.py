@@ -14,14 +14,14 @@ from typing import Any
 
 from weft.compat import tree
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 # Parts of weft that PyTorch has no like of keep their names.
 _OWN = (
     *("weft.cli", "weft.compat", "weft.core", "weft.demo", "weft.doctor", "weft.graph", "weft.io"),
-    *("weft.kernels", "weft.memory", "weft.native", "weft.ops", "weft._checks", "weft._cpu"),
+    *("weft.memory", "weft.native", "weft.operators", "weft.references", "weft._checks"),
     *("weft.backends.native", "weft.nn.resize", "weft.utils.checkpointing", "weft.viz"),
-    *("weft.train", "weft.vision", "weft.watching", "weft.__main__"),
+    *("weft._cpu", "weft.train", "weft.vision", "weft.watching", "weft.__main__"),
 )
 # What was changed, with what it was before.
 _changed: list[tuple[Any, str, Any]] = []
@@ -51,8 +51,6 @@ def rename(module: ModuleType) -> None:
                     _evaluate_annotations(value, vars(module))
                 _set(value, "__module__", home)
     known = torch_name(name)
-    if name == "weft.ops":  # where PyTorch keeps the ops of all libraries
-        _extend(module, known)
     if own:
         return
     _set(module, "__name__", known)

@@ -102,17 +102,17 @@ weft.core.device: device
 weft.core.dtype: dtype finfo iinfo
 weft.core.size: Size
 weft.core.tensor: Tensor layout=Layout
-weft.ops.casting: memory_format
+weft.operators.casting: memory_format
 [torch._C]
-weft.ops.random: Generator
+weft.operators.random: Generator
 weft.core.settings: _get_deterministic_fill_uninitialized_memory=fills_memory
     _set_deterministic_fill_uninitialized_memory=fill_memory
 [torch._C._profiler]
 weft.profiler: ProfilerActivity
 [torch._lobpcg]
-weft.ops.linalg: lobpcg
+weft.operators.linalg: lobpcg
 [torch._lowrank]
-weft.ops.linalg: pca_lowrank svd_lowrank
+weft.operators.linalg: pca_lowrank svd_lowrank
 [torch._tensor_str]
 weft.core.printing: set_printoptions
 [torch.autograd]
@@ -141,16 +141,16 @@ weft.func._modules: functional_call replace_all_batch_norm_modules_ stack_module
 weft.func._reverse: debug_unwrap grad grad_and_value hessian jacfwd jacrev jvp linearize vjp
 weft.func._vmap: vmap
 [torch.functional]
-weft.ops.arranging: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors
-    cartesian_prod meshgrid unravel_index
-weft.ops.einsum: einsum
-weft.ops.factorizations: lu=old_lu
-weft.ops.matmul: chain_matmul tensordot
-weft.ops.norms: cdist
-weft.ops.searching: unique unique_consecutive
-weft.ops.statistics: norm
-weft.ops.stft: stft
-weft.ops.views: split
+weft.operators.arranging: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes
+    broadcast_tensors cartesian_prod meshgrid unravel_index
+weft.operators.einsum: einsum
+weft.operators.factorizations: lu=old_lu
+weft.operators.matmul: chain_matmul tensordot
+weft.operators.norms: cdist
+weft.operators.searching: unique unique_consecutive
+weft.operators.statistics: norm
+weft.operators.stft: stft
+weft.operators.views: split
 [torch.jit]
 weft.futures: Future
 [torch.jit._async]
@@ -253,7 +253,7 @@ weft.optim._schedule: LRScheduler _LRScheduler _format_param
 [torch.profiler.profiler]
 weft.profiler: ProfilerAction profile schedule supported_activities tensorboard_trace_handler
 [torch.random]
-weft.ops.random: get_rng_state initial_seed manual_seed seed set_rng_state
+weft.operators.random: get_rng_state initial_seed manual_seed seed set_rng_state
 [torch.serialization]
 weft.io.loading: SourceChangeWarning
 weft.io.unpickle: add_safe_globals clear_safe_globals get_safe_globals safe_globals
@@ -271,7 +271,7 @@ weft.utils.benchmark.compare: Compare
 [torch.utils.benchmark.utils.timer]
 weft.utils.benchmark.timer: Language Timer
 [torch.utils.dlpack]
-weft.ops.creation: from_dlpack
+weft.operators.creation: from_dlpack
 [torch.utils.hooks]
 weft.core.node: RemovableHandle
 # Names only.
@@ -662,8 +662,6 @@ torch: matmul
 weft.library: CustomOpDef
 [torch._ops]
 weft.library: OpOverload=_Overload OpOverloadPacket=_Packet
-[torch.ops]
-weft.library: load_library loaded_libraries *=namespace
 [torch.types]
 weft.compat.stand_ins.helpers: Number Device FileLike _bool _int _float _complex _device=Device
 torch: _dtype=dtype _layout=layout Storage _size=Size

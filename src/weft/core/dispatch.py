@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, kernels, quiet, shapes
+from weft.core import batching, errors, quiet, selection, shapes
 from weft.core import dtype as dt
 from weft.core.dual import (
     dual_level_of,
@@ -32,13 +32,13 @@ from weft.core.promotion import back, promoted
 from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
-from weft.native.layout import channels_wanted, like_image, like_operands
+from weft.native.codegen.trace import UFUNCS, Traced, lowered
+from weft.native.memory.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
-from weft.native.trace import UFUNCS, Traced, lowered
 
 ndarray, asarray, new = np.ndarray, np.asanyarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
-NEVER = kernels.NEVER
+NEVER = selection.NEVER
 SET, RESET, SILENT = quiet.SET, quiet.RESET, quiet.SILENT
 getframe, ref = sys._getframe, weakref.ref
 NO_ATTRS: dict[str, Any] = {}
@@ -114,7 +114,7 @@ LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Op:
-    """All that the engine knows of an op. Made by the builders in ``weft.ops.build``.
+    """All that the engine knows of an op. Made by the builders in ``weft.operators.build``.
 
     Calling an op on tensors runs and records it; calling it on bare arrays just computes,
     so that one derivative rule serves both plain and differentiable backward passes.
@@ -188,7 +188,7 @@ class Op:
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
-        self.lower = lower  # does the same in kernels: see ``weft.native.trace.lowered``
+        self.lower = lower  # does the same in kernels: see ``weft.native.codegen.trace.lowered``
         # Whether large arrays can go through a loop traced from the reference.
         self.traced = diagonal or lower is not None or reference in UFUNCS
         # How many operands there are, where the reference alone would not notice others.
@@ -201,7 +201,7 @@ class Op:
         self.shape = "elementwise" if shape is None and self.traced else shape
         self.batch = batch  # how a batch of calls is one call: see ``core.batching``
         self.images = rule.startswith("image")  # asked even if all arrays are in rows
-        self.limit = kernels.LARGE if self.traced else NEVER  # arrays from here on: ``run``
+        self.limit = selection.LARGE if self.traced else NEVER  # arrays from here on: ``run``
         # Whether those loops take half types as they are.
         self.halves = self.traced and not narrow and check is None and not set("fVh") & set(refuses)
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
@@ -218,7 +218,7 @@ class Op:
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
         REGISTRY[name] = self
-        kernels.open_op(self)
+        selection.open_op(self)
 
     @lazy
     def node_types(self) -> tuple[type[Node], ...]:
@@ -269,13 +269,13 @@ class Op:
             if out is not None:
                 return out
         run = self.reference
-        if self.limit is not NEVER and kernels.large(args, self.limit):
+        if self.limit is not NEVER and selection.large(args, self.limit):
             if self.promote is None or (self.plain and _all_float32(args)):
-                out = kernels.forward(self, args, attrs)
+                out = selection.forward(self, args, attrs)
                 return run(*args, **attrs) if out is None else out
             if self.halves and _all_half(args):
                 # Widened, computed and rounded once in one pass.
-                out = kernels.forward(self, _with_half_numbers(self, args), attrs)
+                out = selection.forward(self, _with_half_numbers(self, args), attrs)
                 if out is not None:
                     return out
             # Traced loops would widen the steps that the reference does in the half type.
@@ -297,7 +297,7 @@ class Op:
 
     def run(self, *args: Any, **attrs: Any) -> Any:
         """The op on large arrays: native code where there is some for them."""
-        out = kernels.forward(self, args, attrs)
+        out = selection.forward(self, args, attrs)
         return self.reference(*args, **attrs) if out is None else out
 
     def infer(self, *args: Any, **attrs: Any) -> tuple[tuple[tuple[Any, ...], np.dtype], ...]:
@@ -418,7 +418,7 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         return apply(op, (x,), attrs)
     y = None
     if a.size >= op.limit:
-        y = kernels.forward(op, (a,), attrs)
+        y = selection.forward(op, (a,), attrs)
     if y is None:
         token = SET(SILENT)
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import pool
+from weft.native.memory import pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 EXAMPLES = os.path.join(ROOT, "demo", "")  # programs that come with weft are users of it

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from weft.core import kernels
-from weft.kernels.random import (
+from weft.core import selection
+from weft.native.once import LOCK, lazy
+from weft.references.random import (
     box_muller_32,
     box_muller_64,
     multiply_add,
@@ -27,7 +28,6 @@ from weft.kernels.random import (
     shuffle,
     shuffle_small,
 )
-from weft.native.once import LOCK, lazy
 
 if TYPE_CHECKING:  # loading numpy.typing takes as long as loading all of this package
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -196,7 +196,7 @@ class Generator:
         held = _BLOCK - pos
         need = n - held
         extra = -need % _BLOCK
-        if need >= _MANY and not self._native and kernels.ready():
+        if need >= _MANY and not self._native and selection.ready():
             self._engine = _native_engine(self._engine.state["state"]["key"])
             self._native = True
         raw = self._engine.random_raw(need + extra)
@@ -326,7 +326,7 @@ class Generator:
         # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
         # draw, and then drop, the values that stood there.
         dropped = ragged if wide or dtype == _F32 else 0
-        if not wide and (kernels.ready() if n >= _MANY else kernels.at_hand()):
+        if not wide and (selection.ready() if n >= _MANY else selection.at_hand()):
             scaled = (1.0, 0.0) if std == 1.0 and not mean else (_single(std), _single(mean))
             if ragged:
                 _native_normals(self._words(n - ragged), out[: n - ragged], *scaled)
@@ -550,7 +550,7 @@ class Generator:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
         target = () if shape is None else shape
         n, dtype = _count(target), np.dtype(dtype)
-        if n >= _MANY and dtype in (_F32, _F64) and kernels.ready():
+        if n >= _MANY and dtype in (_F32, _F64) and selection.ready():
             return self._bernoulli_in_bulk(p, n, dtype, one).reshape(target)
         out = (self._doubles(n) < p).astype(dtype, copy=False)
         if one != 1.0:
@@ -784,9 +784,9 @@ class Generator:
 _SQUEEZE = float(np.float32(0.0331))
 
 
-_native_engine = kernels.resolve("loops.twister:Engine")
-_native_bernoulli = kernels.resolve("loops.twister:bernoulli")
-_native_normals = kernels.resolve("loops.twister:box_muller")
+_native_engine = selection.resolve("loops.twister:Engine")
+_native_bernoulli = selection.resolve("loops.twister:bernoulli")
+_native_normals = selection.resolve("loops.twister:box_muller")
 
 
 def _restore(device: Any, state: Array) -> Generator:

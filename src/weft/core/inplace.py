@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, kernels
+from weft.core import batching, errors, selection
 from weft.core import dtype as dt
 from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
 from weft.core.dual import (
@@ -33,7 +33,7 @@ from weft.core.viewing import (
     take_retained,
     unhooked_node,
 )
-from weft.native import layout
+from weft.native.memory import layout
 
 asarray, getframe = np.asanyarray, sys._getframe
 
@@ -72,7 +72,11 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
             tangent = (tangents_of(apply(op, before, attrs)) or {}).get(level)
             duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
-    if len(args) == 1 and now.mode is not SPECIAL and kernels.over(op, target._a, attrs, tracking):
+    if (
+        len(args) == 1
+        and now.mode is not SPECIAL
+        and selection.over(op, target._a, attrs, tracking)
+    ):
         bump(target, op.name)
         if tracking:
             args = [wrap(target._a, unhooked_node(target))]

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.native.layout import dense_steps, geometry, rows_of
+from weft.native.memory.layout import dense_steps, geometry, rows_of
 
 ndarray = np.ndarray
 NO_DATA = "Cannot copy out of meta tensor; no data!"

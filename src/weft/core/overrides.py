@@ -3,8 +3,8 @@
 Nothing of this is in the way of a program that has no such type and no mode: public functions
 are plain until ``redirect`` gives them other code. That happens when the first subclass of Tensor
 is defined, the first mode is entered, or a function first meets a foreign type
-(``weft.ops.overriding``). A function keeps its identity, so names that were imported before, and
-tables with functions as keys, go on working.
+(``weft.operators.overriding``). A function keeps its identity, so names that were imported before,
+and tables with functions as keys, go on working.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _checked(*args: Any, **kwargs: Any) -> Any:
     return hand_on(function, original, args, kwargs)
 
 
-def exchange(function: FunctionType, template: FunctionType, *held: Any) -> FunctionType:
+def exchange(function: FunctionType, template: Any, *held: Any) -> FunctionType:
     """Give a function the code of a template, whose first constant becomes the function that does
     what it did before, and ``held``. Names and tables that hold the function go on working.
     """

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.core import kernels
+from weft.core import selection
 from weft.core.errors import ROOT
 
 if TYPE_CHECKING:
@@ -109,16 +109,16 @@ class Plan:
     def open_way(self) -> None:
         """Let small arrays into native code, or keep them out."""
         self.way = None
-        if self._traced is not None and kernels.enabled():
-            self.way = kernels.Chance(self, "way", lambda args: self._loop().way(args))
+        if self._traced is not None and selection.enabled():
+            self.way = selection.Chance(self, "way", lambda args: self._loop().way(args))
 
     def over(self, g: Any, saved: Any) -> bool:
         """Write the one gradient that goes out over the one that came in; False if it can't."""
-        return self._traced is not None and kernels.ready() and self._loop().into(g, *saved)
+        return self._traced is not None and selection.ready() and self._loop().into(g, *saved)
 
     def _loop(self) -> Any:
         assert self._traced is not None
-        return kernels.loop_for(self.op, f"_{self.single}", self._traced, kernels.NOTHING)
+        return selection.loop_for(self.op, f"_{self.single}", self._traced, selection.NOTHING)
 
     def _holds_arrays(self) -> bool:
         """Whether all that is saved are values, not shapes."""
@@ -137,14 +137,14 @@ class Plan:
             assert whole is not None
 
             def joint(g: Any, s: Any, at: Any, needs: Any) -> Any:
-                waits = kernels.waits(op, (*g, *s) if g.__class__ is tuple else (g, *s))
-                out = whole(g, s, at, needs) if not waits and kernels.ready() else None
+                waits = selection.waits(op, (*g, *s) if g.__class__ is tuple else (g, *s))
+                out = whole(g, s, at, needs) if not waits and selection.ready() else None
                 return plain(g, s, at, needs) if out is None else out
 
             return joint
 
         def each(g: Any, s: Any, at: Any, needs: Any) -> Any:
-            if kernels.waits(op, (g, *s)) or not kernels.ready():
+            if selection.waits(op, (g, *s)) or not selection.ready():
                 return plain(g, s, at, needs)
             results, rest = [], None
             for k, native in enumerate(natives):
@@ -174,7 +174,7 @@ class Plan:
 
         def traced(g: Any, s: Any, at: Any, needs: Any) -> Any:
             attrs = {k: at[k] for k in own} if own else at if not at else {}
-            loop = kernels.loop_for(op, suffix, rule, attrs)
+            loop = selection.loop_for(op, suffix, rule, attrs)
             return loop(g, *[s[p] for p in places])
 
         return traced

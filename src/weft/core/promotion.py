@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import kernels
+from weft.core import selection
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -19,7 +19,7 @@ F32, F64 = dt.F32, dt.F64
 def back(out: Any, final: np.dtype) -> Any:
     """A result in the half type that its inputs were widened from."""
     # Comparisons and indices keep their own type; only the widened values go back.
-    return kernels.cast(out, final) if out.dtype == F32 else out
+    return selection.cast(out, final) if out.dtype == F32 else out
 
 
 def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
@@ -63,11 +63,11 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
                 args[i] = _number(asarray(x), common, final, i in op.wide)
             elif x.dtype is not (common if x.ndim or final is None else final):
                 if x.ndim:
-                    args[i] = kernels.cast(x, common)
+                    args[i] = selection.cast(x, common)
                 else:
                     args[i] = _number(x, common, final, i in op.wide)
             elif final is not None:
-                args[i] = kernels.cast(x, common)
+                args[i] = selection.cast(x, common)
     return args, final
 
 

@@ -25,7 +25,7 @@ from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.promotion import promoted
 from weft.core.symbols import differ, product
-from weft.native.layout import (
+from weft.native.memory.layout import (
     channels_wanted,
     geometry,
     is_last,

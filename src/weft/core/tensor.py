@@ -33,7 +33,7 @@ from weft.core.node import (
     add_hook,
 )
 from weft.core.size import Size
-from weft.native.layout import rows_of
+from weft.native.memory.layout import rows_of
 
 new, new_tuple = object.__new__, tuple.__new__
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def _named(module: Any) -> dict[str, Tensor]:

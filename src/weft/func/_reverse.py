@@ -22,7 +22,7 @@ from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, wrap
 from weft.func._vmap import vmap
-from weft.ops import api
+from weft.operators import api
 from weft.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 Argnums = int | tuple[int, ...]

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.core import batching
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 from weft.utils._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflatten
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft.core import overrides
 from weft.core.tensor import Tensor
 from weft.fx.immutable_collections import immutable_dict, immutable_list
-from weft.ops import api
+from weft.operators import api
 
 if TYPE_CHECKING:
     from weft.fx.graph import Graph
@@ -78,7 +78,7 @@ def qualified_name(target: Any) -> str:
     if known == "<lambda>":
         return "_lambda_"
     module = getattr(target, "__module__", None) or ""
-    if module.startswith(("weft.ops.", "torch.ops.")):
+    if module.startswith(("weft.operators.", "torch.ops.")):
         return f"torch.{known}"  # where ops are defined is weft's own business
     if module == "weft" or module.startswith("weft."):
         module = "torch" + module.removeprefix("weft")

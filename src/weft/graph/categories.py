@@ -45,7 +45,7 @@ CATEGORIES = {
     "function": Category(0, 0.0),
 }
 
-# By the last part of the module's name: ``weft.ops.views`` and ``weft.kernels.recurrent``.
+# By the last part of the module's name: ``weft.operators.views`` and ``weft.references.recurrent``.
 _FILES = {
     "activations": "activation",
     "along": "indexing",

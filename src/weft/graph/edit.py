@@ -34,7 +34,7 @@ from weft.graph.spec import (
     show_kind,
     show_value,
 )
-from weft.ops import api
+from weft.operators import api
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph

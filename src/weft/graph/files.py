@@ -38,8 +38,8 @@ from weft.graph.spec import (
 )
 from weft.graph.steps import Step, rule_named
 from weft.graph.verify import verify
-from weft.ops.casting import memory_format
-from weft.ops.random import default_generator
+from weft.operators.casting import memory_format
+from weft.operators.random import default_generator
 
 VERSION = 2
 KEY = "weft_graph"

@@ -13,8 +13,8 @@ from weft.core.modes import MODES
 from weft.core.node import Node, next_sequence
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.graph.run import GraphError
-from weft.ops import api
-from weft.ops.casting import copy_op
+from weft.operators import api
+from weft.operators.casting import copy_op
 
 
 def given_out(call: Callable, op: Op, args: Any) -> Any:

@@ -24,7 +24,7 @@ from weft.graph.listen import Listener
 from weft.graph.recording import Recorder
 from weft.graph.ruling import Rules
 from weft.graph.run import GraphError
-from weft.ops.random import default_generator
+from weft.operators.random import default_generator
 
 __all__ = ["Live"]
 

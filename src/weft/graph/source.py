@@ -15,8 +15,8 @@ from weft.core.tensor import Tensor, wrap
 from weft.graph.draws import DRAWS, Draw
 from weft.graph.run import GraphError
 from weft.graph.spec import DETACH, FORWARD, INPUT, LEAVES, PARAMETER, VARIABLE, Ref, Spec, op_named
-from weft.ops.casting import memory_format
-from weft.ops.random import default_generator
+from weft.operators.casting import memory_format
+from weft.operators.random import default_generator
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph

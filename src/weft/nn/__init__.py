@@ -177,7 +177,7 @@ from weft.nn.upsampling import (
 )
 
 from weft.nn import modules  # isort: skip
-from weft.ops import api as _api
+from weft.operators import api as _api
 
 
 def __getattr__(name: str) -> object:

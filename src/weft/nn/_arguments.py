@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.core.tensor import Parameter, Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from weft.nn import functional as F
 from weft.nn.containers import ModuleList, Sequential
 from weft.nn.linear import Linear
 from weft.nn.module import Module
-from weft.ops import api
+from weft.operators import api
 
 
 class _ASMoutput(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any
 
-from weft.ops import api as _api
+from weft.operators import api as _api
 
 globals().update(_api.NAMESPACES.get("nn.functional", {}))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
-from weft.ops import api, overriding
+from weft.operators import api, overriding
 
 _PLAIN = (
     *("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),

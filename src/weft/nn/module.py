@@ -47,8 +47,8 @@ from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
 from weft.nn._state import _EXTRA_STATE_KEY_SUFFIX, StateMethods, _IncompatibleKeys  # noqa: F401
 from weft.nn._tree import TreeMethods, warn_if_hidden
 from weft.nn.parameter import Buffer
-from weft.ops import api
-from weft.ops.casting import type_name
+from weft.operators import api
+from weft.operators.casting import type_name
 from weft.utils import swap_tensors
 
 T = TypeVar("T", bound="Module")

@@ -13,7 +13,7 @@ from weft.nn._arguments import empty, parameter
 from weft.nn.lazy import LazyModuleMixin
 from weft.nn.module import Module
 from weft.nn.parameter import UninitializedBuffer, UninitializedParameter
-from weft.ops import api
+from weft.operators import api
 
 
 class _NormBase(Module):

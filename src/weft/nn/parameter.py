@@ -10,7 +10,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Parameter, Tensor, new, wrap
-from weft.ops import api
+from weft.operators import api
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 

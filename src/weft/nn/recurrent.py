@@ -12,7 +12,7 @@ from weft.nn import init
 from weft.nn._arguments import parameter
 from weft.nn.module import Module
 from weft.nn.utils.rnn import PackedSequence
-from weft.ops.recurrent import GATES, run_cell, run_layers
+from weft.operators.recurrent import GATES, run_cell, run_layers
 
 
 class RNNBase(Module):

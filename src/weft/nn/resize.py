@@ -23,7 +23,7 @@ from weft.graph import record
 from weft.graph.graph import Graph
 from weft.nn._channels import CONSUMED, PRODUCED, TIED, Channels
 from weft.nn.module import Module
-from weft.ops.random import default_generator
+from weft.operators.random import default_generator
 
 # Names under which layers remember their widths.
 _WIDTHS = (

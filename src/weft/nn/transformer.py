@@ -16,7 +16,7 @@ from weft.nn.linear import Linear
 from weft.nn.module import Module
 from weft.nn.multihead import MultiheadAttention
 from weft.nn.normalization import LayerNorm
-from weft.ops import api
+from weft.operators import api
 
 
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:

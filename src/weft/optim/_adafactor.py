@@ -12,7 +12,6 @@ from weft.core import errors, quiet
 from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
-from weft.kernels import optimizers as kernels
 from weft.optim.elementwise import Pool
 from weft.optim.optimizer import (
     Optimizer,
@@ -24,6 +23,7 @@ from weft.optim.optimizer import (
     run_closure,
     scalar,
 )
+from weft.references import optimizers as kernels
 
 __all__ = ["Adafactor"]
 

@@ -11,7 +11,6 @@ import numpy as np
 from weft.core import errors, quiet
 from weft.core.inplace import bump
 from weft.core.tensor import Tensor
-from weft.kernels import optimizers as kernels
 from weft.optim.elementwise import zeros_like
 from weft.optim.optimizer import (
     Optimizer,
@@ -22,6 +21,7 @@ from weft.optim.optimizer import (
     number,
     run_closure,
 )
+from weft.references import optimizers as kernels
 
 __all__ = ["Muon"]
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, kernels, quiet
+from weft.core import errors, quiet, selection
 from weft.core.frames import caller
 from weft.core.inplace import bump
 from weft.core.meta import filled
@@ -24,7 +24,7 @@ from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.graph import steps
 from weft.native.once import module
-from weft.ops.strided import view_as_complex, view_as_real
+from weft.operators.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import (
     Optimizer,
     check_gradients,
@@ -195,7 +195,7 @@ class Unit:
         """Update the parameters in one native call; False if it can't. The bits are NumPy's."""
         if self.table is None:
             same = self.contiguous and all(flat.dtype == self.dtype for flat in self.flats)
-            self.table = same and module("weft.native.updates").Table(self.parts(names))
+            self.table = same and module("weft.native.codegen.updates").Table(self.parts(names))
         grads = self.grads
         if not self.table or grads is None or not fits(grads, self.arrays):
             return False
@@ -288,7 +288,7 @@ class Plan:
             return
         if len({id(storage_array(a)) for a in arrays}) < len(arrays):
             return  # one after another, where they share memory
-        table = module("weft.native.updates").Table
+        table = module("weft.native.codegen.updates").Table
         self.table = table([part for u in units for part in u.parts(self.names)])
 
     def gradients(self) -> list[np.ndarray] | None:
@@ -441,7 +441,7 @@ class Elementwise(Optimizer):
         filled: dict[Any, Any] = {}
         flags: Any = ()
         values: Any = ()
-        native = kernels.at_hand()
+        native = selection.at_hand()
         token = quiet.enter()
         try:
             for unit in plan.units:
@@ -471,9 +471,9 @@ class Elementwise(Optimizer):
 
     def _step_together(self, plan: Plan, rule: Callable, group: Any, mark: Any) -> bool:
         """Update all parameters in one native call, if they are of one age and it pays."""
-        if not self._by_step_alone or not kernels.enabled():
+        if not self._by_step_alone or not selection.enabled():
             return False
-        if plan.table is None and kernels.ready():
+        if plan.table is None and selection.ready():
             plan.make_table()
         if not plan.table:
             return False

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from weft.core import errors
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor
-from weft.ops.strided import view_as_real
-from weft.ops.views import cat
+from weft.operators.strided import view_as_real
+from weft.operators.views import cat
 from weft.optim.elementwise import zeros_like
 from weft.optim.optimizer import Optimizer, ParamsT, check_lr, number
 

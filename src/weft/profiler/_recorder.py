@@ -15,7 +15,7 @@ from weft.core.scopes import path_of
 from weft.core.tensor import Tensor
 from weft.graph.cost import forward_flops
 from weft.graph.listen import Listener
-from weft.native import pool
+from weft.native.memory import pool
 from weft.profiler._events import FunctionEvent
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops.casting import in_format
-from weft.ops.creation import finish, sizes
-from weft.ops.random import default_generator
+from weft.operators.casting import in_format
+from weft.operators.creation import finish, sizes
+from weft.operators.random import default_generator
 
 
 def _range(d: dt.dtype, low: float | None, high: float | None) -> tuple[float, float]:

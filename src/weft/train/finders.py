@@ -13,7 +13,7 @@ from typing import Any
 
 from weft import memory
 from weft.core import errors
-from weft.native import pool
+from weft.native.memory import pool
 from weft.train.averages import number
 from weft.utils._random_state import random_state, set_random_state
 from weft.utils.data import default_collate

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from weft.ops.random import manual_seed
+from weft.operators.random import manual_seed
 
 __all__ = ["seed_everything"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor, wrap
-from weft.ops.random import default_generator
+from weft.operators.random import default_generator
 
 
 def random_state() -> dict[str, Any]:

@@ -80,7 +80,7 @@ class GraphExecGroup:
 
 
 def _generator() -> Any:
-    from weft.ops import random
+    from weft.operators import random
 
     return getattr(random, "default_generator", None)
 

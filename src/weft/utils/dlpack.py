@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft.ops.creation import from_dlpack, to_dlpack
+from weft.operators.creation import from_dlpack, to_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]

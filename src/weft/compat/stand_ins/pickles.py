@@ -18,8 +18,8 @@ from weft.core.device import device as Device
 from weft.core.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, untyped_of
 from weft.core.tensor import Layout, Parameter, Tensor, values_of_slots
 from weft.io import rebuild
-from weft.ops.casting import contiguous_format, memory_format
-from weft.ops.random import Generator
+from weft.operators.casting import contiguous_format, memory_format
+from weft.operators.random import Generator
 
 
 def _load_from_bytes(b: bytes) -> Any:

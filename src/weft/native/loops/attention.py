@@ -9,10 +9,10 @@ Sizes and steps come in a table of integers, in the order of the names below.
 
 from __future__ import annotations
 
-from weft.native.blocks import by_columns
-from weft.native.compiler import Ptr, f32, fma, i64, inline
-from weft.native.gemm import ALONG, TURNED, panels
-from weft.native.jit import kernel
+from weft.native.codegen.compiler import Ptr, f32, fma, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.gemm.blocks import by_columns
+from weft.native.gemm.packed import ALONG, TURNED, panels
 from weft.native.loops.reduce import max_of
 from weft.native.loops.rows import rows32
 from weft.native.loops.softmax import dot_of, exponentials

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, f64, i64, inline
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS, in_layout, is_last, made_like, plain
+from weft.native.codegen.compiler import Ptr, f64, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like, plain
 
 ndarray = np.ndarray
 T = Any  # the type of the arrays in a call

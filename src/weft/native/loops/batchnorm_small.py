@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.native.compiler import Ptr, T, i64, sqrt
-from weft.native.jit import kernel
-from weft.native.whole import Spec
+from weft.native.codegen.compiler import Ptr, T, i64, sqrt
+from weft.native.codegen.jit import kernel
+from weft.native.codegen.whole import Spec
 
 ndarray = np.ndarray
 MOST = 511  # elements; from there on the kernels of ``batchnorm`` take over

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, i64, inline
-from weft.native.jit import Kernel, kernel
-from weft.native.layout import plain
+from weft.native.codegen.compiler import Ptr, T, i64, inline
+from weft.native.codegen.jit import Kernel, kernel
 from weft.native.loops.math import SINE_LIMIT
 from weft.native.loops.math import cos as cosine
 from weft.native.loops.math import sin as sine
 from weft.native.loops.reduce import made, repeats
+from weft.native.memory.layout import plain
 
 ndarray = np.ndarray
 F32 = np.dtype(np.float32)

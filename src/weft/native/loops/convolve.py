@@ -3,7 +3,7 @@
 The source is first copied by ``loops.spread``, so that what a window sees lies at the address of
 its place plus an offset of its own. Then
 
-* ``dense`` packs the windows into panels for the block product of ``weft.native.gemm``,
+* ``dense`` packs the windows into panels for the block product of ``weft.native.gemm.packed``,
 * ``dense_weights`` does so for the gradient of the weight, from channels that lie innermost,
 * ``few`` and ``few_weights`` read the source in place, for groups with few channels.
 
@@ -12,10 +12,10 @@ Sizes and steps come in a table of integers, in the order of the names below.
 
 from __future__ import annotations
 
-from weft.native.blocks import block, micro, micro64
-from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
-from weft.native.gemm import DEEP
-from weft.native.jit import kernel
+from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.gemm.blocks import block, micro, micro64
+from weft.native.gemm.packed import DEEP
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
 # result, where the first step is that of samples.

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, array, i64, inline
-from weft.native.jit import kernel
-from weft.native.layout import plain
-from weft.native.whole import Spec
+from weft.native.codegen.compiler import Ptr, array, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.codegen.whole import Spec
+from weft.native.memory.layout import plain
 
 ndarray = np.ndarray
 T = U = Any  # the types of the arrays in a call

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, U, array, f64, i64, inline
-from weft.native.jit import KINDS, Kernel, kernel
-from weft.native.layout import FLOATS, plain
+from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
+from weft.native.codegen.jit import KINDS, Kernel, kernel
+from weft.native.codegen.whole import Spec
 from weft.native.loops.reduce import made
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.memory.layout import FLOATS, plain
 from weft.native.once import lazy
-from weft.native.whole import Spec
 
 ndarray = np.ndarray
 

@@ -20,7 +20,7 @@ library. On float64 the C library itself is called.
 
 from __future__ import annotations
 
-from weft.native.compiler import (
+from weft.native.codegen.compiler import (
     T,
     bits,
     copysign,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, i32, i64, inline
-from weft.native.jit import kernel, pointer, reads_half
-from weft.native.layout import (
+from weft.native.codegen.compiler import Ptr, i32, i64, inline
+from weft.native.codegen.jit import kernel, pointer, reads_half
+from weft.native.memory.layout import (
     FLOATS,
     channels_last,
     channels_second,

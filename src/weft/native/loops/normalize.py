@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, array, f64, i64, sqrt
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS, plain
+from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
+from weft.native.codegen.jit import kernel
+from weft.native.codegen.whole import Spec
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
 from weft.native.loops.sums import LEAF, leaf
-from weft.native.whole import Spec
+from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
 

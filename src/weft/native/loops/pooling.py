@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, i32, i64, inline
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS, in_layout, is_last, made_like
+from weft.native.codegen.compiler import Ptr, i32, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]

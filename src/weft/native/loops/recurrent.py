@@ -1,6 +1,6 @@
 """The cells of recurrent layers, and the way through all steps of a layer.
 
-What each cell computes is said by the one of the same name in ``weft.kernels.recurrent``. Here a
+What each cell computes is said by the one of the same name in ``weft.references.recurrent``. Here a
 cell does ``count`` units of one row, which is a sample. The parts of its gates are ``size`` apart,
 those of the recurrent share ``span``. Gates that a cell changes come as one pointer for each, so
 that the compiler knows them to lie apart. A kernel ``..._rows`` does one step.
@@ -15,8 +15,8 @@ that it knows who changes it.
 
 from __future__ import annotations
 
-from weft.native.compiler import Assembly, Ptr, T, at, i64, inline
-from weft.native.jit import kernel
+from weft.native.codegen.compiler import Assembly, Ptr, T, at, i64, inline
+from weft.native.codegen.jit import kernel
 from weft.native.loops.math import sigmoid, tanh
 from weft.native.loops.rows import rows_by_panel
 

@@ -16,11 +16,22 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Function, Ptr, T, U, array, f64, i64, inline, maximum, minimum
-from weft.native.jit import Kernel, kernel
-from weft.native.layout import FLOATS, plain
+from weft.native.codegen.compiler import (
+    Function,
+    Ptr,
+    T,
+    U,
+    array,
+    f64,
+    i64,
+    inline,
+    maximum,
+    minimum,
+)
+from weft.native.codegen.jit import Kernel, kernel
+from weft.native.codegen.whole import Spec
 from weft.native.loops import sums
-from weft.native.whole import Spec
+from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernels import regions as reference
 from weft.native import threads
-from weft.native.compiler import Ptr, i64, inline, maximum, minimum
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS, plain
+from weft.native.codegen.compiler import Ptr, i64, inline, maximum, minimum
+from weft.native.codegen.jit import kernel
+from weft.native.memory.layout import FLOATS, plain
+from weft.references import regions as reference
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]

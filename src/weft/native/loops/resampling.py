@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernels import resampling as reference
 from weft.native import threads
-from weft.native.compiler import Ptr, i64
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS, in_layout, is_last, made_like
+from weft.native.codegen.compiler import Ptr, i64
+from weft.native.codegen.jit import kernel
+from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
+from weft.references import resampling as reference
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from weft.native import threads
-from weft.native.blocks import Block, block
-from weft.native.compiler import Assembly, Ptr, T, i64, inline
-from weft.native.gemm import DEEP, ceil_div
-from weft.native.jit import KINDS, kernel
+from weft.native.codegen.compiler import Assembly, Ptr, T, i64, inline
+from weft.native.codegen.jit import KINDS, kernel
+from weft.native.gemm.blocks import Block, block
+from weft.native.gemm.packed import DEEP, ceil_div
 
 Array = np.ndarray
 NEAR = 16  # elements of a column that are copied at a time

@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, array, f64, i64, inline, maximum
-from weft.native.jit import Kernel, kernel
-from weft.native.layout import FLOATS, plain
+from weft.native.codegen.compiler import Ptr, T, array, f64, i64, inline, maximum
+from weft.native.codegen.jit import Kernel, kernel
+from weft.native.codegen.whole import Spec
 from weft.native.loops.math import exp_flush, log
 from weft.native.loops.reduce import (
     BLOCK,
@@ -26,7 +26,7 @@ from weft.native.loops.reduce import (
     turn,
     valid,
 )
-from weft.native.whole import Spec
+from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
 

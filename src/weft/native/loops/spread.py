@@ -12,8 +12,8 @@ lies in the array.
 
 from __future__ import annotations
 
-from weft.native.compiler import FLOATS, SIZES, Assembly, Ptr, T, i32, i64
-from weft.native.jit import kernel
+from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, i32, i64
+from weft.native.codegen.jit import kernel
 
 LINE = 16  # elements of a line of the cache
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.native.compiler import Ptr, T, array, i64, inline
-from weft.native.jit import kernel
-from weft.native.whole import Spec
+from weft.native.codegen.compiler import Ptr, T, array, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.codegen.whole import Spec
 
 ndarray = np.ndarray
 MOST = 8191  # elements; beyond, sums are taken in blocks by all threads

@@ -7,9 +7,21 @@ import math
 import numpy as np
 
 from weft.native import threads
-from weft.native.compiler import Ptr, T, U, bits, f32, fma, from_bits, i32, i64, inline, sqrt
-from weft.native.jit import kernel
-from weft.native.layout import FLOATS
+from weft.native.codegen.compiler import (
+    Ptr,
+    T,
+    U,
+    bits,
+    f32,
+    fma,
+    from_bits,
+    i32,
+    i64,
+    inline,
+    sqrt,
+)
+from weft.native.codegen.jit import kernel
+from weft.native.memory.layout import FLOATS
 
 Array = np.ndarray
 BLOCK = 624  # words that are made at a time
@@ -85,7 +97,7 @@ def bernoulli(words: Array, p: float, to: Array, one: float) -> None:
     code(words, to, level, one, to.size, count)
 
 
-# --- normals: the steps of ``weft.kernels.random.box_muller_32``, each rounded once ------
+# --- normals: the steps of ``weft.references.random.box_muller_32``, each rounded once ------
 
 
 @inline

@@ -21,9 +21,9 @@ Sizes and steps come in a table of integers, as those of ``loops.convolve`` do.
 
 from __future__ import annotations
 
-from weft.native.blocks import micro
-from weft.native.compiler import Ptr, array, f32, i64, inline
-from weft.native.jit import kernel
+from weft.native.codegen.compiler import Ptr, array, f32, i64, inline
+from weft.native.codegen.jit import kernel
+from weft.native.gemm.blocks import micro
 from weft.native.loops import convolve
 from weft.native.loops.convolve import (
     COUNT,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.native.jit import pointer
-from weft.native.layout import channels_last, in_layout, made_like, plain
+from weft.native.codegen.jit import pointer
+from weft.native.memory.layout import channels_last, in_layout, made_like, plain
 from weft.native.onednn.conv_program import FORWARD, INPUT, LAST, PLAIN, WEIGHT, Case, build
 from weft.native.onednn.primitive import Ints, Programs
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.native.jit import pointer
-from weft.native.layout import plain
+from weft.native.codegen.jit import pointer
+from weft.native.memory.layout import plain
 from weft.native.onednn.binding import obey
 from weft.native.onednn.primitive import (
     ATTRIBUTES,

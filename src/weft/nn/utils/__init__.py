@@ -26,7 +26,7 @@ from weft.nn.utils.memory_format import (
 )
 from weft.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from weft.nn.utils.weight_norm import remove_weight_norm, weight_norm
-from weft.ops import api as _api
+from weft.operators import api as _api
 
 
 def __getattr__(name: str) -> object:

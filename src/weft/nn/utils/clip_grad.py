@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def _listed(parameters: Any) -> list[Tensor]:

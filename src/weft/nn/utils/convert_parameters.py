@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

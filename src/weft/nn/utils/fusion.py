@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from weft.core.tensor import Parameter, Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def _zeros_or(tensor: Tensor | None, like: Tensor, value: float) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ops import api
+from weft.operators import api
 
 
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from weft.nn.module import Module
 from weft.nn.utils import parametrize
 from weft.nn.utils.spectral_norm import as_matrix, default_dim
 from weft.nn.utils.weight_norm import norm_except_dim
-from weft.ops import api
+from weft.operators import api
 
 _MAPS = ("matrix_exp", "cayley", "householder")
 

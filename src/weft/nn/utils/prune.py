@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def _f(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 class _Packed(NamedTuple):

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from weft.core.tensor import Parameter, Tensor
-from weft.ops import api
+from weft.operators import api
 
 
 def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:

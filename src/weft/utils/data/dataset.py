@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from weft.core.tensor import Tensor
-from weft.ops.random import randperm
+from weft.operators.random import randperm
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ops.random import Generator, randperm
+from weft.operators.random import Generator, randperm
 from weft.utils.data.sampler import Sampler
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from weft.core import dtype as dt
-from weft.ops.creation import as_tensor, full
-from weft.ops.random import Generator, multinomial, randint, randperm
+from weft.operators.creation import as_tensor, full
+from weft.operators.random import Generator, multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 _AT_ONCE = 32  # PyTorch draws with replacement in rounds of this many

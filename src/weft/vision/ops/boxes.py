@@ -8,7 +8,7 @@ from typing import Any
 import weft
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops.regions import nms_op
+from weft.operators.regions import nms_op
 
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 _ROTATED = ("xywhr", "cxcywhr", "xyxyxyxy")

@@ -9,7 +9,7 @@ import weft
 from weft import nn
 from weft.core import errors
 from weft.core.tensor import Tensor
-from weft.ops.regions import roi_align_op, roi_pool_op
+from weft.operators.regions import roi_align_op, roi_pool_op
 from weft.vision.ops.boxes import box_area
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.tensor import Tensor
-from weft.ops.creation import as_tensor, tensor
-from weft.ops.views import stack
+from weft.operators.creation import as_tensor, tensor
+from weft.operators.views import stack
 
 _Map = dict[Any, Callable]
 _UNKNOWN = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.ops.random import Generator, default_generator
+from weft.operators.random import Generator, default_generator
 from weft.utils._random_state import random_state, set_random_state
 
 

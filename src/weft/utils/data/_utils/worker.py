@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.core import tracebacks
 from weft.core.settings import set_num_threads
-from weft.ops.random import manual_seed
+from weft.operators.random import manual_seed
 from weft.utils._random_state import Fingerprint, random_state, set_random_state
 from weft.utils.data._utils import transport
 from weft.utils.data._utils.progress import keeps_state

@@ -1,0 +1,339 @@
+"""Which code runs an op on large arrays: a native kernel where one takes them, else the reference.
+
+An op has a ``limit``, the size of an array from which native code pays; below it the NumPy
+reference runs and nothing here is asked. Elementwise ops need no kernel of their own: their
+reference and their derivative rules are traced (``weft.native.codegen.trace``). Others are
+offered one by ``offer``.
+
+Once native code is loaded, elementwise ops and rules that give the same bits as NumPy take small
+arrays too: their ``way`` is a built-in function that checks, allocates and computes in one call,
+in less time than NumPy needs to begin. Where bits can differ, the size alone decides, never what
+ran before. An op whose large arrays get other bits can be offered a second kernel for small ones,
+which gives NumPy's: see ``offer_small``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.native import once
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op
+
+ndarray = np.ndarray
+# What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
+WAYS = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
+NEVER = 1 << 62
+LEAST = 2  # elements for which a kernel for small arrays pays
+BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
+PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
+TRIES = 50  # small uses of an op for which its loop is compiled
+MANY = 64  # loops of one op, for different attributes
+OVER = 1024  # elements from which an in-place loop beats NumPy, once it is there
+LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
+
+
+class _Here(threading.local):
+    """Whether this thread has met native code before."""
+
+    started = False
+
+
+_here = _Here()
+_begun: list[bool] = []
+_asked = [0]
+_enabled = [os.environ.get("WEFT_KERNELS", "native") != "numpy"]
+
+
+def enabled() -> bool:
+    """Whether native kernels are used."""
+    return _enabled[0]
+
+
+def enable(on: bool) -> None:
+    """Use native kernels or, for comparison, NumPy alone."""
+    _enabled[0] = on
+    open_ways()
+
+
+def start() -> bool:
+    """Ready this thread for native code; False where there is none to be had."""
+    with once.LOCK:
+        from weft.native.codegen import jit
+
+        if jit.why_not() is not None:
+            enable(False)
+            return False
+        from weft.native.memory.pool import pool
+
+        if not _begun:
+            from weft.native import onednn, threads
+
+            if onednn.available():
+                threads.quiet_blas()
+        memory = pool()
+        if memory is not None:
+            memory.enter()
+        if not _begun:
+            _begun.append(True)
+        _here.started = True
+    return True
+
+
+def ready() -> bool:
+    """Whether native code is wanted and at hand."""
+    return _enabled[0] and (_here.started or start())
+
+
+def waits(op: Op, args: Any) -> bool:
+    """Whether these arrays are too small, and too few so far, to load native code for them."""
+    if _begun or large(args, min(op.exact, BEGIN)):
+        return False
+    return not enough(1)
+
+
+def enough(uses: int) -> bool:
+    """Count so many more uses of small ops; whether native code is worth loading for them."""
+    _asked[0] += uses
+    return _asked[0] >= PATIENCE and ready()
+
+
+def at_hand() -> bool:
+    """Whether native code is loaded, or worth loading after one more use of a small op."""
+    return ready() if _begun else enough(1)
+
+
+class Chance:
+    """Stands for the way of an op or of a rule until that is worth compiling, or is given up.
+
+    A way is for one pattern of float arrays, masks and numbers; it takes many uses of the same.
+    """
+
+    __slots__ = ("find", "holder", "misses", "name", "pattern", "uses")
+
+    def __init__(self, holder: Any, name: str, find: Callable[[Any], Any]) -> None:
+        self.holder, self.name, self.find = holder, name, find
+        self.uses = self.misses = 0
+        self.pattern: list[Any] = []
+
+    def __call__(self, *args: Any) -> None:
+        pattern = [a.dtype if a.__class__ is ndarray else a.__class__ for a in args]
+        if pattern != self.pattern or not WAYS.issuperset(pattern):
+            self.pattern, self.uses = pattern, 0
+            self.misses += 1
+            if self.misses >= TRIES:
+                setattr(self.holder, self.name, None)
+            return
+        self.uses += 1
+        if self.uses >= TRIES:  # other threads count too
+            if _begun or enough(TRIES):
+                setattr(self.holder, self.name, self.find(args) if ready() else None)
+            else:
+                self.uses = 0
+
+
+def open_op(op: Op) -> None:
+    """Let small arrays into the native code of an elementwise op, or keep them out again."""
+    op.way = op.scaled = op.row = None
+    if op.traced and _enabled[0]:
+        loop = lambda: loop_for(op, "", op.reference, NOTHING)
+        op.way, op.scaled = (
+            Chance(op, name, lambda args: loop().way(args)) for name in ("way", "scaled")
+        )
+        op.row = Chance(op, "row", lambda args: loop().row_way(args))
+
+
+def open_ways() -> None:
+    """The same for all ops and their rules."""
+    from weft.core.dispatch import REGISTRY
+
+    for op in REGISTRY.values():
+        open_op(op)
+        for plan in op.plans.values():
+            plan.open_way()
+
+
+def load(path: str) -> Callable:
+    """``module:function`` below ``weft.native``."""
+    home, name = path.split(":")
+    return getattr(once.module(f"weft.native.{home}"), name)
+
+
+def resolve(path: str) -> Callable:
+    """The same, imported when first called."""
+    found: list[Callable] = []
+
+    def call(*args: Any, **attrs: Any) -> Any:
+        if not found:
+            found.append(load(path))
+        return found[0](*args, **attrs)
+
+    return call
+
+
+def offer(op: Op, exact: bool, limit: int, forward: str = "", *backward: str) -> None:
+    """Give an op native kernels by name: ``module:function``; do they give NumPy's bits?
+
+    A forward kernel takes what the reference takes; backward kernels, one for each derivative rule
+    or one for the joint rule, have the parameters of the rule. All give None for what they don't
+    take.
+    """
+    op.limit, op.exact = limit, NEVER if exact else 0
+    if forward:
+        op.native = forward
+    op.native_rules = {i: resolve(path) for i, path in enumerate(backward) if path}
+    op.plans.clear()
+    op.plan_of_one = None
+
+
+def offer_small(op: Op, forward: str = "", *backward: str) -> None:
+    """Give an op kernels for arrays below its limit too; those give NumPy's bits.
+
+    They have the parameters of the kernels for large arrays, which were offered before.
+    """
+    bound = op.limit
+    op.limit, op.exact = LEAST, bound
+    if forward:
+        op.native = by_size(bound, forward, op.native)
+    op.native_rules |= {
+        i: by_size(bound, path, op.native_rules[i]) for i, path in enumerate(backward) if path
+    }
+
+
+def by_size(bound: int, small: str, large_one: Any) -> Callable:
+    """One of two kernels: the second if an array has so many elements."""
+    few = resolve(small)
+    many = resolve(large_one) if large_one.__class__ is str else large_one
+
+    def call(*args: Any, **attrs: Any) -> Any:
+        g = attrs.get("g")
+        arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
+        return (many if large(arrays, bound) else few)(*args, **attrs)
+
+    return call
+
+
+def large(args: Any, limit: int) -> bool:
+    """Whether an array among the arguments is worth native code."""
+    for a in args:  # noqa: SIM110 - on the way of every small op, where any() is slower
+        if a.__class__ is ndarray and a.size >= limit:
+            return True
+    return False
+
+
+def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    """The op's results by native code, or None."""
+    if not (_here.started and _enabled[0]) and (waits(op, args) or not ready()):
+        return None
+    native = op.native
+    if native is not None:
+        if native.__class__ is str:
+            native = op.native = load(native)
+        out = native(*args, **attrs)
+        if out is not None:
+            return out
+    return loop_for(op, "", op.reference, attrs)(*args) if op.traced else None
+
+
+def into(op: Op, x: ndarray, *args: Any) -> bool:
+    """Write the result of an elementwise op over its first array; False if native code can't.
+
+    No other array may share its memory.
+    """
+    return _over_pays(x) and loop_for(op, "", op.reference, NOTHING).into(x, *args)
+
+
+def _over_pays(x: ndarray) -> bool:
+    return x.size >= (OVER if _begun else BEGIN) and ready()
+
+
+def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
+    """The same for an op of one array under attributes; not if backward needs what was there."""
+    if not op.traced or not _over_pays(x):
+        return False
+    if tracking and op.names[0] in op.plan_for(1, 1, 1, False).slots:
+        return False
+    return loop_for(op, "", op.reference, attrs).into(x)
+
+
+def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
+    """``x += y * by`` in one pass; False if native code can't."""
+    if not _over_pays(x):
+        return False
+    return _scaled().into(x, y, by)
+
+
+@once.once
+def _scaled() -> Any:
+    from weft.native.codegen.trace import Loop
+
+    return Loop("add_scaled", lambda x, y, by: x + y * by)
+
+
+def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:
+    """The compiled loop of an elementwise function under given attributes."""
+    key = (suffix, *attrs.items()) if attrs else suffix
+    try:
+        found = op.loops.get(key)
+    except TypeError:  # attributes that are no plain values
+        return _no_loop
+    if found is None:
+        if len(op.loops) >= MANY:
+            return _no_loop  # attributes that keep changing are not worth compiling
+        from weft.native.codegen.trace import Loop
+
+        fixed, inner = dict(attrs), function
+        if not suffix:
+            function = lambda *args: op(*args, **fixed)  # as a rule would call it
+        elif attrs:
+            function = lambda *args: inner(*args, **fixed)
+        made = Loop(f"{op.name}{suffix}_loop", function, op.limit)
+        found = op.loops.setdefault(key, made)  # another thread may have been first
+    return found
+
+
+class _NoLoop:
+    """Stands for a loop where there is none."""
+
+    def __call__(self, *args: Any) -> None:
+        return None
+
+    def into(self, *args: Any) -> bool:
+        return False
+
+    def way(self, args: Any) -> None:
+        return None
+
+    row_way = way
+
+
+_no_loop = _NoLoop()
+
+
+NOTHING: dict[str, Any] = {}
+
+
+def sum_to(g: ndarray, shape: tuple[int, ...]) -> ndarray | None:
+    """A gradient summed over what was repeated, by native code if it takes it."""
+    return _sum_to(g, shape) if ready() else None
+
+
+_sum_to = resolve("loops.reduce:sum_to")
+
+
+def cast(x: ndarray, dtype: np.dtype) -> ndarray:
+    """An array in another type, by native code if it is large; the bits are NumPy's."""
+    if x.size >= BEGIN and ready():
+        out = _to_copy(x, dtype)
+        if out is not None:
+            return out
+    return x.astype(dtype)
+
+
+_to_copy = resolve("loops.movement:to_copy")

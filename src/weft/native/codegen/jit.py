@@ -1,0 +1,215 @@
+"""Machine code from LLVM code, kept on disk, and the call into it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import _cpu
+from weft.native import threads
+from weft.native.codegen import cache, entry, whole
+from weft.native.codegen.compiler import Function, build, read
+from weft.native.codegen.whole import Spec
+from weft.native.once import LOCK, once
+
+ndarray = np.ndarray
+KINDS = {
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.int16): "i16",
+    np.dtype(np.int8): "i8",
+    np.dtype(np.uint8): "u8",
+    np.dtype(np.uint16): "u16",
+    np.dtype(np.uint32): "u32",
+    np.dtype(np.bool_): "b1",
+}
+_word = ctypes.c_size_t.from_address
+_OFFSET = object.__basicsize__  # where an array object keeps the address of its data
+
+
+def pointer(a: ndarray) -> int:
+    """The address of an array's first element, ten times as fast as NumPy gives it."""
+    return _word(id(a) + _OFFSET).value
+
+
+for _probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
+    if pointer(_probe) != _probe.ctypes.data:  # pragma: no cover - another Python's objects
+        pointer = lambda a: a.ctypes.data
+
+
+@once
+def why_not() -> str | None:
+    """Why kernels can't be compiled here, if so."""
+    try:
+        import llvmlite.binding  # noqa: F401
+    except ImportError as error:
+        return f"llvmlite can't be imported ({error}): pip install llvmlite"
+    return entry.why_not()
+
+
+class _Engine:
+    """LLVM, set up for this processor."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm
+
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        self.cpu, self.features = _cpu.keep_to(_cpu.word(), *host)
+        self.target = llvm.Target.from_default_triple()
+        for name, address in threads.symbols().items():
+            llvm.add_symbol(name, address)
+        self.version = ".".join(map(str, llvm.llvm_version_info))
+        self.holders: list[Any] = []
+
+    def machine(self) -> Any:
+        return self.target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
+        )
+
+    def load(self, name: str, text: str, symbols: list[str]) -> list[int]:
+        """The addresses of compiled functions; their code comes from disk if it is there."""
+        words = "\0".join((name, text, self.cpu, self.features, self.version))
+        key = hashlib.sha256(words.encode()).digest()
+        with LOCK:
+            code = cache.read(name, key)
+            if code is None:
+                code = self.compile(text)
+                cache.write(name, key, code)
+            return self.link(symbols, code)
+
+    def compile(self, text: str) -> bytes:
+        llvm, machine = self.llvm, self.machine()
+        module = llvm.parse_assembly(text)
+        module.triple = self.target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = True
+        options.loop_interleaving = options.loop_unrolling = True
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(module, passes)
+        return machine.emit_object(module)
+
+    def link(self, symbols: list[str], code: bytes) -> list[int]:
+        llvm = self.llvm
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        addresses = [engine.get_function_address(name) for name in symbols]
+        if not all(addresses):
+            raise RuntimeError(f"not all of {symbols} are in the compiled code")
+        self.holders.append(engine)
+        return addresses
+
+
+@once
+def engine() -> _Engine:
+    """The one engine of this process."""
+    return _Engine()
+
+
+@once
+def reads_half() -> bool:
+    """Whether this processor converts float16 by itself."""
+    features = engine().features
+    return "+f16c" in features or "+fullfp16" in features
+
+
+class Kernel:
+    """A compiled loop. Called with its arguments and ``over``, the size of the divided range.
+
+    ``grain`` is how much of that range is worth a thread of its own.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.name = function, function.name
+        parameters = function.parameters[:-2]
+        self.parameters = parameters
+        self.compiled: dict[Any, Callable] = {}
+
+    def get(self, *types: str, **consts: Any) -> Callable:
+        """The native function for types (of ``T``, then ``U``) and fixed parameters.
+
+        It takes arrays, addresses or None, and numbers; then the size of the range and the
+        number of threads.
+        """
+        key = (types, *consts.items()) if consts else types
+        found = self.compiled.get(key)
+        if found is None:
+            with LOCK:
+                found = self.compiled.get(key) or self._compile(types, consts)
+                self.compiled[key] = found
+        return found
+
+    def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
+        bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        text += entry.HELPERS + entry.call(self.name, kinds)
+        return _functions(self.name, text, "call")[0]
+
+    def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
+        """For an elementwise loop: the native function, one that makes the result as well, and, if
+        that has the type of the first argument, one that writes over it.
+
+        The latter take plain arrays of one shape, from ``least`` elements on.
+        """
+        with LOCK:
+            text, kinds = build(self.function, {"T": kind}, {}, threads.available())
+            text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
+            given = self.name, kinds[:-1], result, grain
+            text += whole.elementwise("fresh", *given, least)
+            if kinds[0] != f"{result}*":
+                return _functions(self.name, text, "call", "fresh")
+            text += whole.elementwise("over", *given, least)
+            return _functions(self.name, text, "call", "fresh", "over")
+
+    def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
+        """Run on arrays and numbers; array dtypes say what the type names stand for."""
+        bound: dict[str, str] = {}
+        names = [p for p in self.parameters if p[0] not in consts]
+        for (_, kind), value in zip(names, args, strict=True):
+            if value.__class__ is ndarray and kind[:-1] in ("T", "U"):
+                bound[kind[:-1]] = KINDS[value.dtype]
+        types = tuple(bound[k] for k in ("T", "U") if k in bound)
+        self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
+
+    def whole(self, spec: Spec, *types: str, **consts: Any) -> Callable:
+        """A built-in function that is a whole op: see ``whole.Spec``."""
+        key = (spec, types, *consts.items())
+        found = self.compiled.get(key)
+        if found is None:
+            with LOCK:
+                found = self.compiled.get(key) or self._compile_whole(spec, types, consts)
+                self.compiled[key] = found
+        return found
+
+    def _compile_whole(
+        self, spec: Spec, types: tuple[str, ...], consts: dict[str, Any]
+    ) -> Callable:
+        bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
+        return _functions(self.name, text, "whole")[0]
+
+
+def _functions(name: str, text: str, *ways: str) -> list[Callable]:
+    """The compiled code as functions of Python."""
+    addresses = engine().load(name, text, [f"{name}.{way}" for way in ways])
+    threads.count()  # compiled code reads it
+    return [entry.function(name, address) for address in addresses]
+
+
+def kernel(fn: Callable | None = None, *, reassociate: bool = False) -> Any:
+    """Make a function of the language a kernel; it is compiled when first called."""
+    if fn is None:
+        return lambda f: kernel(f, reassociate=reassociate)
+    return Kernel(read(fn, reassociate))

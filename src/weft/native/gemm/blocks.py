@@ -1,0 +1,296 @@
+"""The innermost loops of matrix products, written as LLVM code.
+
+A block of the result stays in registers while all that adds to it is read: six rows of two
+vectors, or twelve where there are 32 registers. What limits such a loop is how many instructions
+stand beside the multiplications, so all addresses are one register and a number, or two registers.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from weft.native.codegen import jit
+from weft.native.codegen.compiler import FLOATS, SIZES, Assembly
+
+
+@functools.cache
+def block(kind: str = "f32") -> tuple[int, int, int]:
+    """The lanes of a vector, and the rows and columns of a block of the result."""
+    features = jit.engine().features
+    size = 64 if "+avx512f" in features else 32 if "+avx" in features else 16
+    lanes = size // SIZES[kind]
+    return lanes, 12 if size == 64 else 6, 2 * lanes
+
+
+class Block:
+    """Writes a function that computes a block of ``a @ b``, where b is a panel.
+
+    Rows of a are ``across`` elements apart and its columns ``along``: numbers, or arguments of the
+    function, of which one is 1. With ``more`` the block is added to what is at ``o``.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        across: int | str,
+        along: int | str,
+        rows: int | None = None,
+        unroll: int = 4,
+    ) -> None:
+        self.lanes, most, self.columns = block(kind)
+        self.rows = most if rows is None else rows
+        self.scalar, self.align = FLOATS[kind], SIZES[kind]
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.fused = f"@llvm.fmuladd.v{self.lanes}{kind}"
+        self.across, self.along, self.unroll = across, along, unroll
+        self.cells = [(r, h) for r in range(self.rows) for h in (0, 1)]
+        # Rows any distance apart are reached from every third: addresses can double an index.
+        self.bases = range(0, self.rows, 3) if isinstance(across, str) else range(1)
+        self.lines: list[str] = []
+
+    def declared(self) -> str:
+        """What the function calls."""
+        return f"declare {self.vector} {self.fused}({self.vector}, {self.vector}, {self.vector})"
+
+    def write(self, name: str, given: str, ahead: bool = False) -> str:
+        """The whole function; ``ahead`` asks for the memory of the result at once."""
+        self.put(f"define private void @{name}({given}) noinline nounwind {{", "entry:")
+        for r in range(self.rows if ahead else 0):
+            self.place(f"%ahead{r}", "%c", "%step", r, 0)
+            self.put(f"  call void @llvm.prefetch.p0(ptr %ahead{r}, i32 1, i32 3, i32 1)")
+        self.start()
+        noughts = dict.fromkeys(self.cells, "zeroinitializer")
+        firsts = {"b": "%b", **{f"a{g}": f"%a{g}" for g in self.bases}}
+        self.loop("many", self.unroll, "entry", "middle", "%whole", "0", firsts, noughts)
+        self.between(firsts)
+        now = {"b": "%mid.b", **{f"a{g}": f"%mid.a{g}" for g in self.bases}}
+        sums = {(r, h): f"%mid.s{r}.{h}" for r, h in self.cells}
+        self.loop("each", 1, "middle", "done", "%deep", "%mid.k", now, sums)
+        self.finish()
+        return "\n".join([*self.lines, "}"])
+
+    def onto_itself(self, name: str, given: str) -> str:
+        """The whole function, where what is added to is the result."""
+        return self.write(name, given).replace("ptr %o,", "ptr %c,").replace("%under", "%step")
+
+    def put(self, *lines: str) -> None:
+        self.lines += lines
+
+    def move(self, to: str, base: str, by: int | str) -> None:
+        self.put(f"  {to} = getelementptr {self.scalar}, ptr {base}, i64 {by}")
+
+    def hide(self, to: str, kind: str, value: str) -> None:
+        """A value that nobody can derive from another one, which would cost an addition."""
+        self.put(f'  {to} = call {kind} asm "", "=r,0"({kind} {value})')
+
+    def start(self) -> None:
+        for name, step, most in (("r", self.across, 3), ("l", self.along, self.unroll)):
+            if isinstance(step, str):
+                for i in range(1, most):
+                    self.put(f"  %{name}{i}.m = mul i64 {step}, {i}")
+                    self.hide(f"%{name}{i}", "i64", f"%{name}{i}.m")
+        for g in self.bases:
+            self.put(f"  %a{g}.m = mul i64 {self.across}, {g}")
+            self.move(f"%a{g}.p", "%a", f"%a{g}.m")
+            self.hide(f"%a{g}", "ptr", f"%a{g}.p")
+        self.put(
+            f"  %whole = and i64 %deep, {-self.unroll}",
+            "  %long = icmp sgt i64 %whole, 0",
+            "  br i1 %long, label %many, label %middle",
+        )
+
+    def loop(
+        self,
+        loop: str,
+        times: int,
+        before: str,
+        after: str,
+        end: str,
+        begin: str,
+        pointers: dict[str, str],
+        sums: dict[tuple[int, int], str],
+    ) -> None:
+        """A loop over the inner dimension, so many elements at a time."""
+        self.put(
+            f"{loop}:", f"  %{loop}.k = phi i64 [ {begin}, %{before} ], [ %{loop}.n, %{loop} ]"
+        )
+        for name, first in pointers.items():
+            here = f"%{loop}.{name}"
+            self.put(f"  {here} = phi ptr [ {first}, %{before} ], [ {here}.n, %{loop} ]")
+        state = {}
+        for (r, h), first in sums.items():
+            last = f"%{loop}.t{times - 1}.{r}.{h}"
+            state[r, h] = f"%{loop}.s{r}.{h}"
+            self.put(
+                f"  {state[r, h]} = phi {self.vector} [ {first}, %{before} ], [ {last}, %{loop} ]"
+            )
+        for u in range(times):
+            state = self.multiply(loop, u, state)
+        self.move(f"%{loop}.b.n", f"%{loop}.b", times * self.columns)
+        for g in self.bases:
+            by = f"%{loop}.far" if isinstance(self.along, str) else times * self.along
+            if isinstance(by, str) and g == self.bases[0]:
+                self.put(f"  {by} = mul i64 {self.along}, {times}")
+            self.move(f"%{loop}.a{g}.n", f"%{loop}.a{g}", by)
+        self.put(
+            f"  %{loop}.n = add i64 %{loop}.k, {times}",
+            f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
+            f"  br i1 %{loop}.again, label %{loop}, label %{after}",
+        )
+
+    def multiply(
+        self, loop: str, u: int, state: dict[tuple[int, int], str]
+    ) -> dict[tuple[int, int], str]:
+        """One column of a times one row of b, added to the sums."""
+        vector, nought = self.vector, f"<{self.lanes} x i32> zeroinitializer"
+        for h in (0, 1):
+            right = f"%{loop}.b{u}.{h}"
+            self.move(f"{right}.p", f"%{loop}.b", u * self.columns + h * self.lanes)
+            self.put(f"  {right} = load {vector}, ptr {right}.p, align {self.align}")
+        after = {}
+        for r in range(self.rows):
+            x = f"%{loop}.x{u}.{r}"
+            self.element(x, loop, r, u)
+            self.put(
+                f"  {x} = load {self.scalar}, ptr {x}.p, align {self.align}",
+                f"  {x}.i = insertelement {vector} poison, {self.scalar} {x}, i64 0",
+                f"  {x}.v = shufflevector {vector} {x}.i, {vector} poison, {nought}",
+            )
+            for h in (0, 1):
+                after[r, h] = f"%{loop}.t{u}.{r}.{h}"
+                given = f"{vector} {x}.v, {vector} %{loop}.b{u}.{h}, {vector} {state[r, h]}"
+                self.put(f"  {after[r, h]} = call {vector} {self.fused}({given})")
+        return after
+
+    def element(self, x: str, loop: str, r: int, u: int) -> None:
+        """The address of an element of a."""
+        base, fixed = f"%{loop}.a0", 0
+        if isinstance(self.across, str):
+            base = f"%{loop}.a{r - r % 3}"
+            if r % 3:
+                self.move(f"{x}.r", base, f"%r{r % 3}")
+                base = f"{x}.r"
+        else:
+            fixed += r * self.across
+        if isinstance(self.along, str):
+            if u:
+                self.move(f"{x}.l", base, f"%l{u}")
+                base = f"{x}.l"
+        else:
+            fixed += u * self.along
+        self.move(f"{x}.p", base, fixed)
+
+    def between(self, firsts: dict[str, str]) -> None:
+        self.put("middle:", "  %mid.k = phi i64 [ 0, %entry ], [ %whole, %many ]")
+        for name, first in firsts.items():
+            self.put(f"  %mid.{name} = phi ptr [ {first}, %entry ], [ %many.{name}.n, %many ]")
+        for r, h in self.cells:
+            ways = f"[ zeroinitializer, %entry ], [ %many.t{self.unroll - 1}.{r}.{h}, %many ]"
+            self.put(f"  %mid.s{r}.{h} = phi {self.vector} {ways}")
+        self.put(
+            "  %some = icmp slt i64 %mid.k, %deep",
+            "  br i1 %some, label %each, label %done",
+        )
+
+    def finish(self) -> None:
+        """Write the sums, over what is there or not."""
+        self.put("done:")
+        for r, h in self.cells:
+            ways = f"[ %mid.s{r}.{h}, %middle ], [ %each.t0.{r}.{h}, %each ]"
+            self.put(f"  %t{r}.{h} = phi {self.vector} {ways}")
+        self.put("  %adds = icmp ne i64 %more, 0", "  br i1 %adds, label %add, label %set")
+        for way in ("add", "set"):
+            self.put(f"{way}:")
+            for r, h in self.cells:
+                at, value = f"%{way}{r}.{h}", f"%t{r}.{h}"
+                if way == "add":
+                    self.place(f"{at}.q", "%o", "%under", r, h)
+                    self.put(
+                        f"  {at}.o = load {self.vector}, ptr {at}.q, align {self.align}",
+                        f"  {at}.n = fadd {self.vector} {at}.o, {value}",
+                    )
+                    value = f"{at}.n"
+                self.place(f"{at}.p", "%c", "%step", r, h)
+                self.put(f"  store {self.vector} {value}, ptr {at}.p, align {self.align}")
+            self.put("  ret void")
+
+    def place(self, to: str, base: str, step: str, r: int, h: int) -> None:
+        self.put(f"  {to}.i = mul i64 {step}, {r}", f"  {to}.j = add i64 {to}.i, {h * self.lanes}")
+        self.move(to, base, f"{to}.j")
+
+
+def _micro(name: str, kind: str) -> str:
+    """``c = a @ b`` or ``c += a @ b`` for a block and two panels."""
+    made = Block(kind, 1, block(kind)[1])
+    given = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %step, i64 %deep, i64 %more"
+    return f"{made.declared()}\n{made.onto_itself(name, given)}"
+
+
+@functools.cache
+def _in_place() -> str:
+    """``c = o + a @ b`` for matrices whose rows or columns are in one piece, and a panel."""
+    head = "ptr noalias %a, i64 %apart, ptr noalias %b, ptr %o, i64 %under, ptr %c"
+    given = f"{head}, i64 %step, i64 %deep, i64 %more"
+    down, over = Block("f32", "%apart", 1), Block("f32", 1, "%apart")
+    return "\n".join(
+        (
+            down.declared(),
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+            down.write("by_rows", given, ahead=True),
+            over.write("by_columns", given, ahead=True),
+        )
+    )
+
+
+def _turn(name: str, rows: int) -> str:
+    """The transpose of so many rows of a vector each; what is beyond them is not defined."""
+    lanes = block()[0]
+    vector = f"<{lanes} x float>"
+    given = "ptr noalias %x, i64 %step, ptr noalias %to, i64 %width"
+    lines = [f"define private void @{name}({given}) alwaysinline nounwind {{", "entry:"]
+    for r in range(rows):
+        lines += [
+            f"  %i{r} = mul i64 %step, {r}",
+            f"  %p{r} = getelementptr float, ptr %x, i64 %i{r}",
+            f"  %v0.{r} = load {vector}, ptr %p{r}, align 4",
+        ]
+    names, apart = [f"%v0.{r}" if r < rows else "zeroinitializer" for r in range(lanes)], 1
+    while apart < lanes:  # exchange what is off the diagonal in squares of twice this size
+        for r in (r for r in range(lanes) if not r & apart):
+            pair = f"{vector} {names[r]}, {vector} {names[r + apart]}"
+            above = [e + lanes - apart if e & apart else e for e in range(lanes)]
+            below = [e + lanes if e & apart else e + apart for e in range(lanes)]
+            for at, mask in ((r, above), (r + apart, below)):
+                names[at] = f"%v{apart}.{at}"
+                text = ", ".join(f"i32 {e}" for e in mask)
+                lines.append(f"  {names[at]} = shufflevector {pair}, <{lanes} x i32> <{text}>")
+        apart *= 2
+    for r in range(lanes):
+        lines += [
+            f"  %j{r} = mul i64 %width, {r}",
+            f"  %q{r} = getelementptr float, ptr %to, i64 %j{r}",
+            f"  store {vector} {names[r]}, ptr %q{r}, align 4",
+        ]
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+def _take() -> str:
+    """The next number of a counter that several threads share."""
+    return """define private void @take(ptr %counter, ptr noalias %to) alwaysinline nounwind {
+  %now = atomicrmw add ptr %counter, i64 1 monotonic
+  store i64 %now, ptr %to
+  ret void
+}"""
+
+
+_PANELS = ("ptr", "ptr", "ptr", "i64", "i64", "i64")
+_PLACES = ("ptr", "i64", "ptr", "ptr", "i64", "ptr", "i64", "i64", "i64")
+micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"))
+micro64 = Assembly("micro64", _PANELS, lambda: _micro("micro64", "f64"))
+by_rows = Assembly("by_rows", _PLACES, _in_place)
+by_columns = Assembly("by_columns", _PLACES, _in_place)
+turn = Assembly("turn", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn", block()[0]))
+turn_rows = Assembly(
+    "turn_rows", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn_rows", min(block()[:2]))
+)
+take = Assembly("take", ("ptr", "ptr"), _take)

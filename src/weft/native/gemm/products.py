@@ -1,0 +1,120 @@
+"""Matrix products: our own or oneDNN for float32, NumPy's BLAS on all threads for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.native import onednn, threads
+from weft.native.gemm import packed
+
+Array = np.ndarray
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+LARGE = 1 << 25  # multiplications from which our own products are the faster ones
+THIN = 64  # but no dimension may be smaller than this
+WIDE = 1 << 21  # multiplications from which several threads of BLAS pay
+
+
+def rows(a: Array) -> Array:
+    """All but the last dimension as one."""
+    return a if a.ndim == 2 else a.reshape(-1, a.shape[-1])
+
+
+def mm(a: Array, b: Array) -> Array | None:
+    """``a @ b`` with any rank on the left."""
+    if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[0] or not a.size:
+        return None
+    left = rows(a)
+    if a.dtype is F32 and b.dtype is F32:
+        y = _mm32(left, b)
+    else:
+        y = _by_blas(left, b)
+    return y if y is None or a.ndim == 2 else y.reshape(*a.shape[:-1], b.shape[1])
+
+
+def _mm32(a: Array, b: Array) -> Array | None:
+    """A product of two float32 matrices by whoever is faster."""
+    if _own(a, b, False):
+        return packed.matmul(a, b, np.empty((len(a), b.shape[1]), F32))
+    return onednn.matmul(a, b)
+
+
+def _worth(multiplications: int) -> bool:
+    """Whether there is so much to do that our own products may be the faster ones."""
+    return multiplications >= (LARGE if onednn.available() else packed.WORTH)
+
+
+def _own(a: Array, b: Array, biased: bool) -> bool:
+    """Whether the product in panels is for two matrices: it is best at large and tall ones."""
+    if not _worth(a.size * b.shape[1]) or not packed.takes(a, b):
+        return False
+    m, n = len(a), b.shape[1]
+    # oneDNN reads a transposed left matrix slowly, and is slower with a bias than without.
+    best = min(m, n, len(b)) >= THIN and (n < m or biased or a.strides[1] != 4)
+    return best or not onednn.available()
+
+
+def bmm(a: Array, b: Array) -> Array | None:
+    """Products of stacks of matrices."""
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+        return None
+    if a.dtype is F32 and b.dtype is F32:
+        return _stacked(a, b)
+    return _by_blas(a, b)
+
+
+def _stacked(a: Array, b: Array) -> Array | None:
+    """Products of stacks of float32 matrices: oneDNN is the faster one, where it is."""
+    if onednn.available() or a.ndim + b.ndim == 4 or not packed.takes(a, b):
+        return onednn.matmul(a, b)
+    try:
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return None
+    return packed.stacked(a, b, np.empty((*stack, a.shape[-2], b.shape[-1]), F32))
+
+
+def linear(x: Array, weight: Array) -> Array | None:
+    """``x @ weight.T``."""
+    if x.dtype is F32 and weight.dtype is F32:
+        y = _linear32(x, weight)
+        return onednn.linear(x, weight) if y is None else y
+    return mm(x, weight.T) if weight.ndim == 2 else None
+
+
+def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | None:
+    """A layer of float32 by our own product, if that is the faster one."""
+    if x.ndim < 2 or weight.ndim != 2 or not _worth(x.size * len(weight)):
+        return None
+    if x.shape[-1] != weight.shape[1]:
+        return None
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.strides != (4,)):
+        return None
+    left, right = rows(x), weight.T
+    if not _own(left, right, bias is not None):
+        return None
+    y = packed.matmul(left, right, np.empty((len(left), len(weight)), F32), bias=bias)
+    return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
+
+
+def linear_with_bias(x: Array, weight: Array, bias: Array) -> Array | None:
+    """``x @ weight.T + bias``."""
+    if x.dtype is F32 and weight.dtype is F32 and bias.dtype is F32:
+        made = _linear32(x, weight, bias)
+        return onednn.linear(x, weight, bias) if made is None else made
+    if bias.dtype != x.dtype:
+        return None
+    y: Any = linear(x, weight)
+    if y is not None:
+        y += bias
+    return y
+
+
+def _by_blas(a: Array, b: Array) -> Array | None:
+    if a.dtype is not b.dtype or a.dtype.kind not in "fc" or a.dtype.itemsize < 8:
+        return None
+    if a.size * b.shape[-1] < WIDE:
+        return None
+    with threads.wide_blas():
+        return np.matmul(a, b)

@@ -1,0 +1,1 @@
+"""Whole layers in one call: attention and recurrent layers."""

@@ -1,0 +1,441 @@
+"""Recurrent layers whose steps are compiled.
+
+All steps of a layer are one call, in which the recurrent weight lies in panels. Where there are so
+few rows in all that copying it would not pay, each step is a product and a loop for the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.native import onednn, threads
+from weft.native.codegen.jit import KINDS, Kernel, pointer
+from weft.native.gemm.blocks import block
+from weft.native.gemm.packed import ceil_div
+from weft.native.loops import recurrent as loops
+from weft.native.loops.recurrent import GRU, LSTM, RELU, TANH
+from weft.native.loops.rows import height, packed
+from weft.references import recurrent as layers
+
+Array = np.ndarray
+F32 = np.dtype(np.float32)
+FLOATS = (F32, np.dtype(np.float64))
+GRAIN = 2048  # units of the state that are worth a thread
+SMALL = 1 << 18  # multiplications up to which NumPy's product is as fast as any
+WIDE = 1 << 21  # from which several threads of BLAS pay
+COPY = 1 << 15  # elements whose copying is worth a thread
+JOINT = 1 << 17  # elements of both weights up to which a step does the input's product as well
+FEW = 16  # rows of all steps up to which the weight is not copied into panels
+SHARE = 1 << 19  # multiplications of all steps that are worth a thread
+STEP = 1 << 16  # those of one step that are worth waiting for other threads
+
+
+# --- products --------------------------------------------------------------------------
+
+
+def gemm(a: Array, b: Array, out: Array) -> None:
+    """The product of two matrices, by whatever is fastest here."""
+    work = a.size * b.shape[1]
+    if work <= SMALL or not onednn.available():
+        np.matmul(a, b, out)
+    elif a.dtype == F32 and onednn.matmul(a, b, out) is not None:
+        return
+    elif work >= WIDE:
+        with threads.wide_blas():
+            np.matmul(a, b, out)
+    else:
+        np.matmul(a, b, out)
+
+
+def copy(source: Array, target: Array) -> None:
+    """Rows of one matrix to another; the elements of a row lie together."""
+    rows, columns = source.shape
+    apart, step = (a.strides[0] // a.itemsize for a in (source, target))
+    count = max(threads.how_many(rows * columns, COPY), 1)
+    loops.copy_rows.get(KINDS[source.dtype])(source, target, columns, apart, step, rows, count)
+
+
+# --- cells -----------------------------------------------------------------------------
+
+
+def _forward(loop: Kernel, gates: int) -> Callable[..., None]:
+    """A loop as a cell; its gates, which it changes in place, come as one array for each."""
+
+    def run(first: Array, *others: Array) -> None:
+        rows, size = others[-1].shape
+        part, start = size * first.itemsize, pointer(first)
+        parts = [start + k * part for k in range(gates)]
+        code = loop.get(KINDS[first.dtype])
+        code(*parts, *others, size, rows, _threads(rows, size))
+
+    return run
+
+
+def _backward(loop: Kernel) -> Callable[..., None]:
+    """A loop as a cell whose last array is a gradient of gates, with rows that may lie apart."""
+
+    def run(*arrays: Array) -> None:
+        (rows, size), last = arrays[0].shape, arrays[-1]
+        apart = last.strides[0] // last.itemsize
+        code = loop.get(KINDS[last.dtype])
+        code(*arrays, size, apart, rows, _threads(rows, size))
+
+    return run
+
+
+def _threads(rows: int, size: int) -> int:
+    return max(min(threads.how_many(rows * size, GRAIN), rows), 1)
+
+
+# --- all steps -------------------------------------------------------------------------
+
+
+class Cut(NamedTuple):
+    """How a step is divided: blocks of rows, and the parts of rows and of units."""
+
+    blocks: int
+    row_parts: int
+    unit_parts: int
+
+
+def _cut(batch: int, even: bool, panels: int, kind: str, work: int, steps: int) -> Cut:
+    """Blocks depend on the batch alone; parts are for the threads that so much work is worth.
+
+    If sequences end early, only units can be divided evenly.
+    """
+    blocks = ceil_div(batch, height(kind))
+    blocks += blocks > 1 and blocks % 2  # so that two threads get as many
+    count = max(threads.how_many(work, SHARE), 1)
+    patient = work >= count * steps * STEP
+    best, found = (blocks * panels, 1), Cut(blocks, 1, 1)
+    for rows in range(1, min(count, blocks) + 1 if even else 2):
+        units = min(count // rows, panels) if patient else 1
+        cost = ceil_div(blocks, rows) * ceil_div(panels, units), units
+        if cost < best:
+            best, found = cost, Cut(blocks, rows, units)
+    return found
+
+
+class Way:
+    """What both directions need to know of a layer's steps."""
+
+    def __init__(
+        self,
+        table: layers.Cells,
+        steps: layers.Steps,
+        w_hh: Array,
+        w_hr: Array | None,
+        parts: int,
+    ) -> None:
+        self.gemm = table["gemm"]
+        self.steps, self.dtype, self.parts = steps, w_hh.dtype, parts
+        self.kind = KINDS[w_hh.dtype]
+        self.width = block(self.kind)[2]
+        self.batch = max(steps.sizes)
+        self.size, self.out = w_hh.shape[0] // parts, w_hh.shape[1]
+        self.panels = ceil_div(self.size, self.width)
+        # Rows of the state hold whole panels, and are not a power of two apart.
+        self.apart = ceil_div(self.out, self.width) * self.width + self.width
+        work = steps.starts[-1] * w_hh.size
+        even = min(steps.sizes) == self.batch
+        self.cut = _cut(self.batch, even, self.panels, self.kind, work, steps.count)
+        self.tasks = self.cut.row_parts * self.cut.unit_parts
+        self.starts = np.array(steps.starts, np.int64)
+        self.projects = int(w_hr is not None)
+
+    def shares(self, parts: int) -> tuple[Array, int]:
+        """Room for what a task computes of a step, and how much of it is one task's."""
+        units = ceil_div(self.panels, self.cut.unit_parts) * self.width
+        room = self.batch * (parts * units + 2 * self.width)
+        return np.empty(self.tasks * room, self.dtype), room
+
+    def sizes(self, *steps: int) -> tuple[int, ...]:
+        """Numbers that both kernels take, from the number of steps on."""
+        first = (self.steps.count, int(self.steps.reverse), self.batch, self.size, self.out)
+        return *first, *steps, *self.cut
+
+    def code(self, loop: Kernel, cell: int, **more: int) -> Callable[..., None]:
+        return loop.get(
+            self.kind,
+            kind=cell,
+            parts=self.parts,
+            projects=self.projects,
+            **more,
+            width=self.width,
+            wide=int(self.kind == "f64"),
+            shared=int(threads.available()),
+        )
+
+    def forward(
+        self,
+        cell: int,
+        data: Array,
+        w_ih: Array,
+        gates: Array,
+        bias: Array,
+        h0: Array,
+        w_hh: Array,
+        y: Array,
+        c0: Array | None = None,
+        w_hr: Array | None = None,
+        full: Array | None = None,
+        states: Array | None = None,
+        tanh_c: Array | None = None,
+        inner: Array | None = None,
+    ) -> None:
+        now = np.empty((2, self.batch, self.apart), self.dtype)
+        now[:, :, : self.out] = h0[: self.batch]
+        running = None if c0 is None else c0[: self.batch].copy()
+        weight, joint = packed(w_hh.T, self.parts), 0 < w_ih.size <= JOINT - w_hh.size
+        weight_in = packed(w_ih.T, self.parts) if joint else None
+        if not joint:
+            self.gemm(data, w_ih.T, gates)
+        project = None if w_hr is None else packed(w_hr.T)
+        shares, room = self.shares(2 * self.parts)
+        self.code(loops.forward_steps, cell, joint=int(joint))(
+            *(data, weight_in, data.shape[1]),
+            *(gates, bias, weight, project, shares, running, states, tanh_c, inner),
+            *(pointer(y if full is None else full), y, pointer(now), self.starts),
+            *(*self.sizes(self.apart), room, self.tasks, self.tasks),
+        )
+
+    def backward(
+        self,
+        cell: int,
+        dy: Array,
+        dh: Array,
+        w_hh: Array,
+        gates: Array | None,
+        kept: Array,
+        start: Array | None,
+        states: Array | None,
+        drecurrent: Array,
+        last: bool,
+        dc: Array | None = None,
+        dinput: Array | None = None,
+        w_hr: Array | None = None,
+        dprojected: Array | None = None,
+    ) -> Array:
+        dy = np.ascontiguousarray(dy, dtype=self.dtype)
+        running = np.empty((self.batch, self.apart), self.dtype)
+        running[:, : self.out] = dh[: self.batch]
+        weight = packed(w_hh)
+        project = None if w_hr is None else packed(w_hr)
+        if w_hr is not None and dprojected is None:
+            dprojected = np.empty(dy.shape, self.dtype)
+        shares, room = self.shares(1)
+        sums = np.zeros((self.cut.blocks, (4 if cell == GRU else self.parts) * self.size), dy.dtype)
+        apart = drecurrent.strides[0] // drecurrent.itemsize
+        addresses = [0 if a is None else pointer(a) for a in (start, states, dprojected)]
+        self.code(loops.backward_steps, cell)(
+            *(dy, running, dc, gates, kept, *addresses[:2], weight, project, shares),
+            *(dinput, pointer(drecurrent), addresses[2], sums, self.starts),
+            *(*self.sizes(self.apart, apart), room, int(last), self.tasks, self.tasks),
+        )
+        dh[: self.batch] = running[:, : self.out]
+        return sums.sum(0)
+
+
+def _few(steps: layers.Steps) -> bool:
+    return steps.starts[-1] <= FEW
+
+
+def lstm_forward_steps(
+    cells: layers.Cells,
+    steps: layers.Steps,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    c0: Array,
+    w_hh: Array,
+    w_hr: Array | None,
+    y: Array,
+    full: Array,
+    states: Array,
+    tanh_c: Array,
+) -> None:
+    """All steps of an LSTM."""
+    kept = (y, full, states, tanh_c)
+    if _few(steps):
+        return layers.lstm_forward_steps(
+            cells, steps, data, w_ih, gates, bias, h0, c0, w_hh, w_hr, *kept
+        )
+    way = Way(cells, steps, w_hh, w_hr, 4)
+    return way.forward(LSTM, data, w_ih, gates, bias, h0, w_hh, y, c0, w_hr, full, states, tanh_c)
+
+
+def lstm_backward_steps(
+    table: layers.Cells,
+    steps: layers.Steps,
+    dy: Array,
+    dh: Array,
+    dc: Array,
+    gates: Array,
+    states: Array,
+    tanh_c: Array,
+    c0: Array,
+    w_hh: Array,
+    w_hr: Array | None,
+    dgates: Array,
+    dprojected: Array | None,
+    last: bool,
+) -> Array | None:
+    """All steps of an LSTM back."""
+    if _few(steps):
+        kept = (gates, states, tanh_c, c0, w_hh, w_hr)
+        grads = (dgates, dprojected, last)
+        return layers.lstm_backward_steps(table, steps, dy, dh, dc, *kept, *grads)
+    return Way(table, steps, w_hh, w_hr, 4).backward(
+        *(LSTM, dy, dh, w_hh, gates, tanh_c, c0, states, dgates, last, dc),
+        w_hr=w_hr,
+        dprojected=dprojected,
+    )
+
+
+def gru_forward_steps(
+    cells: layers.Cells,
+    steps: layers.Steps,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    w_hh: Array,
+    y: Array,
+    inner: Array,
+) -> None:
+    """All steps of a GRU."""
+    if _few(steps):
+        return layers.gru_forward_steps(cells, steps, data, w_ih, gates, bias, h0, w_hh, y, inner)
+    return Way(cells, steps, w_hh, None, 3).forward(
+        GRU, data, w_ih, gates, bias, h0, w_hh, y, inner=inner
+    )
+
+
+def gru_backward_steps(
+    table: layers.Cells,
+    steps: layers.Steps,
+    dy: Array,
+    dh: Array,
+    gates: Array,
+    out: Array,
+    inner: Array,
+    h0: Array,
+    w_hh: Array,
+    dgates: Array,
+    drecurrent: Array,
+    last: bool,
+) -> Array | None:
+    """All steps of a GRU back."""
+    if _few(steps):
+        kept = (gates, out, inner, h0, w_hh)
+        return layers.gru_backward_steps(table, steps, dy, dh, *kept, dgates, drecurrent, last)
+    kept = (w_hh, gates, inner, h0, out)
+    return Way(table, steps, w_hh, None, 3).backward(
+        GRU, dy, dh, *kept, drecurrent, last, dinput=dgates
+    )
+
+
+def rnn_forward_steps(
+    cells: layers.Cells,
+    steps: layers.Steps,
+    activation: str,
+    data: Array,
+    w_ih: Array,
+    gates: Array,
+    bias: Array,
+    h0: Array,
+    w_hh: Array,
+    y: Array,
+) -> None:
+    """All steps of a plain network."""
+    if _few(steps):
+        return layers.rnn_forward_steps(
+            cells, steps, activation, data, w_ih, gates, bias, h0, w_hh, y
+        )
+    return Way(cells, steps, w_hh, None, 1).forward(
+        PLAIN[activation], data, w_ih, gates, bias, h0, w_hh, y
+    )
+
+
+def rnn_backward_steps(
+    table: layers.Cells,
+    steps: layers.Steps,
+    activation: str,
+    dy: Array,
+    dh: Array,
+    out: Array,
+    w_hh: Array,
+    dgates: Array,
+    last: bool,
+) -> Array | None:
+    """All steps of a plain network back."""
+    if _few(steps):
+        return layers.rnn_backward_steps(table, steps, activation, dy, dh, out, w_hh, dgates, last)
+    kept = (w_hh, None, out, None, None)
+    return Way(table, steps, w_hh, None, 1).backward(PLAIN[activation], dy, dh, *kept, dgates, last)
+
+
+PLAIN = {"tanh": TANH, "relu": RELU}
+CELLS: dict[str, Callable[..., Any]] = {
+    "gemm": gemm,
+    "copy": copy,
+    "lstm_forward": _forward(loops.lstm_forward_rows, 4),
+    "lstm_backward": _backward(loops.lstm_backward_rows),
+    "gru_forward": _forward(loops.gru_forward_rows, 3),
+    "gru_backward": _backward(loops.gru_backward_rows),
+    "tanh_forward": _forward(loops.tanh_forward_rows, 1),
+    "tanh_backward": _backward(loops.tanh_backward_rows),
+    "relu_forward": _forward(loops.relu_forward_rows, 1),
+    "relu_backward": _backward(loops.relu_backward_rows),
+    "lstm_forward_steps": lstm_forward_steps,
+    "lstm_backward_steps": lstm_backward_steps,
+    "gru_forward_steps": gru_forward_steps,
+    "gru_backward_steps": gru_backward_steps,
+    "rnn_forward_steps": rnn_forward_steps,
+    "rnn_backward_steps": rnn_backward_steps,
+}
+
+
+# --- layers ----------------------------------------------------------------------------
+
+
+def lstm(x: Array, *rest: Any, **attrs: Any) -> Any:
+    """An LSTM layer over all steps."""
+    return layers.lstm(x, *rest, **attrs, cells=CELLS) if x.dtype in FLOATS else None
+
+
+def gru(x: Array, *rest: Any, **attrs: Any) -> Any:
+    """A GRU layer over all steps."""
+    return layers.gru(x, *rest, **attrs, cells=CELLS) if x.dtype in FLOATS else None
+
+
+def rnn(x: Array, *rest: Any, **attrs: Any) -> Any:
+    """A plain layer over all steps."""
+    return layers.rnn(x, *rest, **attrs, cells=CELLS) if x.dtype in FLOATS else None
+
+
+def lstm_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
+    """The gradients of an LSTM layer."""
+    return layers.lstm_rule(**given, table=CELLS) if _plain(given) else None
+
+
+def gru_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
+    """The gradients of a GRU layer."""
+    return layers.gru_rule(**given, table=CELLS) if _plain(given) else None
+
+
+def rnn_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
+    """The gradients of a plain layer."""
+    return layers.rnn_rule(**given, table=CELLS) if _plain(given) else None
+
+
+def _plain(given: dict[str, Any]) -> bool:
+    """Whether all values are arrays: under forward mode some are tensors, which carry more."""
+    kinds = (Array, tuple, bool, str, type(None))
+    return all(isinstance(v, kinds) for v in (*given.values(), *given["g"]))

@@ -1,0 +1,1 @@
+"""Where arrays get their memory, and how they are laid out in it."""
