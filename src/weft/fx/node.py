@@ -78,7 +78,7 @@ def qualified_name(target: Any) -> str:
     if known == "<lambda>":
         return "_lambda_"
     module = getattr(target, "__module__", None) or ""
-    if module.startswith(("weft.operators.", "torch.ops.")):
+    if module.startswith(("weft.operators.", "torch.operators.")):
         return f"torch.{known}"  # where ops are defined is weft's own business
     if module == "weft" or module.startswith("weft."):
         module = "torch" + module.removeprefix("weft")
