@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.native import once
+from weft.native.memory import buffers
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -214,7 +215,8 @@ def by_size(bound: int, small: str, large_one: Any) -> Callable:
     def call(*args: Any, **attrs: Any) -> Any:
         g = attrs.get("g")
         arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
-        return (many if large(arrays, bound) else few)(*args, **attrs)
+        # What serves small arrays is one call of Python's, which is no part of a plan.
+        return (many if buffers.PLANNERS or large(arrays, bound) else few)(*args, **attrs)
 
     return call
 

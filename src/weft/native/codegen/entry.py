@@ -30,7 +30,7 @@ _NEW_FROM_DESCR = 94  # its number in NumPy's table of functions
 _FASTCALL = 0x0080
 
 _NAMES = (
-    *("ndarray", "float", "int", "None", "TypeError", "threads"),
+    *("ndarray", "float", "int", "None", "TypeError", "threads", "watched", "tell"),
     *("PyLong_AsLongLong", "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString"),
     *("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "NewFromDescr"),
     *("PyTuple_New", "f32", "f64", "b1", "i64"),
@@ -38,6 +38,21 @@ _NAMES = (
 PLACES = {name: k for k, name in enumerate(_NAMES)}
 _DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
+
+# While this is not zero, kernels report each call before they run (``weft.native.contract``), and
+# functions that are whole ops decline, so that every step of an op is a reported call.
+WATCHED = ctypes.c_int64(0)
+LISTENERS: list[Callable[[int, list[Any]], None]] = []
+
+
+def _told(key: int, given: int, count: int) -> None:
+    objects = ctypes.cast(given, ctypes.POINTER(ctypes.py_object))
+    arguments = [objects[k] for k in range(count)]
+    for listener in LISTENERS:
+        listener(key, arguments)
+
+
+_TELL = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
 
 
 @once
@@ -54,6 +69,8 @@ def _table() -> bytes:
         "None": id(None),
         "TypeError": id(TypeError),
         "threads": ctypes.addressof(threads.CELL),
+        "watched": ctypes.addressof(WATCHED),
+        "tell": ctypes.cast(_TELL, ctypes.c_void_p).value,
         "NewFromDescr": numpy[_NEW_FROM_DESCR],
         **{name: id(np.dtype(kind)) for name, kind in _DTYPES.items()},
     }
@@ -182,6 +199,12 @@ ask:
   %converted = call double %as(ptr %object)
   ret double %converted
 }}
+define private i1 @watched(ptr %self) {{
+  %cell = call ptr @known(ptr %self, i64 {PLACES["watched"]})
+  %value = load i64, ptr %cell
+  %on = icmp ne i64 %value, 0
+  ret i1 %on
+}}
 define private ptr @none(ptr %self) {{
   %hold = call ptr @known(ptr %self, i64 {PLACES["Py_IncRef"]})
   %none = call ptr @known(ptr %self, i64 {PLACES["None"]})
@@ -214,9 +237,16 @@ wrong:
 start:
 {reads}
   %bad = call i1 @failed(ptr %self)
-  br i1 %bad, label %fails, label %run
+  br i1 %bad, label %fails, label %look
 fails:
   ret ptr null
+look:
+  %reported = call i1 @watched(ptr %self)
+  br i1 %reported, label %report, label %run
+report:
+  %tell = call ptr @known(ptr %self, i64 {tell})
+  call void %tell(i64 {key}, ptr %given, i64 %count)
+  br label %run
 run:
   %state = call ptr @leave(ptr %self)
   call void @{name}({passed})
@@ -255,8 +285,11 @@ def passed(kinds: list[str]) -> str:
     return ", ".join(f"{t} %a{i}" for i, t in enumerate(types))
 
 
-def call(name: str, kinds: list[str]) -> str:
-    """LLVM code of ``name.call``: it takes arrays, addresses or None, numbers, size, threads."""
+def call(name: str, kinds: list[str], key: int) -> str:
+    """LLVM code of ``name.call``: it takes arrays, addresses or None, numbers, size, threads.
+
+    ``key`` is what it reports itself as, while calls are watched.
+    """
     kinds = [*kinds, "i64", "i64"]
     message = f"{name}: {len(kinds)} arguments expected"
     return CALL.format(
@@ -266,6 +299,19 @@ def call(name: str, kinds: list[str]) -> str:
         count=len(kinds),
         say=PLACES["PyErr_SetString"],
         error=PLACES["TypeError"],
+        tell=PLACES["tell"],
+        key=key,
         reads="\n".join(line for i, kind in enumerate(kinds) for line in read(i, kind)),
         passed=passed(kinds),
     )
+
+
+def packed(name: str, kinds: list[str]) -> str:
+    """LLVM code of ``name.packed``: the kernel on arguments that lie in words one after another."""
+    kinds = [*kinds, "i64", "i64"]
+    lines = [f"define void @{name}.packed(ptr %args) nounwind {{"]
+    for i, kind in enumerate(kinds):
+        type_ = "ptr" if kind.endswith("*") else LLVM[kind]
+        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}")
+        lines.append(f"  %a{i} = load {type_}, ptr %p{i}")
+    return "\n".join([*lines, f"  call void @{name}({passed(kinds)})", "  ret void", "}", ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,23 @@ def reads_half() -> bool:
     return "+f16c" in features or "+fullfp16" in features
 
 
+class Symbol(NamedTuple):
+    """A kernel for one choice of types, as compiled code sees it.
+
+    ``kinds`` are the types of its parameters, of which the last two are the size of the divided
+    range and the number of threads; ``packed`` is the address of a function that takes all of them
+    from memory, one word each.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    packed: int
+
+
+# What has been compiled, by the key under which calls are reported: see ``entry.WATCHED``.
+SYMBOLS: dict[int, Symbol] = {}
+
+
 class Kernel:
     """A compiled loop. Called with its arguments and ``over``, the size of the divided range.
 
@@ -153,8 +170,8 @@ class Kernel:
     def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
-        text += entry.HELPERS + entry.call(self.name, kinds)
-        return _functions(self.name, text, "call")[0]
+        key, text = _reporting(self.name, text, kinds)
+        return _functions(self.name, text, kinds, key, "call")[0]
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
         """For an elementwise loop: the native function, one that makes the result as well, and, if
@@ -164,13 +181,14 @@ class Kernel:
         """
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
-            text += entry.HELPERS + whole.SHAPES + entry.call(self.name, kinds)
+            key, text = _reporting(self.name, text, kinds)
+            text += whole.SHAPES
             given = self.name, kinds[:-1], result, grain
             text += whole.elementwise("fresh", *given, least)
             if kinds[0] != f"{result}*":
-                return _functions(self.name, text, "call", "fresh")
+                return _functions(self.name, text, kinds, key, "call", "fresh")
             text += whole.elementwise("over", *given, least)
-            return _functions(self.name, text, "call", "fresh", "over")
+            return _functions(self.name, text, kinds, key, "call", "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -198,13 +216,23 @@ class Kernel:
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
         text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
-        return _functions(self.name, text, "whole")[0]
+        return _functions(self.name, text, kinds, 0, "whole")[0]
 
 
-def _functions(name: str, text: str, *ways: str) -> list[Callable]:
-    """The compiled code as functions of Python."""
-    addresses = engine().load(name, text, [f"{name}.{way}" for way in ways])
+def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
+    """A kernel with the functions that call it, and the key under which it reports calls."""
+    digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
+    key = int.from_bytes(digest[:8], "little") >> 1
+    return key, text + entry.HELPERS + entry.call(name, kinds, key) + entry.packed(name, kinds)
+
+
+def _functions(name: str, text: str, kinds: list[str], key: int, *ways: str) -> list[Callable]:
+    """The compiled code as functions of Python; under ``key`` it can also be called without."""
+    wanted = [f"{name}.{way}" for way in ways] + ([f"{name}.packed"] if key else [])
+    addresses = engine().load(name, text, wanted)
     threads.count()  # compiled code reads it
+    if key:
+        SYMBOLS[key] = Symbol(name, (*kinds, "i64", "i64"), addresses.pop())
     return [entry.function(name, address) for address in addresses]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.loops.spread import spread, spread_last, spread_small
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 Array = np.ndarray
@@ -110,8 +111,8 @@ class Source:
             x = plain(x)
         info = self.table(x)
         size = len(x) * self.steps[0]
-        to = np.empty(size + beyond, x.dtype)
-        to[size:] = 0.0
+        to = buffers.empty(size + beyond, x.dtype)
+        buffers.move(to[size:], 0.0)
         pieces = len(x) * (self._lines() if last else self.channels)
         count = threads.how_many(pieces, max(1, GRAIN * pieces // max(size, 1)))
         if last:

@@ -18,6 +18,7 @@ from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import INTRINSICS, Function, KernelError
 from weft.native.codegen.whole import Spec
+from weft.native.memory import buffers
 from weft.native.memory.layout import geometry, strides_of_result
 from weft.native.once import LOCK, module
 
@@ -339,7 +340,7 @@ class Loop:
         if found is False:
             return None
         code, dtype, *_ = found
-        out = np.empty(first.shape, dtype)
+        out = buffers.empty(first.shape, dtype)
         size = first.size
         code(*args, out, size, threads.how_many(size, self.grain))
         return out
@@ -397,7 +398,7 @@ class Loop:
         if found is False:
             return None
         code, dtype, model, numbers, over, grain = found
-        out = np.empty_like(model, dtype)
+        out = buffers.empty_like(model, dtype)
         code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out
 

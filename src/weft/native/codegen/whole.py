@@ -133,6 +133,9 @@ define private i1 @counts(ptr %self, ptr %object) {{
 ELEMENTWISE = """
 define ptr @{name}.{way}(ptr %self, ptr %given, i64 %count) {{
 entry:
+  %reported = call i1 @watched(ptr %self)
+  br i1 %reported, label %no, label %begin
+begin:
   %right = icmp eq i64 %count, {count}
   br i1 %right, label %check0, label %no
 no:
@@ -479,6 +482,9 @@ def whole(name: str, kinds: list[str], spec: Spec) -> str:
         "entry:",
         "  %flag = alloca i64",
         "  store i64 0, ptr %flag",
+        "  %reported = call i1 @watched(ptr %self)",
+        "  br i1 %reported, label %no, label %begin",
+        "begin:",
         f"  %right = icmp eq i64 %count_given, {count}",
         "  br i1 %right, label %check0, label %no",
         "no:",

@@ -26,6 +26,7 @@ from weft.native.gemm import packed
 from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div
 from weft.native.loops import convolve as loops
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 Array = np.ndarray
@@ -104,7 +105,7 @@ def weight_grad(
     if job is None:
         make = _few_weights_job if plan.few else _dense_weights_job
         job = plan.jobs[key] = make(plan, key[0])
-    to = np.empty(shape, g.dtype)
+    to = buffers.empty(shape, g.dtype)
     (_few_weights if plan.few else _dense_weights)(plan, job, plain(g), x, to)
     return to
 
@@ -294,11 +295,12 @@ def run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints, groups:
     w = plain(w)
     source = plain(x) if plan.in_place else plan.source.copied(x, plan.beyond)
     given = w if bias is None else plain(bias)
-    y = np.empty(shape, x.dtype) if plan.whole else _filled(shape, given, bias is not None)
+    y = buffers.empty(shape, x.dtype) if plan.whole else _filled(shape, given, bias is not None)
     for job in jobs:
-        packed = np.empty(job.packed, x.dtype)
+        buffers.constant(*job.held)
+        packed = buffers.empty(job.packed, x.dtype)
         job.pack(pointer(w), pointer(packed), *job.pack_numbers)
-        scratch = np.empty(job.scratch, x.dtype)
+        scratch = buffers.empty(job.scratch, x.dtype)
         job.code(
             *(pointer(source), pointer(packed), pointer(given), pointer(y) + job.start),
             *(job.taps, job.info, pointer(scratch)),
@@ -309,9 +311,10 @@ def run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints, groups:
 
 def _filled(shape: Ints, bias: Array, biased: bool) -> Array:
     """What stands at places without a tap."""
-    y = np.zeros(shape, bias.dtype)
-    if biased:
-        y += bias.reshape(-1, *(1,) * (len(shape) - 2))
+    if not biased:
+        return buffers.zeros(shape, bias.dtype)
+    y = buffers.empty(shape, bias.dtype)
+    buffers.move(y, bias.reshape(-1, *(1,) * (len(shape) - 2)))
     return y
 
 
@@ -512,10 +515,11 @@ def _dense_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
 def _dense_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
     kind = FLOATS[g.dtype]
     _, height, width = block(kind)
+    buffers.constant(job.offsets, job.info, job.outer, job.inner)
     seen = plan.source.copied(x, width, last=True)
     left = _packed_grad(plan, job, g, height)
-    scratch = np.empty(job.scratch, g.dtype)
-    parts = np.empty(job.cuts * to.size, g.dtype)
+    scratch = buffers.empty(job.scratch, g.dtype)
+    parts = buffers.empty(job.cuts * to.size, g.dtype)
     loops.dense_weights.get(kind, height=height, width=width, double=_double(kind))(
         *map(pointer, (seen, left, parts, job.offsets, job.info, scratch)), *(job.workers,) * 3
     )
@@ -531,7 +535,7 @@ def _packed_grad(plan: WeightPlan, job: WeightJob, g: Array, height: int) -> Arr
     assert job.outer is not None and job.inner is not None
     samples, plane = job.outer.size, job.inner.size
     sheets = plan.groups * ceil_div(plan.rows, height)
-    to = np.empty(sheets * height * samples * plane, g.dtype)
+    to = buffers.empty(sheets * height * samples * plane, g.dtype)
     loops.pack_rows.get(FLOATS[g.dtype], height=height)(
         *map(pointer, (g, to, job.outer, job.inner)),
         *(samples, plane, plan.rows, plane, plan.rows * plane, sheets * samples),

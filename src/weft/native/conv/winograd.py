@@ -28,6 +28,7 @@ from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div
 from weft.native.loops import convolve as table
 from weft.native.loops import winograd as loops
+from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
 Array = np.ndarray
@@ -234,18 +235,18 @@ def _run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints) -> Arr
     if jobs is None:
         jobs = plan.jobs[threads.count()] = _jobs(plan)
     seen, windows = plan.source.copied(x, 2 * width), _windows(plan, plain(w))
-    y, bad = np.empty(shape, F32), np.zeros(threads.count(), I64)
+    y, bad = buffers.empty(shape, F32), buffers.zeros(threads.count(), I64)
     results, added = y.reshape(-1), y if bias is None else plain(bias)
     code = loops.products.get(
         n=plan.n, biased=int(bias is not None), by=plan.by, height=height, width=width
     )
     for job, packed in zip(jobs, windows, strict=True):
-        scratch = np.empty(job.scratch * job.workers, F32)
+        scratch = buffers.empty(job.scratch * job.workers, F32)
         code(
             *(seen, packed, added, results[job.part.start :], job.part.taps, job.info),
             *(scratch, bad, job.workers, job.workers, job.workers),
         )
-    return None if bad.any() else y
+    return None if buffers.wrong(bad) else y
 
 
 def _windows(plan: Plan, w: Array) -> Array:
@@ -253,7 +254,7 @@ def _windows(plan: Plan, w: Array) -> Array:
     _, height, _ = block()
     sheets, parts = ceil_div(plan.rows, height), len(plan.parts)
     phases = plan.weights.size // (plan.n - 1) ** 2
-    packed = np.empty((parts, plan.n**2 * sheets * height * plan.columns), F32)
+    packed = buffers.empty((parts, plan.n**2 * sheets * height * plan.columns), F32)
     # Phases are columns of one part, or parts of their own.
     steps = (height, phases * height) if parts == 1 else (packed.shape[1], height)
     loops.windows.get(n=plan.n, height=height, lanes=_lanes())(
@@ -328,17 +329,17 @@ def _run_weights(plan: WeightPlan, g: Array, x: Array) -> Array | None:
     size = ceil_div(rows, height) * height * plan.columns
     seen = plan.forward.source.copied(x, 2 * width, last=True)
     grads = plan.grads.copied(g, 2 * width, last=True)
-    parts = np.empty(plan.pieces * n * n * size, F32)
+    parts = buffers.empty(plan.pieces * n * n * size, F32)
     workers = min(threads.count(), int(info[table.TASKS]))
-    scratch = np.empty(workers * plan.scratch, F32)
+    scratch = buffers.empty(workers * plan.scratch, F32)
     loops.weight_products.get(n=n, height=height, lanes=_lanes(), width=width)(
         *(seen, grads, parts, plan.taps, plan.grad_taps, info, scratch),
         *(workers, workers, workers),
     )
-    to, bad = np.empty(plan.shape, F32), np.zeros(1, I64)
+    to, bad = buffers.empty(plan.shape, F32), buffers.zeros(1, I64)
     loops.weight_results.get(n=n, width=width)(
         *(parts, to, plan.forward.weights, bad, plan.pieces, channels),
         *(int(info[loops.PHASES]), size, plan.columns, window, rows),
         threads.how_many(rows, max(1, GRAIN // (plan.columns * n * n))),
     )
-    return None if bad[0] else to
+    return None if buffers.wrong(bad) else to

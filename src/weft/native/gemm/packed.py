@@ -16,6 +16,8 @@ from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import block, by_columns, by_rows, take, turn, turn_rows
+from weft.native.memory import buffers
+from weft.native.memory.layout import plain
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
@@ -294,7 +296,7 @@ def _packed(x: Array, width: int) -> Array:
     deep, size = x.shape
     down, step = (s // 4 for s in x.strides)
     count = ceil_div(size, width)
-    to = np.empty(count * width * deep, F32)
+    to = buffers.empty(count * width * deep, F32)
     code = pack.get(lanes=block()[0], width=width, way=_way(x, width))
     few = threads.how_many(count, max(1, 65536 // (width * deep)))
     code(x, to, size, deep, step, down, count, few)
@@ -334,7 +336,7 @@ def stacked(a: Array, b: Array, out: Array) -> Array:
     _, height, width = block()
     one, other = _one(a), _one(b)
     if 4 not in one.strides:
-        a = np.ascontiguousarray(a)
+        a = plain(a)
         one = _one(a)
     _, left, steps = _left(one, height)
     if n <= NARROW:  # too few to pay for a copy
@@ -353,7 +355,7 @@ def stacked(a: Array, b: Array, out: Array) -> Array:
 def _left(a: Array, height: int) -> tuple[Array, int, tuple[int, int]]:
     """A left matrix, how it is copied, and how far apart its panels and its rows or columns are."""
     if 4 not in a.strides:
-        a = np.ascontiguousarray(a)
+        a = plain(a)
     down, across = (s // 4 for s in a.strides)
     if across == 1:
         return a, ROWS_COPIED, (height * down, down)
@@ -398,7 +400,7 @@ def _run(
     total = count * down * wide
     workers = min(threads.count(), total)
     tiles.get(lanes=lanes, height=height, width=width, left=left, right=right)(
-        *(*arrays, *where, np.empty(workers * room, F32), np.zeros(1, np.int64)),
+        *(*arrays, *where, buffers.empty(workers * room, F32), buffers.zeros(1, np.int64)),
         *(*sizes, length, *steps, arrays[2].strides[-2] // 4, under, more),
         *(tall, down, wide, total, room, workers, workers),
     )
@@ -409,6 +411,6 @@ _ZERO = np.zeros(1, np.int64)
 
 def takes(a: Array, b: Array) -> bool:
     """Whether a product is for this way: float32, not small, steps of whole elements."""
-    if a.dtype is not F32 or b.dtype is not F32 or a.size * b.shape[-1] < WORTH:
+    if a.dtype is not F32 or b.dtype is not F32 or buffers.small(a.size * b.shape[-1], WORTH):
         return False
     return not any(s & 3 for s in (*a.strides, *b.strides))

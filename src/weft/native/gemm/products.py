@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.native import onednn, threads
 from weft.native.gemm import packed
+from weft.native.memory import buffers
 
 Array = np.ndarray
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -36,7 +37,7 @@ def mm(a: Array, b: Array) -> Array | None:
 def _mm32(a: Array, b: Array) -> Array | None:
     """A product of two float32 matrices by whoever is faster."""
     if _own(a, b, False):
-        return packed.matmul(a, b, np.empty((len(a), b.shape[1]), F32))
+        return packed.matmul(a, b, buffers.empty((len(a), b.shape[1]), F32))
     return onednn.matmul(a, b)
 
 
@@ -72,7 +73,7 @@ def _stacked(a: Array, b: Array) -> Array | None:
         stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         return None
-    return packed.stacked(a, b, np.empty((*stack, a.shape[-2], b.shape[-1]), F32))
+    return packed.stacked(a, b, buffers.empty((*stack, a.shape[-2], b.shape[-1]), F32))
 
 
 def linear(x: Array, weight: Array) -> Array | None:
@@ -94,7 +95,7 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
     left, right = rows(x), weight.T
     if not _own(left, right, bias is not None):
         return None
-    y = packed.matmul(left, right, np.empty((len(left), len(weight)), F32), bias=bias)
+    y = packed.matmul(left, right, buffers.empty((len(left), len(weight)), F32), bias=bias)
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
 
 

@@ -15,6 +15,8 @@ from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div, places
 from weft.native.loops import attention as loops
 from weft.native.loops.rows import height
+from weft.native.memory import buffers
+from weft.native.memory.layout import plain
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
@@ -33,7 +35,7 @@ def attention(
     query, key, value = (_near(x) for x in (query, key, value))
     stack, queries, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
     y = _like(query, (*query.shape[:-1], value.shape[-1]))
-    weights = np.empty((*stack, queries, keys), F32)
+    weights = buffers.empty((*stack, queries, keys), F32)
     _, _, width = block()
     info, padded, across = _table(query, key, value, y, width)
     tall = height("f32")
@@ -42,7 +44,7 @@ def attention(
     tasks, workers = _shares(stack)
     loops.forward.get(causal=int(causal), height=tall, width=width)(
         *(query, key, value, y, weights, *map(_where, (query, key, value, y))),
-        *(info, np.empty(workers * room, F32), float(scale), tasks, workers, workers, workers),
+        *(info, buffers.empty(workers * room, F32), float(scale), tasks, workers, workers, workers),
     )
     return y, weights
 
@@ -81,7 +83,7 @@ def attention_back(
     loops.backward.get(causal=int(causal), height=low, tall=tall, width=width)(
         *(given, query, key, value, weights, *results),
         *map(_where, (given, query, key, value, *results)),
-        *(steps, info, np.empty(workers * room, F32), float(scale)),
+        *(steps, info, buffers.empty(workers * room, F32), float(scale)),
         *(tasks, workers, workers, workers),
     )
     return tuple(r if need else None for r, need in zip(results, needs, strict=True))
@@ -105,13 +107,13 @@ def _takes(query: Array, key: Array, value: Array) -> bool:
 def _near(x: Array) -> Array:
     """An array whose rows lie in one piece, at whole elements: itself, or a copy."""
     whole = x.strides[-1] == 4 and x.flags.aligned and not any(s % 4 for s in x.strides)
-    return x if whole else np.ascontiguousarray(x)
+    return x if whole else plain(x)
 
 
 def _like(x: Array, shape: tuple[int, ...]) -> Array:
     """A new array whose dimensions lie in the order of another one's."""
     order = sorted(range(x.ndim - 1), key=lambda i: -abs(x.strides[i]))
-    made = np.empty([*(shape[i] for i in order), shape[-1]], F32)
+    made = buffers.empty([*(shape[i] for i in order), shape[-1]], F32)
     return made.transpose([*np.argsort(order), x.ndim - 1])
 
 

@@ -18,6 +18,7 @@ from weft.native.gemm.packed import ceil_div
 from weft.native.loops import recurrent as loops
 from weft.native.loops.recurrent import GRU, LSTM, RELU, TANH
 from weft.native.loops.rows import height, packed
+from weft.native.memory import buffers
 from weft.references import recurrent as layers
 
 Array = np.ndarray
@@ -39,7 +40,7 @@ STEP = 1 << 16  # those of one step that are worth waiting for other threads
 def gemm(a: Array, b: Array, out: Array) -> None:
     """The product of two matrices, by whatever is fastest here."""
     work = a.size * b.shape[1]
-    if work <= SMALL or not onednn.available():
+    if buffers.small(work - 1, SMALL) or not onednn.available():
         np.matmul(a, b, out)
     elif a.dtype == F32 and onednn.matmul(a, b, out) is not None:
         return
@@ -150,7 +151,7 @@ class Way:
         """Room for what a task computes of a step, and how much of it is one task's."""
         units = ceil_div(self.panels, self.cut.unit_parts) * self.width
         room = self.batch * (parts * units + 2 * self.width)
-        return np.empty(self.tasks * room, self.dtype), room
+        return buffers.empty(self.tasks * room, self.dtype), room
 
     def sizes(self, *steps: int) -> tuple[int, ...]:
         """Numbers that both kernels take, from the number of steps on."""
@@ -186,7 +187,7 @@ class Way:
         tanh_c: Array | None = None,
         inner: Array | None = None,
     ) -> None:
-        now = np.empty((2, self.batch, self.apart), self.dtype)
+        now = buffers.empty((2, self.batch, self.apart), self.dtype)
         now[:, :, : self.out] = h0[: self.batch]
         running = None if c0 is None else c0[: self.batch].copy()
         weight, joint = packed(w_hh.T, self.parts), 0 < w_ih.size <= JOINT - w_hh.size
@@ -220,14 +221,16 @@ class Way:
         dprojected: Array | None = None,
     ) -> Array:
         dy = np.ascontiguousarray(dy, dtype=self.dtype)
-        running = np.empty((self.batch, self.apart), self.dtype)
+        running = buffers.empty((self.batch, self.apart), self.dtype)
         running[:, : self.out] = dh[: self.batch]
         weight = packed(w_hh)
         project = None if w_hr is None else packed(w_hr)
         if w_hr is not None and dprojected is None:
-            dprojected = np.empty(dy.shape, self.dtype)
+            dprojected = buffers.empty(dy.shape, self.dtype)
         shares, room = self.shares(1)
-        sums = np.zeros((self.cut.blocks, (4 if cell == GRU else self.parts) * self.size), dy.dtype)
+        sums = buffers.zeros(
+            (self.cut.blocks, (4 if cell == GRU else self.parts) * self.size), dy.dtype
+        )
         apart = drecurrent.strides[0] // drecurrent.itemsize
         addresses = [0 if a is None else pointer(a) for a in (start, states, dprojected)]
         self.code(loops.backward_steps, cell)(

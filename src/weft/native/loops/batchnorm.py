@@ -16,6 +16,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, f64, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like, plain
 
 ndarray = np.ndarray
@@ -780,7 +781,11 @@ def batch_norm(
     last = is_last(x)
     x, f = in_layout(x, last), _form(x.shape, last)
     weight, bias = _vector(weight), _vector(bias)
-    y, mean, var = made_like(x, x.shape, last), np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    y, mean, var = (
+        made_like(x, x.shape, last),
+        buffers.empty(f.c, x.dtype),
+        buffers.empty(f.c, x.dtype),
+    )
     if f.planes and (f.c >= FEW or f.n * f.s <= BLOCK):
         run = norm_planes.get(kind, has_w=weight is not None, has_b=bias is not None)
         run(
@@ -802,7 +807,7 @@ def batch_norm(
 
 
 def _statistics(f: _Form, x: ndarray, mean: ndarray, var: ndarray) -> None:
-    part, square = np.empty((2, f.c * f.blocks))
+    part, square = buffers.empty((2, f.c * f.blocks))
     if f.planes:
         across = -(-f.s // f.chunk)
         plane_blocks(
@@ -844,7 +849,7 @@ def _scale_by(
 
 
 def _scales(f: _Form, kind: str, weight: Any, var: ndarray, eps: float) -> ndarray:
-    scale = np.empty_like(var)
+    scale = buffers.empty_like(var)
     scales.get(kind, has_w=weight is not None)(weight, var, scale, eps, f.c, 1)
     return scale
 
@@ -859,14 +864,14 @@ def batch_norm_back(
         return None
     zero = None
     if g_mean is None or g_var is None:
-        zero = np.zeros(x.shape[1], x.dtype)
+        zero = buffers.zeros(x.shape[1], x.dtype)
     last = is_last(x)
     x, f = in_layout(x, last), _form(x.shape, last)
     gy, weight, mean, var = in_layout(gy, last), _vector(weight), plain(mean), plain(var)
     g_mean = zero if g_mean is None else plain(g_mean)
     g_var = zero if g_var is None else plain(g_var)
     gx = made_like(x, x.shape, last) if needs[0] else None
-    along, total = np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    along, total = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
     addresses = (
         *(gy, x, weight, mean, var),
         *(g_mean, g_var, gx, along, total),
@@ -884,7 +889,7 @@ def batch_norm_back(
         )
     else:
         _row_sums(f, x, gy, mean, total, along)
-        scale, slope, shift = np.empty((3, f.c), gy.dtype)
+        scale, slope, shift = buffers.empty((3, f.c), gy.dtype)
         gradient_factors.get(kind, has_w=weight is not None)(
             *(total, along, weight, var, g_mean),
             *(g_var, scale, slope, shift, f.n, eps, f.c, 1),
@@ -900,7 +905,7 @@ def _row_sums(
     f: _Form, x: ndarray, g: ndarray, mean: ndarray, total: ndarray, along: ndarray
 ) -> None:
     """For each channel the sum of ``g``, and that of ``g`` times the distance from the mean."""
-    part, product = np.empty((2, f.c * f.blocks), g.dtype)
+    part, product = buffers.empty((2, f.c * f.blocks), g.dtype)
     back_row_blocks(g, x, mean, part, product, f.n, f.c, f.rows, over=f.blocks, grain=2)
     grain = f.grain(f.blocks * TILE)
     join_sums(part, product, total, along, f.c, f.blocks, over=f.tiles, grain=grain)
@@ -931,7 +936,7 @@ def batch_norm_fixed_back(
     x, f = in_layout(x, last), _form(x.shape, last)
     g, weight, mean, var = in_layout(g, last), _vector(weight), plain(mean), plain(var)
     gx = made_like(x, x.shape, last) if needs[0] else None
-    along, total = np.empty(f.c, x.dtype), np.empty(f.c, x.dtype)
+    along, total = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
     want = bool(needs[1] or needs[4])
     if f.planes:
         flags = {"has_w": weight is not None, "want_x": gx is not None, "want_sums": want}

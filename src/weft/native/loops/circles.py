@@ -15,6 +15,7 @@ from weft.native.loops.math import SINE_LIMIT
 from weft.native.loops.math import cos as cosine
 from weft.native.loops.math import sin as sine
 from weft.native.loops.reduce import made, repeats
+from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
 ndarray = np.ndarray
@@ -40,23 +41,25 @@ function = sine
 
 
 @kernel(reassociate=True)
-def _values(x: Ptr[T], y: Ptr[T], far: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+def _values(x: Ptr[T], y: Ptr[T], far: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
     for block in range(lo, hi):
         beyond = T(0.0)
         for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
             y[i] = function(x[i])
             beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
-        far[block] = beyond
+        if beyond > 0.0:
+            far[0] = 1
 
 
 @kernel(reassociate=True)
-def _slopes(t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+def _slopes(t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
     for block in range(lo, hi):
         beyond = T(0.0)
         for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
             y[i] = t[i] * function(x[i])
             beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
-        far[block] = beyond
+        if beyond > 0.0:
+            far[0] = 1
 
 
 _sines, _cosines = made(_values, function=sine), made(_values, function=cosine)
@@ -70,14 +73,14 @@ def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     if any(a.dtype != F32 or a.shape != shape or repeats(a) for a in arrays):
         return None
     n = arrays[-1].size
-    if n < SMALL:
+    if buffers.small(n, SMALL):
         return None
     held = [plain(a) for a in arrays]
     blocks = -(-n // BLOCK)
-    out, far = np.empty(shape, F32), np.empty(blocks, F32)
+    out, far = buffers.empty(shape, F32), buffers.zeros(1, np.int64)
     many = threads.how_many(blocks, 2)
     loop.get("f32")(*held, out, far, n, blocks, many)
-    return None if far.any() else out
+    return None if buffers.wrong(far) else out
 
 
 def sin(x: ndarray) -> ndarray | None:

@@ -19,6 +19,7 @@ from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.codegen.whole import Spec
+from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
 ndarray = np.ndarray
@@ -345,24 +346,30 @@ def _taken(
     words = _words(x, inner)
     least = SMALL if inner < LINE else SMALL_ROWS
     moved = outer * count * inner
-    if kind is None or words is None or not n or moved < least or prod(shape) != moved:
+    if (
+        kind is None
+        or words is None
+        or not n
+        or buffers.small(moved, least)
+        or prod(shape) != moved
+    ):
         return None
     if _scattered(x, moved):
         return None
     x, index = plain(x), plain(index)
-    out = np.empty(shape, x.dtype)
-    bad = np.zeros(1, np.int64)
+    out = buffers.empty(shape, x.dtype)
+    bad = buffers.zeros(1, np.int64)
     if words[1] == 1 and outer > 1:
         pick_lines.get(words[0], kind, wrap=wrap)(
             *(x, index, out, bad, n, count, step),
             *_shares(outer, count),
         )
-        return None if bad[0] else out
+        return None if buffers.wrong(bad) else out
     take_rows.get(words[0], kind, wrap=wrap, single=words[1] == 1)(
         *(x, index, out, bad, n, count, words[1], step),
         *_shares(outer * count, inner),
     )
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def _placed(
@@ -375,14 +382,20 @@ def _placed(
     moved = SUMMED.get(source.dtype)
     kind = INDICES.get(index.dtype)
     size = outer * count * inner
-    if kind is None or moved is None or not n or size < SMALL_SUM or source.size != size:
+    if (
+        kind is None
+        or moved is None
+        or not n
+        or buffers.small(size, SMALL_SUM)
+        or source.size != size
+    ):
         return None
     if base is not None and (base.dtype != source.dtype or base.size != outer * n * inner):
         return None
     base = None if base is None else plain(base)
     source, index = plain(source), plain(index)
-    out = np.empty(shape, source.dtype)
-    bad = np.zeros(1, np.int64)
+    out = buffers.empty(shape, source.dtype)
+    bad = buffers.zeros(1, np.int64)
     flags = {"wrap": wrap, "add": add, "based": base is not None}
     arrays = base, source, index, out, bad
     if outer == 1 and inner < 2 * LINE:
@@ -396,7 +409,7 @@ def _placed(
             *(*arrays, n, count, inner, step, tiles, skipped, scale),
             *_shares(outer * tiles, (n + count) * min(inner, LINE)),
         )
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def _repeated(index: ndarray, dim: int) -> bool:
@@ -542,14 +555,18 @@ def _one_index(
     if len(where) != 2 or where[1] != where[0] + 1:
         return None
     first, second = np.broadcast_arrays(*indices)
-    if first.dtype not in INDICES or second.dtype not in INDICES or first.size < SMALL:
+    if (
+        first.dtype not in INDICES
+        or second.dtype not in INDICES
+        or buffers.small(first.size, SMALL)
+    ):
         return None
     dim = where[0]
-    joined = np.empty(first.shape, np.int64)
-    bad = np.zeros(1, np.int64)
+    joined = buffers.empty(first.shape, np.int64)
+    bad = buffers.zeros(1, np.int64)
     n, m = shape[dim : dim + 2]
     join_pairs(plain(first), plain(second), joined, bad, n, m, over=joined.size, grain=GRAIN)
-    if bad[0]:
+    if buffers.wrong(bad):
         return None
     return joined, (*shape[:dim], n * m, *shape[dim + 2 :]), joined.shape
 
@@ -580,7 +597,7 @@ def index_back_small(
     g: ndarray, *indices: ndarray, shape: tuple[int, ...], where: tuple[int, ...]
 ) -> ndarray | None:
     """The same for small arrays, along the first dimension."""
-    return _few_added()(np.zeros(shape, g.dtype), indices[0], g) if where == (0,) else None
+    return _few_added()(buffers.zeros(shape, g.dtype), indices[0], g) if where == (0,) else None
 
 
 def index_put(
@@ -619,7 +636,12 @@ def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray 
         if out is not None:
             return out
     kind, words = INDICES.get(index.dtype), BY_SIZE.get(x.itemsize)
-    if kind is None or words is None or index.size < SMALL or not _matches(index, x.shape, dim):
+    if (
+        kind is None
+        or words is None
+        or buffers.small(index.size, SMALL)
+        or not _matches(index, x.shape, dim)
+    ):
         return None
     if x.dtype.hasobject or not x.dtype.isnative or _scattered(x, index.size):
         return None
@@ -628,8 +650,8 @@ def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray 
     if inner > 1 and _repeated(index, dim):
         return _taken(x, _narrow(index, dim), dim, index.shape, wrap, count)
     x, index = plain(x), plain(index)
-    out = np.empty(index.shape, x.dtype)
-    bad = np.zeros(1, np.int64)
+    out = buffers.empty(index.shape, x.dtype)
+    bad = buffers.zeros(1, np.int64)
     arrays = x, index, out, bad
     if inner == 1:
         run = pick_lines.get(words, kind, wrap=wrap)
@@ -637,7 +659,7 @@ def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray 
     else:
         run = pick.get(words, kind, wrap=wrap)
         run(*arrays, n, count, inner, *_shares(outer * count, inner))
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def _put(
@@ -645,7 +667,12 @@ def _put(
     add: bool, wrap: bool = False,
 ) -> ndarray | None:  # fmt: skip
     kind, moved = INDICES.get(index.dtype), SUMMED.get(source.dtype)
-    if kind is None or moved is None or index.size < SMALL_SUM or not _matches(index, shape, dim):
+    if (
+        kind is None
+        or moved is None
+        or buffers.small(index.size, SMALL_SUM)
+        or not _matches(index, shape, dim)
+    ):
         return None
     if base is not None and (base.dtype != source.dtype or base.shape != shape):
         return None
@@ -662,8 +689,8 @@ def _put(
         return _placed(base, source, _narrow(index, dim), dim, shape, wrap, add, step=count)
     base = None if base is None else plain(base)
     source, index = plain(source), plain(index)
-    out = np.empty(shape, source.dtype)
-    bad = np.zeros(1, np.int64)
+    out = buffers.empty(shape, source.dtype)
+    bad = buffers.zeros(1, np.int64)
     flags = {"wrap": wrap, "add": add, "based": base is not None, "single": single}
     arrays = base, source, index, out, bad
     if inner == 1:
@@ -674,7 +701,7 @@ def _put(
             *(*arrays, n, count, inner, tiles),
             *_shares(outer * tiles, (n + count) * min(inner, LINE)),
         )
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def gather_back(g: ndarray, index: ndarray, shape: tuple[int, ...], dim: int) -> ndarray | None:
@@ -687,7 +714,7 @@ def gather_back_small(
 ) -> ndarray | None:
     """The same for small arrays, along the last dimension."""
     last = dim == len(shape) - 1
-    return _line_added()(np.zeros(shape, g.dtype), index, g) if last else None
+    return _line_added()(buffers.zeros(shape, g.dtype), index, g) if last else None
 
 
 def scatter(x: ndarray, src: Any, index: ndarray, dim: int) -> ndarray | None:

@@ -18,6 +18,7 @@ from weft.native.codegen.jit import KINDS, Kernel, kernel
 from weft.native.codegen.whole import Spec
 from weft.native.loops.reduce import made
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 from weft.native.once import lazy
 
@@ -108,21 +109,52 @@ def _factors(
 
 
 @kernel
+def _nll_joined(
+    parts: Ptr[f64], out: Ptr[T], bad: Ptr[i64], blocks: i64, mean: i64, lo: i64, hi: i64
+) -> None:
+    total = f64(0.0)
+    factors = f64(0.0)
+    wrong = f64(0.0)
+    for block in range(blocks):
+        total += parts[3 * block]
+        factors += parts[3 * block + 1]
+        wrong += parts[3 * block + 2]
+    out[0] = T(total / factors if mean else total)
+    if wrong > 0.0:
+        bad[0] = 1
+
+
+@kernel
+def _factors_joined(
+    parts: Ptr[f64], by: Ptr[f64], bad: Ptr[i64], blocks: i64, mean: i64, lo: i64, hi: i64
+) -> None:
+    factors = f64(0.0)
+    wrong = f64(0.0)
+    for block in range(blocks):
+        factors += parts[2 * block]
+        wrong += parts[2 * block + 1]
+    by[0] = factors if mean and factors != 0.0 else f64(1.0)
+    if wrong > 0.0:
+        bad[0] = 1
+
+
+@kernel
 def _nll_back(
     g: Ptr[T],
     target: Ptr[U],
     weight: Ptr[T],
     out: Ptr[T],
+    shared: Ptr[f64],
     classes: i64,
     inner: i64,
     ignored: i64,
     chunk: i64,
-    by: T,
     weighted: i64,
     each: i64,
     lo: i64,
     hi: i64,
 ) -> None:
+    by = T(shared[0])
     for first in range(lo, hi, chunk):
         last = min(hi, first + chunk)
         for i in range(first * classes * inner, last * classes * inner):
@@ -198,8 +230,8 @@ def nll_loss(
     if plan is None or target.size != plan.count or not plan.takes(weight):
         return None
     x, target = plain(x), plain(np.asarray(target))  # a scalar has no address
-    parts = np.empty((plan.blocks, 3))
-    loss = np.empty(plan.final, dtype) if plan.each else x
+    parts = buffers.empty((plan.blocks, 3))
+    loss = buffers.empty(plan.final, dtype) if plan.each else x
     plan.forward(
         x,
         target,
@@ -213,14 +245,11 @@ def nll_loss(
         plan.blocks,
         threads.how_many(plan.blocks, FAR // BLOCK),
     )
-    total, factors, wrong = (parts[0] if plan.blocks == 1 else np.add.reduce(parts, 0)).tolist()
-    if wrong:
+    total, bad = buffers.empty((), dtype), buffers.zeros(1, np.int64)
+    _nll_joined.get(plan.types[0], mean=plan.mean)(parts, total, bad, plan.blocks, 1, 1)
+    if buffers.wrong(bad):
         return None  # the reference says which one
-    if plan.each:
-        return loss
-    if plan.mean:
-        total = total / factors if factors else np.nan if total == 0 else total * np.inf
-    return np.array(total, dtype)
+    return loss if plan.each else total
 
 
 def nll_loss_back(
@@ -240,25 +269,26 @@ def nll_loss_back(
         return None
     target, g = plain(np.asarray(target)), plain(np.asarray(x))
     weight = target if weight is None else plain(weight)
-    parts = np.empty((plan.blocks, 2))
+    parts = buffers.empty((plan.blocks, 2))
     many = threads.how_many(plan.blocks, GRAIN // BLOCK)
     plan.factors(
         *(target, weight, parts, plan.count, plan.classes, ignore_index), plan.blocks, many
     )
-    factors, wrong = (parts[0] if plan.blocks == 1 else np.add.reduce(parts, 0)).tolist()
-    if wrong:
+    by, bad = buffers.empty(1), buffers.zeros(1, np.int64)
+    _factors_joined.get(mean=plan.mean)(parts, by, bad, plan.blocks, 1, 1)
+    if buffers.wrong(bad):
         return None
-    out = np.empty(shape, g.dtype)
+    out = buffers.empty(shape, g.dtype)
     plan.backward(
         g,
         target,
         weight,
         out,
+        by,
         plan.classes,
         *plan.inner,
         ignore_index,
         plan.chunk,
-        (factors or 1.0) if plan.mean else 1.0,
         plan.rows,
         threads.how_many(plan.rows, plan.grain),
     )
@@ -365,7 +395,7 @@ def nll_loss_small_back(
     """Its gradient."""
     if x.ndim or not _counts_all(shape, weight, reduction, ignore_index):
         return None
-    return _few_classes(reduction == "mean")[1](np.zeros(shape, x.dtype), target, x)
+    return _few_classes(reduction == "mean")[1](buffers.zeros(shape, x.dtype), target, x)
 
 
 # --- differences of pairs ----------------------------------------------------------------
@@ -468,8 +498,17 @@ MSE, L1 = _Pair(_square, _square_slope), _Pair(_size, _size_slope)
 SMOOTH, HUBER = _Pair(_smooth, _smooth_slope), _Pair(_huber, _huber_slope)
 
 
+@kernel
+def _pair_joined(parts: Ptr[f64], out: Ptr[T], blocks: i64, by: f64, lo: i64, hi: i64) -> None:
+    total = f64(0.0)
+    for block in range(blocks):
+        total += parts[block]
+    out[0] = T(total / by)
+
+
 def _is_pair(a: ndarray, b: ndarray) -> bool:
-    return a.size >= SMALL and a.dtype in FLOATS and b.dtype == a.dtype and a.shape == b.shape
+    alike = b.dtype == a.dtype and a.shape == b.shape
+    return alike and a.dtype in FLOATS and a.size > 0 and not buffers.small(a.size, SMALL)
 
 
 def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
@@ -477,16 +516,17 @@ def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) 
         return None
     a, b, d, n = plain(a), plain(b), FLOATS[a.dtype], a.size
     if reduction == "none":
-        out = np.empty(a.shape, a.dtype)
+        out = buffers.empty(a.shape, a.dtype)
         run = pair.each.get(d)
         run(a, b, out, width, n, threads.how_many(n, GRAIN))
         return out
     blocks = -(-n // BLOCK)
-    parts = np.empty(blocks)
+    parts = buffers.empty(blocks)
     many = threads.how_many(blocks, GRAIN // BLOCK)
     pair.sum.get(d)(a, b, parts, n, width, blocks, many)
-    total = np.add.reduce(parts)
-    return np.asarray(total if reduction == "sum" else total / n, a.dtype)
+    total = buffers.empty((), a.dtype)
+    _pair_joined.get(d)(parts, total, blocks, 1.0 if reduction == "sum" else float(n), 1, 1)
+    return total
 
 
 def _backward(
@@ -496,7 +536,7 @@ def _backward(
     if not _is_pair(a, b) or g.dtype != a.dtype or g.size != (a.size if each else 1):
         return None
     g, a, b, n = plain(np.asarray(g)), plain(a), plain(b), a.size
-    out = np.empty(a.shape, a.dtype)
+    out = buffers.empty(a.shape, a.dtype)
     factor = sign / n if reduction == "mean" else sign
     run, many = pair.back.get(FLOATS[a.dtype], each=each), threads.how_many(n, GRAIN)
     run(g, a, b, out, width, factor, n, many)

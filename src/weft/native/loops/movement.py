@@ -15,6 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i32, i64, inline
 from weft.native.codegen.jit import kernel, pointer, reads_half
+from weft.native.memory import buffers
 from weft.native.memory.layout import (
     FLOATS,
     channels_last,
@@ -172,15 +173,49 @@ def _transposing(kind: str, sizes: list[int], steps: list[int]) -> tuple[Any, In
 
 def copied(x: ndarray) -> ndarray | None:
     """A row-major copy of an array of any strides."""
-    if x.size < SMALL or not x.flags.aligned:
+    if buffers.small(x.size, SMALL) or not x.flags.aligned:
         return None
     plan = _plan(x.shape, x.strides, x.dtype)
     if plan is None:
         return None
     run, numbers, units, work = plan
-    y = np.empty(x.shape, x.dtype)
+    y = buffers.empty(x.shape, x.dtype)
     run(x, y, *numbers, *_shares(units, work))
     return y
+
+
+@kernel
+def assign_rows(
+    x: Ptr[T], y: Ptr[T], b: i64, c: i64, d: i64, sa: i64, sb: i64, sc: i64, sd: i64,
+    ta: i64, tb: i64, tc: i64, td: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    for u in range(lo, hi):
+        source = x + offset_of(u, b, c, sa, sb, sc)
+        to = y + offset_of(u, b, c, ta, tb, tc)
+        for i in range(d):
+            to[i * td] = source[i * sd]
+
+
+def assign(to: ndarray, source: Any) -> bool:
+    """Write an array or a number over an array of any strides; False where a loop can't."""
+    if not isinstance(source, ndarray):
+        source = np.full(1, source, to.dtype)
+        buffers.constant(source)
+    kind, size = _word(to.dtype), to.itemsize
+    if kind is None or source.dtype != to.dtype:
+        return False
+    spread = np.broadcast_to(source, to.shape)
+    if any(s % size for s in (*spread.strides, *to.strides)):
+        return False
+    steps = [tuple(s // size for s in a.strides) for a in (spread, to)]
+    sizes, (sources, targets) = _merged(to.shape, *steps)
+    if len(sizes) > 4:
+        return False
+    if to.size:
+        _, b, c, d = _four(sizes, 1)
+        numbers = (b, c, d, *_four(sources, 0), *_four(targets, 0))
+        assign_rows.get(kind)(source, to, *numbers, *_shares(to.size // d, d))
+    return True
 
 
 def _memory_order(x: ndarray) -> Ints:
@@ -212,7 +247,7 @@ def clone(x: ndarray, memory_format: Any = None) -> ndarray | None:
 
 def reshape(x: ndarray, shape: Ints) -> ndarray | None:
     """Another shape of an array whose elements have to be moved for it."""
-    if x.flags.c_contiguous or x.size < SMALL:
+    if x.flags.c_contiguous or buffers.small(x.size, SMALL):
         return None
     try:
         return x.reshape(shape, copy=False)
@@ -226,7 +261,11 @@ def cat(*parts: ndarray, dim: int) -> ndarray | None:
     first = parts[0]
     kind = _word(first.dtype)
     total = sum(p.size for p in parts)
-    if kind is None or total < max(SMALL, 4096 * len(parts)) or not 0 <= dim < first.ndim:
+    if (
+        kind is None
+        or buffers.small(total, max(SMALL, 4096 * len(parts)))
+        or not 0 <= dim < first.ndim
+    ):
         return None
     shape = first.shape
     for p in parts:
@@ -242,11 +281,15 @@ def cat(*parts: ndarray, dim: int) -> ndarray | None:
 def _joined(parts: Any, dim: int, kind: str) -> ndarray:
     first = parts[0]
     shape = first.shape
-    out = np.empty((*shape[:dim], sum(p.shape[dim] for p in parts), *shape[dim + 1 :]), first.dtype)
+    out = buffers.empty(
+        (*shape[:dim], sum(p.shape[dim] for p in parts), *shape[dim + 1 :]), first.dtype
+    )
     outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
     width, at = out.shape[dim] * inner, pointer(out)
     for p in parts:
         length = p.shape[dim] * inner
+        if not p.size:
+            continue
         if not p.flags.carray:
             turned = copied(p)
             p = plain(p) if turned is None else turned
@@ -335,13 +378,13 @@ def _converter(source: np.dtype, target: np.dtype) -> Any:
 
 def to_copy(x: ndarray, dtype: np.dtype) -> ndarray | None:
     """An array in another type, in its own layout."""
-    if x.size < SMALL_CHOICE or not x.flags.aligned:
+    if buffers.small(x.size, SMALL_CHOICE) or not x.flags.aligned:
         return None
     run = _converter(x.dtype, dtype)
     if run is None:
         return None
     if x.flags.c_contiguous:
-        y = np.empty(x.shape, dtype)
+        y = buffers.empty(x.shape, dtype)
         run(x, y, *_shares(x.size, 1))
         return y
     order = _memory_order(x)
@@ -392,7 +435,7 @@ def where(condition: Any, a: Any, b: Any) -> ndarray | None:
         or condition.dtype != np.bool_
         or (one_a and one_b)
         or not (one_a or one_b or a.shape == b.shape)
-        or full.size < SMALL_CHOICE
+        or buffers.small(full.size, SMALL_CHOICE)
         or condition.ndim > full.ndim
     ):
         return None
@@ -404,7 +447,7 @@ def where(condition: Any, a: Any, b: Any) -> ndarray | None:
         return _where_last(condition, a, b, full)
     sizes, steps = plan
     a, b = plain(a), plain(b)
-    y = np.empty(shape, a.dtype)
+    y = buffers.empty(shape, a.dtype)
     _, m, n, d = sizes
     choose_rows.get(kind, near=steps[-1] == 1, one_a=one_a, one_b=one_b)(
         *(condition, a, b, y, m, n, d, *steps),
@@ -468,10 +511,10 @@ def triangle_rows(
 
 def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:
     kind = INTEGERS.get(_word(x.dtype) or "")
-    if kind is None or x.ndim < 2 or x.size < SMALL_CHOICE:
+    if kind is None or x.ndim < 2 or buffers.small(x.size, SMALL_CHOICE):
         return None
     x = plain(x)
-    y = np.empty(x.shape, x.dtype)
+    y = buffers.empty(x.shape, x.dtype)
     rows, width = x.shape[-2:]
     # Beyond the matrix a diagonal makes no more difference.
     diagonal = min(max(diagonal, -rows - 1), width + 1)
@@ -529,13 +572,13 @@ def pad(x: ndarray, pads: Any, value: Any) -> ndarray | None:
     if plan is None:
         return None
     cut, shape, numbers, units, width = plan
-    if prod(shape) < SMALL_CHOICE:
+    if buffers.small(prod(shape), SMALL_CHOICE):
         return None
     x = x[cut]
     if not numbers:
         return copied(x)
     x = _in_rows(x)
-    y = np.empty(shape, x.dtype)
+    y = buffers.empty(shape, x.dtype)
     pad_rows.get(kind)(x, y, value, *numbers, *_shares(units, width))
     return y
 

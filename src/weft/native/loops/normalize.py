@@ -18,6 +18,7 @@ from weft.native.codegen.jit import kernel
 from weft.native.codegen.whole import Spec
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
@@ -176,8 +177,8 @@ def _forward(
     if not (_fits(weight, x, last) and _fits(bias, x, last)):
         return None
     x = plain(x)
-    y, rstd = np.empty(x.shape, x.dtype), np.empty(few, x.dtype)
-    mean = np.empty(few, x.dtype) if centred else rstd
+    y, rstd = buffers.empty(x.shape, x.dtype), buffers.empty(few, x.dtype)
+    mean = buffers.empty(few, x.dtype) if centred else rstd
     scale = x if weight is None else plain(weight)
     offset = x if bias is None else plain(bias)
     run = _normalize.get(
@@ -223,16 +224,16 @@ def _backward(
     x, gy, rstd = plain(x), plain(gy), plain(rstd)
     scale, mean = (x if weight is None else plain(weight)), plain(mean) if centred else rstd
     if g_mean is None or g_rstd is None:
-        zeros = np.zeros(rows, x.dtype)
+        zeros = buffers.zeros(rows, x.dtype)
         g_mean, g_rstd = (zeros if p is None else p for p in (g_mean, g_rstd))
     g_mean, g_rstd = plain(g_mean), plain(g_rstd)
     want_x, want_w, want_b = bool(needs[0]), bool(needs[1]), len(needs) > 2 and bool(needs[2])
     size = rows if rows * n <= GRAIN and rows <= 256 else 32 if rows >= 1024 else 8
     blocks = -(-rows // size)
-    gx = np.empty(x.shape, x.dtype) if want_x else None
+    gx = buffers.empty(x.shape, x.dtype) if want_x else None
     parts = last if blocks == 1 else (blocks, *last)
-    gw = np.empty(parts, x.dtype) if want_w else None
-    gb = np.empty(parts, x.dtype) if want_b else None
+    gw = buffers.empty(parts, x.dtype) if want_w else None
+    gb = buffers.empty(parts, x.dtype) if want_b else None
     run = _normalize_back.get(
         FLOATS[x.dtype],
         weighted=weight is not None,
@@ -253,7 +254,7 @@ def _total(parts: ndarray | None) -> ndarray | None:
     """The sum of the blocks' parts."""
     if parts is None:
         return None
-    out = np.empty(parts.shape[1:], parts.dtype)
+    out = buffers.empty(parts.shape[1:], parts.dtype)
     step(SUM, FLOATS[parts.dtype], (1, len(parts), out.size))(parts, parts, out)
     return out
 

@@ -17,6 +17,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i32, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
 
 ndarray = np.ndarray
@@ -783,14 +784,14 @@ def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
     out = made_like(x, shape, last)
     n, c = shape[:2]
     count, size = prod(x.shape[2:]), prod(shape[2:])
-    bad = np.zeros(1, np.int64)
+    bad = buffers.zeros(1, np.int64)
     arrays = x, indices, out, bad
     if last:
         shares = _shares(n * -(-c // TILE), size * TILE)
         scatter_rows.get(kind)(*arrays, count, size, c, *shares)
     else:
         scatter_planes.get(kind)(*arrays, count, size, *_shares(n * c, size))
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
@@ -801,14 +802,14 @@ def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
     if x.shape[:2] != indices.shape[:2]:
         return None
     x, indices = in_layout(x, False), in_layout(indices, False)
-    out = np.empty(indices.shape, x.dtype)
+    out = buffers.empty(indices.shape, x.dtype)
     count, size = prod(indices.shape[2:]), prod(x.shape[2:])
-    bad = np.zeros(1, np.int64)
+    bad = buffers.zeros(1, np.int64)
     gather_planes.get(kind)(
         *(x, indices, out, bad, count, size),
         *_shares(prod(x.shape[:2]), count),
     )
-    return None if bad[0] else out
+    return None if buffers.wrong(bad) else out
 
 
 def _count(count_include_pad: bool, divisor_override: int | None) -> int | None:

@@ -27,13 +27,16 @@ from weft.native.codegen.compiler import (
     inline,
     maximum,
     minimum,
+    sqrt,
 )
 from weft.native.codegen.jit import Kernel, kernel
 from weft.native.codegen.whole import Spec
 from weft.native.loops import sums
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
+b1 = Any  # a mask, for annotations
 
 # Elements that are worth a thread, and below which NumPy is as fast.
 GRAIN = 32768
@@ -384,6 +387,24 @@ PICK_LARGEST = _Pick(LARGEST, _larger, _above, -np.inf, "argmax")
 PICK_SMALLEST = _Pick(SMALLEST, _smaller, _under, np.inf, "argmin")
 
 
+@kernel
+def _above_zero(x: Ptr[T], y: Ptr[b1], negated: i64, lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        y[i] = x[i] == 0.0 if negated else x[i] > 0.0
+
+
+@kernel
+def _roots(x: Ptr[T], lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        x[i] = sqrt(x[i])
+
+
+def _flat(kernel: Kernel, x: ndarray, *more: Any, **consts: Any) -> None:
+    """Run over all elements of an array in one piece."""
+    many = threads.how_many(x.size, GRAIN)
+    kernel.get(FLOATS[x.dtype], **consts)(x, *more, x.size, many)
+
+
 # --- shapes ------------------------------------------------------------------------------
 
 
@@ -458,7 +479,7 @@ def _long_rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
     first, second = kind.rows.get(d, "f64", by=1.0), kind.later.rows.get("f64", d, chunks=1)
 
     def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        parts = np.empty(over, np.float64)
+        parts = buffers.empty(over, np.float64)
         first(x, centre, parts, n, CHUNK, chunks, over, threads.how_many(over, GRAIN // CHUNK))
         second(parts, parts, out, chunks, chunks, by, rows, 1)
 
@@ -481,7 +502,7 @@ def _columns_step(kind: _Kind, d: str, outer: int, r: int, k: int, by: float) ->
     second = _columns_step(kind.later, d, outer, blocks, k, by)
 
     def run_both(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        parts = np.empty(outer * blocks * k, x.dtype)
+        parts = buffers.empty(outer * blocks * k, x.dtype)
         run(x, centre, parts)
         second(parts, parts, out)
 
@@ -499,7 +520,7 @@ def _narrow_step(kind: _Kind, d: str, r: int, k: int, by: float) -> Step:
     def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
         alone = centre is x
         x = x.reshape(-1)
-        parts = np.empty((together + bool(rest)) * k, x.dtype)
+        parts = buffers.empty((together + bool(rest)) * k, x.dtype)
         main(x, x if alone else np.tile(centre.reshape(-1), together), parts)
         if tail is not None:
             over = x[(r - rest) * k :]
@@ -529,7 +550,7 @@ def _plan(
 ) -> Callable[[ndarray], ndarray] | None:
     """The way to reduce arrays of a shape that lie in row-major order."""
     found, d = steps(shape, axes), FLOATS.get(dtype)
-    if not found or d is None or prod(shape) < SMALL or not valid(axes, len(shape)):
+    if not found or d is None or not prod(shape) or not valid(axes, len(shape)):
         return None
     by = float(prod(s[1] for s in found)) if mean else 1.0
     made, final = [], result_shape(shape, axes, keepdims)
@@ -537,7 +558,7 @@ def _plan(
         last = number == len(found) - 1
         made.append(step(kind if number == 0 else kind.later, d, sizes, by if last else 1.0))
     if len(made) == 1:
-        only, empty = made[0], np.empty
+        only, empty = made[0], buffers.empty
 
         def run(x: ndarray) -> ndarray:
             out = empty(final, dtype)
@@ -548,7 +569,7 @@ def _plan(
 
     def run_all(x: ndarray) -> ndarray:
         for one, (outer, _, k) in zip(made, found, strict=True):
-            out = np.empty(outer * k, dtype)
+            out = buffers.empty(outer * k, dtype)
             one(x, x, out)
             x = out
         return x.reshape(final)
@@ -560,11 +581,13 @@ def _reduced(
     kind: _Kind, x: ndarray, axes: tuple[int, ...], keepdims: bool, mean: bool = False
 ) -> ndarray | None:
     """A reduction of a float array, or None where NumPy is as good."""
+    if buffers.small(x.size, SMALL):
+        return None
     flags = x.flags
     if flags.c_contiguous and flags.aligned:
         plan = _plan(kind, x.dtype, x.shape, axes, keepdims, mean)
         return None if plan is None else plan(x)
-    if x.size < SMALL or x.dtype not in FLOATS or not valid(axes, x.ndim):
+    if x.dtype not in FLOATS or not valid(axes, x.ndim):
         return None
     if repeats(x):
         return _sum_of_repeated(x, axes, keepdims, mean) if kind is SUM else None
@@ -603,7 +626,7 @@ def _sum_of_repeated(
 
 def sum_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The sum over some dimensions."""
-    if x.size < SMALL:
+    if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, False)
     return _reduced(SUM, x, dim, keepdim)
 
@@ -618,7 +641,7 @@ def sum_to(x: ndarray, shape: tuple[int, ...]) -> ndarray | None:
 
 def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The mean over some dimensions."""
-    if x.size < SMALL:
+    if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, True)
     return _reduced(SUM, x, dim, keepdim, mean=True)
 
@@ -646,20 +669,30 @@ def min_of_all(x: ndarray) -> ndarray | None:
 def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether any element over some dimensions is not zero."""
     found = _reduced(TRUE, x, dim, keepdim)
-    return None if found is None else np.asarray(found > 0)
+    return None if found is None else _as_mask(found, 0)
 
 
 def all_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether all elements over some dimensions are not zero."""
     found = _reduced(FALSE, x, dim, keepdim)
-    return None if found is None else np.asarray(found == 0)
+    return None if found is None else _as_mask(found, 1)
+
+
+def _as_mask(count: ndarray, negated: int) -> ndarray:
+    """Whether a count is above zero, or whether it is zero."""
+    count, mask = plain(count), buffers.empty(count.shape, np.bool_)
+    _flat(_above_zero, count, mask, negated=negated)
+    return mask
 
 
 def vector_norm(x: ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """The 2-norm or 1-norm over some dimensions."""
     if p == 2:
         squares = _reduced(SQUARES, x, dim, keepdim)
-        return None if squares is None else np.sqrt(squares, squares)
+        if squares is not None:
+            squares = plain(squares)
+            _flat(_roots, squares)
+        return squares
     return _reduced(SIZES, x, dim, keepdim) if p == 1 else None
 
 
@@ -693,18 +726,23 @@ def put_back(
 
 def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The variance over some dimensions."""
-    if x.size < SMALL or x.dtype not in FLOATS or repeats(x) or not valid(dim, x.ndim):
+    if (
+        buffers.small(x.size, SMALL)
+        or x.dtype not in FLOATS
+        or repeats(x)
+        or not valid(dim, x.ndim)
+    ):
         return None
     turned, (outer, n, k), back = one_step(x, dim)
     if n == 1:
         return None
     d, freedom = FLOATS[x.dtype], max(n - correction, 0)
-    out = np.empty(outer * k, x.dtype)
+    out = buffers.empty(outer * k, x.dtype)
     if k == 1 and (outer >= 16 or n < 2 * CHUNK):
         many = threads.how_many(outer, max(1, GRAIN // n))
         _row_deviations.get(d)(turned, out, n, freedom, outer, many)
     else:
-        centre, gap = np.empty_like(out), np.empty_like(out)
+        centre, gap = buffers.empty_like(out), buffers.empty_like(out)
         step(SUM, d, (outer, n, k), float(n))(turned, turned, centre)
         step(GAPS, d, (outer, n, k), float(n))(turned, centre, gap)
         step(DEVIATIONS, d, (outer, n, k))(turned, centre, out)
@@ -718,7 +756,10 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
 def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The standard deviation over some dimensions."""
     out = var(x, dim, keepdim, correction)
-    return None if out is None else np.sqrt(out, out)
+    if out is not None:
+        out = plain(out)
+        _flat(_roots, out)
+    return out
 
 
 # --- places ------------------------------------------------------------------------------
@@ -734,7 +775,7 @@ def _small_pick(pick: _Pick) -> Callable:
 
 def _picked(pick: _Pick, x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
     """The chosen element of each row and its place, or None where NumPy is as good."""
-    if x.size < SMALL:
+    if buffers.small(x.size, SMALL):
         small = not keepdim and dim == x.ndim - 1
         return _small_pick(pick)(x) if small else None
     d = FLOATS.get(x.dtype)
@@ -742,7 +783,7 @@ def _picked(pick: _Pick, x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, 
         return None
     x, shape = plain(x), result_shape(x.shape, (dim,), keepdim)
     outer, n, k = prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
-    values, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    values, places = buffers.empty(shape, x.dtype), buffers.empty(shape, np.int64)
     if k > 1:
         tiles = -(-k // PICK_TILE)
         many = threads.how_many(outer * tiles, -(-GRAIN // (n * min(k, PICK_TILE))))
@@ -764,7 +805,7 @@ def _pick_long_rows(pick: _Pick, x: ndarray, values: ndarray, places: ndarray) -
     """Few long rows: the first part that has the chosen value, and the place in it."""
     rows, n = x.shape
     chunks = -(-n // CHUNK)
-    parts = np.empty((rows, chunks))
+    parts = buffers.empty((rows, chunks))
     many = threads.how_many(rows * chunks, GRAIN // CHUNK)
     run = pick.kind.rows.get(FLOATS[x.dtype], "f64", by=1.0)
     run(x, x, parts, n, CHUNK, chunks, rows * chunks, many)

@@ -12,6 +12,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i64, inline, maximum, minimum
 from weft.native.codegen.jit import kernel
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 from weft.references import regions as reference
 
@@ -144,7 +145,7 @@ def roi_align(
     if x.dtype not in FLOATS or boxes.dtype != x.dtype or not _fits(x.shape, boxes, size):
         return None
     arrays, sizes, work = _align_arrays(x.shape, boxes, size, scale, ratio, aligned)
-    y = np.empty((len(boxes), x.shape[1], *size), x.dtype)
+    y = buffers.empty((len(boxes), x.shape[1], *size), x.dtype)
     units = len(boxes) * x.shape[1]
     count = threads.how_many(units, max(1, GRAIN // work))
     align_boxes.get(FLOATS[x.dtype])(plain(x), y, *arrays, *sizes, units, count)
@@ -160,7 +161,7 @@ def roi_align_back(
     if g.shape != (len(boxes), shape[1], *size):
         return None
     arrays, sizes, work = _align_arrays(shape, boxes, size, scale, ratio, aligned)
-    gx = np.zeros(tuple(shape), g.dtype)
+    gx = buffers.zeros(tuple(shape), g.dtype)
     units = shape[0] * shape[1]
     count = threads.how_many(units, max(1, GRAIN // (work * len(boxes))))
     spread_boxes.get(FLOATS[g.dtype])(plain(g), gx, *arrays, *sizes, len(boxes), units, count)
@@ -210,7 +211,7 @@ def roi_pool(
         return None
     bins = reference.all_pool_bins(x.shape, boxes, tuple(size), scale)
     shape = (len(boxes), x.shape[1], *size)
-    y, where = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    y, where = buffers.empty(shape, x.dtype), buffers.empty(shape, np.int64)
     units = shape[0] * shape[1]
     run = pool_boxes.get(FLOATS[x.dtype])
     arrays = (plain(x), y, where, *(plain(part) for part in bins))
@@ -241,7 +242,7 @@ def roi_pool_back(g: ndarray, places: ndarray, boxes: ndarray, shape: Ints) -> n
     if not _fits(shape, boxes, g.shape[2:]):
         return None
     batch = reference.check_places(g, places, boxes, tuple(shape))
-    gx = np.zeros(tuple(shape), g.dtype)
+    gx = buffers.zeros(tuple(shape), g.dtype)
     units, bins = shape[0] * shape[1], g.shape[2] * g.shape[3]
     count = threads.how_many(units, max(1, GRAIN // (bins * len(boxes))))
     sizes = shape[1], shape[2] * shape[3], bins, len(boxes)

@@ -15,6 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i64
 from weft.native.codegen.jit import kernel
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
 from weft.references import resampling as reference
 
@@ -139,6 +140,7 @@ def _resized(x: ndarray, out: Ints, taps: _Taps) -> ndarray:
     y = made_like(x, (n, c, *out), last)
     (h, w), (oh, ow) = ((1,) * (2 - len(s)) + tuple(s) for s in (x.shape[2:], out))
     arrays = (x, y, *taps.arrays)
+    buffers.constant(*taps.arrays)
     if last:
         units, work = n * oh, ow * c * taps.deep * taps.wide
         run, rest = resize_rows.get(kind), (taps.deep, taps.wide, c)
@@ -159,7 +161,7 @@ def _taken(x: ndarray, shape: Ints, longest: int) -> bool:
     return (
         x.dtype in FLOATS
         and x.ndim in (3, 4)
-        and total >= SMALL
+        and not buffers.small(total, SMALL)
         and x.size > 0
         and prod(shape) > 0
         and longest <= LONGEST

@@ -14,6 +14,7 @@ from weft.native.codegen.compiler import Assembly, Ptr, T, i64, inline
 from weft.native.codegen.jit import KINDS, kernel
 from weft.native.gemm.blocks import Block, block
 from weft.native.gemm.packed import DEEP, ceil_div
+from weft.native.memory import buffers
 
 Array = np.ndarray
 NEAR = 16  # elements of a column that are copied at a time
@@ -87,7 +88,7 @@ def packed(x: Array, groups: int = 1) -> Array:
     (deep, columns), kind = x.shape, KINDS[x.dtype]
     size, width = columns // groups, block(kind)[2]
     panels = groups * ceil_div(size, width)
-    to = np.empty(panels * width * deep, x.dtype)
+    to = buffers.empty(panels * width * deep, x.dtype)
     down, across = (s // x.itemsize for s in x.strides)
     count = threads.how_many(panels * width * deep, GRAIN)
     pack_panels.get(kind, width=width)(x, to, deep, groups, size, down, across, panels, count)

@@ -26,6 +26,7 @@ from weft.native.loops.reduce import (
     turn,
     valid,
 )
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
@@ -461,7 +462,7 @@ def _forward(kernels: Kernels, x: ndarray, dim: int) -> ndarray | None:
     run = _plan(kernels, x.dtype, x.shape, dim)
     if run is None:
         return None
-    x, out = plain(x), np.empty(x.shape, x.dtype)
+    x, out = plain(x), buffers.empty(x.shape, x.dtype)
     run(x, out)
     return out
 
@@ -474,7 +475,7 @@ def _backward(kernels: Kernels, g: ndarray, y: ndarray, dim: int) -> ndarray | N
     run = _plan(kernels, y.dtype, y.shape, dim)
     if run is None or g.dtype != y.dtype or g.shape != y.shape:
         return None
-    g, y, out = plain(g), plain(y), np.empty(y.shape, y.dtype)
+    g, y, out = plain(g), plain(y), buffers.empty(y.shape, y.dtype)
     run(g, y, out)
     return out
 
@@ -508,7 +509,7 @@ def _scores(run: Kernel, arrays: tuple[ndarray, ...], scale: float, causal: bool
         or any(a.dtype != like.dtype or a.shape != like.shape for a in arrays)
     ):
         return None
-    out = np.empty(like.shape, like.dtype)
+    out = buffers.empty(like.shape, like.dtype)
     height, n = like.shape[-2:]
     rows = like.size // n
     many = threads.how_many(rows, -(-GRAIN // n))
@@ -532,6 +533,6 @@ def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None
     if d is None or not x.size or not dim or repeats(x) or not valid(dim, x.ndim):
         return None
     turned, sizes, back = one_step(x, dim)
-    out = np.empty(sizes[0] * sizes[2], x.dtype)
+    out = buffers.empty(sizes[0] * sizes[2], x.dtype)
     _runner(LOGSUMEXP, d, *sizes)(turned, out)
     return put_back(out, x.shape, dim, keepdim, back)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.native.memory import buffers
+
 ndarray = np.ndarray
 FLOATS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
@@ -18,7 +20,7 @@ def plain(x: ndarray) -> ndarray:
     # NumPy's scalars have flags, shapes and dtypes too, but are no arrays to native code.
     if flags.c_contiguous and flags.aligned and isinstance(x, ndarray):
         return x
-    return np.array(x, order="C")
+    return buffers.copied(x)
 
 
 @functools.cache
@@ -54,8 +56,8 @@ def made_like(
 ) -> ndarray:
     """A new (N, C, ...) array of a shape, with the channels innermost or not."""
     if not last:
-        return np.empty(shape, dtype or x.dtype)
-    return channels_second(np.empty((shape[0], *shape[2:], shape[1]), dtype or x.dtype))
+        return buffers.empty(shape, dtype or x.dtype)
+    return channels_second(buffers.empty((shape[0], *shape[2:], shape[1]), dtype or x.dtype))
 
 
 def in_layout(x: ndarray, last: bool) -> ndarray:
@@ -202,7 +204,7 @@ def empty_with(shape: tuple[int, ...], dtype: np.dtype, steps: tuple[int, ...]) 
     """A new array with the given dense strides, in elements."""
     size = dtype.itemsize
     # Bytes, since half types that NumPy does not know offer no buffer.
-    memory = np.empty(math.prod(shape) * size, np.uint8)
+    memory = buffers.empty(math.prod(shape) * size, np.uint8)
     return np.ndarray(shape, dtype, memory, 0, tuple([s * size for s in steps]))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.native.codegen.jit import pointer
+from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 from weft.native.onednn.binding import obey
 from weft.native.onednn.primitive import (
@@ -23,6 +24,7 @@ from weft.native.onednn.primitive import (
     Program,
     Programs,
     Refused,
+    address_of,
     describe,
     primitive_desc,
     row_major,
@@ -51,10 +53,10 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.nd
         return _stacked(a, b, out)
     m, k = a.shape
     depth, n = b.shape
-    if k != depth or m * n * k <= _SMALL:
+    if k != depth or buffers.small(m * n * k - 1, _SMALL):
         return None
     if out is None:
-        out = np.empty((m, n), _FLOAT32)
+        out = buffers.empty((m, n), _FLOAT32)
     elif not _writable(out, (m, n), a, b):
         return None
     return _product(a, b, out, 0.0)
@@ -65,7 +67,7 @@ def linear(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.n
     if x.dtype != _FLOAT32 or w.dtype != _FLOAT32 or w.ndim != 2 or not x.ndim:
         return None
     (n, k), size = w.shape, x.size
-    if x.shape[-1] != k or size * n <= _SMALL:
+    if x.shape[-1] != k or buffers.small(size * n - 1, _SMALL):
         return None
     if bias is not None and (bias.dtype != _FLOAT32 or bias.shape != (n,)):
         return None
@@ -73,9 +75,9 @@ def linear(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.n
     if bias is not None and len(rows) * n > _SMALL_BIAS:
         y = _biased(rows, w, bias)
     else:
-        y = np.empty((len(rows), n), _FLOAT32)
+        y = buffers.empty((len(rows), n), _FLOAT32)
         if bias is not None:
-            y[...] = bias
+            buffers.move(y, bias)
         y = _product(rows, w.T, y, 0.0 if bias is None else 1.0)
     return y if y is None or x.ndim == 2 else y.reshape(*x.shape[:-1], n)
 
@@ -91,7 +93,31 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray, beta: float) -> np.n
         a, step_a = _spread(a.T).T, m + _APART
     data_a, data_b, data_out = pointer(a), pointer(b), pointer(out)
     operands = data_a, step_a, data_b, step_b, beta, data_out, n
+    if buffers.PLANNERS:
+        _plan_product(order_a, order_b, m, n, k, *operands)
+        return out
     return None if _sgemm(order_a, order_b, m, n, k, 1.0, *operands) else out
+
+
+def _plan_product(order_a: bytes, order_b: bytes, *numbers: Any) -> None:
+    m, n, k, a, step_a, b, step_b, beta, out, step = numbers
+    for planner in buffers.PLANNERS:
+        flag = buffers.zeros(1, np.int64)
+        orders = (order_a[0], order_b[0], m, n, k, 1.0)
+        planner.raw(
+            "sgemm",
+            address_of("dnnl_sgemm"),
+            *orders,
+            *map(planner.place, (a,)),
+            step_a,
+            planner.place(b),
+            step_b,
+            beta,
+            planner.place(out),
+            step,
+            planner.place(flag),
+        )
+        planner.checked(flag)
 
 
 def _collide(order_a: bytes, step_b: int, m: int, n: int) -> bool:
@@ -106,8 +132,8 @@ def _collide(order_a: bytes, step_b: int, m: int, n: int) -> bool:
 
 def _spread(b: np.ndarray) -> np.ndarray:
     rows, columns = b.shape
-    spread = np.empty((rows, columns + _APART), _FLOAT32)[:, :columns]
-    spread[...] = b
+    spread = buffers.empty((rows, columns + _APART), _FLOAT32)[:, :columns]
+    buffers.move(spread, b)
     return spread
 
 
@@ -121,7 +147,7 @@ def _matrix(a: np.ndarray) -> tuple[bytes, int, np.ndarray]:
             return b"N", max(down >> 2, columns), a
         if down == 4 and across >= 4 * rows:
             return b"T", across >> 2, a
-    a = np.array(a, order="C")
+    a = buffers.copied(a)
     return b"N", columns, a
 
 
@@ -130,7 +156,7 @@ def _biased(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray | None
     program = _programs.find((x.shape, w.shape), _build_biased, x.shape, w.shape)
     if program is None:
         return None
-    y = np.empty((len(x), len(w)), _FLOAT32)
+    y = buffers.empty((len(x), len(w)), _FLOAT32)
     return y if program.run(pointer(x), pointer(w), pointer(y), pointer(bias)) else None
 
 
@@ -159,10 +185,10 @@ def _stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> np.ndarray
         except ValueError:
             return None
     shape = (*stack, a.shape[-2], b.shape[-1])
-    if prod(shape) * a.shape[-1] <= _SMALL:
+    if buffers.small(prod(shape) * a.shape[-1] - 1, _SMALL):
         return None
     if out is None:
-        out = np.empty(shape, _FLOAT32)
+        out = buffers.empty(shape, _FLOAT32)
     elif not _writable(out, shape, a, b):
         return None
     if b.ndim == 2 and a.flags.c_contiguous:
@@ -173,11 +199,11 @@ def _stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> np.ndarray
 
 
 def _run_stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray | None:
-    a = a if a.flags.aligned else np.array(a, order="C")
-    b = b if b.flags.aligned else np.array(b, order="C")
+    a = a if a.flags.aligned else buffers.copied(a)
+    b = b if b.flags.aligned else buffers.copied(b)
     program = _find_stacked(a, b, out.shape)
     if program is None and not (a.flags.c_contiguous and b.flags.c_contiguous):
-        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        a, b = plain(a), plain(b)
         program = _find_stacked(a, b, out.shape)
     if program is None or not program.run(pointer(a), pointer(b), pointer(out)):
         return None

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.codegen.jit import pointer
+from weft.native.memory import buffers
 from weft.native.once import LOCK
 from weft.native.onednn import binding
 
@@ -24,6 +26,13 @@ _library = binding.library()
 if _library is None:
     raise ImportError(binding.why_not())
 FFI, LIB, ENGINE = _library.ffi, _library.functions, _library.engine
+
+
+def address_of(name: str) -> int:
+    """The address of one of the library's functions."""
+    return int(FFI.cast("uintptr_t", FFI.addressof(LIB, name)))
+
+
 _execute, _set_handle = LIB.dnnl_primitive_execute, LIB.dnnl_memory_set_data_handle
 
 
@@ -242,12 +251,14 @@ class Program:
 
         False where the library failed, for want of memory as a rule.
         """
+        if buffers.PLANNERS:
+            return self._planned(*pointers)
         try:
             runner = self._runner()
         except Refused:
             return False
-        for memory, pointer in zip(runner.outer, pointers, strict=True):
-            _set_handle(memory, pointer)
+        for memory, address in zip(runner.outer, pointers, strict=True):
+            _set_handle(memory, address)
         arena = _take_arena(self.size) if self.size else None
         if arena is not None and arena.base != runner.base:
             runner.base = arena.base
@@ -260,6 +271,27 @@ class Program:
             _ARENAS.append(arena)
         self._free.append(runner)
         return not status
+
+    def _planned(self, *pointers: int) -> bool:
+        """Let a plan note what a run does: it gets memory objects of its own."""
+        runner = _Runner(self)
+        word = lambda handle: int(FFI.cast("uintptr_t", handle))
+        arena = pointer(buffers.empty(self.size, np.uint8)) if self.size else 0
+        places = [*zip(runner.outer, pointers, strict=True)]
+        places += [(memory, arena + offset) for memory, offset in runner.staged]
+        for planner in buffers.PLANNERS:
+            planner.keep(runner)
+            flag = buffers.zeros(1, np.int64)
+            setter, execute = map(
+                address_of, ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")
+            )
+            for memory, address in places:
+                planner.raw("handle", setter, word(memory), planner.place(address))
+            for primitive, count, args in runner.steps:
+                words = word(primitive), word(runner.stream), count, word(args)
+                planner.raw("execute", execute, *words, planner.place(flag))
+            planner.checked(flag)
+        return True
 
 
 def _rounded(size: int) -> int:

@@ -1,0 +1,401 @@
+"""The contract of kernels: ``plan(kernel, arrays, attrs) -> Job``, which never allocates.
+
+A kernel is an ordinary function of arrays. It asks ``weft.native.memory.buffers`` for memory and
+calls compiled loops and oneDNN; it reads no values. So running it once, watched, tells all that it
+does to arrays of these shapes, types and strides: a list of native calls whose arguments are
+numbers or places in the inputs, the results, and scratch memory. That list is a ``Job``. It runs on
+any addresses, in one native call, without Python.
+
+A kernel that does something else with values (a NumPy function, a branch) is found out: a place
+that was neither given nor asked for can't be named, and the plan is refused. The tests run the job
+of every kernel on other values than those it was planned with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.native.codegen import entry, jit
+from weft.native.codegen.jit import pointer
+from weft.native.memory import buffers
+from weft.native.once import LOCK, once
+
+ndarray = np.ndarray
+ALIGN = 64  # a cache line
+_WORDS = {"f32": "<fxxxx", "f64": "<d", "i32": "<q", "i64": "<q"}
+
+
+class Unplannable(Exception):
+    """A kernel that does something which a list of native calls can't repeat."""
+
+
+class Place(NamedTuple):
+    """An address: so many bytes into a buffer."""
+
+    buffer: int
+    offset: int
+
+
+class View(NamedTuple):
+    """A result: where it begins, and how it lies there."""
+
+    place: Place
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass
+class Call:
+    """One native call: the address of a function of one pointer, and the words it points at."""
+
+    name: str
+    address: int
+    words: list[int | Place]
+
+
+@dataclass
+class Job:
+    """What a kernel does to arrays of certain shapes, types and strides, on any addresses.
+
+    Buffers are numbered: first the inputs, then what results lie in (``results`` of them, with
+    their sizes in bytes), then the scratch memory, which is one block.
+    """
+
+    inputs: int
+    results: tuple[int, ...]
+    scratch: int
+    outputs: tuple[View, ...]
+    single: bool
+    calls: list[Call]
+    flags: tuple[Place, ...]  # words that are not zero after a run whose results can't be used
+    keep: list[Any] = field(default_factory=list)  # constants that calls point at
+    _blocks: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        words: list[int] = []
+        moves: list[int] = []
+        table: list[int] = []
+        for call in self.calls:
+            table += [call.address, len(words)]
+            for word in call.words:
+                if isinstance(word, Place):
+                    moves += [len(words), word.buffer, word.offset]
+                    word = 0
+                words.append(word)
+        self._words = np.array(words, np.uint64).view(np.int64)
+        self._moves = np.array(moves, np.int64)
+        self._table = np.array(table, np.uint64).view(np.int64)
+
+    def run(self, pointers: list[int]) -> bool:
+        """Run on the addresses of all buffers; False if a flag says that results are wrong."""
+        try:
+            words = self._blocks.pop()  # one step for the interpreter: never shared by threads
+        except IndexError:
+            words = self._words.copy()
+        bases = np.array(pointers, np.uint64)
+        _drive()(
+            *(pointer(self._moves), len(self._moves) // 3, pointer(bases), pointer(words)),
+            *(pointer(self._table), len(self.calls)),
+        )
+        self._blocks.append(words)
+        read = ctypes.c_int64.from_address
+        return not any(read(pointers[b] + offset).value for b, offset in self.flags)
+
+    def __call__(self, *arrays: ndarray | None) -> Any:
+        """The kernel on arrays like those that it was planned for, in new memory."""
+        held = [np.empty(max(n, 1) + ALIGN, np.uint8) for n in (*self.results, self.scratch)]
+        pointers = [0 if a is None else pointer(a) for a in arrays]
+        pointers += [-(-pointer(h) // ALIGN) * ALIGN for h in held]
+        if not self.run(pointers):
+            return None
+        found = []
+        for (buffer, offset), shape, strides, dtype in self.outputs:
+            if buffer < self.inputs:
+                raise Unplannable("a result that is an input")
+            memory = held[buffer - self.inputs]
+            start = pointers[buffer] - pointer(memory) + offset
+            found.append(np.ndarray(shape, dtype, memory, start, strides))
+        return found[0] if self.single else tuple(found)
+
+
+class _Plan:
+    """What is noted while a kernel runs."""
+
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
+        self.thread = threading.get_ident()
+        self.inputs = len(arrays)
+        # Buffers as (first address, address behind the last, array); the array keeps it alive.
+        self.spans: list[tuple[int, int, ndarray | None]] = []
+        for a in arrays:
+            low, high = (0, 0) if a is None else np.lib.array_utils.byte_bounds(a)
+            self.spans.append((low, high, a))
+            self.first = low
+        # Addresses of inputs are those of their first elements.
+        self.origins = [0 if a is None else pointer(a) for a in arrays]
+        self.constants: dict[int, ndarray] = {}
+        self.kept: list[Any] = []
+        self.calls: list[Call] = []
+        self.flags: list[Place] = []
+        self.fault = ""
+
+    # --- memory ---
+
+    def allocated(self, array: ndarray, zeroed: bool) -> None:
+        start = pointer(array)
+        self.spans.append((start, start + array.nbytes, array))
+        self.origins.append(start)
+        if zeroed and array.nbytes:
+            self.calls.append(Call("fill", _helper("fill"), [self.place(array), 0, array.nbytes]))
+
+    def constant(self, array: ndarray) -> None:
+        self.constants[pointer(array)] = array
+
+    def moved(self, to: ndarray, source: Any) -> None:
+        from weft.native.loops.movement import assign
+
+        if not assign(to, source):
+            raise Unplannable(f"a copy of {getattr(source, 'dtype', type(source))} to {to.dtype}")
+
+    def checked(self, flag: ndarray) -> None:
+        place = self.place(flag)
+        if not isinstance(place, Place):
+            raise Unplannable("a flag in memory that was not asked for")
+        self.flags += [Place(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
+
+    def place(self, value: Any) -> int | Place:
+        """Where an array or an address lies: in a buffer, or a constant's address."""
+        if value is None:
+            return 0
+        address = pointer(value) if isinstance(value, ndarray) else int(value)
+        if isinstance(value, ndarray) and not value.size:
+            return 0
+        for number in range(len(self.spans) - 1, -1, -1):
+            low, high, _ = self.spans[number]
+            if low <= address < high:
+                return Place(number, address - self.origins[number])
+        if isinstance(value, ndarray) and value.dtype.kind in "iu":
+            self.constant(value)  # a table of places: kernels make those of nothing but sizes
+        for start, array in self.constants.items():
+            if start <= address < start + array.nbytes:
+                return address
+        raise Unplannable("memory that was neither given nor asked for")
+
+    # --- calls ---
+
+    def told(self, key: int, arguments: list[Any]) -> None:
+        if threading.get_ident() != self.thread or self.fault:
+            return
+        symbol = jit.SYMBOLS[key]
+        try:
+            words = [
+                self.place(value) if kind.endswith("*") else _word(kind, value)
+                for kind, value in zip(symbol.kinds, arguments, strict=True)
+            ]
+        except Unplannable as error:
+            self.fault = f"{symbol.name}: {error}"
+            return
+        self.calls.append(Call(symbol.name, symbol.packed, words))
+
+    def raw(self, name: str, function: int, *words: Any) -> None:
+        """A call of a function of another library by a helper: see ``HELPERS``."""
+        plain = [_word("f32", w) if isinstance(w, float) else w for w in words]
+        self.calls.append(Call(name, _helper(name), [function, *plain]))
+
+    def keep(self, value: Any) -> None:
+        self.kept.append(value)
+
+
+def _word(kind: str, value: Any) -> int:
+    """A number as the word that compiled code finds in memory."""
+    if kind in ("f32", "f64"):
+        value = float(np.float32(value)) if kind == "f32" else float(value)
+        return int.from_bytes(struct.pack(_WORDS[kind], value), "little")
+    return int(value) & (1 << 64) - 1
+
+
+def planning() -> _Plan | None:
+    """The plan that is being made by this thread, if any."""
+    for planner in buffers.PLANNERS:
+        if isinstance(planner, _Plan) and planner.thread == threading.get_ident():
+            return planner
+    return None
+
+
+def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None = None) -> Job:
+    """The job of a kernel for arrays like these; raises ``Unplannable`` where there is none.
+
+    The arrays are stand-ins: of their values only nothing may be known.
+    """
+    with LOCK:
+        found = _Plan(arrays)
+        buffers.PLANNERS.append(found)
+        entry.LISTENERS.append(found.told)
+        entry.WATCHED.value += 1
+        try:
+            results = kernel(*arrays, **(attrs or {}))
+        finally:
+            entry.WATCHED.value -= 1
+            entry.LISTENERS.remove(found.told)
+            buffers.PLANNERS.remove(found)
+        if found.fault:
+            raise Unplannable(found.fault)
+        if results is None:
+            raise Unplannable("the kernel declines these arrays")
+        return _finished(found, results)
+
+
+def _finished(found: _Plan, results: Any) -> Job:
+    single = isinstance(results, ndarray)
+    views = []
+    for result in (results,) if single else results:
+        place = found.place(result) if result.size else None
+        if not isinstance(place, Place):
+            raise Unplannable("a result that is no memory of its own")
+        views.append(View(place, result.shape, result.strides, result.dtype))
+    # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
+    inputs, sizes, scratch = found.inputs, [], 0
+    moved: dict[int, Place] = {k: Place(k, 0) for k in range(inputs)}
+    held = {v.place.buffer for v in views if v.place.buffer >= inputs}
+    for number in sorted(held):
+        moved[number] = Place(inputs + len(sizes), 0)
+        sizes.append(found.spans[number][1] - found.spans[number][0])
+    last = inputs + len(sizes)
+    for number in range(inputs, len(found.spans)):
+        if number not in held:
+            low, high, _ = found.spans[number]
+            moved[number] = Place(last, scratch)
+            scratch += -(-(high - low) // ALIGN) * ALIGN
+
+    def at(place: int | Place) -> Any:
+        if not isinstance(place, Place):
+            return place
+        buffer, offset = moved[place.buffer]
+        return Place(buffer, offset + place.offset)
+
+    calls = [Call(c.name, c.address, [at(w) for w in c.words]) for c in found.calls]
+    outputs = tuple(v._replace(place=at(v.place)) for v in views)
+    flags = tuple(at(f) for f in found.flags)
+    keep = [*found.constants.values(), *found.kept]
+    return Job(inputs, tuple(sizes), scratch, outputs, single, calls, flags, keep)
+
+
+# --- native helpers ----------------------------------------------------------------------
+
+# ``drive`` puts addresses into the words of calls and makes the calls; ``fill`` is memset; the
+# others call what is given by address, and take their arguments from words, as kernels do.
+HELPERS = """
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define void @weft_drive(ptr %moves, i64 %count, ptr %bases, ptr %words, ptr %table, i64 %calls) {
+entry:
+  br label %patch
+patch:
+  %i = phi i64 [ 0, %entry ], [ %i1, %one ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %begin
+one:
+  %k = mul i64 %i, 3
+  %pw = getelementptr i64, ptr %moves, i64 %k
+  %word = load i64, ptr %pw
+  %pb = getelementptr i64, ptr %pw, i64 1
+  %buffer = load i64, ptr %pb
+  %po = getelementptr i64, ptr %pw, i64 2
+  %offset = load i64, ptr %po
+  %base = getelementptr i64, ptr %bases, i64 %buffer
+  %start = load i64, ptr %base
+  %address = add i64 %start, %offset
+  %to = getelementptr i64, ptr %words, i64 %word
+  store i64 %address, ptr %to
+  %i1 = add i64 %i, 1
+  br label %patch
+begin:
+  br label %next
+next:
+  %c = phi i64 [ 0, %begin ], [ %c1, %call ]
+  %left = icmp slt i64 %c, %calls
+  br i1 %left, label %call, label %done
+call:
+  %t = mul i64 %c, 2
+  %pf = getelementptr i64, ptr %table, i64 %t
+  %function = load ptr, ptr %pf
+  %pa = getelementptr i64, ptr %pf, i64 1
+  %first = load i64, ptr %pa
+  %args = getelementptr i64, ptr %words, i64 %first
+  call void %function(ptr %args)
+  %c1 = add i64 %c, 1
+  br label %next
+done:
+  ret void
+}
+define void @weft_fill(ptr %args) {
+  %to = load ptr, ptr %args
+  %pb = getelementptr i64, ptr %args, i64 1
+  %byte = load i8, ptr %pb
+  %pn = getelementptr i64, ptr %args, i64 2
+  %n = load i64, ptr %pn
+  call void @llvm.memset.p0.i64(ptr %to, i8 %byte, i64 %n, i1 false)
+  ret void
+}
+"""
+
+
+def _forwarding(name: str, result: str, *kinds: str) -> str:
+    """LLVM code that calls a function with words as arguments; the last word is where to put
+    what it returns, unless that is nothing or zero.
+    """
+    lines = [f"define void @weft_{name}(ptr %args) {{", "entry:", "  %f = load ptr, ptr %args"]
+    given = []
+    for i, kind in enumerate(kinds, 1):
+        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}")
+        lines.append(f"  %a{i} = load {kind}, ptr %p{i}")
+        given.append(f"{kind} %a{i}")
+    if result == "void":
+        return "\n".join([*lines, f"  call void %f({', '.join(given)})", "  ret void", "}", ""])
+    lines += [
+        f"  %pr = getelementptr i64, ptr %args, i64 {len(kinds) + 1}",
+        "  %flag = load ptr, ptr %pr",
+        f"  %status = call i32 %f({', '.join(given)})",
+        "  %fine = icmp eq i32 %status, 0",
+        "  br i1 %fine, label %done, label %failed",
+        "failed:",
+        "  store i64 1, ptr %flag",
+        "  br label %done",
+        "done:",
+        "  ret void",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+_SIZES = ("i64",) * 3
+HELPERS += _forwarding(
+    *("sgemm", "i32", "i8", "i8", *_SIZES, "float", "ptr", "i64", "ptr", "i64", "float"),
+    *("ptr", "i64"),
+)
+HELPERS += _forwarding("handle", "void", "ptr", "ptr")
+HELPERS += _forwarding("execute", "i32", "ptr", "ptr", "i32", "ptr")
+
+
+@once
+def _helpers() -> dict[str, int]:
+    names = ["drive", "fill", "sgemm", "handle", "execute"]
+    addresses = jit.engine().load("weft_helpers", HELPERS, [f"weft_{n}" for n in names])
+    return dict(zip(names, addresses, strict=True))
+
+
+def _helper(name: str) -> int:
+    return _helpers()[name]
+
+
+@once
+def _drive() -> Callable:
+    words = (ctypes.c_void_p, ctypes.c_int64, *(ctypes.c_void_p,) * 3, ctypes.c_int64)
+    return ctypes.CFUNCTYPE(None, *words)(_helper("drive"))

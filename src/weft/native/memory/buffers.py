@@ -1,0 +1,93 @@
+"""Memory that kernels ask for: results, scratch, and constants.
+
+Kernels get memory here and nowhere else, so that a plan (``weft.native.contract``) sees each piece
+of it and can put another in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+ndarray = np.ndarray
+
+
+class Planner(Protocol):
+    """What is told of memory while a plan is made."""
+
+    def allocated(self, array: ndarray, zeroed: bool) -> None: ...
+    def constant(self, array: ndarray) -> None: ...
+    def moved(self, to: ndarray, source: Any) -> None: ...
+    def checked(self, flag: ndarray) -> None: ...
+    def keep(self, value: Any) -> None: ...
+    def place(self, value: Any) -> Any: ...
+    def raw(self, name: str, function: int, *words: Any) -> None: ...
+
+
+# At most one: a plan is made by one thread, under the lock of all native setting-up.
+PLANNERS: list[Planner] = []
+
+
+def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
+    """A new array of undefined values."""
+    made = np.empty(shape, dtype)
+    for planner in PLANNERS:
+        planner.allocated(made, False)
+    return made
+
+
+def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
+    """A new array of zeros."""
+    made = np.zeros(shape, dtype)
+    for planner in PLANNERS:
+        planner.allocated(made, True)
+    return made
+
+
+def empty_like(model: ndarray, dtype: Any = None) -> ndarray:
+    """A new array of undefined values with the shape and memory order of another."""
+    made = np.empty_like(model, dtype)
+    for planner in PLANNERS:
+        planner.allocated(made, False)
+    return made
+
+
+def constant(*arrays: ndarray | None) -> None:
+    """Say of arrays that they are the same in every run of a plan: tables of places, say."""
+    for planner in PLANNERS:
+        for array in arrays:
+            if array is not None:
+                planner.constant(array)
+
+
+def move(to: ndarray, source: Any) -> None:
+    """Write an array or a number over another, which may be a view, with broadcasting."""
+    if PLANNERS:
+        for planner in PLANNERS:
+            planner.moved(to, source)
+    else:
+        to[...] = source
+
+
+def copied(x: ndarray) -> ndarray:
+    """A copy in row-major order."""
+    if not PLANNERS:
+        return np.array(x, order="C")
+    made = empty(x.shape, x.dtype)
+    move(made, x)
+    return made
+
+
+def wrong(flag: ndarray) -> bool:
+    """Whether a kernel has put something into its flags: then its results are not to be used."""
+    if not PLANNERS:
+        return bool(flag.any())
+    for planner in PLANNERS:
+        planner.checked(flag)
+    return False
+
+
+def small(size: int, bound: int) -> bool:
+    """Whether something is too small for a kernel to pay. A plan is for any size."""
+    return size < bound and not PLANNERS
