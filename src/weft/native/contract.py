@@ -36,29 +36,29 @@ class Unplannable(Exception):
     """A kernel that does something which a list of native calls can't repeat."""
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """An address: so many bytes into a buffer."""
 
     buffer: int
     offset: int
 
 
-class View(NamedTuple):
+class ResultView(NamedTuple):
     """A result: where it begins, and how it lies there."""
 
-    place: Place
+    place: Address
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: np.dtype
 
 
 @dataclass
-class Call:
+class NativeCall:
     """One native call: the address of a function of one pointer, and the words it points at."""
 
     name: str
     address: int
-    words: list[int | Place]
+    words: list[int | Address]
 
 
 @dataclass
@@ -72,10 +72,10 @@ class Job:
     inputs: int
     results: tuple[int, ...]
     scratch: int
-    outputs: tuple[View, ...]
+    outputs: tuple[ResultView, ...]
     single: bool
-    calls: list[Call]
-    flags: tuple[Place, ...]  # words that are not zero after a run whose results can't be used
+    calls: list[NativeCall]
+    flags: tuple[Address, ...]  # words that are not zero after a run whose results can't be used
     keep: list[Any] = field(default_factory=list)  # constants that calls point at
     _blocks: list[Any] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ class Job:
         for call in self.calls:
             table += [call.address, len(words)]
             for word in call.words:
-                if isinstance(word, Place):
+                if isinstance(word, Address):
                     moves += [len(words), word.buffer, word.offset]
                     word = 0
                 words.append(word)
@@ -142,8 +142,8 @@ class _Plan:
         self.origins = [0 if a is None else pointer(a) for a in arrays]
         self.constants: dict[int, ndarray] = {}
         self.kept: list[Any] = []
-        self.calls: list[Call] = []
-        self.flags: list[Place] = []
+        self.calls: list[NativeCall] = []
+        self.flags: list[Address] = []
         self.fault = ""
 
     # --- memory ---
@@ -153,7 +153,7 @@ class _Plan:
         self.spans.append((start, start + array.nbytes, array))
         self.origins.append(start)
         if zeroed and array.nbytes:
-            self.calls.append(Call("fill", _helper("fill"), [self.place(array), 0, array.nbytes]))
+            self.calls.append(NativeCall("fill", _helper("fill"), [self.place(array), 0, array.nbytes]))
 
     def constant(self, array: ndarray) -> None:
         self.constants[pointer(array)] = array
@@ -166,11 +166,11 @@ class _Plan:
 
     def checked(self, flag: ndarray) -> None:
         place = self.place(flag)
-        if not isinstance(place, Place):
+        if not isinstance(place, Address):
             raise Unplannable("a flag in memory that was not asked for")
-        self.flags += [Place(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
+        self.flags += [Address(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
 
-    def place(self, value: Any) -> int | Place:
+    def place(self, value: Any) -> int | Address:
         """Where an array or an address lies: in a buffer, or a constant's address."""
         if value is None:
             return 0
@@ -180,7 +180,7 @@ class _Plan:
         for number in range(len(self.spans) - 1, -1, -1):
             low, high, _ = self.spans[number]
             if low <= address < high:
-                return Place(number, address - self.origins[number])
+                return Address(number, address - self.origins[number])
         if isinstance(value, ndarray) and value.dtype.kind in "iu":
             self.constant(value)  # a table of places: kernels make those of nothing but sizes
         for start, array in self.constants.items():
@@ -202,12 +202,12 @@ class _Plan:
         except Unplannable as error:
             self.fault = f"{symbol.name}: {error}"
             return
-        self.calls.append(Call(symbol.name, symbol.packed, words))
+        self.calls.append(NativeCall(symbol.name, symbol.packed, words))
 
     def raw(self, name: str, function: int, *words: Any) -> None:
         """A call of a function of another library by a helper: see ``HELPERS``."""
         plain = [_word("f32", w) if isinstance(w, float) else w for w in words]
-        self.calls.append(Call(name, _helper(name), [function, *plain]))
+        self.calls.append(NativeCall(name, _helper(name), [function, *plain]))
 
     def keep(self, value: Any) -> None:
         self.kept.append(value)
@@ -257,30 +257,30 @@ def _finished(found: _Plan, results: Any) -> Job:
     views = []
     for result in (results,) if single else results:
         place = found.place(result) if result.size else None
-        if not isinstance(place, Place):
+        if not isinstance(place, Address):
             raise Unplannable("a result that is no memory of its own")
-        views.append(View(place, result.shape, result.strides, result.dtype))
+        views.append(ResultView(place, result.shape, result.strides, result.dtype))
     # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
     inputs, sizes, scratch = found.inputs, [], 0
-    moved: dict[int, Place] = {k: Place(k, 0) for k in range(inputs)}
+    moved: dict[int, Address] = {k: Address(k, 0) for k in range(inputs)}
     held = {v.place.buffer for v in views if v.place.buffer >= inputs}
     for number in sorted(held):
-        moved[number] = Place(inputs + len(sizes), 0)
+        moved[number] = Address(inputs + len(sizes), 0)
         sizes.append(found.spans[number][1] - found.spans[number][0])
     last = inputs + len(sizes)
     for number in range(inputs, len(found.spans)):
         if number not in held:
             low, high, _ = found.spans[number]
-            moved[number] = Place(last, scratch)
+            moved[number] = Address(last, scratch)
             scratch += -(-(high - low) // ALIGN) * ALIGN
 
-    def at(place: int | Place) -> Any:
-        if not isinstance(place, Place):
+    def at(place: int | Address) -> Any:
+        if not isinstance(place, Address):
             return place
         buffer, offset = moved[place.buffer]
-        return Place(buffer, offset + place.offset)
+        return Address(buffer, offset + place.offset)
 
-    calls = [Call(c.name, c.address, [at(w) for w in c.words]) for c in found.calls]
+    calls = [NativeCall(c.name, c.address, [at(w) for w in c.words]) for c in found.calls]
     outputs = tuple(v._replace(place=at(v.place)) for v in views)
     flags = tuple(at(f) for f in found.flags)
     keep = [*found.constants.values(), *found.kept]
