@@ -153,7 +153,8 @@ class _Plan:
         self.spans.append((start, start + array.nbytes, array))
         self.origins.append(start)
         if zeroed and array.nbytes:
-            self.calls.append(NativeCall("fill", _helper("fill"), [self.place(array), 0, array.nbytes]))
+            words = [self.place(array), 0, array.nbytes]
+            self.calls.append(NativeCall("fill", _helper("fill"), words))
 
     def constant(self, array: ndarray) -> None:
         self.constants[pointer(array)] = array
