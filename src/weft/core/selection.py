@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.native import once
+from weft.native.codegen.compiler import NotPythonError
 from weft.native.memory import buffers
 
 if TYPE_CHECKING:
@@ -173,7 +174,10 @@ def resolve(path: str) -> Callable:
     def call(*args: Any, **attrs: Any) -> Any:
         if not found:
             found.append(load(path))
-        return found[0](*args, **attrs)
+        try:
+            return found[0](*args, **attrs)
+        except NotPythonError:
+            return None
 
     return call
 
@@ -216,7 +220,8 @@ def by_size(bound: int, small: str, large_one: Any) -> Callable:
         g = attrs.get("g")
         arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
         # What serves small arrays is one call of Python's, which is no part of a plan.
-        return (many if buffers.PLANNERS or large(arrays, bound) else few)(*args, **attrs)
+        every = buffers.PLANNERS or buffers.ANY_SIZE
+        return (many if every or large(arrays, bound) else few)(*args, **attrs)
 
     return call
 
@@ -237,7 +242,10 @@ def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     if native is not None:
         if native.__class__ is str:
             native = op.native = load(native)
-        out = native(*args, **attrs)
+        try:
+            out = native(*args, **attrs)
+        except NotPythonError:
+            out = None
         if out is not None:
             return out
     return loop_for(op, "", op.reference, attrs)(*args) if op.traced else None

@@ -96,6 +96,10 @@ class KernelError(TypeError):
     """A function that uses something outside of the language."""
 
 
+class NotPythonError(Exception):
+    """A kernel that calls LLVM code, and so can't be run in Python."""
+
+
 class Ptr:
     """``Ptr[T]``: the first element of an array."""
 
@@ -134,6 +138,7 @@ class Function:
         self.tree, self.scope, self.name = tree, scope, tree.name
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
+        self.origin: Callable | None = None  # the Python function that it was read from
         self.parameters = [(a.arg, _annotation(a.annotation)) for a in tree.args.args]
 
 
@@ -796,7 +801,9 @@ def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> Function:
     """A Python function as a function of the language."""
     source = textwrap.dedent(inspect.getsource(fn))
     start = source.index("def ")
-    return Function(source[start:], fn.__globals__, reassociate, wide)
+    made = Function(source[start:], fn.__globals__, reassociate, wide)
+    made.origin = fn
+    return made
 
 
 def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:

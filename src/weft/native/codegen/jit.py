@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -141,6 +142,15 @@ class Symbol(NamedTuple):
 SYMBOLS: dict[int, Symbol] = {}
 
 
+# Kernels run in Python (``weft.native.codegen.interpret``). What is compiled is remembered in many
+# places, so this is for the environment to say, before anything runs.
+INTERPRETED = os.environ.get("WEFT_KERNELS") == "python"
+
+
+def _declines(*args: Any) -> None:
+    """In the place of an entry point that is a whole op."""
+
+
 class Kernel:
     """A compiled loop. Called with its arguments and ``over``, the size of the divided range.
 
@@ -169,6 +179,10 @@ class Kernel:
 
     def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
+        if INTERPRETED:
+            from weft.native.codegen import interpret
+
+            return interpret.runner(self.function, bound, consts)
         text, kinds = build(self.function, bound, consts, threads.available())
         key, text = _reporting(self.name, text, kinds)
         return _functions(self.name, text, kinds, key, "call")[0]
@@ -179,6 +193,8 @@ class Kernel:
 
         The latter take plain arrays of one shape, from ``least`` elements on.
         """
+        if INTERPRETED:
+            return [self.get(kind), _declines]
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
             key, text = _reporting(self.name, text, kinds)
@@ -202,6 +218,8 @@ class Kernel:
 
     def whole(self, spec: Spec, *types: str, **consts: Any) -> Callable:
         """A built-in function that is a whole op: see ``whole.Spec``."""
+        if INTERPRETED:
+            return _declines
         key = (spec, types, *consts.items())
         found = self.compiled.get(key)
         if found is None:

@@ -40,7 +40,7 @@ STEP = 1 << 16  # those of one step that are worth waiting for other threads
 def gemm(a: Array, b: Array, out: Array) -> None:
     """The product of two matrices, by whatever is fastest here."""
     work = a.size * b.shape[1]
-    if buffers.small(work - 1, SMALL) or not onednn.available():
+    if buffers.small(work, SMALL + 1) or not onednn.available():
         np.matmul(a, b, out)
     elif a.dtype == F32 and onednn.matmul(a, b, out) is not None:
         return

@@ -53,7 +53,7 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.nd
         return _stacked(a, b, out)
     m, k = a.shape
     depth, n = b.shape
-    if k != depth or buffers.small(m * n * k - 1, _SMALL):
+    if k != depth or buffers.small(m * n * k, _SMALL + 1):
         return None
     if out is None:
         out = buffers.empty((m, n), _FLOAT32)
@@ -67,7 +67,7 @@ def linear(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.n
     if x.dtype != _FLOAT32 or w.dtype != _FLOAT32 or w.ndim != 2 or not x.ndim:
         return None
     (n, k), size = w.shape, x.size
-    if x.shape[-1] != k or buffers.small(size * n - 1, _SMALL):
+    if x.shape[-1] != k or buffers.small(size * n, _SMALL + 1):
         return None
     if bias is not None and (bias.dtype != _FLOAT32 or bias.shape != (n,)):
         return None
@@ -185,7 +185,7 @@ def _stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> np.ndarray
         except ValueError:
             return None
     shape = (*stack, a.shape[-2], b.shape[-1])
-    if buffers.small(prod(shape) * a.shape[-1] - 1, _SMALL):
+    if buffers.small(prod(shape) * a.shape[-1], _SMALL + 1):
         return None
     if out is None:
         out = buffers.empty(shape, _FLOAT32)
