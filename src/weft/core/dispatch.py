@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, quiet, selection, shapes
+from weft.core import batching, errors, making, quiet, selection, shapes
 from weft.core import dtype as dt
 from weft.core.dual import (
     dual_level_of,
@@ -217,6 +217,8 @@ class Op:
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
+        # Compiled code that wraps and records results, or None: see ``core.making``.
+        self.made: Callable | None = making.Maker(self)
         REGISTRY[name] = self
         selection.open_op(self)
 
@@ -313,7 +315,7 @@ class Op:
         """The plan for a pattern of inputs given as bits, made once."""
         # The count is part of the key: patterns of different lengths share plans otherwise.
         key = (
-            (count, conj)
+            ~(count << 1 | conj)
             if self.variadic
             else ((1 << count | needs) << count | tensors) << 1 | conj
         )
@@ -387,7 +389,12 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
     if op.layout is not None:
         lay = op.layout
         out = tuple([lay(o, arrays) for o in out]) if op.multiple else lay(out, arrays)
+    made = op.made
     if op.multiple:
+        if made is not None:
+            done = made(out if out.__class__ is tuple else tuple(out), attrs, now, 2, shown, *args)
+            if done is not None:
+                return done
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
             for k, t in enumerate(results):
@@ -397,6 +404,10 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         return tuple(results)
     if out.__class__ is not ndarray:
         out = asarray(out)
+    if made is not None:
+        t = made(out, attrs, now, 2, *args)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = out
     t._vc = [0] if not INFERRING else fresh_cell()
@@ -433,6 +444,11 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         op.images or not (y.flags.c_contiguous and a.flags.c_contiguous)
     ):
         y = op.layout(y, (a,))
+    made = op.made
+    if made is not None:
+        t = made(y, attrs, now, 2, x)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = y
     t._vc = cell = [0]
@@ -491,6 +507,11 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             y = op.run(a, **attrs)
     except Exception:
         return apply(op, (x,), attrs)  # fails again, and explains
+    made = op.made
+    if made is not None:
+        t = made(y, attrs, now, 2, x)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = y
     t._grad = t._x = t._node = None
@@ -659,7 +680,8 @@ def record(
         for y in ys:
             conj = conj or y.dtype.kind == "c"
     count = len(inputs)
-    key = (count, conj) if op.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
+    pattern = count if op.variadic else (1 << count | needs) << count | tensors
+    key = pattern << 1 | conj if not op.variadic else ~(pattern << 1 | conj)
     plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
     if not plan.slots:
         saved, guard = (), None

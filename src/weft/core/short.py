@@ -58,6 +58,11 @@ def fast_unary(op: Op) -> Callable:
                         y = asarray(y)
                     elif layout is not None and not x.flags.c_contiguous:
                         y = layout(y, (x,))
+                made = op.made
+                if made is not None:
+                    t = made(y, NO_ATTRS, now, 1, input)
+                    if t is not None:
+                        return t
                 t = new(Tensor)
                 t._a = y
                 t._vc = cell = [0]
@@ -168,6 +173,11 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                         x.flags.c_contiguous and (not tensor or y.flags.c_contiguous)
                     ):
                         z = layout(z, (x, y))
+                made = op.made
+                if made is not None:
+                    t = made(z, NO_ATTRS, now, 1, input, other)
+                    if t is not None:
+                        return t
                 t = new(Tensor)
                 t._a = z
                 t._vc = cell = [0]
@@ -188,9 +198,9 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                             if right is not None:
                                 pattern, edges = BOTH, (left, right)
                             else:
-                                pattern, edges = LEFT, (left, ref(other))
+                                pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
                         elif right is not None:
-                            pattern, edges = RIGHT, (ref(input), right)
+                            pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
                         else:
                             return t
                     elif left is None:
