@@ -149,6 +149,7 @@ class Op:
         layout: str = "",
         check: Callable[[Any], None] | None = None,
         numbers: bool = True,
+        bare_numbers: bool = False,
         into_overlap: bool = False,
         single_use: bool = False,
         takes_none: bool = False,
@@ -184,6 +185,9 @@ class Op:
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
+        # Whether the reference takes numbers beside arrays of a float type as they are: the result is
+        # what numbers of that type would give.
+        self.bare_numbers = bare_numbers
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         self.into_overlap = into_overlap  # may write where elements share memory
@@ -217,8 +221,10 @@ class Op:
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
-        # Compiled code that wraps and records results, or None: see ``core.making``.
+        # Compiled code that wraps and records results, and that does all of a call on tensors of
+        # one float type, or None: see ``core.making``.
         self.made: Callable | None = making.Maker(self)
+        self.call: Callable | None = self.made
         REGISTRY[name] = self
         selection.open_op(self)
 
@@ -366,6 +372,11 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
 
     ``shown`` is how many results the caller looks at, if not at all of them.
     """
+    call = op.call
+    if call is not None:
+        done = call(attrs, 2, shown, *args) if op.multiple else call(attrs, 2, *args)
+        if done is not None:
+            return done
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:
@@ -421,6 +432,11 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
 
 def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     """What ``apply`` does, for the many ops with one input and one output."""
+    call = op.call
+    if call is not None:
+        t = call(attrs, 2, x)
+        if t is not None:
+            return t
     now = MODES.now
     mode = now.mode
     a = x._a
@@ -495,6 +511,11 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
 
 def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     """What ``apply`` does, for views: one input, one output, and nothing to compute."""
+    call = op.call
+    if call is not None:
+        t = call(attrs, 2, x)
+        if t is not None:
+            return t
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:

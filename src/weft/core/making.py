@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.core import selection
+from weft.core import quiet, selection
 from weft.core.frames import caller, last_caller
-from weft.core.modes import INFERRING, PLAIN, SPECIAL, State
+from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import Plan
 from weft.core.tensor import Parameter, Tensor
-from weft.native.codegen.records import Classes, Records, Unsupported
+from weft.native.codegen.records import Classes, Facts, Records, Unsupported
 from weft.native.once import once
 
 if TYPE_CHECKING:
@@ -36,7 +36,13 @@ def records() -> Records | None:
         inferring=INFERRING,
         enabled=selection._enabled,
         counter=next_sequence.__self__,  # type: ignore[attr-defined]
+        modes=MODES,
+        forward=selection.forward,
+        warnings=quiet.VARIABLE,
+        silent=quiet.SILENT,
     )
+    if quiet.VARIABLE is None:
+        return None  # pragma: no cover - another NumPy's internals
     try:
         return Records(classes)
     except Unsupported:
@@ -44,7 +50,7 @@ def records() -> Records | None:
 
 
 class Maker:
-    """Stands for the compiled end of an op's calls until native code is loaded."""
+    """Stands for an op's compiled functions until native code is loaded."""
 
     __slots__ = ("op",)
 
@@ -53,15 +59,30 @@ class Maker:
 
     def __call__(self, *args: Any) -> None:
         if selection._begun:
-            self.op.made = made(self.op)
+            self.op.made, self.op.call = functions(self.op)
 
 
-def made(op: Op) -> Any:
-    """The compiled end of an op's calls, or None where there is none."""
+def functions(op: Op) -> tuple[Any, Any]:
+    """The compiled end of an op's calls and a compiled whole call; None where there is none."""
     found = records()
     if found is None:
-        return None
-    facts = [op.differentiable, op.variadic]
+        return None, None
+    outputs: tuple[bool, ...] = ()
     if op.multiple and (len(op.outputs) > 1 or op.constant_outputs):
-        facts += [k not in op.constant_outputs for k in range(len(op.outputs))]
-    return found.finish(op, op.plans, op.view, op.multiple, bytes(facts))
+        outputs = tuple(k not in op.constant_outputs for k in range(len(op.outputs)))
+    facts = Facts(
+        differentiable=op.differentiable,
+        variadic=op.variadic,
+        promotes=op.promote is not None,
+        promoted=op.promote_args,
+        integers=op.promote not in (None, "float") and "i" not in op.refuses,
+        numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
+        loud=op.view or op.traced,
+        keeps_rows=not op.images,
+        outputs=outputs,
+    )
+    given = op, facts, op.plans, op.view, op.multiple
+    made = found.function(*given)
+    if not op.plain or (op.multiple and op.images):
+        return made, None
+    return made, found.function(*given, (op.reference, op.layout))

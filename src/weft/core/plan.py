@@ -254,6 +254,14 @@ class Plan:
             if name == "shapes" and all(tensors):
                 values += (records.SHAPES, 0)
                 continue
+            if name == "rest":
+                first = len(op.names)
+                if first > len(tensors):
+                    return None
+                values += (records.REST, first)
+                for i in range(first, len(tensors)):
+                    cells += (records.INPUT, i) if tensors[i] else ()
+                continue
             if name in op.outputs:
                 k = op.outputs.index(name)
                 values += (records.OUTPUT, k)

@@ -40,6 +40,11 @@ def fast_unary(op: Op) -> Callable:
     def unary(input: Any, *, out: Any = None) -> Any:
         if out is not None:
             return PUT_INTO[0](out, unary, (input,), op.name)
+        call = op.call
+        if call is not None:
+            t = call(NO_ATTRS, 1, input)
+            if t is not None:
+                return t
         now = MODES.now
         mode = now.mode
         kind = input.__class__
@@ -140,6 +145,11 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
     def binary(input: Any, other: Any, *, out: Any = None) -> Any:
         if out is not None:
             return PUT_INTO[0](out, binary, (input, other), op.name)
+        call = op.call
+        if call is not None:
+            t = call(NO_ATTRS, 1, input, other)
+            if t is not None:
+                return t
         now = MODES.now
         mode = now.mode
         kind = input.__class__
@@ -164,7 +174,8 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                     z = op.row(x, y)
                 if z is None:
                     try:
-                        z = reference(x, y) if x.size < op.limit else op.run(x, y)
+                        small = x.size < op.limit and (not tensor or y.size < op.limit)
+                        z = reference(x, y) if small else op.run(x, y)
                     except Exception:
                         return apply(op, (input, other), NO_ATTRS)
                     if z.__class__ is not ndarray:

@@ -21,14 +21,15 @@ import ctypes
 import struct
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, Value
-from weft.native.codegen.entry import DESCR, RANK, SHAPE, TUPLE
+from weft.native.codegen.entry import DESCR, FLAGS, RANK, SHAPE, TUPLE
 
 BASE = HEAD + 32  # where an array keeps what its memory belongs to
 MOST = 16  # inputs of which a pattern is made
@@ -36,15 +37,20 @@ _OBJECT = 16  # the kind of a slot that holds an object, in Python's description
 _NEW = 65  # the number of the function that makes an object, in ``PyType_GetSlot``
 _FASTCALL = 0x0080
 
+FLOATS = ("f32", "f64")
+
 # How a plan says what is saved (``Recipe``): pairs of one of these and a number.
-INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES = range(5)
+INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES, REST = range(6)
 
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyTuple_New", "PyList_New", "PyList_SetItem"),
     *("PyLong_FromLongLong", "PyLong_AsLongLong", "PyDict_New", "PyDict_SetItem"),
     *("PyDict_GetItem", "PyIter_Next", "PyWeakref_NewRef", "PyObject_Vectorcall"),
     *("PyObject_RichCompareBool", "PyNumber_Add", "PyFrame_GetCode", "PyFrame_GetLasti"),
+    *("PyObject_VectorcallDict", "PyObject_GetAttr", "PyErr_ExceptionMatches", "PyDict_Size"),
+    *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
 )
+_ATTRIBUTES = ("now", "limit", "way", "scaled", "row")
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,10 @@ class Classes:
     inferring: list[Any]  # not empty: nothing is done here
     enabled: list[bool]
     counter: Any  # the iterator that numbers nodes
+    forward: Callable  # gives the results of an op, arrays and attributes by a kernel, or None
+    modes: Any  # whose ``now`` is the state of the thread
+    warnings: Any  # NumPy's variable that says what to warn of, and what stands for nothing
+    silent: Any
 
 
 class Slots:
@@ -149,6 +159,13 @@ class _Table:
             "INFERRING": classes.inferring,
             "enabled": classes.enabled,
             "counter": classes.counter,
+            "modes": classes.modes,
+            "forward": classes.forward,
+            "warnings": classes.warnings,
+            "silent": classes.silent,
+            "asarray": np.asanyarray,
+            "Exception": Exception,
+            **{f"'{name}'": sys.intern(name) for name in _ATTRIBUTES},
             "getframe": sys._getframe,
             "frame": types.FrameType,
             "ndarray": np.ndarray,
@@ -180,25 +197,59 @@ class _Table:
 
 
 # The items of a function's ``self``.
-TABLE, OP, PLANS, FACTS = range(4)
-# The bytes of its facts: what of an op is fixed.
-# Then one for each result of several: whether it has a gradient; none if there may be any number.
-DIFFERENTIABLE, VARIADIC, OUTPUTS = 0, 1, 2
+TABLE, OP, PLANS, FACTS, REFERENCE, LAYOUT = range(6)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What of an op is fixed, as compiled code reads it."""
+
+    differentiable: bool
+    variadic: bool
+    promotes: bool  # its inputs must be of one float type, or some of them
+    promoted: tuple[int, ...] | None
+    integers: bool  # int64 will do as well
+    numbers: int  # 1: the second of two may be a number, 2: any but the first
+    loud: bool  # NumPy need not be told not to warn
+    keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
+    # Of each of several results whether it has a gradient; none if there may be any number.
+    outputs: tuple[bool, ...] = ()
+
+    def content(self) -> bytes:
+        chosen = range(8) if self.promoted is None else self.promoted
+        mask = sum(1 << i for i in chosen) & 255 if self.promotes else 0
+        all_of = self.promotes and self.promoted is None
+        flags = (self.differentiable, self.variadic, mask, all_of, self.integers, self.numbers)
+        return bytes((*flags, self.loud, self.keeps_rows, *self.outputs))
+
+
+DIFFERENTIABLE, VARIADIC, MASK, ALL, INTEGERS, NUMBERS, LOUD, ROWS, OUTPUTS = range(9)
 
 
 class Finish(Emitter):
     """The function ``finish(y, attrs, now, depth, *inputs)`` of ops with one result.
 
     ``view`` for ops whose result shows the memory of their one input. For those with ``several``
-    results it is ``finish(ys, attrs, now, depth, shown, *inputs)``.
+    results it is ``finish(ys, attrs, now, depth, shown, *inputs)``. ``depth`` is how far up the
+    stack the user's frame is expected, counted from the function that makes the call.
+
+    With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind the
+    depth: the arrays of the inputs, which must be of one float type, go to the op's native code
+    or its reference, and what that gives is finished.
     """
 
     def __init__(
-        self, name: str, places: dict[str, int], classes: Classes, view: bool, several: bool
+        self,
+        name: str,
+        places: dict[str, int],
+        classes: Classes,
+        view: bool,
+        several: bool,
+        computes: bool,
     ) -> None:
         super().__init__(name, places)
-        self.view, self.several = view, several
-        self.first = 5 if several else 4  # of the inputs
+        self.view, self.several, self.computes = view, several, computes
+        self.first = (2 if computes else 4) + several  # of the inputs
         c = classes
         names = ("_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view", "_x")
         self.tensor = Slots(c.tensor, *names)
@@ -273,8 +324,19 @@ class Finish(Emitter):
         self.op = self.item(own, OP)
         self.plans = self.item(own, PLANS)
         self.facts = self.at(self.item(own, FACTS), BYTES)
-        self.attrs, self.now, self.depth = (self.argument(i) for i in (1, 2, 3))
+        # What is let go of in the end: and, should it fail, the result.
+        self.root = self.variable("ptr", "null")
+        self.owned: list[Value] = []
+        self.apart = self.owner()  # a node that no result holds yet
+        if self.computes:
+            self.attrs, self.depth = self.argument(0), self.argument(1)
+        else:
+            self.attrs, self.now, self.depth = (self.argument(i) for i in (1, 2, 3))
         self.check_modes()
+        if self.computes:
+            self.compute()
+        else:
+            self.y = self.argument(0)
         self.check_results()
         self.check_inputs()
         self.find_plan()
@@ -282,26 +344,240 @@ class Finish(Emitter):
         self.make_node()
         self.finish_results()
         self.here("decline")
+        self.release()
         self.give(self.hold(self.known("None")))
         self.here("fail")
         self.drop(self.load(self.root))
-        self.drop(self.load(self.apart))
+        self.release()
         self.give(NULL)
 
+    def owner(self) -> Value:
+        """A variable for a reference that is let go of in the end."""
+        made = self.variable("ptr", "null")
+        self.owned.append(made)
+        return made
+
+    def release(self) -> None:
+        for variable in self.owned:
+            self.drop(self.load(variable))
+
     def check_modes(self) -> None:
-        # What a failure lets go of: the result, and a node that no result holds yet.
-        self.root, self.apart = self.variable("ptr", "null"), self.variable("ptr", "null")
         self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
         self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
+        if self.computes:
+            now = self.owner()
+            self.now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
+            self.leave_if(self.test("eq", self.now, NULL), "fail")
+            self.store(self.now, now)
         self.leave_unless(self.is_a(self.now, "State"), "decline")
         mode = self.load(self.now, self.state["mode"])
         self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
         self.is_plain = self.is_known(mode, "PLAIN")
-        differs = self.test("ne", self.byte(self.facts, DIFFERENTIABLE), 0)
-        self.records = self.both(self.is_plain, differs)
+        self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
+
+    # --- computing ---------------------------------------------------------------------
+
+    def attribute(self, name: str) -> Value:
+        """An attribute of the op, as a new reference."""
+        value = self.call("PyObject_GetAttr", self.op, self.known(f"'{name}'"))
+        self.leave_if(self.test("eq", value, NULL), "fail")
+        return value
+
+    def fact(self, which: int) -> Value:
+        return self.test("ne", self.byte(self.facts, which), 0)
+
+    def compute(self) -> None:
+        arrays, result = self.owner(), self.owner()
+        self.leave_unless(self.test("sle", self.inputs, MOST), "decline")
+        held = self.attribute("limit")
+        limit = self.call("PyLong_AsLongLong", held, kind="i64")
+        self.drop(held)
+        given = self.call("PyTuple_New", self.inputs)
+        self.leave_if(self.test("eq", given, NULL), "fail")
+        self.store(given, arrays)
+        self.common, self.large = self.variable("ptr", "null"), self.variable("i1", "false")
+        self.in_rows, self.number = self.variable("i1", "true"), self.variable("i1", "false")
+        with self.each(self.inputs) as i:
+            self.take(i, given, limit)
+        # Nothing but numbers, where a type is to be found among arrays.
+        promotes = self.test("ne", self.byte(self.facts, MASK), 0)
+        untyped = self.test("eq", self.load(self.common), NULL)
+        self.leave_if(self.both(promotes, untyped), "decline")
+        places = self.at(given, TUPLE)
+        bare = self.call("PyDict_Size", self.attrs, kind="i64")
+        self.leave_if(self.test("slt", bare, 0), "fail")
+        with self.when(self.test("eq", bare, 0)):
+            self.try_ways(places, result)
+        with self.when(self.test("eq", self.load(result), NULL)):
+            with self.when(self.load(self.large, 0, "i1")):
+                self.try_native(given, result)
+        with self.when(self.test("eq", self.load(result), NULL)):
+            reference = self.item(Value("%self"), REFERENCE)
+            with self.silence():
+                y = self.call("PyObject_VectorcallDict", reference, places, self.inputs, self.attrs)
+                self.store(y, result)
+            self.stop_if_failed(self.load(result))
+        if not self.several:
+            self.lay_out(given, result)
+        self.y = self.load(result)
+
+    def try_native(self, given: Value, result: Value) -> None:
+        """The op's kernel, where there is one that takes such arrays."""
+        room = self.room(3)
+        for k, value in enumerate((self.op, given, self.attrs)):
+            self.store(value, room, 8 * k)
+        y = self.call("PyObject_Vectorcall", self.known("forward"), room, self.int(3), NULL)
+        self.stop_if_failed(y)
+        none = self.is_known(y, "None")
+        with self.when(none):
+            self.drop(y)
+        with self.otherwise(none):
+            self.store(y, result)
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """No floating-point warnings, but for the ops that do without this (``core.quiet``)."""
+        token = self.variable("ptr", "null")
+        loud = self.fact(LOUD)
+        with self.otherwise(loud):
+            made = self.call("PyContextVar_Set", self.known("warnings"), self.known("silent"))
+            self.store(made, token)
+            self.leave_if(self.test("eq", made, NULL), "fail")
+        yield
+        held = self.load(token)
+        with self.when(self.test("ne", held, NULL)):
+            room = self.room(3)
+            parts = [self.at(room, 8 * k) for k in range(3)]
+            self.call("PyErr_Fetch", *parts, kind="void")
+            self.call("PyContextVar_Reset", self.known("warnings"), held, kind="i32")
+            self.drop(held)
+            self.call("PyErr_Restore", *(self.load(part) for part in parts), kind="void")
+
+    def take(self, i: Value, given: Value, limit: Value) -> None:
+        """One input: its array, or None or a number as it is."""
+        x = self.input(i)
+        tensor = self.is_tensor(x)
+        bit = self.value("i64", f"lshr i64 {self.byte(self.facts, MASK)}, {i}")
+        near = self.test("slt", i, 8)
+        chosen = self.both(near, self.test("ne", self.arithmetic("and", bit, 1), 0))
+        chosen = self.either(chosen, self.fact(ALL))
+        with self.when(tensor):
+            a = self.load(x, self.tensor["_a"])
+            self.leave_if(self.test("eq", a, NULL), "decline")
+            self.leave_unless(self.is_a(a, "ndarray"), "decline")
+            self.put(self.hold(a), given, i)
+            with self.when(chosen):
+                self.check_type(a)
+            with self.otherwise(self.test("slt", self.elements(a), limit)):
+                self.store(Value("true", "i1"), self.large)
+            with self.otherwise(self.is_contiguous(a)):
+                self.store(Value("false", "i1"), self.in_rows)
+        with self.otherwise(tensor):
+            with self.otherwise(self.is_a(x, "NoneType")):
+                self.leave_unless(self.is_a(x, "int", "float"), "decline")
+                with self.when(chosen):
+                    allowed = self.byte(self.facts, NUMBERS)
+                    second = self.both(self.test("eq", i, 1), self.test("eq", self.inputs, 2))
+                    pair = self.both(second, self.test("eq", allowed, 1))
+                    any_one = self.test("eq", allowed, 2)
+                    self.leave_unless(self.either(pair, any_one), "decline")
+                    usual = (self.test("eq", self.load(self.common), self.known(k)) for k in FLOATS)
+                    self.leave_unless(self.either(*usual), "decline")
+                    self.store(Value("true", "i1"), self.number)
+            self.put(self.hold(x), given, i)
+
+    def check_type(self, a: Value) -> None:
+        """Whether an array has the type of those before it, or is the first and of a usual one."""
+        kind, common = self.load(a, DESCR), self.load(self.common)
+        first = self.test("eq", common, NULL)
+        with self.when(first):
+            whole = self.both(self.is_known(kind, "i64"), self.fact(INTEGERS))
+            usual = self.either(*(self.is_known(kind, name) for name in FLOATS), whole)
+            self.leave_unless(usual, "decline")
+            self.store(kind, self.common)
+        with self.otherwise(first):
+            self.leave_unless(self.test("eq", kind, common), "decline")
+
+    def elements(self, array: Value) -> Value:
+        """How many elements an array has."""
+        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
+        sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
+        with self.each(rank) as d:
+            size = self.load(sizes, self.scaled(d), "i64")
+            self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
+        return self.load(total, 0, "i64")
+
+    def is_contiguous(self, array: Value) -> Value:
+        flags = self.load(array, FLAGS, "i32")
+        return self.test("ne", self.arithmetic("and", flags, 1), 0)
+
+    def try_ways(self, places: Value, result: Value) -> None:
+        """Native code for small arrays of one shape, for one with a number, for one with a row."""
+        number = self.both(self.load(self.number, 0, "i1"), self.test("eq", self.inputs, 2))
+        with self.when(number):
+            self.try_way("scaled", places, result)
+        with self.otherwise(number):
+            self.try_way("way", places, result)
+            unfound = self.test("eq", self.load(result), NULL)
+            with self.when(self.both(unfound, self.test("eq", self.inputs, 2))):
+                second = self.load(places, 8)
+                with self.when(self.is_a(second, "ndarray")):
+                    with self.when(self.test("eq", self.load(second, RANK, "i32"), 1)):
+                        self.try_way("row", places, result)
+
+    def try_way(self, name: str, places: Value, result: Value) -> None:
+        way = self.attribute(name)
+        with self.otherwise(self.is_known(way, "None")):
+            y = self.call("PyObject_Vectorcall", way, places, self.inputs, NULL)
+            self.store(y, result)
+        self.drop(way)
+        y = self.load(result)
+        failed = self.either(
+            self.test("eq", y, NULL), self.is_known(y, "None")
+        )
+        with self.when(failed):
+            self.store(NULL, result)
+            self.drop(y)
+            self.call("PyErr_Clear", kind="void")
+
+    def stop_if_failed(self, y: Value) -> None:
+        """The caller's code repeats what failed, and explains; nothing stops an interrupt."""
+        with self.when(self.test("eq", y, NULL)):
+            plain = self.call("PyErr_ExceptionMatches", self.known("Exception"), kind="i32")
+            self.leave_if(self.test("eq", plain, 0), "fail")
+            self.call("PyErr_Clear", kind="void")
+            self.go("decline")
+            self.here(self.label())
+
+    def lay_out(self, given: Value, result: Value) -> None:
+        """The result as an array, in the memory order that the op asks for."""
+        y = self.load(result)
+        with self.otherwise(self.is_a(y, "ndarray")):
+            room = self.room(1)
+            self.store(y, room)
+            made = self.call(
+                "PyObject_Vectorcall", self.known("asarray"), room, self.int(1), NULL
+            )
+            self.store(made, result)
+            self.drop(y)
+            self.stop_if_failed(made)
+            self.leave_unless(self.is_a(made, "ndarray"), "decline")
+        layout = self.item(Value("%self"), LAYOUT)
+        with self.otherwise(self.is_known(layout, "None")):
+            y = self.load(result)
+            rows = self.both(self.load(self.in_rows, 0, "i1"), self.is_contiguous(y))
+            with self.otherwise(self.both(rows, self.fact(ROWS))):
+                room = self.room(2)
+                self.store(y, room)
+                self.store(given, room, 8)
+                made = self.call("PyObject_Vectorcall", layout, room, self.int(2), NULL)
+                self.store(made, result)
+                self.drop(y)
+                self.stop_if_failed(made)
+
+    # --- looking -----------------------------------------------------------------------
 
     def check_results(self) -> None:
-        self.y = self.argument(0)
         if not self.several:
             self.leave_unless(self.is_a(self.y, "ndarray"), "decline")
             if self.view:
@@ -310,7 +586,7 @@ class Finish(Emitter):
         self.leave_unless(self.is_a(self.y, "tuple"), "decline")
         self.count_out = self.size(self.y)
         shown = self.variable("i64", self.count_out)
-        given = self.argument(4)
+        given = self.argument(self.first - 1)
         with self.otherwise(self.is_known(given, "None")):
             self.leave_unless(self.is_a(given, "int"), "decline")
             self.store(self.call("PyLong_AsLongLong", given, kind="i64"), shown)
@@ -329,6 +605,11 @@ class Finish(Emitter):
             self.leave_unless(self.either(*usual), "decline")
             if self.view:
                 self.check_view(y)
+            if self.computes:  # ops with an order of memory for several results have it so
+                laid = self.either(
+                    self.is_known(self.item(own, LAYOUT), "None"), self.is_contiguous(y)
+                )
+                self.leave_unless(laid, "decline")
 
     def check_view(self, y: Value) -> None:
         """Whether a result shows the memory of the one input."""
@@ -415,7 +696,7 @@ class Finish(Emitter):
     def pattern(self) -> Value:
         """The key of a plan: see ``Op.plan_for``. (No complex numbers come here.)"""
         count, sh, add = self.inputs, "shl", "or"
-        variadic = self.test("ne", self.byte(self.facts, VARIADIC), 0)
+        variadic = self.fact(VARIADIC)
         bits = self.value("i64", f"shl i64 1, {count}")
         bits = self.arithmetic(sh, self.arithmetic(add, bits, self.needs), count)
         bits = self.arithmetic(sh, self.arithmetic(add, bits, self.tensors), 1)
@@ -560,6 +841,7 @@ class Finish(Emitter):
                 (INPUT_SHAPE, self.saved_shape),
                 (INPUT_DTYPE, self.saved_dtype),
                 (SHAPES, self.saved_shapes),
+                (REST, self.saved_rest),
             ):
                 with self.when(self.test("eq", kind, code)):
                     value = write(which)
@@ -587,6 +869,17 @@ class Finish(Emitter):
 
     def saved_dtype(self, i: Value) -> Value:
         return self.hold(self.load(self.array_of(i), DESCR))
+
+    def saved_rest(self, first: Value) -> Value:
+        """All inputs from one on, as a new tuple."""
+        made = self.variable("ptr", "null")
+        count = self.arithmetic("sub", self.inputs, first)
+        items = self.call("PyTuple_New", count)
+        with self.when(self.test("ne", items, NULL)):
+            with self.each(count) as k:
+                self.put(self.saved_input(self.arithmetic("add", k, first)), items, k)
+            self.store(items, made)
+        return self.load(made)
 
     def saved_shapes(self, _: Value) -> Value:
         made = self.variable("ptr", "null")
@@ -734,7 +1027,7 @@ class Finish(Emitter):
         self.leave_unless(self.test("eq", put, 0), "fail")
 
     def finish_results(self) -> None:
-        self.drop(self.load(self.apart))
+        self.release()
         self.give(self.load(self.root))
 
 
@@ -756,9 +1049,10 @@ class Records:
         _check_layouts()
         self.table = _Table(classes)
         names = {
-            (view, several): f"finish{'_view' * view}{'_several' * several}"
+            (view, several, computes): f"{start}{'_view' * view}{'_several' * several}"
             for view in (False, True)
             for several in (False, True)
+            for computes, start in ((False, "finish"), (True, "call"))
         }
         text = "".join(
             Finish(name, self.table.places, classes, *kind).text() for kind, name in names.items()
@@ -769,12 +1063,19 @@ class Records:
             for (kind, name), address in zip(names.items(), addresses, strict=True)
         }
 
-    def finish(
-        self, op: Any, plans: dict[Any, Any], view: bool, several: bool, facts: bytes
+    def function(
+        self,
+        op: Any,
+        facts: Facts,
+        plans: dict[Any, Any],
+        view: bool,
+        several: bool,
+        computed_by: tuple[Any, Any] | None = None,
     ) -> Callable:
-        """What finishes the calls of one op; ``facts`` are the bytes that say what it is like."""
-        definition = self.definitions[view, several]
+        """What finishes the calls of one op or, given its reference and layout, does them."""
+        definition = self.definitions[view, several, computed_by is not None]
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)
-        return make(definition, (self.table.content, op, plans, facts), None)
+        own = (self.table.content, op, plans, facts.content(), *(computed_by or ()))
+        return make(definition, own, None)
