@@ -101,6 +101,12 @@ class Emitter:
         self.lines.append(f"  store {kind} {start}, ptr {place}")
         return place
 
+    def empty(self) -> Value:
+        """A variable that is null from the start of the function, also if that ends early."""
+        place = self.room(1)
+        self.variables.append(f"  store ptr null, ptr {place}")
+        return place
+
     def room(self, words: int) -> Value:
         """Memory for some addresses, for the length of the call."""
         self.count += 1

@@ -325,7 +325,7 @@ class Finish(Emitter):
         self.plans = self.item(own, PLANS)
         self.facts = self.at(self.item(own, FACTS), BYTES)
         # What is let go of in the end: and, should it fail, the result.
-        self.root = self.variable("ptr", "null")
+        self.root = self.empty()
         self.owned: list[Value] = []
         self.apart = self.owner()  # a node that no result holds yet
         if self.computes:
@@ -353,7 +353,7 @@ class Finish(Emitter):
 
     def owner(self) -> Value:
         """A variable for a reference that is let go of in the end."""
-        made = self.variable("ptr", "null")
+        made = self.empty()
         self.owned.append(made)
         return made
 
