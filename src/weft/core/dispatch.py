@@ -246,6 +246,8 @@ class Op:
             return (apply_view if self.view else apply_one)(self, args[0], attrs)
         scalars = False
         for x in args:
+            if x.__class__ is ndarray:
+                continue
             if isinstance(x, Tensor):
                 return apply(self, args, attrs)
             if x.__class__ in VALUES:
@@ -272,8 +274,9 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if LIVE and any_meta(args):
             return shapes.compute(self, args, attrs)
-        if self.way is not None and not attrs:
-            out = self.way(*args)
+        way = self.way
+        if way is not None and not attrs:
+            out = way(*args)
             if out is not None:
                 return out
         run = self.reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.core import quiet, selection
-from weft.core.frames import caller, last_caller
+from weft.core.frames import OWN_FILES, caller, last_caller
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
 from weft.core.plan import Plan
@@ -33,6 +33,7 @@ def records() -> Records | None:
         nowhere=NOWHERE,
         last_caller=last_caller,
         caller=caller,
+        own_files=OWN_FILES,
         inferring=INFERRING,
         enabled=selection._enabled,
         counter=next_sequence.__self__,  # type: ignore[attr-defined]
