@@ -154,9 +154,7 @@ def run(path: str | None = None) -> bool:
         ),
         compare("2-10-1 ReLU network, Adam step", network(weft), network(torch), 200, limit=0.7),
         compare("the same on bare tensors", bare_network(weft), bare_network(torch), 200),
-        compare(
-            "a tree of 511 nodes of width 32, SGD step", tree(weft), tree(torch), 3, limit=0.7
-        ),
+        compare("a tree of 511 nodes of width 32, SGD step", tree(weft), tree(torch), 3, limit=0.7),
         in_processes("import", IMPORT.format(name="weft"), IMPORT.format(name="torch"), 0.2, "ms"),
         in_processes(
             "peak memory of a 784-1024-1024-10 step",

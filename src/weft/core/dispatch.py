@@ -185,8 +185,8 @@ class Op:
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
-        # Whether the reference takes numbers beside arrays of a float type as they are: the result is
-        # what numbers of that type would give.
+        # Whether the reference takes numbers beside arrays of a float type as they are: the result
+        # is what numbers of that type would give.
         self.bare_numbers = bare_numbers
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, overrides, quiet
+from weft.core import errors, overrides, quiet, selection
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
 from weft.core.inference import changeable, fresh_cell
@@ -19,6 +20,7 @@ from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
 from weft.core.tensor import Parameter, Tensor, wrap
+from weft.native.codegen.trace import Loop
 
 ndarray, asarray, new = np.ndarray, np.asanyarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
@@ -294,6 +296,8 @@ def as_scalar(value: Any) -> Tensor:
 def fast_over(op: Op) -> Callable:
     """``op(a, b)`` written over ``a``, for an op that is no matter of gradients."""
     reference, name = op.reference, op.name
+    numbers = tuple(inspect.signature(reference).parameters)[2:]
+    loop = Loop(f"{name}_over", lambda x, y, *given: reference(x, y, *given))
 
     def over(target: Tensor, other: Tensor, **attrs: Any) -> Tensor:
         x, y = target._a, other._a
@@ -309,6 +313,10 @@ def fast_over(op: Op) -> Callable:
             and x.flags.writeable
             and changeable(target)
         ):
+            if selection._begun and selection.ready():
+                if loop.into(x, y, *[attrs[name] for name in numbers]):
+                    bump(target, name)
+                    return target
             token = quiet.SET(quiet.SILENT)
             try:
                 x[...] = reference(x, y, **attrs)

@@ -49,6 +49,7 @@ _FUNCTIONS = (
     *("PyObject_RichCompareBool", "PyNumber_Add", "PyFrame_GetCode", "PyFrame_GetLasti"),
     *("PyObject_VectorcallDict", "PyObject_GetAttr", "PyErr_ExceptionMatches", "PyDict_Size"),
     *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
+    "PyThreadState_Get",
 )
 _ATTRIBUTES = ("now", "limit", "way", "scaled", "row")
 
@@ -142,8 +143,9 @@ def _check_layouts() -> None:
 class FrameLayout:
     """Where running code is found: in what a frame object stands for, and in code objects."""
 
-    inner: int  # of a frame object
-    code: int  # of what it stands for, as are the next two
+    running: int  # of the state of a thread: where it says which frame runs
+    current: int  # in that
+    code: int  # of a frame as the interpreter has it, as are the next two
     previous: int
     instruction: int
     filename: int  # of a code object
@@ -152,18 +154,25 @@ class FrameLayout:
 
 def _frame_layout() -> FrameLayout | None:
     """Where things are in this version of Python, if they are found there."""
-    if sys.version_info[:2] != (3, 11):
+    if sys.version_info[:2] != (3, 11) or hasattr(sys, "gettotalrefcount"):
         return None
     word = ctypes.c_size_t.from_address
+    thread = ctypes.pythonapi.PyThreadState_Get
+    thread.restype = ctypes.c_void_p
 
     def inside() -> FrameLayout | None:
         frame = sys._getframe()
-        inner = word(id(frame) + HEAD + 8).value
-        start = word(inner + 56).value - frame.f_lasti - id(frame.f_code)
+        inner = word(id(frame) + HEAD + 8).value  # what the object stands for
+        if word(word(thread() + 56).value + 8).value != inner:
+            return None
+        # Its own instruction moves on while it is looked at; those of its callers stand still.
+        inner, step = word(inner + 48).value, frame.f_back
+        if step is None:
+            return None
+        start = word(inner + 56).value - step.f_lasti - id(step.f_code)
         filename = word(id(types.CodeType.__dict__["co_filename"]) + HEAD + 24).value
         name = word(filename + 16).value
-        step: Any = frame
-        for _ in range(3):
+        while step is not None:
             code = step.f_code
             if (
                 word(inner + 32).value != id(code)
@@ -173,7 +182,7 @@ def _frame_layout() -> FrameLayout | None:
             ):
                 return None
             inner, step = word(inner + 48).value, step.f_back
-        return FrameLayout(HEAD + 8, 32, 48, 56, name, start)
+        return FrameLayout(56, 8, 32, 48, 56, name, start)
 
     # Behind some other frames, so that there are some to look at.
     return (lambda: (lambda: inside())())()
@@ -276,9 +285,9 @@ class Finish(Emitter):
     results it is ``finish(ys, attrs, now, depth, shown, *inputs)``. ``depth`` is how far up the
     stack the user's frame is expected, counted from the function that makes the call.
 
-    With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind the
-    depth: the arrays of the inputs, which must be of one float type, go to the op's native code
-    or its reference, and what that gives is finished.
+    With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind
+    the depth: the arrays of the inputs, which must be of one float type, go to the op's native
+    code or its reference, and what that gives is finished.
     """
 
     def __init__(
@@ -408,6 +417,7 @@ class Finish(Emitter):
     def check_modes(self) -> None:
         self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
         self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
+        self.leave_unless(self.is_a(self.depth, "int"), "decline")
         if self.computes:
             now = self.owner()
             self.now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
@@ -579,9 +589,7 @@ class Finish(Emitter):
             self.store(y, result)
         self.drop(way)
         y = self.load(result)
-        failed = self.either(
-            self.test("eq", y, NULL), self.is_known(y, "None")
-        )
+        failed = self.either(self.test("eq", y, NULL), self.is_known(y, "None"))
         with self.when(failed):
             self.store(NULL, result)
             self.drop(y)
@@ -602,9 +610,7 @@ class Finish(Emitter):
         with self.otherwise(self.is_a(y, "ndarray")):
             room = self.room(1)
             self.store(y, room)
-            made = self.call(
-                "PyObject_Vectorcall", self.known("asarray"), room, self.int(1), NULL
-            )
+            made = self.call("PyObject_Vectorcall", self.known("asarray"), room, self.int(1), NULL)
             self.store(made, result)
             self.drop(y)
             self.stop_if_failed(made)
@@ -983,6 +989,9 @@ class Finish(Emitter):
 
     def save_position(self, n: Value) -> None:
         """The user's frame: that at a depth if it is the last one again, else it is looked for."""
+        known, done = self.label(), self.label()
+        if self.frames is not None:
+            self.walk(n, self.frames, done)
         room = self.room(2)
         self.store(self.depth, room, 8)
         frame = self.variable("ptr", "null")
@@ -992,7 +1001,6 @@ class Finish(Emitter):
         )
         self.store(asked, frame)
         lost = self.test("eq", asked, NULL)
-        known, done = self.label(), self.label()
         with self.when(lost):
             self.call("PyErr_Clear", kind="void")
             self.store(self.hold(self.known("None")), room, 8)
@@ -1006,8 +1014,6 @@ class Finish(Emitter):
                 self.here(self.label())
             self.drop(code)
             self.store(asked, room, 8)
-            if self.frames is not None:
-                self.walk(n, asked, last, self.frames, done)
         found = self.call(
             "PyObject_Vectorcall", self.known("caller"), self.at(room, 8), flags, NULL
         )
@@ -1032,24 +1038,29 @@ class Finish(Emitter):
         self.go(done)
         self.here(done)
 
-    def walk(self, n: Value, frame: Value, last: Value, at: FrameLayout, done: str) -> None:
-        """What ``caller`` does, without making objects of the frames in between.
+    def walk(self, n: Value, at: FrameLayout, done: str) -> None:
+        """What ``caller`` does, without making objects of the frames.
 
         It falls through where it meets code of a file that it has not met before.
         """
-        step = self.variable("ptr", self.load(frame, at.inner))
         head, found, unknown = self.label(), self.label(), self.label()
+        last = self.first_of(self.known("last_caller"))
+        thread = self.call("PyThreadState_Get")
+        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
+        with self.each(self.call("PyLong_AsLongLong", self.depth, kind="i64")):
+            here = self.load(step)
+            self.leave_if(self.test("eq", here, NULL), unknown)
+            self.store(self.load(here, at.previous), step)
         self.go(head)
         self.here(head)
         inner = self.load(step)
+        self.leave_if(self.test("eq", inner, NULL), unknown)
         code = self.load(inner, at.code)
         self.leave_if(self.test("eq", code, last), found)
         own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
         self.leave_if(self.test("eq", own, NULL), unknown)
         with self.when(self.is_known(own, "True")):
-            before = self.load(inner, at.previous)
-            self.leave_if(self.test("eq", before, NULL), unknown)
-            self.store(before, step)
+            self.store(self.load(inner, at.previous), step)
             self.go(head)
             self.here(self.label())
         place = self.known("last_caller")
@@ -1062,7 +1073,6 @@ class Finish(Emitter):
         here = self.value("i64", f"ptrtoint ptr {self.load(inner, at.instruction)} to i64")
         start = self.value("i64", f"ptrtoint ptr {self.at(code, at.first)} to i64")
         number = self.call("PyLong_FromLongLong", self.arithmetic("sub", here, start))
-        self.drop(frame)
         self.own(number, n, self.node["instruction"])
         self.go(done)
         self.here(unknown)

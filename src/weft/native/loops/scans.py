@@ -143,15 +143,11 @@ def _small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: Any, roo
     return _spread_way(False, root)(x, correction) if dim == (x.ndim - 1,) else None
 
 
-def var_small(
-    x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float
-) -> ndarray | None:
+def var_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The variance of a few elements: of all, or over the last dimension."""
     return _small(x, dim, keepdim, correction, False)
 
 
-def std_small(
-    x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float
-) -> ndarray | None:
+def std_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The same for the standard deviation."""
     return _small(x, dim, keepdim, correction, True)
