@@ -67,6 +67,29 @@ def bare_network(lib: Any) -> Any:
     return step
 
 
+def tree(lib: Any, depth: int = 8, width: int = 32) -> Any:
+    """One SGD step of a network over a binary tree, built anew in every step."""
+    lib.manual_seed(0)
+    join = lib.nn.Linear(2 * width, width)
+    optimizer = lib.optim.SGD(join.parameters(), lr=1e-3)
+    leaves = lib.randn(2**depth, width)
+    target = lib.zeros(width)
+
+    def embed(first: int, count: int) -> Any:
+        if count == 1:
+            return leaves[first]
+        half = count // 2
+        left, right = embed(first, half), embed(first + half, half)
+        return lib.tanh(lib.nn.functional.linear(lib.cat([left, right]), join.weight, join.bias))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        ((embed(0, 2**depth) - target) ** 2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
 IMPORT = """
 import time
 start = time.perf_counter()
@@ -131,6 +154,7 @@ def run(path: str | None = None) -> bool:
         ),
         compare("2-10-1 ReLU network, Adam step", network(weft), network(torch), 200, limit=0.7),
         compare("the same on bare tensors", bare_network(weft), bare_network(torch), 200),
+        compare("a tree of 511 nodes of width 32, SGD step", tree(weft), tree(torch), 3, limit=0.7),
         in_processes("import", IMPORT.format(name="weft"), IMPORT.format(name="torch"), 0.2, "ms"),
         in_processes(
             "peak memory of a 784-1024-1024-10 step",

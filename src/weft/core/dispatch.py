@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, quiet, selection, shapes
+from weft.core import batching, errors, making, quiet, selection, shapes
 from weft.core import dtype as dt
 from weft.core.dual import (
     dual_level_of,
@@ -149,6 +149,7 @@ class Op:
         layout: str = "",
         check: Callable[[Any], None] | None = None,
         numbers: bool = True,
+        bare_numbers: bool = False,
         into_overlap: bool = False,
         single_use: bool = False,
         takes_none: bool = False,
@@ -184,6 +185,9 @@ class Op:
         self.check = check  # looks at the operands before they are brought to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
+        # Whether the reference takes numbers beside arrays of a float type as they are: the result
+        # is what numbers of that type would give.
+        self.bare_numbers = bare_numbers
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         self.into_overlap = into_overlap  # may write where elements share memory
@@ -217,6 +221,10 @@ class Op:
         self.grad_name = grad_name or f"{camel}Backward"
         self.plans: dict[Any, Plan] = {}
         self.plan_of_one: Plan | None = None
+        # Compiled code that wraps and records results, and that does all of a call on tensors of
+        # one float type, or None: see ``core.making``.
+        self.made: Callable | None = making.Maker(self)
+        self.call: Callable | None = self.made
         REGISTRY[name] = self
         selection.open_op(self)
 
@@ -238,6 +246,8 @@ class Op:
             return (apply_view if self.view else apply_one)(self, args[0], attrs)
         scalars = False
         for x in args:
+            if x.__class__ is ndarray:
+                continue
             if isinstance(x, Tensor):
                 return apply(self, args, attrs)
             if x.__class__ in VALUES:
@@ -264,8 +274,9 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if LIVE and any_meta(args):
             return shapes.compute(self, args, attrs)
-        if self.way is not None and not attrs:
-            out = self.way(*args)
+        way = self.way
+        if way is not None and not attrs:
+            out = way(*args)
             if out is not None:
                 return out
         run = self.reference
@@ -313,7 +324,7 @@ class Op:
         """The plan for a pattern of inputs given as bits, made once."""
         # The count is part of the key: patterns of different lengths share plans otherwise.
         key = (
-            (count, conj)
+            ~(count << 1 | conj)
             if self.variadic
             else ((1 << count | needs) << count | tensors) << 1 | conj
         )
@@ -364,6 +375,11 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
 
     ``shown`` is how many results the caller looks at, if not at all of them.
     """
+    call = op.call
+    if call is not None:
+        done = call(attrs, 2, shown, *args) if op.multiple else call(attrs, 2, *args)
+        if done is not None:
+            return done
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:
@@ -387,7 +403,12 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
     if op.layout is not None:
         lay = op.layout
         out = tuple([lay(o, arrays) for o in out]) if op.multiple else lay(out, arrays)
+    made = op.made
     if op.multiple:
+        if made is not None:
+            done = made(out if out.__class__ is tuple else tuple(out), attrs, now, 2, shown, *args)
+            if done is not None:
+                return done
         results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
         if op.view:
             for k, t in enumerate(results):
@@ -397,6 +418,10 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         return tuple(results)
     if out.__class__ is not ndarray:
         out = asarray(out)
+    if made is not None:
+        t = made(out, attrs, now, 2, *args)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = out
     t._vc = [0] if not INFERRING else fresh_cell()
@@ -410,6 +435,11 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
 
 def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     """What ``apply`` does, for the many ops with one input and one output."""
+    call = op.call
+    if call is not None:
+        t = call(attrs, 2, x)
+        if t is not None:
+            return t
     now = MODES.now
     mode = now.mode
     a = x._a
@@ -433,6 +463,11 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         op.images or not (y.flags.c_contiguous and a.flags.c_contiguous)
     ):
         y = op.layout(y, (a,))
+    made = op.made
+    if made is not None:
+        t = made(y, attrs, now, 2, x)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = y
     t._vc = cell = [0]
@@ -479,6 +514,11 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
 
 def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     """What ``apply`` does, for views: one input, one output, and nothing to compute."""
+    call = op.call
+    if call is not None:
+        t = call(attrs, 2, x)
+        if t is not None:
+            return t
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:
@@ -491,6 +531,11 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             y = op.run(a, **attrs)
     except Exception:
         return apply(op, (x,), attrs)  # fails again, and explains
+    made = op.made
+    if made is not None:
+        t = made(y, attrs, now, 2, x)
+        if t is not None:
+            return t
     t = new(Tensor)
     t._a = y
     t._grad = t._x = t._node = None
@@ -659,7 +704,8 @@ def record(
         for y in ys:
             conj = conj or y.dtype.kind == "c"
     count = len(inputs)
-    key = (count, conj) if op.variadic else ((1 << count | needs) << count | tensors) << 1 | conj
+    pattern = count if op.variadic else (1 << count | needs) << count | tensors
+    key = pattern << 1 | conj if not op.variadic else ~(pattern << 1 | conj)
     plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
     if not plan.slots:
         saved, guard = (), None

@@ -9,6 +9,9 @@ from weft.core.errors import is_own
 # The code that called an op last; a loop asks once whether it is the user's own.
 last_caller: list[Any] = [None]
 
+# Of each file whose code was met: whether it is weft's own.
+OWN_FILES: dict[str, bool] = {}
+
 
 def caller(frame: Any) -> Any:
     """The user's frame at or below a frame, remembered for the next op on the same line."""
@@ -17,7 +20,11 @@ def caller(frame: Any) -> Any:
         code = frame.f_code
         if code is last:
             return frame
-        if not is_own(code.co_filename):
+        name = code.co_filename
+        own = OWN_FILES.get(name)
+        if own is None:
+            own = OWN_FILES[name] = is_own(name)
+        if not own:
             last_caller[0] = code
             return frame
         frame = frame.f_back

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core import selection
 from weft.core.errors import ROOT
+from weft.native.codegen import records
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -61,7 +62,7 @@ class Plan:
 
     __slots__ = (
         *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
-        "widens",
+        *("recipe", "widens"),
         *("simple", "single", "slots", "targets", "_traced"),
         *("vjp", "vjp_single", "way"),
     )
@@ -86,6 +87,7 @@ class Plan:
         self.holds = op.single_use or any(slot in held for slot in self.slots)
         self.widens = op.wide_rules and self.holds
         self.pack = self._make_pack(tensors)
+        self.recipe = self._recipe(tensors)
         self.quick = self._quick(tensors)
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
@@ -241,6 +243,45 @@ class Plan:
             flat = re.sub(r"([xyvw])\[([01])\](?!\d)", r"\1\2", f"({saved}, {guard})")
             self.pack_short = _made(f"lambda x0, x1, y0, v0, v1, w0: {flat}", _HELPERS)
         return _made(f"lambda x, y, v, w: ({saved}, {guard})", _HELPERS)
+
+    def _recipe(self, tensors: tuple[bool, ...]) -> bytes | None:
+        """What ``pack`` does, for compiled code: see ``weft.native.codegen.records``.
+
+        How many values and how many cells, then of each what it is and of which input or output.
+        """
+        op, values, cells = self.op, list[int](), list[int]()
+        for name in self.slots:
+            if name == "shapes" and all(tensors):
+                values += (records.SHAPES, 0)
+                continue
+            if name == "rest":
+                first = len(op.names)
+                if first > len(tensors):
+                    return None
+                values += (records.REST, first)
+                for i in range(first, len(tensors)):
+                    cells += (records.INPUT, i) if tensors[i] else ()
+                continue
+            if name in op.outputs:
+                k = op.outputs.index(name)
+                values += (records.OUTPUT, k)
+                cells += (records.OUTPUT, k)
+                continue
+            shape, dtype = name.endswith("_shape"), name.endswith("_dtype")
+            own = name in op.names or not (shape or dtype)
+            base = name if own else name.removesuffix("_shape").removesuffix("_dtype")
+            i = op.names.index(base) if base in op.names else len(tensors)
+            if i >= len(tensors):
+                return None
+            if own:
+                values += (records.INPUT, i)
+                cells += (records.INPUT, i) if tensors[i] else ()
+            elif tensors[i] and not op.variadic:
+                values += (records.INPUT_SHAPE if shape else records.INPUT_DTYPE, i)
+            else:
+                return None
+        counts = len(values) // 2, len(cells) // 2
+        return bytes((*counts, *values, *cells)) if max(counts, default=0) < 256 else None
 
     def _calls(self, rules: dict[int, Callable], conj: bool) -> tuple[list[str], dict[str, Any]]:
         scope: dict[str, Any] = dict(_HELPERS)

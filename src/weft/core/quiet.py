@@ -27,6 +27,7 @@ try:
     leave = _extobj_contextvar.reset
     SET, RESET = _extobj_contextvar.set, _extobj_contextvar.reset
     SILENT: Any = _SILENT
+    VARIABLE: Any = _extobj_contextvar
 except ImportError:  # pragma: no cover - another NumPy's internals
 
     def enter() -> Any:
@@ -40,7 +41,7 @@ except ImportError:  # pragma: no cover - another NumPy's internals
     def SET(_: Any) -> Any:
         return enter()
 
-    RESET, SILENT = leave, None
+    RESET, SILENT, VARIABLE = leave, None, None
 
 
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, overrides, quiet
+from weft.core import errors, overrides, quiet, selection
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
 from weft.core.inference import changeable, fresh_cell
@@ -19,6 +20,7 @@ from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
 from weft.core.node import NOWHERE, Node, next_sequence
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
 from weft.core.tensor import Parameter, Tensor, wrap
+from weft.native.codegen.trace import Loop
 
 ndarray, asarray, new = np.ndarray, np.asanyarray, object.__new__
 F32, F64, I64 = dt.F32, dt.F64, dt.I64
@@ -40,6 +42,11 @@ def fast_unary(op: Op) -> Callable:
     def unary(input: Any, *, out: Any = None) -> Any:
         if out is not None:
             return PUT_INTO[0](out, unary, (input,), op.name)
+        call = op.call
+        if call is not None:
+            t = call(NO_ATTRS, 1, input)
+            if t is not None:
+                return t
         now = MODES.now
         mode = now.mode
         kind = input.__class__
@@ -58,6 +65,11 @@ def fast_unary(op: Op) -> Callable:
                         y = asarray(y)
                     elif layout is not None and not x.flags.c_contiguous:
                         y = layout(y, (x,))
+                made = op.made
+                if made is not None:
+                    t = made(y, NO_ATTRS, now, 1, input)
+                    if t is not None:
+                        return t
                 t = new(Tensor)
                 t._a = y
                 t._vc = cell = [0]
@@ -135,6 +147,11 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
     def binary(input: Any, other: Any, *, out: Any = None) -> Any:
         if out is not None:
             return PUT_INTO[0](out, binary, (input, other), op.name)
+        call = op.call
+        if call is not None:
+            t = call(NO_ATTRS, 1, input, other)
+            if t is not None:
+                return t
         now = MODES.now
         mode = now.mode
         kind = input.__class__
@@ -159,7 +176,8 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                     z = op.row(x, y)
                 if z is None:
                     try:
-                        z = reference(x, y) if x.size < op.limit else op.run(x, y)
+                        small = x.size < op.limit and (not tensor or y.size < op.limit)
+                        z = reference(x, y) if small else op.run(x, y)
                     except Exception:
                         return apply(op, (input, other), NO_ATTRS)
                     if z.__class__ is not ndarray:
@@ -168,6 +186,11 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                         x.flags.c_contiguous and (not tensor or y.flags.c_contiguous)
                     ):
                         z = layout(z, (x, y))
+                made = op.made
+                if made is not None:
+                    t = made(z, NO_ATTRS, now, 1, input, other)
+                    if t is not None:
+                        return t
                 t = new(Tensor)
                 t._a = z
                 t._vc = cell = [0]
@@ -188,9 +211,9 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                             if right is not None:
                                 pattern, edges = BOTH, (left, right)
                             else:
-                                pattern, edges = LEFT, (left, ref(other))
+                                pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
                         elif right is not None:
-                            pattern, edges = RIGHT, (ref(input), right)
+                            pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
                         else:
                             return t
                     elif left is None:
@@ -273,6 +296,8 @@ def as_scalar(value: Any) -> Tensor:
 def fast_over(op: Op) -> Callable:
     """``op(a, b)`` written over ``a``, for an op that is no matter of gradients."""
     reference, name = op.reference, op.name
+    numbers = tuple(inspect.signature(reference).parameters)[2:]
+    loop = Loop(f"{name}_over", lambda x, y, *given: reference(x, y, *given))
 
     def over(target: Tensor, other: Tensor, **attrs: Any) -> Tensor:
         x, y = target._a, other._a
@@ -288,6 +313,10 @@ def fast_over(op: Op) -> Callable:
             and x.flags.writeable
             and changeable(target)
         ):
+            if selection._begun and selection.ready():
+                if loop.into(x, y, *[attrs[name] for name in numbers]):
+                    bump(target, name)
+                    return target
             token = quiet.SET(quiet.SILENT)
             try:
                 x[...] = reference(x, y, **attrs)

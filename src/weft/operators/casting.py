@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, meta
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply_one
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, SPECIAL
@@ -110,7 +110,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     >>> x
     tensor([1, 2])
     """
-    return clone_op(input, memory_format=memory_format)
+    return apply_one(clone_op, input, {"memory_format": memory_format})
 
 
 @api.method

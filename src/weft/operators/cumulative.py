@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply_one
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
@@ -111,7 +111,9 @@ cumsum_op: Op = linear(
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along a dimension."""
     d = api.wrap_dim(dim, input._a.ndim)
-    return cumsum_op(_accumulating(input, dtype, "cumsum"), dim=d, reverse=False)
+    if dtype is not None or input._a.dtype.kind in "iub":
+        input = _accumulating(input, dtype, "cumsum")
+    return apply_one(cumsum_op, input, {"dim": d, "reverse": False})
 
 
 # --- linear recurrences: what derivatives of running products are made of ---------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -40,6 +41,7 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
     return wrap(generator().bernoulli(keep, shape, array.dtype, one))
 
 
+@functools.lru_cache(256)
 def _raised(keep: float, dtype: np.dtype) -> float:
     """What a kept element is multiplied with, rounded as a division in its dtype is."""
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)

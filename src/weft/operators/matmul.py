@@ -25,7 +25,8 @@ F32, F64 = dt.F32, dt.F64
 
 def is_complex(x: Any) -> bool:
     """Whether an array or a tensor has complex elements."""
-    return (x._a if isinstance(x, Tensor) else x).dtype.kind == "c"
+    array = x if x.__class__ is np.ndarray else x._a if isinstance(x, Tensor) else x
+    return array.dtype.kind == "c"
 
 
 def transposed(x: Any) -> Any:
@@ -51,6 +52,8 @@ def rows(x: Any) -> Any:
     shape = x.shape
     if len(shape) == 2:
         return x
+    if x.__class__ is np.ndarray:
+        return x.reshape(math.prod(shape[:-1]), shape[-1])
     return reshape_op(x, shape=(math.prod(shape[:-1]), shape[-1]))
 
 
@@ -268,6 +271,10 @@ def _weight_rule(g: Any, x: Any) -> Any:
     return mm_op(transposed(rows(g)), conjugate(rows(x)))
 
 
+def _bias_rule(g: Any) -> Any:
+    return g if len(g.shape) < 3 else rows(g)
+
+
 # Its weight lies the other way round than mm's, so that no transposed view needs a node.
 linear_op = linear(
     "linear",
@@ -289,7 +296,7 @@ linear_with_bias_op = general(
     _linear_with_bias,
     lambda g, weight: mm_op(g, conjugate(weight)),
     _weight_rule,
-    lambda g: rows(g),
+    _bias_rule,
     names=("x", "weight", "bias"),
     grad_name="AddmmBackward",
     jvp=(

@@ -128,6 +128,8 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
+    "cumsum": (2, "loops.scans:cumsum"),
+    "topk": (2, "loops.scans:topk"),
     "nms": (64, "loops.regions:nms"),
     "roi_align": (512, "loops.regions:roi_align"),
     "roi_align_backward": (512, "loops.regions:roi_align_back"),
@@ -148,6 +150,10 @@ SMALL: dict[str, tuple[str, ...]] = {
         "loops.batchnorm_small:batch_norm",
         "loops.batchnorm_small:batch_norm_back",
     ),
+    "softmax": ("loops.softmax:softmax_small",),
+    "log_softmax": ("loops.softmax:log_softmax_small",),
+    "var": ("loops.scans:var_small",),
+    "std": ("loops.scans:std_small",),
     "nll_loss": ("loops.losses:nll_loss_small",),
     "nll_loss_backward": ("loops.losses:nll_loss_small_back",),
     "index_add": ("loops.indexing:index_add_small",),
@@ -174,6 +180,7 @@ EXACT = (
         "argmax",
         "argmin",
     ),
+    *("cumsum", "topk"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )
 

@@ -411,13 +411,16 @@ def _normalize_batch(
         return y if bias is None else y + bias[0], None, None
     if input.ndim < 2:
         refuse(f"batch_norm expects an input of at least 2 dimensions, got {input.ndim}")
-    _check_channels(
-        input._a.shape[1],
-        running_mean=running_mean,
-        running_var=running_var,
-        weight=weight,
-        bias=bias,
-    )
+    channels = input._a.shape[1]
+    for part in (running_mean, running_var, weight, bias):
+        if part is not None and part._a.size != channels:
+            _check_channels(
+                channels,
+                running_mean=running_mean,
+                running_var=running_var,
+                weight=weight,
+                bias=bias,
+            )
     _check_types(input, weight, bias)
     if not training:
         if running_mean is None or running_var is None:

@@ -135,6 +135,7 @@ clamp_op = elementwise(
     names=("x", "low", "high"),
     variant=lambda attrs, inputs: int(all(is_number(limit) for limit in inputs[1:])),
     refuses="c",
+    bare_numbers=True,
     public=False,
     samples=lambda m: [
         Sample((m.real(2, 3), m.real(3, high=-0.5), m.real(2, 1, low=0.5))),

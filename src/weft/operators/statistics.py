@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.dispatch import apply_one
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, shape_rules
 from weft.operators.along import kept, numpy_names
@@ -102,8 +103,10 @@ def _spread_attributes(
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    dims = reduced_dims(dim, input._a.ndim)
-    if count_of(input._a.shape, dims) <= correction or not input._a.size:
+    array = input._a
+    dims = reduced_dims(dim, array.ndim)
+    count = array.size if dim is None else count_of(array.shape, dims)
+    if count <= correction or not array.size:
         warnings.warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
             "reduction factor (input numel divided by output numel).",
@@ -129,7 +132,8 @@ def var(
     >>> torch.var(torch.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1)
     tensor([2., 8.])
     """
-    return var_op(input, **_spread_attributes("var", input, dim, unbiased, keepdim, correction))
+    attrs = _spread_attributes("var", input, dim, unbiased, keepdim, correction)
+    return apply_one(var_op, input, attrs)
 
 
 @api.both(out=True)
@@ -149,7 +153,8 @@ def std(
     >>> torch.tensor([1.0, 2.0, 3.0, 4.0]).std(correction=0)
     tensor(1.1180)
     """
-    return std_op(input, **_spread_attributes("std", input, dim, unbiased, keepdim, correction))
+    attrs = _spread_attributes("std", input, dim, unbiased, keepdim, correction)
+    return apply_one(std_op, input, attrs)
 
 
 def _with_mean(name: str, op: Any, rule: Any) -> Any:
@@ -235,11 +240,14 @@ def std_mean(
 
 
 def _norm(x: np.ndarray, ord: float, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    if ord == 2 and x.dtype.kind != "c":
+        return np.sqrt(np.add.reduce(x * x, axis=axes(x, dim), keepdims=keepdim))
+
     def total(values: np.ndarray) -> np.ndarray:
         return np.add.reduce(values, axis=axes(x, dim), keepdims=keepdim)
 
     if ord == 2:
-        return np.sqrt(total(x * x if x.dtype.kind != "c" else x.real**2 + x.imag**2))
+        return np.sqrt(total(x.real**2 + x.imag**2))
     size = np.abs(x)
     if ord in (math.inf, -math.inf):
         ufunc = np.maximum if ord > 0 else np.minimum
@@ -336,12 +344,12 @@ def norm(
         )
     ord = 2 if p == "fro" or p is None else p
     dims = reduced_dims(dim, input._a.ndim)
-    if not count_of(input._a.shape, dims) and (ord < 0 or ord == math.inf):
+    if (ord < 0 or ord == math.inf) and not count_of(input._a.shape, dims):
         raise RuntimeError(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension because the "
             f"operation does not have an identity\n  at {errors.here()}"
         )
-    return norm_op(input, ord=ord, dim=dims, keepdim=bool(keepdim))
+    return apply_one(norm_op, input, {"ord": ord, "dim": dims, "keepdim": bool(keepdim)})
 
 
 @api.both(out=True)

@@ -70,8 +70,14 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     """
     if not dims:
         raise TypeError(f'permute() missing 1 required argument: "dims"\n  at {errors.here()}')
-    rank = input._a.ndim
-    order = api.dims(api.shape_argument(dims), rank)
+    rank, order, seen = input._a.ndim, dims, 0
+    for d in dims:
+        if d.__class__ is int and 0 <= d < rank:
+            seen |= 1 << d
+        else:
+            break
+    if seen + 1 != 1 << rank or len(dims) != rank:
+        order = api.dims(api.shape_argument(dims), rank)
     if len(order) != rank:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the "
@@ -413,7 +419,10 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     >>> torch.flatten(x, start_dim=1).shape
     torch.Size([2, 12])
     """
-    shape = input._a.shape
+    array = input._a
+    if start_dim == 0 and end_dim == -1 and array.ndim > 1:
+        return apply_view(reshape_op, input, {"shape": (array.size,)})
+    shape = array.shape
     rank = len(shape)
     start, end = api.wrap_dim(start_dim, rank), api.wrap_dim(end_dim, rank)
     if start > end:
@@ -483,7 +492,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 squeeze_op = linear(
     "squeeze",
-    lambda x, dims, variant=0: x.reshape([n for i, n in enumerate(x.shape) if i not in dims]),
+    lambda x, dims, variant=0: x.squeeze(dims),
     lambda g, x_shape: reshape_op(g, shape=x_shape),
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     view=True,
@@ -505,9 +514,14 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     if axis is not None:
         dim = axis
     shape = input._a.shape
-    chosen = range(len(shape)) if dim is None else api.dims(dim, len(shape))
+    if dim is None:
+        units: tuple[int, ...] = ()
+        if 1 in shape:
+            units = tuple([d for d, n in enumerate(shape) if n == 1])
+        return apply_view(squeeze_op, input, {"dims": units, "variant": 0})
+    chosen = api.dims(dim, len(shape))
     units = tuple([d for d in chosen if shape and shape[d] == 1])
-    variant = 0 if dim is None else 1 if isinstance(dim, int) else 2
+    variant = 1 if isinstance(dim, int) else 2
     return apply_view(squeeze_op, input, {"dims": units, "variant": variant})
 
 
@@ -522,10 +536,12 @@ def _unit_strides(shape: Any, strides: Any, itemsize: int) -> tuple[int, ...]:
 
 
 def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    lead = len(shape) - x.ndim
-    strides: Any = [0] * lead
-    for n, m, s in zip(x.shape, shape[lead:], x.strides, strict=True):
-        strides.append(0 if n == 1 and m != 1 else s)
+    own, strides = x.shape, x.strides
+    lead = len(shape) - len(own)
+    if shape[lead:] != own:
+        pairs = zip(own, shape[lead:], strides, strict=True)
+        strides = tuple([0 if n == 1 and m != 1 else s for n, m, s in pairs])
+    strides = (0,) * lead + strides
     if lead and 1 in shape:
         strides = _unit_strides(shape, strides, x.itemsize)
     return strided(x, shape, strides)
@@ -787,7 +803,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     >>> torch.arange(5).chunk(2)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
-    _check_rank(input, "chunk")
+    if not input._a.ndim:
+        _check_rank(input, "chunk")
     if chunks <= 0:
         raise RuntimeError(
             f"chunk expects `chunks` to be greater than 0, got: {chunks}\n  at {errors.here()}"
@@ -844,19 +861,24 @@ def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
             parts.append(zeros_of(g, shape) if need else None)  # PyTorch skips such inputs
             continue
         end = start + shape[dim]
-        part = (slice(None),) * dim + (slice(start, end),)
-        parts.append(slice_op(g, index=part) if need else None)
+        part = (*(slice(None),) * dim, slice(start, end), ...)
+        if not need:
+            parts.append(None)
+        else:
+            parts.append(g[part] if g.__class__ is np.ndarray else slice_op(g, index=part[:-1]))
         start = end
     return tuple(parts)
 
 
 def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
-    rank = parts[0].ndim
-    for part in parts:
-        if part.ndim != rank:
-            parts = tuple(p for p in parts if p.shape != (0,)) or parts[:1]
-            break
-    return np.concatenate(parts, dim)
+    try:
+        return np.concatenate(parts, dim)
+    except ValueError:
+        # As in PyTorch an empty vector can be joined to anything.
+        rank = parts[0].ndim
+        if all(part.ndim == rank for part in parts):
+            raise
+        return np.concatenate(tuple(p for p in parts if p.shape != (0,)) or parts[:1], dim)
 
 
 cat_op: Op = linear(
@@ -870,6 +892,9 @@ cat_op: Op = linear(
     layout="rows or last",
     shape=shape_rules.joined,
 )
+
+
+SEQUENCES = (list, tuple)
 
 
 def need_several(function: str, tensors: Any) -> None:
@@ -896,6 +921,14 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = None)
         dim = axis
     if out is not None:
         return put_into(out, cat, (tensors, dim), "cat")
+    # The common case: a list of tensors, and a dim from the front that the first of them has.
+    call = cat_op.call
+    if call is not None and tensors.__class__ in SEQUENCES and dim.__class__ is int and tensors:
+        first = tensors[0]
+        if isinstance(first, Tensor) and 0 <= dim < first._a.ndim:
+            joined = call({"dim": dim}, 1, *tensors)
+            if joined is not None:
+                return joined
     need_several("cat", tensors)
     parts = tuple(tensors)
     if not parts:
@@ -950,9 +983,10 @@ api.alias("cat", "concat", "concatenate")
 
 
 def _stack(*parts: np.ndarray, dim: int) -> np.ndarray:
-    shape = parts[0].shape
-    longer = (*shape[:dim], 1, *shape[dim:])
-    return np.concatenate([p.reshape(longer) for p in parts], dim)
+    if not dim:
+        return np.concatenate([p[None] for p in parts])
+    place = (*(slice(None),) * dim, None)
+    return np.concatenate([p[place] for p in parts], dim)
 
 
 stack_op: Op = linear(
@@ -986,6 +1020,13 @@ def stack(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Any = Non
         dim = axis
     if out is not None:
         return put_into(out, stack, (tensors, dim), "stack")
+    call = stack_op.call
+    if call is not None and tensors.__class__ in SEQUENCES and dim.__class__ is int and tensors:
+        first = tensors[0]
+        if isinstance(first, Tensor) and 0 <= dim <= first._a.ndim:
+            stacked = call({"dim": dim}, 1, *tensors)  # NumPy compares the shapes
+            if stacked is not None:
+                return stacked
     need_several("stack", tensors)
     parts = tuple(tensors)
     if not parts:

@@ -26,6 +26,7 @@ from weft.native.loops.reduce import (
     turn,
     valid,
 )
+from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -488,6 +489,83 @@ def softmax(x: ndarray, dim: int) -> ndarray | None:
 def log_softmax(x: ndarray, dim: int) -> ndarray | None:
     """The logarithm of softmax."""
     return _forward(LOG_SOFTMAX, x, dim)
+
+
+# --- a few elements, with NumPy's bits ---------------------------------------------------
+#
+# NumPy's exponential and logarithm have bits of their own, so they are asked for by name; all else
+# is exact, or summed in NumPy's order.
+
+
+@kernel
+def _less_top(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        top = p[0]
+        for i in range(1, n):
+            top = maximum(top, p[i])
+        for i in range(n):
+            q[i] = p[i] - top
+
+
+@kernel
+def _by_sum(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        total = leaf(p, n)
+        for i in range(n):
+            q[i] = p[i] / total
+
+
+@kernel
+def _totals(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        y[row] = leaf(x + row * n, n)
+
+
+@kernel
+def _less_each(x: Ptr[T], by: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        for i in range(n):
+            y[row * n + i] = x[row * n + i] - by[row]
+
+
+@functools.cache
+def _few() -> tuple[Callable, Callable, Callable, Callable]:
+    """The steps along the last dimension of up to ``LEAF`` elements, as one call each."""
+    alike = Spec(("f32",), ("f32 like 0",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF)
+    sums = Spec(("f32",), ("f32 kept",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF)
+    passes = ("take 0", "take 1", "give 0", "last")
+    less = Spec(("f32", "f32 kept"), ("f32 like 0",), passes, "lead", "last", most=LEAF)
+    return (
+        _less_top.whole(alike, "f32"),
+        _by_sum.whole(alike, "f32"),
+        _totals.whole(sums, "f32"),
+        _less_each.whole(less, "f32"),
+    )
+
+
+def softmax_small(x: ndarray, dim: int) -> ndarray | None:
+    """Softmax of a few elements along the last dimension, with the bits of the reference."""
+    if dim != x.ndim - 1:
+        return None
+    less_top, by_sum, _, _ = _few()
+    y = less_top(x)
+    return None if y is None else by_sum(np.exp(y, y))
+
+
+def log_softmax_small(x: ndarray, dim: int) -> ndarray | None:
+    """The same for its logarithm."""
+    if dim != x.ndim - 1:
+        return None
+    less_top, _, totals, less = _few()
+    y = less_top(x)
+    if y is None:
+        return None
+    total = totals(np.exp(y))
+    return less(y, np.log(total, total))
 
 
 def softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:

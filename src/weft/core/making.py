@@ -1,0 +1,89 @@
+"""Tensors and nodes made by compiled code, once native code is loaded: see ``codegen.records``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.core import quiet, selection
+from weft.core.frames import OWN_FILES, caller, last_caller
+from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
+from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence
+from weft.core.plan import Plan
+from weft.core.tensor import Parameter, Tensor
+from weft.native.codegen.records import Classes, Facts, Records, Unsupported
+from weft.native.once import once
+
+if TYPE_CHECKING:
+    from weft.core.dispatch import Op
+
+
+@once
+def records() -> Records | None:
+    """The compiled functions, or None where objects are not what they know."""
+    classes = Classes(
+        tensor=Tensor,
+        parameter=Parameter,
+        node=Node,
+        graph_node=GraphNode,
+        output=Output,
+        state=State,
+        plan=Plan,
+        plain=PLAIN,
+        special=SPECIAL,
+        nowhere=NOWHERE,
+        last_caller=last_caller,
+        caller=caller,
+        own_files=OWN_FILES,
+        inferring=INFERRING,
+        enabled=selection._enabled,
+        counter=next_sequence.__self__,  # type: ignore[attr-defined]
+        modes=MODES,
+        forward=selection.forward,
+        warnings=quiet.VARIABLE,
+        silent=quiet.SILENT,
+    )
+    if quiet.VARIABLE is None:
+        return None  # pragma: no cover - another NumPy's internals
+    try:
+        return Records(classes)
+    except Unsupported:
+        return None
+
+
+class Maker:
+    """Stands for an op's compiled functions until native code is loaded."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+    def __call__(self, *args: Any) -> None:
+        if selection._begun:
+            self.op.made, self.op.call = functions(self.op)
+
+
+def functions(op: Op) -> tuple[Any, Any]:
+    """The compiled end of an op's calls and a compiled whole call; None where there is none."""
+    found = records()
+    if found is None:
+        return None, None
+    outputs: tuple[bool, ...] = ()
+    if op.multiple and (len(op.outputs) > 1 or op.constant_outputs):
+        outputs = tuple(k not in op.constant_outputs for k in range(len(op.outputs)))
+    facts = Facts(
+        differentiable=op.differentiable,
+        variadic=op.variadic,
+        promotes=op.promote is not None,
+        promoted=op.promote_args,
+        integers=op.promote not in (None, "float") and "i" not in op.refuses,
+        numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
+        loud=op.view or op.traced,
+        keeps_rows=not op.images,
+        outputs=outputs,
+    )
+    given = op, facts, op.plans, op.view, op.multiple
+    made = found.function(*given)
+    if not op.plain or (op.multiple and op.images):
+        return made, None
+    return made, found.function(*given, (op.reference, op.layout))

@@ -1,0 +1,245 @@
+"""LLVM code of functions on Python objects, written as Python: values, calls, branches, loops.
+
+``Emitter`` writes one function in Python's calling convention for built-ins. What it uses of Python
+comes by address from a table (see ``weft.native.codegen.entry``), which is the first item of the
+function's ``self``, a tuple. Values that live across branches and loops are kept in variables,
+which LLVM turns into registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.native.codegen.entry import TUPLE
+
+HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
+TYPE = HEAD - 8
+BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
+LIST_ITEMS = HEAD + 8  # behind the length: where a list keeps the address of its items
+
+
+class Value(str):
+    """The name of an LLVM value, with its type."""
+
+    type: str
+
+    def __new__(cls, name: str, kind: str = "ptr") -> Value:
+        made = super().__new__(cls, name)
+        made.type = kind
+        return made
+
+
+NULL = Value("null")
+
+
+class Emitter:
+    """One function: ``name(self, given, count)``; ``places`` says where in the table things are."""
+
+    def __init__(self, name: str, places: dict[str, int]) -> None:
+        self.name, self.places = name, places
+        self.lines: list[str] = []
+        self.variables: list[str] = []
+        self.count = 0
+        self.given, self.length = Value("%given"), Value("%count", "i64")
+        self.table = self.at(self.load(Value("%self"), TUPLE), BYTES)
+
+    # --- values ------------------------------------------------------------------------
+
+    def fresh(self, kind: str = "ptr") -> Value:
+        self.count += 1
+        return Value(f"%v{self.count}", kind)
+
+    def value(self, kind: str, text: str) -> Value:
+        """The result of one instruction."""
+        made = self.fresh(kind)
+        self.lines.append(f"  {made} = {text}")
+        return made
+
+    def at(self, address: Value, offset: int | Value) -> Value:
+        """An address so many bytes behind another."""
+        return self.value("ptr", f"getelementptr i8, ptr {address}, i64 {offset}")
+
+    def load(self, address: Value, offset: int | Value = 0, kind: str = "ptr") -> Value:
+        return self.value(kind, f"load {kind}, ptr {self.at(address, offset)}")
+
+    def store(self, what: Value, address: Value, offset: int | Value = 0) -> None:
+        self.lines.append(f"  store {what.type} {what}, ptr {self.at(address, offset)}")
+
+    def int(self, number: int) -> Value:
+        return Value(str(number), "i64")
+
+    def arithmetic(self, what: str, a: Value, b: Value | int) -> Value:
+        return self.value(a.type, f"{what} {a.type} {a}, {b}")
+
+    def test(self, what: str, a: Value, b: Value | int) -> Value:
+        """A comparison: ``eq``, ``ne``, ``slt``."""
+        return self.value("i1", f"icmp {what} {a.type} {a}, {b}")
+
+    def both(self, a: Value, b: Value) -> Value:
+        return self.value("i1", f"and i1 {a}, {b}")
+
+    def either(self, *tests: Value) -> Value:
+        found = tests[0]
+        for test in tests[1:]:
+            found = self.value("i1", f"or i1 {found}, {test}")
+        return found
+
+    def negated(self, a: Value) -> Value:
+        return self.value("i1", f"xor i1 {a}, true")
+
+    def byte(self, address: Value, offset: int | Value) -> Value:
+        """A byte in memory as a number."""
+        return self.value("i64", f"zext i8 {self.load(address, offset, 'i8')} to i64")
+
+    def variable(self, kind: str, start: Value | int | str) -> Value:
+        """A place for a value that changes."""
+        self.count += 1
+        place = Value(f"%x{self.count}")
+        self.variables.append(f"  {place} = alloca {kind}")
+        self.lines.append(f"  store {kind} {start}, ptr {place}")
+        return place
+
+    def empty(self) -> Value:
+        """A variable that is null from the start of the function, also if that ends early."""
+        place = self.room(1)
+        self.variables.append(f"  store ptr null, ptr {place}")
+        return place
+
+    def room(self, words: int) -> Value:
+        """Memory for some addresses, for the length of the call."""
+        self.count += 1
+        place = Value(f"%x{self.count}")
+        self.variables.append(f"  {place} = alloca ptr, i32 {words}")
+        return place
+
+    # --- branches ----------------------------------------------------------------------
+
+    def label(self) -> str:
+        self.count += 1
+        return f"l{self.count}"
+
+    def here(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+
+    def go(self, label: str) -> None:
+        self.lines.append(f"  br label %{label}")
+
+    def branch(self, test: Value, yes: str, no: str) -> None:
+        self.lines.append(f"  br i1 {test}, label %{yes}, label %{no}")
+
+    def leave_if(self, test: Value, label: str) -> None:
+        """Go to a label of the whole function if a test holds."""
+        follows = self.label()
+        self.branch(test, label, follows)
+        self.here(follows)
+
+    def leave_unless(self, test: Value, label: str) -> None:
+        follows = self.label()
+        self.branch(test, follows, label)
+        self.here(follows)
+
+    @contextmanager
+    def when(self, test: Value) -> Iterator[None]:
+        """What is written inside is done if a test holds."""
+        inside, behind = self.label(), self.label()
+        self.branch(test, inside, behind)
+        self.here(inside)
+        yield
+        self.go(behind)
+        self.here(behind)
+
+    @contextmanager
+    def otherwise(self, test: Value) -> Iterator[None]:
+        with self.when(self.negated(test)):
+            yield
+
+    @contextmanager
+    def each(self, count: Value, first: int = 0) -> Iterator[Value]:
+        """What is written inside is done for every number below one."""
+        counter = self.variable("i64", first)
+        head, inside, behind = self.label(), self.label(), self.label()
+        self.go(head)
+        self.here(head)
+        i = self.load(counter, 0, "i64")
+        self.branch(self.test("slt", i, count), inside, behind)
+        self.here(inside)
+        yield i
+        self.store(self.arithmetic("add", i, 1), counter)
+        self.go(head)
+        self.here(behind)
+
+    # --- Python ------------------------------------------------------------------------
+
+    def known(self, name: str) -> Value:
+        """An object or a function of the table."""
+        return self.load(self.table, 8 * self.places[name])
+
+    def is_known(self, value: Value, name: str) -> Value:
+        return self.test("eq", value, self.known(name))
+
+    def call(self, name: str, *args: Value, kind: str = "ptr") -> Value:
+        """Call a function of Python's C interface."""
+        function = self.known(name)
+        given = ", ".join(f"{a.type} {a}" for a in args)
+        if kind == "void":
+            self.lines.append(f"  call void {function}({given})")
+            return NULL
+        return self.value(kind, f"call {kind} {function}({given})")
+
+    def hold(self, value: Value) -> Value:
+        """One more reference to an object."""
+        self.call("Py_IncRef", value, kind="void")
+        return value
+
+    def drop(self, value: Value) -> None:
+        """One reference less; nothing for a null pointer."""
+        self.call("Py_DecRef", value, kind="void")
+
+    def type_of(self, value: Value) -> Value:
+        return self.load(value, TYPE)
+
+    def is_a(self, value: Value, *types: str) -> Value:
+        """Whether an object is of exactly one of some types."""
+        kind = self.type_of(value)
+        return self.either(*(self.is_known(kind, name) for name in types))
+
+    def argument(self, i: int | Value, first: int = 0) -> Value:
+        """An argument of the call (a borrowed reference)."""
+        if i.__class__ is int:
+            return self.load(self.given, 8 * (i + first))
+        place = self.arithmetic("mul", self.arithmetic("add", Value(i, "i64"), first), 8)
+        return self.load(self.given, place)
+
+    def item(self, items: Value, i: int | Value) -> Value:
+        """An item of a tuple (a borrowed reference)."""
+        if i.__class__ is int:
+            return self.load(items, TUPLE + 8 * i)
+        return self.load(items, self.arithmetic("add", self.scaled(i), TUPLE))
+
+    def scaled(self, i: Any) -> Value:
+        return self.arithmetic("mul", Value(i, "i64"), 8)
+
+    def put(self, value: Value, items: Value, i: int | Value) -> None:
+        """Place an item in a new tuple, which takes over the reference."""
+        if i.__class__ is int:
+            self.store(value, items, TUPLE + 8 * i)
+        else:
+            self.store(value, items, self.arithmetic("add", self.scaled(i), TUPLE))
+
+    def size(self, items: Value) -> Value:
+        """The length of a tuple, list or bytes object."""
+        return self.load(items, HEAD, "i64")
+
+    def first_of(self, items: Value) -> Value:
+        """The first item of a list that is known not to be empty (a borrowed reference)."""
+        return self.load(self.load(items, LIST_ITEMS))
+
+    def give(self, value: Value) -> None:
+        self.lines.append(f"  ret ptr {value}")
+
+    def text(self) -> str:
+        """The function as LLVM code."""
+        head = f"define ptr @{self.name}(ptr %self, ptr %given, i64 %count) {{\nentry:"
+        return "\n".join((head, *self.variables, *self.lines, "}")) + "\n"

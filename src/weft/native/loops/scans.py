@@ -1,0 +1,153 @@
+"""Running sums, the greatest few, and variances of small rows, with the bits of the references."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
+from weft.native.codegen.jit import kernel
+from weft.native.codegen.whole import Spec
+from weft.native.loops.sums import leaf
+
+ndarray = np.ndarray
+MOST = 4096  # elements; beyond, others are faster
+ROW = 128  # elements of a row
+F32 = np.dtype(np.float32)
+
+
+# --- running sums ------------------------------------------------------------------------
+
+
+@kernel
+def _running(x: Ptr[T], y: Ptr[T], n: i64, back: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        p = x + row * n
+        q = y + row * n
+        total = f64(0.0)
+        if back:
+            total = f64(p[n - 1])
+            q[n - 1] = p[n - 1]
+            for i in range(1, n):
+                total = total + f64(p[n - 1 - i])
+                q[n - 1 - i] = T(total)
+        else:
+            total = f64(p[0])
+            q[0] = p[0]
+            for i in range(1, n):
+                total = total + f64(p[i])
+                q[i] = T(total)
+
+
+@functools.cache
+def _running_ways() -> tuple[Callable, Callable]:
+    made = []
+    for back in (0, 1):
+        passes = ("take 0", "give 0", "last", str(back))
+        spec = Spec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
+        made.append(_running.whole(spec, "f32"))
+    return made[0], made[1]
+
+
+def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
+    """Sums along the last dimension, of all elements up to each, formed in float64."""
+    return _running_ways()[reverse](x) if dim == x.ndim - 1 else None
+
+
+# --- the greatest few --------------------------------------------------------------------
+
+
+@kernel
+def _greatest(
+    x: Ptr[T], values: Ptr[T], places: Ptr[i64], n: i64, k: i64, least: i64, lo: i64, hi: i64
+) -> None:
+    taken = array(i64, ROW)
+    for row in range(lo, hi):
+        p = x + row * n
+        for i in range(n):
+            taken[i] = 0
+        for j in range(k):
+            best = -1
+            for i in range(n):
+                if taken[i] == 0:
+                    if best < 0:
+                        best = i
+                    else:
+                        a = p[i]
+                        b = p[best]
+                        # NaN is the greatest; of equal elements the first comes first.
+                        if least:
+                            if (a < b) or (b != b and a == a):
+                                best = i
+                        else:
+                            if (a > b) or (a != a and b == b):
+                                best = i
+            taken[best] = 1
+            values[row * k + j] = p[best]
+            places[row * k + j] = best
+
+
+def topk(
+    x: ndarray, k: int, dim: int, largest: bool, sorted: bool
+) -> tuple[ndarray, ndarray] | None:
+    """The greatest or smallest few of short rows in the last dimension, in order."""
+    if dim != x.ndim - 1 or x.dtype is not F32 or x.size > MOST or not x.flags.c_contiguous:
+        return None
+    n = x.shape[-1]
+    # Of longer rows NumPy's partition decides which of equal elements are taken.
+    if not 0 < n <= ROW or not 0 < k <= n or k * 8 < n:
+        return None
+    shape = (*x.shape[:-1], k)
+    values, places = np.empty(shape, F32), np.empty(shape, np.int64)
+    _greatest.get("f32")(x, values, places, n, k, not largest, x.size // n, 1)
+    return values, places
+
+
+# --- variances ---------------------------------------------------------------------------
+
+
+@kernel
+def _spread(x: Ptr[T], y: Ptr[T], n: i64, correction: f64, root: i64, lo: i64, hi: i64) -> None:
+    wide = array(f64, ROW)
+    for row in range(lo, hi):
+        p = x + row * n
+        for i in range(n):
+            wide[i] = f64(p[i])
+        mean = leaf(wide, n) / f64(n)
+        for i in range(n):
+            gap = wide[i] - mean
+            wide[i] = gap * gap
+        freedom = f64(n) - correction
+        if freedom < 0.0:
+            freedom = 0.0
+        found = leaf(wide, n) / freedom
+        y[row] = T(sqrt(found)) if root else T(found)
+
+
+@functools.cache
+def _spread_way(every: bool, root: bool) -> Callable:
+    shape, size, over = ("none", "size", "1") if every else ("lead", "last", "lead")
+    passes = ("take 0", "give 0", size, "take 1", str(int(root)))
+    takes = ("f32", "number")
+    return _spread.whole(Spec(takes, (f"f32 {shape}",), passes, over, size, most=ROW), "f32")
+
+
+def _small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: Any, root: bool) -> Any:
+    if keepdim or not x.ndim or x.size > ROW:
+        return None
+    if len(dim) == x.ndim:
+        return _spread_way(True, root)(x, correction)
+    return _spread_way(False, root)(x, correction) if dim == (x.ndim - 1,) else None
+
+
+def var_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
+    """The variance of a few elements: of all, or over the last dimension."""
+    return _small(x, dim, keepdim, correction, False)
+
+
+def std_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
+    """The same for the standard deviation."""
+    return _small(x, dim, keepdim, correction, True)
