@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from itertools import chain, repeat
-from operator import attrgetter
-from typing import Any
+from itertools import chain, compress, count, repeat
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from weft.core import errors
 from weft.core.frames import caller
 from weft.core.inference import version_of
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output
+from weft.core.scopes import MARK
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph
@@ -78,12 +79,8 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
 
 def _graph_of(places: list[tuple[GraphNode, int]], frame: Any, model: Any) -> Graph:
     nodes = behind([node for node, _ in places])
-    scopes = list(map(_scope_of, nodes))
-    models = _models_of(scopes, frame)
-    names = {} if model is None else {id(p): name for name, p in model.named_parameters()}
-    held = {} if models.met_all(scopes) else in_modules(frame)
-    tensors, modules = models.parts()
-    columns = Columns(nodes, scopes, {**variables(frame), **held, **tensors, **names}, models)
+    columns = Columns(nodes, frame)
+    modules = columns.name(nodes, frame, {} if model is None else _names_in(model), of_caller=True)
     outputs = tuple(Ref(columns.values[node].node, index) for node, index in places)
     columns.values = {}
     if model is not None:
@@ -92,13 +89,16 @@ def _graph_of(places: list[tuple[GraphNode, int]], frame: Any, model: Any) -> Gr
     return Graph()._fill(columns, outputs, modules=modules, live=live)
 
 
+def _names_in(model: Any) -> dict[int, str]:
+    return {id(p): name for name, p in model.named_parameters()}
+
+
 def graph_of_nodes(
     nodes: list[Any], details: bool = True, names: dict[int, str] | None = None
 ) -> Graph:
     """The graph of some nodes; without details it holds no tensor, not even weakly."""
-    scopes = list(map(_scope_of, nodes))
-    models = _models_of(scopes, None)
-    columns = Columns(nodes, scopes, {**(names or {}), **models.parts()[0]}, models)
+    columns = Columns(nodes, None)
+    columns.name(nodes, None, {}, names)
     outputs = (columns.values[nodes[-1]],)
     columns.values = {}
     if details:
@@ -113,18 +113,6 @@ def graph_of_nodes(
     )
 
 
-def _scope_of(node: Any) -> str:
-    return node.scope if isinstance(node, Node) else ""
-
-
-def _models_of(paths: list[str], frame: Any) -> Models:
-    """The models whose modules made some nodes."""
-    models = Models()
-    for scope in dict.fromkeys(paths):
-        models.meet(scope, frame)
-    return models
-
-
 class Columns:
     """The nodes behind a tensor, by what is known of them: the records are made when asked for.
 
@@ -132,167 +120,214 @@ class Columns:
     weakly) with their names. Autograd's nodes themselves, which hold memory, are not kept.
     """
 
-    def __init__(
-        self, nodes: list[Any], scopes: list[str], names: dict[int, str], models: Models
-    ) -> None:
-        self.names, self.models = names, models
-        self.shown = {scope: models.shown(scope) for scope in dict.fromkeys(scopes)}
-        # Of leaves, in the order in which they are met: kind, shape, dtype, label, scope, leaf.
-        self.leaves: list[tuple[Any, ...]] = []
-        self.leaf_ids: list[int] = []
-        self.constants: dict[int, Ref] = {}
+    def __init__(self, nodes: list[Any], frame: Any) -> None:
         self.values: dict[Any, Ref] = {}  # of nodes and leaves, their (first) result
-        alone = [n for n in nodes if n.__class__ is AccumulateGrad]  # asked about themselves
-        for leaf in alone:
-            self._leaf(leaf, 0)
-        if alone:
-            kept = [k for k, n in enumerate(nodes) if n.__class__ is not AccumulateGrad]
-            nodes, scopes = [nodes[k] for k in kept], [scopes[k] for k in kept]
-        inputs = list(map(_INPUTS, nodes))
-        self.counts = list(map(len, inputs))
-        self.scopes = scopes
-        self.plans = list(map(_PLAN, nodes))
-        self.attrs = list(map(_ATTRS, nodes))
-        self.shapes = list(map(_SHAPE, nodes))
-        self.dtypes = list(map(_DTYPE, nodes))
-        self.codes = list(map(_CODE, nodes))
-        self.instructions = list(map(_INSTRUCTION, nodes))
-        self._read(nodes, inputs, len(alone))
+        self.alone = [n for n in nodes if n.__class__ is AccumulateGrad]  # asked about themselves
+        if self.alone:
+            nodes = [n for n in nodes if n.__class__ is not AccumulateGrad]
+        # Of each node: plan, attributes, shape, dtype, module path, code, instruction.
+        self.rows = list(map(_ROW, nodes))
+        self.paths = dict.fromkeys(map(_PATH, self.rows))  # each with the path as it is shown
+        self.models = Models()
+        tags = {path.partition(".")[0] for path in self.paths if path[:1] == MARK}
+        for tag in dict.fromkeys(p.partition(".")[0] for p in self.paths) if tags else ():
+            self.models.meet(tag, frame)
+
+    def name(
+        self, nodes: list[Any], frame: Any, given: dict[int, str],
+        others: dict[int, str] | None = None, of_caller: bool = False,
+    ) -> dict[str, str]:  # fmt: skip
+        """Find what nodes read, and names for tensors; the classes of modules by path."""
+        shown, known = self.models.shown, all(p[:1] == MARK for p in self.paths if p)
+        self.paths = {path: shown(path) for path in self.paths}
+        tensors, modules = self.models.parts()
+        names = dict(others or {})
+        if of_caller:
+            names.update(variables(frame))
+            names.update({} if known else in_modules(frame))
+        if self.alone:
+            nodes = [n for n in nodes if n.__class__ is not AccumulateGrad]
+        self._read(nodes, {**names, **tensors, **given} if names or given else tensors)
+        return modules
 
     def __len__(self) -> int:
-        return len(self.plans) + len(self.leaves)
+        return len(self.rows) + len(self.leaves)
 
-    def _read(self, nodes: list[Any], inputs: list[Any], first: int) -> None:
+    def _read(self, nodes: list[Any], names: dict[int, str]) -> None:
         """Number nodes and leaves, and find the values that each node reads."""
+        inputs = list(map(_INPUTS, nodes))
+        self.counts = list(map(len, inputs))
         flat = list(chain.from_iterable(inputs))
         kinds = list(map(type, flat))
         others = {k for k in set(kinds) if not issubclass(k, (Node, *_NUMBERS))}
-        rare = [k for k, kind in enumerate(kinds) if kind in others] if others else []
+        positions = list(compress(count(), map(others.__contains__, kinds)))
+        rare = [flat[k] for k in positions]
         starts = np.cumsum([0, *self.counts])
-        owners = (np.searchsorted(starts, rare, "right") - 1).tolist()
-        # A leaf comes just before the first node that reads it.
-        found, late = [], []
-        made = np.zeros(len(nodes), np.int64)
-        for k, owner in zip(rare, owners, strict=True):
-            edge, known = flat[k], len(self.leaves)
-            if edge.__class__ is Output:
-                late.append((k, edge))
-            else:
-                node = nodes[owner]
-                found.append((k, self._argument(node, k - starts[owner], edge, owner)))
-                if len(self.leaves) > known:
-                    made[owner] += 1
+        leaves = _Leaves(names, self.paths, self.values)
+        owners = []  # for each leaf the number of the node that reads it first
+        for leaf in self.alone:
+            leaves.gradient(leaf, None)
+            owners.append(0)
+        found, values, made = [], self.values, leaves.found
+        for k, edge, owner in zip(
+            positions, rare, (np.searchsorted(starts, positions, "right") - 1).tolist(), strict=True
+        ):
+            if edge.__class__ is AccumulateGrad and edge is not NOWHERE:
+                if edge not in values:
+                    leaves.gradient(edge, nodes[owner])
+                    owners.append(owner)
+                continue
             flat[k] = None
-        self.ids = (np.arange(first, first + len(nodes)) + np.cumsum(made)).tolist()
+            known = len(made)
+            found.append((k, leaves.other(nodes[owner], k - int(starts[owner]), edge)))
+            if len(made) > known:
+                owners.append(owner)
+        # A leaf comes just before the first node that reads it.
+        at = np.asarray(owners, np.int64)
+        self.leaves, self.leaf_ids = made, (at + np.arange(len(at))).tolist()
+        before = np.cumsum(np.bincount(at, minlength=len(nodes)))
+        self.ids = (np.arange(len(nodes)) + before[: len(nodes)]).tolist()
+        for edge, k in values.items():
+            values[edge] = Ref(self.leaf_ids[k])  # type: ignore[call-overload]
         refs = map(tuple.__new__, repeat(Ref), zip(self.ids, repeat(0)))
-        self.values.update(zip(nodes, refs, strict=True))
-        self.args = list(map(self.values.get, flat, flat))
+        values.update(zip(nodes, refs, strict=True))
+        self.args = list(map(values.get, flat, flat))
         for k, value in found:
+            if value.__class__ is _Made:
+                value = Ref(self.leaf_ids[value.number])
+            elif value.__class__ is Output:
+                value = Ref(values[value.node].node, value.index)
             self.args[k] = value
-        for k, edge in late:
-            self.args[k] = Ref(self.values[edge.node].node, edge.index)
 
-    def ops(self) -> list[Any]:
-        """The op of each node."""
-        return list(map(_OP, self.plans))
+    def same_as(self, other: Columns) -> bool:
+        """Whether the records would be equal, but for tensors at the ends and lines."""
+        return (
+            self.paths == other.paths
+            and self.ids == other.ids
+            and self.leaf_ids == other.leaf_ids
+            and self.counts == other.counts
+            and self.rows == other.rows
+            and self.args == other.args
+            and list(map(type, self.args)) == list(map(type, other.args))
+            and [leaf[:4] for leaf in self.leaves] == [leaf[:4] for leaf in other.leaves]
+            and all(
+                x is y or list(map(repr, x.values())) == list(map(repr, y.values()))
+                for x, y in zip(map(_ATTRS, self.rows), map(_ATTRS, other.rows), strict=True)
+                if x
+            )
+        )
 
-    def paths(self) -> list[str]:
-        """The module of each node, as it is shown."""
-        return list(map(self.shown.__getitem__, self.scopes))
+    def ends_as(self, other: Columns) -> bool:
+        """Whether the tensors at the ends are the very same ones."""
+        pairs = zip(self.leaves, other.leaves, strict=False)
+        return len(self.leaves) == len(other.leaves) and all(x[4] is y[4] for x, y in pairs)
 
     def specs(self) -> dict[int, Spec]:
         """The records, in order."""
         specs: dict[int, Spec] = {}
-        args, start = self.args, 0
+        args, paths, start = self.args, self.paths, 0
         leaves = zip(self.leaf_ids, self.leaves, strict=True)
         at, leaf = next(leaves, (-1, ()))
-        for id, op, attrs, shape, dtype, code, instruction, path, count in zip(
-            *(self.ids, self.ops(), self.attrs, self.shapes, self.dtypes, self.codes),
-            *(self.instructions, self.paths(), self.counts),
-            strict=True,
+        for id, (plan, attrs, shape, dtype, path, code, instruction), many in zip(
+            self.ids, self.rows, self.counts, strict=True
         ):
             while 0 <= at < id:
                 specs[at] = _leaf_spec(at, leaf)
                 at, leaf = next(leaves, (-1, ()))
-            end = start + count
-            read = tuple(args[start:end])
-            specs[id] = Spec(id, FORWARD, op, read, attrs, shape, dtype, code, instruction, path)
+            end = start + many
+            specs[id] = Spec(
+                id,
+                FORWARD,
+                plan.op,
+                tuple(args[start:end]),
+                attrs,
+                shape,
+                dtype,
+                code,
+                instruction,
+                paths[path],
+            )
             start = end
         if at >= 0:
             specs[at] = _leaf_spec(at, leaf)
         specs.update((k, _leaf_spec(k, leaf)) for k, leaf in leaves)
         return specs
 
-    # --- leaves ---
 
-    def _add(self, owner: int, *leaf: Any) -> Ref:
-        id = owner + len(self.leaves)
-        self.leaf_ids.append(id)
-        self.leaves.append(leaf)
-        return Ref(id)
+_INPUTS, _ATTRS, _PATH = attrgetter("inputs"), itemgetter(1), itemgetter(4)
+_ROW = attrgetter("plan", "attrs", "shape", "dtype", "scope", "code", "instruction")
+_NUMBERS = (float, int, type(None))
 
-    def _argument(self, node: Node, i: int, edge: Any, owner: int) -> Any:
-        kind = edge.__class__
-        if kind is AccumulateGrad:
-            if edge is NOWHERE:
-                return self._lost(node, i, owner)
-            return self.values.get(edge) or self._leaf(edge, owner, node)
+
+class _Made(NamedTuple):
+    """A leaf, by the order in which it was met."""
+
+    number: int
+
+
+class _Leaves:
+    """The ends of a graph: kind, shape, dtype, label, and the tensor with what is known of it."""
+
+    def __init__(self, names: dict[int, str], paths: dict[str, str], values: dict[Any, Any]):
+        self.names, self.paths, self.values = names, paths, values
+        self.found: list[tuple[Any, ...]] = []
+        self.constants: dict[int, _Made] = {}
+
+    def gradient(self, node: AccumulateGrad, user: Node | None) -> None:
+        """A leaf that wants a gradient."""
+        tensor = node.ref()
+        self.values[node] = len(self.found)
+        if tensor is None:
+            self.found.append((PARAMETER, None, None, "", None, 0, False))
+            return
+        label = self.names.get(id(tensor), "")
+        if not label and user is not None and isinstance(tensor, Parameter) and user.scope:
+            # Read in a module that is not known any more: no name may be made up for it.
+            label = f"{self.paths[user.scope]}.parameter"
+        array = tensor._a
+        dtype = array.dtype if tensor._x is None else node.dtype
+        version, wants = version_of(tensor), tensor._node is not None
+        self.found.append((PARAMETER, array.shape, dtype, label, node.ref, version, wants))
+
+    def other(self, node: Node, i: int, edge: Any) -> Any:
+        """What else a node reads: a constant, one of several results, or a setting."""
+        if edge is NOWHERE:
+            return self._lost(node, i)
         if isinstance(edge, weakref.ref):
-            return self._constant(node, i, edge(), owner)
+            return self._constant(node, i, edge(), edge)
         if isinstance(edge, Tensor):
-            return self._constant(node, i, edge, owner, strong=True)
+            return self._constant(node, i, edge, edge)
         return edge
 
-    def _leaf(self, node: AccumulateGrad, owner: int, user: Node | None = None) -> Ref:
-        tensor = node.ref()
-        if tensor is None:
-            found = self._add(owner, PARAMETER, None, None, "", "", _GONE)
-        else:
-            label = self.names.get(id(tensor), "")
-            if not label and user is not None and isinstance(tensor, Parameter) and user.scope:
-                # Read in a module that is not known any more: no name may be made up for it.
-                label = f"{self.models.shown(user.scope)}.parameter"
-            leaf = node.ref, version_of(tensor), tensor._node is not None
-            found = self._add(
-                owner, PARAMETER, tensor._a.shape, node.dtype, label, label.rpartition(".")[0], leaf
-            )
-        self.values[node] = found
-        return found
+    def _add(self, *leaf: Any) -> _Made:
+        self.found.append(leaf)
+        return _Made(len(self.found) - 1)
 
-    def _constant(
-        self, node: Node, i: int, tensor: Tensor | None, owner: int, strong: bool = False
-    ) -> Ref:
+    def _constant(self, node: Node, i: int, tensor: Tensor | None, hold: Any) -> Any:
         if tensor is None:
-            return self._lost(node, i, owner)
+            return self._lost(node, i)
         held = self.constants.get(id(tensor))
-        if held is not None:
-            return held
-        label = self.names.get(id(tensor), "")
-        kind = INPUT if label else CONSTANT
-        hold = tensor if strong else weakref.ref(tensor)
-        leaf = hold, version_of(tensor), tensor._node is not None
-        found = self._add(owner, kind, tensor._a.shape, tensor._a.dtype, label, "", leaf)
-        self.constants[id(tensor)] = found
-        return found
+        if held is None:
+            label, array = self.names.get(id(tensor), ""), tensor._a
+            held = self.constants[id(tensor)] = self._add(
+                *(INPUT if label else CONSTANT, array.shape, array.dtype, label, hold),
+                *(version_of(tensor), tensor._node is not None),
+            )
+        return held
 
-    def _lost(self, node: Node, i: int, owner: int) -> Ref:
+    def _lost(self, node: Node, i: int) -> _Made:
         """A constant that the program dropped; backward may have saved its value."""
         saved = _saved(node, i)
         if saved is None:
-            return self._add(owner, CONSTANT, None, None, "", "", _GONE)
-        return self._add(owner, CONSTANT, saved.shape, saved.dtype, "", "", (wrap(saved), 0, False))
-
-
-_INPUTS, _PLAN, _ATTRS, _SHAPE = map(attrgetter, ("inputs", "plan", "attrs", "shape"))
-_DTYPE, _CODE, _INSTRUCTION, _OP = map(attrgetter, ("dtype", "code", "instruction", "op"))
-_NUMBERS = (float, int, type(None))
-_GONE = (None, 0, False)  # a leaf whose tensor is no more
+            return self._add(CONSTANT, None, None, "", None, 0, False)
+        return self._add(CONSTANT, saved.shape, saved.dtype, "", wrap(saved), 0, False)
 
 
 def _leaf_spec(id: int, leaf: tuple[Any, ...]) -> Spec:
-    kind, shape, dtype, label, scope, (hold, version, grad) = leaf
+    kind, shape, dtype, label, hold, version, wants = leaf
     held = object.__new__(Leaf)
-    held._hold, held.version, held.grad = hold, version, grad
+    held._hold, held.version, held.grad = hold, version, wants
+    scope = label.rpartition(".")[0] if kind == PARAMETER else ""
     return Spec(id, kind, kind, (), {}, shape, dtype, label=label, scope=scope, leaf=held)
 
 

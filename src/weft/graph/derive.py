@@ -29,8 +29,8 @@ def derive(
     ``specs`` are the nodes by number, of which ``rank`` gives the order, and gradients pass through
     ``flows``. The pass begins at ``roots``, each with its gradient. The gradients of a value stand
     in the order in which the engine adds them. Where ``towards`` is given, only what leads there is
-    derived. ``hooks`` gives what acts on the gradient of a value; ``around`` puts the hooks of a node
-    into its backward.
+    derived. ``hooks`` gives what acts on the gradient of a value, and ``around`` puts the hooks
+    of a node into its backward.
     """
     arrived: dict[Ref, list[Any]] = {}
     ahead: list[tuple[int, int]] = []  # a heap: newest node first, as the engine goes

@@ -174,10 +174,6 @@ class Models:
             self.names[tag] = self._name(scopes.MODELS.get(tag), frame, home)
         return tag
 
-    def met_all(self, paths: Iterable[str]) -> bool:
-        """Whether the models in which some nodes were made are known, or there were none."""
-        return all(not path or scopes.split(path)[0] in self.names for path in set(paths))
-
     def _name(self, model: Any, frame: Any, home: Any) -> str:
         taken = set(self.names.values())
         if model is not None:
@@ -231,17 +227,20 @@ def _walk(
         if id(module) in seen:
             continue
         seen.add(id(module))
+        start = path
         if path:
-            classes[path] = type(module).__name__
-        start = f"{path}." if path else ""
-        for held, found in ((module._parameters, parameters), (module._buffers, buffers)):
-            for name, t in held.items():
-                if t is not None and id(t) not in found:
-                    found[id(t)] = start + name
-        children = module._modules
-        if children:
-            inner = [(start + name, child) for name, child in children.items() if child is not None]
-            stack += inner[::-1]
+            classes[path], start = type(module).__name__, f"{path}."
+        own = module.__dict__
+        for name, t in own["_parameters"].items():
+            if t is not None and id(t) not in parameters:
+                parameters[id(t)] = start + name
+        for name, t in own["_buffers"].items():
+            if t is not None and id(t) not in buffers:
+                buffers[id(t)] = start + name
+        if own["_modules"]:
+            for name, child in reversed(own["_modules"].items()):
+                if child is not None:
+                    stack.append((start + name, child))
 
 
 def _variables_that_hold(model: Any, frames: list[Any]) -> Iterator[str]:
