@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import weakref
-from operator import attrgetter
-from typing import Any
+from itertools import chain, compress, count, repeat
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.core import errors
 from weft.core.frames import caller
+from weft.core.inference import version_of
 from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output
+from weft.core.scopes import MARK
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph
@@ -22,18 +25,29 @@ from weft.graph.spec import CONSTANT, FORWARD, INPUT, PARAMETER, Leaf, Ref, Spec
 def behind(roots: list[GraphNode]) -> list[GraphNode]:
     """All nodes behind some nodes, oldest first."""
     seen: set[Any] = set(roots)
-    stack: list[Any] = list(roots)
+    stack: list[Any] = list(seen)
+    order: list[Any] = list(seen)
+    add, push, pop, keep = seen.add, stack.append, stack.pop, order.append
     while stack:
-        for edge in stack.pop().inputs:
+        for edge in pop().inputs:
             kind = edge.__class__
-            if kind is Output:
-                edge = edge.node
-            elif kind is not Node and not isinstance(edge, Node):
-                continue
+            if kind is not Node:
+                if kind in _ENDS:
+                    continue
+                if kind is Output:
+                    edge = edge.node
+                elif not isinstance(edge, Node):
+                    continue
             if edge not in seen:
-                seen.add(edge)
-                stack.append(edge)
-    return sorted(seen, key=attrgetter("seq"))
+                add(edge)
+                push(edge)
+                keep(edge)
+    order.sort(key=attrgetter("seq"))
+    return order
+
+
+# What nodes read most often besides other nodes.
+_ENDS = frozenset((float, int, type(None), AccumulateGrad, weakref.ref))
 
 
 def of(*tensors: Tensor, model: Any = None) -> Graph:
@@ -65,154 +79,256 @@ def of(*tensors: Tensor, model: Any = None) -> Graph:
 
 def _graph_of(places: list[tuple[GraphNode, int]], frame: Any, model: Any) -> Graph:
     nodes = behind([node for node, _ in places])
-    models = _models_of(nodes, frame)
-    names = {} if model is None else {id(p): name for name, p in model.named_parameters()}
-    held = {} if all(models.met(n) for n in nodes) else in_modules(frame)
-    build = _Builder(variables(frame) | held | models.tensors() | names, models)
-    build.add_all(nodes)
-    outputs = tuple(Ref(build.values[node].node, index) for node, index in places)
-    modules = models.classes()
+    columns = Columns(nodes, frame)
+    modules = columns.name(nodes, frame, {} if model is None else _names_in(model), of_caller=True)
+    outputs = tuple(Ref(columns.values[node].node, index) for node, index in places)
+    columns.values = {}
     if model is not None:
         modules.update((n, type(m).__name__) for n, m in model.named_modules() if n)
     live = tuple(weakref.ref(node) for node, _ in places)
-    return Graph()._fill({s.id: s for s in build.specs}, outputs, modules=modules, live=live)
+    return Graph()._fill(columns, outputs, modules=modules, live=live)
+
+
+def _names_in(model: Any) -> dict[int, str]:
+    return {id(p): name for name, p in model.named_parameters()}
 
 
 def graph_of_nodes(
     nodes: list[Any], details: bool = True, names: dict[int, str] | None = None
 ) -> Graph:
     """The graph of some nodes; without details it holds no tensor, not even weakly."""
-    models = _models_of(nodes, None)
-    build = _Builder((names or {}) | models.tensors(), models)
-    build.add_all(nodes)
-    specs = build.specs
-    if not details:
-        specs = [
-            s.but(leaf=None, attrs={k: show_value(v) for k, v in s.attrs.items()}) for s in specs
-        ]
-    return Graph()._fill({s.id: s for s in specs}, (build.values[nodes[-1]],))
+    columns = Columns(nodes, None)
+    columns.name(nodes, None, {}, names)
+    outputs = (columns.values[nodes[-1]],)
+    columns.values = {}
+    if details:
+        return Graph()._fill(columns, outputs)
+    specs = columns.specs()
+    return Graph()._fill(
+        {
+            k: s.but(leaf=None, attrs={k: show_value(v) for k, v in s.attrs.items()})
+            for k, s in specs.items()
+        },
+        outputs,
+    )
 
 
-def _models_of(nodes: list[Any], frame: Any) -> Models:
-    """The models whose modules made some nodes."""
-    models = Models()
-    for scope in dict.fromkeys([node.scope for node in nodes if isinstance(node, Node)]):
-        models.meet(scope, frame)
-    return models
+class Columns:
+    """The nodes behind a tensor, by what is known of them: the records are made when asked for.
 
+    Everything that may change or die later is taken down at once: what nodes read, tensors (held
+    weakly) with their names. Autograd's nodes themselves, which hold memory, are not kept.
+    """
 
-class _Builder:
-    """Turns autograd's nodes into the records of a graph."""
-
-    def __init__(self, names: dict[int, str], models: Models) -> None:
-        self.names, self.models = names, models
-        self.scopes: dict[str, str] = {}  # paths as they are shown
-        self.specs: list[Spec] = []
+    def __init__(self, nodes: list[Any], frame: Any) -> None:
         self.values: dict[Any, Ref] = {}  # of nodes and leaves, their (first) result
-        self.constants: dict[int, Ref] = {}
+        self.alone = [n for n in nodes if n.__class__ is AccumulateGrad]  # asked about themselves
+        if self.alone:
+            nodes = [n for n in nodes if n.__class__ is not AccumulateGrad]
+        # Of each node: plan, attributes, shape, dtype, module path, code, instruction.
+        self.rows = list(map(_ROW, nodes))
+        self.paths = dict.fromkeys(map(_PATH, self.rows))  # each with the path as it is shown
+        self.models = Models()
+        tags = {path.partition(".")[0] for path in self.paths if path[:1] == MARK}
+        for tag in dict.fromkeys(p.partition(".")[0] for p in self.paths) if tags else ():
+            self.models.meet(tag, frame)
 
-    def add_all(self, nodes: list[Any]) -> None:
-        """Take in nodes, oldest first, so that the inputs of each are there already."""
-        specs, values, argument, known = self.specs, self.values, self._argument, self.scopes
-        for node in nodes:
-            if not isinstance(node, Node):
-                self._leaf(node)  # the tensor asked about is a leaf itself
+    def name(
+        self, nodes: list[Any], frame: Any, given: dict[int, str],
+        others: dict[int, str] | None = None, of_caller: bool = False,
+    ) -> dict[str, str]:  # fmt: skip
+        """Find what nodes read, and names for tensors; the classes of modules by path."""
+        shown, known = self.models.shown, all(p[:1] == MARK for p in self.paths if p)
+        self.paths = {path: shown(path) for path in self.paths}
+        tensors, modules = self.models.parts()
+        names = dict(others or {})
+        if of_caller:
+            names.update(variables(frame))
+            names.update({} if known else in_modules(frame))
+        if self.alone:
+            nodes = [n for n in nodes if n.__class__ is not AccumulateGrad]
+        self._read(nodes, {**names, **tensors, **given} if names or given else tensors)
+        return modules
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.leaves)
+
+    def _read(self, nodes: list[Any], names: dict[int, str]) -> None:
+        """Number nodes and leaves, and find the values that each node reads."""
+        inputs = list(map(_INPUTS, nodes))
+        self.counts = list(map(len, inputs))
+        flat = list(chain.from_iterable(inputs))
+        kinds = list(map(type, flat))
+        others = {k for k in set(kinds) if not issubclass(k, (Node, *_NUMBERS))}
+        positions = list(compress(count(), map(others.__contains__, kinds)))
+        rare = [flat[k] for k in positions]
+        starts = np.cumsum([0, *self.counts])
+        leaves = _Leaves(names, self.paths, self.values)
+        owners = []  # for each leaf the number of the node that reads it first
+        for leaf in self.alone:
+            leaves.gradient(leaf, None)
+            owners.append(0)
+        found, values, made = [], self.values, leaves.found
+        for k, edge, owner in zip(
+            positions, rare, (np.searchsorted(starts, positions, "right") - 1).tolist(), strict=True
+        ):
+            if edge.__class__ is AccumulateGrad and edge is not NOWHERE:
+                if edge not in values:
+                    leaves.gradient(edge, nodes[owner])
+                    owners.append(owner)
                 continue
-            args = []
-            for edge in node.inputs:
-                kind = edge.__class__
-                # The usual cases first: a graph may have very many nodes.
-                if kind is Node:
-                    args.append(values[edge])
-                elif kind is float or kind is int:
-                    args.append(edge)
-                else:
-                    args.append(argument(node, len(args), edge))
-            id = len(specs)
-            scope = known.get(node.scope)
-            if scope is None:
-                scope = known[node.scope] = self.models.shown(node.scope)
-            values[node] = Ref(id)
-            specs.append(
-                Spec(
-                    id,
-                    FORWARD,
-                    node.plan.op,
-                    tuple(args),
-                    node.attrs,
-                    node.shape,
-                    node.dtype,
-                    node.code,
-                    node.instruction,
-                    scope,
-                )
-            )
+            flat[k] = None
+            known = len(made)
+            found.append((k, leaves.other(nodes[owner], k - int(starts[owner]), edge)))
+            if len(made) > known:
+                owners.append(owner)
+        # A leaf comes just before the first node that reads it.
+        at = np.asarray(owners, np.int64)
+        self.leaves, self.leaf_ids = made, (at + np.arange(len(at))).tolist()
+        before = np.cumsum(np.bincount(at, minlength=len(nodes)))
+        self.ids = (np.arange(len(nodes)) + before[: len(nodes)]).tolist()
+        for edge, k in values.items():
+            values[edge] = Ref(self.leaf_ids[k])  # type: ignore[call-overload]
+        refs = map(tuple.__new__, repeat(Ref), zip(self.ids, repeat(0)))
+        values.update(zip(nodes, refs, strict=True))
+        self.args = list(map(values.get, flat, flat))
+        for k, value in found:
+            if value.__class__ is _Made:
+                value = Ref(self.leaf_ids[value.number])
+            elif value.__class__ is Output:
+                value = Ref(values[value.node].node, value.index)
+            self.args[k] = value
 
-    def _leaf(self, node: AccumulateGrad, user: Node | None = None, i: int = 0) -> Ref:
-        id = len(self.specs)
-        found = self.values[node] = Ref(id)
-        tensor = node.variable
-        label = "" if tensor is None else self.names.get(identity(tensor), "")
+    def same_as(self, other: Columns) -> bool:
+        """Whether the records would be equal, but for tensors at the ends and lines."""
+        return (
+            self.paths == other.paths
+            and self.ids == other.ids
+            and self.leaf_ids == other.leaf_ids
+            and self.counts == other.counts
+            and self.rows == other.rows
+            and self.args == other.args
+            and list(map(type, self.args)) == list(map(type, other.args))
+            and [leaf[:4] for leaf in self.leaves] == [leaf[:4] for leaf in other.leaves]
+            and all(
+                x is y or list(map(repr, x.values())) == list(map(repr, y.values()))
+                for x, y in zip(map(_ATTRS, self.rows), map(_ATTRS, other.rows), strict=True)
+                if x
+            )
+        )
+
+    def ends_as(self, other: Columns) -> bool:
+        """Whether the tensors at the ends are the very same ones."""
+        pairs = zip(self.leaves, other.leaves, strict=False)
+        return len(self.leaves) == len(other.leaves) and all(x[4] is y[4] for x, y in pairs)
+
+    def specs(self) -> dict[int, Spec]:
+        """The records, in order."""
+        specs: dict[int, Spec] = {}
+        args, paths, start = self.args, self.paths, 0
+        leaves = zip(self.leaf_ids, self.leaves, strict=True)
+        at, leaf = next(leaves, (-1, ()))
+        for id, (plan, attrs, shape, dtype, path, code, instruction), many in zip(
+            self.ids, self.rows, self.counts, strict=True
+        ):
+            while 0 <= at < id:
+                specs[at] = _leaf_spec(at, leaf)
+                at, leaf = next(leaves, (-1, ()))
+            end = start + many
+            specs[id] = Spec(
+                id,
+                FORWARD,
+                plan.op,
+                tuple(args[start:end]),
+                attrs,
+                shape,
+                dtype,
+                code,
+                instruction,
+                paths[path],
+            )
+            start = end
+        if at >= 0:
+            specs[at] = _leaf_spec(at, leaf)
+        specs.update((k, _leaf_spec(k, leaf)) for k, leaf in leaves)
+        return specs
+
+
+_INPUTS, _ATTRS, _PATH = attrgetter("inputs"), itemgetter(1), itemgetter(4)
+_ROW = attrgetter("plan", "attrs", "shape", "dtype", "scope", "code", "instruction")
+_NUMBERS = (float, int, type(None))
+
+
+class _Made(NamedTuple):
+    """A leaf, by the order in which it was met."""
+
+    number: int
+
+
+class _Leaves:
+    """The ends of a graph: kind, shape, dtype, label, and the tensor with what is known of it."""
+
+    def __init__(self, names: dict[int, str], paths: dict[str, str], values: dict[Any, Any]):
+        self.names, self.paths, self.values = names, paths, values
+        self.found: list[tuple[Any, ...]] = []
+        self.constants: dict[int, _Made] = {}
+
+    def gradient(self, node: AccumulateGrad, user: Node | None) -> None:
+        """A leaf that wants a gradient."""
+        tensor = node.ref()
+        self.values[node] = len(self.found)
+        if tensor is None:
+            self.found.append((PARAMETER, None, None, "", None, 0, False))
+            return
+        label = self.names.get(id(tensor), "")
         if not label and user is not None and isinstance(tensor, Parameter) and user.scope:
             # Read in a module that is not known any more: no name may be made up for it.
-            label = f"{self.models.shown(user.scope)}.parameter"
-        spec = Spec(
-            id, PARAMETER, PARAMETER, (), {}, node.shape, node.dtype, label=label,
-            scope=label.rpartition(".")[0],
-            leaf=_Gone() if tensor is None else Leaf(tensor, strong=False),
-        )  # fmt: skip
-        self.specs.append(spec)
-        return found
+            label = f"{self.paths[user.scope]}.parameter"
+        array = tensor._a
+        dtype = array.dtype if tensor._x is None else node.dtype
+        version, wants = version_of(tensor), tensor._node is not None
+        self.found.append((PARAMETER, array.shape, dtype, label, node.ref, version, wants))
 
-    def _argument(self, node: Node, i: int, edge: Any) -> Any:
-        if edge.__class__ is Output:
-            return Ref(self.values[edge.node].node, edge.index)
-        if isinstance(edge, Node):
-            return self.values[edge]
-        if isinstance(edge, AccumulateGrad):
-            if edge is NOWHERE:
-                return self._lost(node, i)
-            return self.values.get(edge) or self._leaf(edge, node, i)
+    def other(self, node: Node, i: int, edge: Any) -> Any:
+        """What else a node reads: a constant, one of several results, or a setting."""
+        if edge is NOWHERE:
+            return self._lost(node, i)
         if isinstance(edge, weakref.ref):
-            return self._constant(node, i, edge())
+            return self._constant(node, i, edge(), edge)
         if isinstance(edge, Tensor):
-            return self._constant(node, i, edge, strong=True)
+            return self._constant(node, i, edge, edge)
         return edge
 
-    def _constant(self, node: Node, i: int, tensor: Tensor | None, strong: bool = False) -> Ref:
+    def _add(self, *leaf: Any) -> _Made:
+        self.found.append(leaf)
+        return _Made(len(self.found) - 1)
+
+    def _constant(self, node: Node, i: int, tensor: Tensor | None, hold: Any) -> Any:
         if tensor is None:
             return self._lost(node, i)
-        held = self.constants.get(identity(tensor))
-        if held is not None:
-            return held
-        label = self.names.get(identity(tensor), "")
-        kind = INPUT if label else CONSTANT
-        spec = Spec(
-            len(self.specs), kind, kind, (), {}, tensor._a.shape, tensor._a.dtype, label=label,
-            leaf=Leaf(tensor, strong=strong),
-        )  # fmt: skip
-        self.specs.append(spec)
-        found = self.constants[identity(tensor)] = Ref(spec.id)
-        return found
+        held = self.constants.get(id(tensor))
+        if held is None:
+            label, array = self.names.get(id(tensor), ""), tensor._a
+            held = self.constants[id(tensor)] = self._add(
+                *(INPUT if label else CONSTANT, array.shape, array.dtype, label, hold),
+                *(version_of(tensor), tensor._node is not None),
+            )
+        return held
 
-    def _lost(self, node: Node, i: int) -> Ref:
+    def _lost(self, node: Node, i: int) -> _Made:
         """A constant that the program dropped; backward may have saved its value."""
         saved = _saved(node, i)
-        id = len(self.specs)
         if saved is None:
-            spec = Spec(id, CONSTANT, CONSTANT, (), {}, None, None, leaf=_Gone())
-        else:
-            leaf = Leaf(wrap(saved))
-            spec = Spec(id, CONSTANT, CONSTANT, (), {}, saved.shape, saved.dtype, leaf=leaf)
-        self.specs.append(spec)
-        return Ref(id)
+            return self._add(CONSTANT, None, None, "", None, 0, False)
+        return self._add(CONSTANT, saved.shape, saved.dtype, "", wrap(saved), 0, False)
 
 
-class _Gone(Leaf):
-    """A leaf whose tensor is no more."""
-
-    def __init__(self) -> None:
-        self._hold, self.version, self.grad = None, 0, False
+def _leaf_spec(id: int, leaf: tuple[Any, ...]) -> Spec:
+    kind, shape, dtype, label, hold, version, wants = leaf
+    held = object.__new__(Leaf)
+    held._hold, held.version, held.grad = hold, version, wants
+    scope = label.rpartition(".")[0] if kind == PARAMETER else ""
+    return Spec(id, kind, kind, (), {}, shape, dtype, label=label, scope=scope, leaf=held)
 
 
 def _saved(node: Node, i: int) -> np.ndarray | None:
@@ -221,6 +337,3 @@ def _saved(node: Node, i: int) -> np.ndarray | None:
         return None
     value = node.saved[node.plan.slots.index(names[i])]
     return value if isinstance(value, np.ndarray) else None
-
-
-identity = id

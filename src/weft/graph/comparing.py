@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from weft.core import errors
 from weft.core.tensor import Tensor
 from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph, Node
-from weft.graph.spec import BACKWARD, INNER, LEAVES, OPTIMIZER, Ref, Spec, show_kind, show_value
+from weft.graph.spec import (
+    BACKWARD,
+    FORWARD,
+    INNER,
+    LEAVES,
+    OPTIMIZER,
+    Ref,
+    Spec,
+    show_kind,
+    show_value,
+)
 from weft.graph.stats import describe
 
 _SMALL = 200_000  # pairs up to which a gap is compared in full
@@ -42,8 +53,25 @@ class Diff:
         self.added: list[Node] = []
         self.removed: list[Node] = []
         self.changed: list[Change] = []
-        self.matched: dict[int, int] = {}  # the numbers of nodes that belong together
+        self._matched: dict[int, int] = {}
+        self._unmade: tuple[Any, int] = ((), 0)
         self.parting: tuple[Node, Node, str] | None = None
+
+    def _match(self, pairs: Iterable[tuple[int, int]], count: int) -> None:
+        """Take in all pairs, when somebody asks for them."""
+        self._unmade = pairs, count
+
+    @property
+    def matched(self) -> dict[int, int]:
+        """The numbers of nodes that belong together."""
+        pairs, count = self._unmade
+        if count:
+            self._matched, self._unmade = dict(pairs), ((), 0)
+        return self._matched
+
+    @matched.setter
+    def matched(self, pairs: dict[int, int]) -> None:
+        self._matched = pairs
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.parting)
@@ -134,7 +162,7 @@ def diff(
         graph._check_whole()
     with no_collection():
         found = _structure(a, b)
-    if values is not False:
+    if values is not False and not (values is None and _same_ends(a, b)):
         found.parting = _parting(found, rtol, atol, bool(values))
     return found
 
@@ -142,55 +170,163 @@ def diff(
 def _structure(a: Graph, b: Graph) -> Diff:
     """What was added, removed and changed."""
     found = Diff(a, b)
+    if _alike(a, b):
+        found._match(zip(_ids(a), _ids(b), strict=True), len(a))
+        return found
     first, second = list(a._specs.values()), list(b._specs.values())
-    pairs = align([key(s) for s in first], [key(s) for s in second])
-    matched = found.matched
-    gaps: list[tuple[list[Spec], list[Spec]]] = []
-    i = j = 0
-    for x, y in [*pairs, (len(first), len(second))]:
-        gaps.append((first[i:x], second[j:y]))
-        if x < len(first):
-            matched[first[x].id] = second[y].id
-        i, j = x + 1, y + 1
+    table: dict[Any, int] = {}
+    ours, others = _codes(first, table), _codes(second, table)
+    pairs = np.asarray(align(ours, others), np.int64).reshape(-1, 2)
+    ids_a, ids_b = list(a._specs), list(b._specs)
+    at_a, at_b = pairs[:, 0].tolist(), pairs[:, 1].tolist()
+    matched = dict(zip(map(ids_a.__getitem__, at_a), map(ids_b.__getitem__, at_b), strict=True))
     loose: set[int] = set()
-    for gone, new in gaps:
+    for gone, new in _gaps(pairs, first, second):
         for before, after in _paired(gone, new):
             matched[before.id] = after.id
             loose.add(before.id)
+    found.matched = matched
     theirs = set(matched.values())
-    found.removed = [a._node(s.id) for s in first if s.id not in matched]
-    found.added = [b._node(s.id) for s in second if s.id not in theirs]
-    others = b._specs
-    for mine in first:
-        if mine.id in matched:
-            other = others[matched[mine.id]]
-            reasons = _reasons(found, mine, other, theirs, mine.id in loose)
+    if len(matched) < len(first):
+        found.removed = [a._node(s.id) for s in first if s.id not in matched]
+    if len(theirs) < len(second):
+        found.added = [b._node(s.id) for s in second if s.id not in theirs]
+    seen = loose | _wired_otherwise(first, b._specs, matched)
+    for id in ids_a if seen else ():
+        if id in seen:
+            mine, other = a._specs[id], b._specs[matched[id]]
+            reasons = _reasons(found, mine, other, theirs, id in loose)
             if reasons:
                 found.changed.append(Change(a._node(mine.id), b._node(other.id), reasons))
     return found
 
 
-def key(spec: Spec) -> tuple[Any, ...]:
+def _ids(graph: Graph) -> Any:
+    """The numbers of a graph's nodes, in order."""
+    records = graph._records
+    return records if records.__class__ is dict else sorted((*records.ids, *records.leaf_ids))
+
+
+def _alike(a: Graph, b: Graph) -> bool:
+    """Whether two graphs whose records are not made yet are seen to be equal right away."""
+    mine, other = a._records, b._records
+    if mine.__class__ is dict or other.__class__ is dict:
+        return False
+    try:
+        return mine.same_as(other)
+    except (TypeError, ValueError):  # settings that can't be compared in a word
+        return False
+
+
+def _same_ends(a: Graph, b: Graph) -> bool:
+    """Whether two graphs without values of their own end in the same tensors."""
+    mine, other = a._records, b._records
+    if mine.__class__ is dict or other.__class__ is dict or a._kept or a._grads:
+        return False
+    return mine.ends_as(other)
+
+
+def _codes(specs: list[Spec], table: dict[Any, int]) -> list[int]:
+    """A number for each node, the same for those that are taken for the same at first sight."""
+    shown: dict[Any, Any] = {}
+    keys = [
+        (s.kind, s.op_name, s.scope, s.shape, s.dtype)
+        if not s.attrs and s.kind == FORWARD
+        else key(s, shown)
+        for s in specs
+    ]
+    return [table.setdefault(k, len(table)) for k in keys]
+
+
+def _gaps(pairs: np.ndarray, first: list[Spec], second: list[Spec]) -> Iterator[Any]:
+    """The stretches between pairs in which something has no partner."""
+    ends = np.array([[-1, -1], *pairs.tolist(), [len(first), len(second)]], np.int64)
+    jumps = np.diff(ends, axis=0)
+    for k in np.flatnonzero((jumps != 1).any(1)).tolist():
+        (i, j), (m, n) = ends[k].tolist(), ends[k + 1].tolist()
+        yield first[i + 1 : m], second[j + 1 : n]
+
+
+def _wired_otherwise(first: list[Spec], others: dict[int, Spec], matched: Any) -> set[int]:
+    """The nodes whose partners may not read the partners of what they read."""
+    pairs = [
+        (mine, others[matched[mine.id]])
+        for mine in first
+        if mine.args and mine.kind != BACKWARD and mine.id in matched
+    ]
+    odd = {mine.id for mine, other in pairs if len(mine.args) != len(other.args)}
+    if odd:
+        pairs = [(mine, other) for mine, other in pairs if mine.id not in odd]
+    mine_flat = list(chain.from_iterable([mine.args for mine, _ in pairs]))
+    other_flat = list(chain.from_iterable([other.args for _, other in pairs]))
+    partner = matched.get
+    moved = [Ref(partner(x[0], -1), x[1]) if x.__class__ is Ref else x for x in mine_flat]
+    try:
+        same = moved == other_flat and list(map(type, moved)) == list(map(type, other_flat))
+    except (TypeError, ValueError):
+        same = False
+    if same:
+        return odd
+    start = 0
+    for mine, _ in pairs:
+        end = start + len(mine.args)
+        for x, y in zip(moved[start:end], other_flat[start:end], strict=True):
+            if x is not y and (x.__class__ is not y.__class__ or not _equal(x, y)):
+                odd.add(mine.id)
+                break
+        start = end
+    return odd
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return x.__class__ in _PLAIN and bool(x == y)
+
+
+_PLAIN = frozenset((Ref, int, float, bool, str))
+
+
+def key(spec: Spec, known: dict[Any, Any] | None = None) -> tuple[Any, ...]:
     """What two nodes must have in common to be taken for the same at first sight."""
     label = spec.label if spec.kind in LEAVES else ""
-    attrs: Any = spec.attrs
-    if attrs:
-        attrs = tuple([(k, show_value(v)) for k, v in attrs.items() if k not in INNER])
-    attrs = attrs or ()
-    return (spec.kind, spec.op_name, spec.scope, label, spec.shape, spec.dtype, attrs)
+    shown = _settings(spec, {} if known is None else known) if spec.attrs else ()
+    head = (spec.kind, spec.op_name, spec.scope, spec.shape, spec.dtype)
+    return (*head, label, shown) if label or shown else head
+
+
+def _settings(spec: Spec, known: dict[Any, Any]) -> tuple[Any, ...]:
+    """The settings of a node as text; many nodes have the same ones."""
+    found = []
+    for k, v in spec.attrs.items():
+        if k in INNER:
+            continue
+        if v.__class__ in _PLAIN or v is None:
+            place = (v.__class__, v)
+            text = known.get(place)
+            if text is None:
+                text = known[place] = show_value(v)
+        else:
+            text = show_value(v)
+        found.append((k, text))
+    return tuple(found)
 
 
 def align(a: list[Any], b: list[Any]) -> list[tuple[int, int]]:
     """Positions of equal items, rising in both: what two sequences have in common."""
-    low, high_a, high_b = 0, len(a), len(b)
-    while low < min(high_a, high_b) and a[low] == b[low]:
-        low += 1
-    while high_a > low and high_b > low and a[high_a - 1] == b[high_b - 1]:
-        high_a, high_b = high_a - 1, high_b - 1
+    low, high_a, high_b = _common(a, b), len(a), len(b)
+    tail = _common(a[low:][::-1], b[low:][::-1])
+    high_a, high_b = high_a - tail, high_b - tail
     pairs = [(k, k) for k in range(low)]
     pairs += _middle(a, b, low, high_a, low, high_b)
     pairs += list(zip(range(high_a, len(a)), range(high_b, len(b)), strict=True))
     return pairs
+
+
+def _common(a: list[Any], b: list[Any]) -> int:
+    """How many items two lists have in common from their beginning on."""
+    most = min(len(a), len(b))
+    if a[:most] == b[:most]:
+        return most
+    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), most)
 
 
 def _middle(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:

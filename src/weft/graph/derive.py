@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from weft.graph.gradient import gradient_of
+from weft.graph.gradient import Gradient, gradient_of
 from weft.graph.spec import Call, Ref, Spec
 
 # Makes a backward node: what runs, what it reads, and the forward node with the gradient's kinds.
@@ -22,13 +22,15 @@ def derive(
     rank: Callable[[int], int] = int,
     towards: Collection[Ref] | None = None,
     hooks: Callable[[Ref], Iterable[Call]] = lambda value: (),
+    around: Callable[[Spec, Gradient], None] = lambda forward, gradient: None,
 ) -> dict[Ref, list[Any]]:
     """Append the backward pass of some nodes; the gradients that arrive at every value.
 
     ``specs`` are the nodes by number, of which ``rank`` gives the order, and gradients pass through
     ``flows``. The pass begins at ``roots``, each with its gradient. The gradients of a value stand
     in the order in which the engine adds them. Where ``towards`` is given, only what leads there is
-    derived; ``hooks`` gives what acts on the gradient of a value.
+    derived. ``hooks`` gives what acts on the gradient of a value, and ``around`` puts the hooks
+    of a node into its backward.
     """
     arrived: dict[Ref, list[Any]] = {}
     ahead: list[tuple[int, int]] = []  # a heap: newest node first, as the engine goes
@@ -60,6 +62,7 @@ def derive(
             gradient.targets = tuple(i for i in gradient.targets if spec.args[i] in useful)
             if not gradient.targets:
                 continue
+        around(spec, gradient)
         terms = [g for r in results for g in arrived[r]]
         outs = tuple(r.index for r in results for _ in arrived[r])
         made = add(gradient, (*terms, *gradient.saved(spec)), outs, spec)

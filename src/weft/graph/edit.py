@@ -437,6 +437,9 @@ class Edit:
                 rank=rank.__getitem__,
                 towards=None if self.passes[number].fills else set(mine),
                 hooks=lambda r, number=number: _hooks_of(self.graph, number, r),
+                around=lambda spec, made, number=number: _keep_hooks(
+                    self.graph, number, spec, made
+                ),
             )
             for target, spec in mine.items():
                 terms = tuple(arrived.get(target, ()))
@@ -629,6 +632,14 @@ def _hooks_of(graph: Graph, number: int, value: Ref) -> list[Call]:
         and s.attrs.get("pass") == number
         and s.attrs["outs"][0] == value.index
     ]
+
+
+def _keep_hooks(graph: Graph, number: int, forward: Spec, made: Gradient) -> None:
+    """Give a backward that was derived anew the hooks of the node's old one."""
+    for k in graph._partners().get(forward.id, ()):
+        old = graph._specs[k]
+        if isinstance(old.op, Gradient) and old.attrs.get("pass") == number:
+            made.before, made.post = old.op.before, old.op.post
 
 
 def stand_in(shape: Any, dtype: Any, name: str = "") -> np.ndarray:

@@ -146,6 +146,10 @@ class _Writer:
                 f"{name!r} is a call of the Python function {spec.op.name!r}, which a graph file "
                 "can't hold. Replace it by ops, or cut it off with subgraph()"
             )
+        if isinstance(spec.op, Gradient) and (spec.op.before or spec.op.post):
+            raise GraphError(
+                f"{name!r} has a hook, a Python function, which a graph file can't hold"
+            )
         attrs = spec.attrs
         if spec.kind == OPTIMIZER:
             attrs = {k: v for k, v in attrs.items() if self._fits(v)}

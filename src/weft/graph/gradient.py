@@ -16,7 +16,7 @@ from weft.autograd import engine
 from weft.core.dispatch import Op
 from weft.core.node import Node
 from weft.core.plan import Plan
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, wrap
 from weft.graph.spec import Call, Ref, Spec
 from weft.graph.steps import Step
 
@@ -42,6 +42,9 @@ class Gradient:
         self.targets = tuple(i for i in given if needs[i])  # the inputs that get a gradient
         slots = () if plan is None else plan.slots
         self.sources = tuple(_source(op, slot) for slot in slots)
+        # Hooks of the node: on the gradients that come to it, and on those it gives.
+        self.before: tuple[Any, ...] = ()
+        self.post: tuple[Any, ...] = ()
 
     def saved(self, forward: Spec) -> list[Any]:
         """The values around the forward node that it reads besides gradients."""
@@ -175,7 +178,42 @@ def added(terms: Iterable[Any]) -> Any:
     return total
 
 
-def moved(gradient: Gradient, g: Any, saved: Any, attrs: dict[str, Any], kinds: list[Any]) -> list:
+def receiving(op: Any, kinds: Any) -> list[int]:
+    """Which results of a node its hooks see the gradients of."""
+    if not isinstance(op, Op):
+        return list(range(len(kinds)))
+    hidden = op.constant_outputs | op.inner_outputs if op.multiple else ()
+    return [k for k, (_, d) in enumerate(kinds) if k not in hidden and d.kind in FLOATS]
+
+
+def shown_before(gradient: Gradient, grads: list[Any], kinds: Any) -> list[Any]:
+    """The gradients that come to a node, as its hooks leave them."""
+    seen = receiving(gradient.op, kinds)
+    given = tuple(_as_tensor(grads[k]) for k in seen)
+    for hook in gradient.before:
+        given = hook(given) or given
+    changed = list(grads)
+    for k, g in zip(seen, given, strict=True):
+        changed[k] = _bare(g)
+    return changed
+
+
+def shown_after(gradient: Gradient, found: dict[int, Any], count: int, arrived: Any) -> Any:
+    """The gradients that a node gives to its inputs, as its hooks leave them."""
+    grads = tuple(_as_tensor(found.get(i)) for i in range(count))
+    outputs = tuple(_as_tensor(g) for g in arrived)
+    for hook in gradient.post:
+        grads = hook(grads, outputs) or grads
+    return {i: _bare(grads[i]) for i in found}
+
+
+def _as_tensor(g: Any) -> Any:
+    return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
+
+
+def moved(
+    gradient: Gradient, g: Any, saved: Any, attrs: dict[str, Any], kinds: list[Any], arrived: Any
+) -> list:
     """The gradients of the targets, in their shapes and dtypes, from that of the results."""
     plan = gradient.plan
     assert plan is not None
@@ -184,6 +222,8 @@ def moved(gradient: Gradient, g: Any, saved: Any, attrs: dict[str, Any], kinds: 
         needs = tuple(i in gradient.targets for i in range(len(kinds)))
     results = engine.vjp(plan, g, saved, attrs, needs)
     found = dict(zip(plan.targets, results, strict=True))
+    if gradient.post:
+        found = shown_after(gradient, found, len(kinds), arrived)
     return [_fitted(found[i], *kinds[i]) for i in gradient.targets]
 
 

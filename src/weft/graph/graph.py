@@ -13,6 +13,7 @@ from weft.core import node as core
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.graph import cost, table
+from weft.graph.collecting import no_collection
 from weft.graph.editing import Editing
 from weft.graph.export import Exporting
 from weft.graph.gradient import all_flows
@@ -171,7 +172,7 @@ class Graph(Running, Editing, Exporting):
 
     def _fill(
         self,
-        specs: dict[int, Spec],
+        specs: Any,
         outputs: tuple[Ref, ...],
         *,
         kept: dict[int, tuple[Any, ...]] | None = None,
@@ -185,7 +186,7 @@ class Graph(Running, Editing, Exporting):
         change: str = "",
         live: tuple[Any, ...] = (),
     ) -> Graph:
-        self._specs, self._outputs = specs, outputs
+        self._records, self._outputs = specs, outputs  # a dict, or what makes it when asked for
         self._kept, self._grads = kept or {}, grads or {}
         self._passes, self._updates = passes, updates or {}
         self._gradients = gradients or {}  # what leaves' .grad is at the end, by leaf
@@ -197,10 +198,19 @@ class Graph(Running, Editing, Exporting):
         self._released = False
         return self
 
+    @property
+    def _specs(self) -> dict[int, Spec]:
+        """The records by number, oldest first."""
+        found = self._records
+        if found.__class__ is not dict:
+            with no_collection():
+                found = self._records = found.specs()
+        return found
+
     # --- nodes by name -----------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._specs)
+        return len(self._records)
 
     def __iter__(self) -> Iterator[Node]:
         return (Node(self, spec) for spec in self._specs.values())

@@ -34,6 +34,10 @@ class Listener:
         now.recorders = (*now.recorders[:k], *now.recorders[k + 1 :])
         now.update()
 
+    def deaf(self) -> Any:
+        """A block that this one does not hear; others that listen do."""
+        return listening(*(r for r in MODES.now.recorders if r is not self))
+
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         """An op is about to run; whatever is returned stands in for it."""
 
@@ -85,14 +89,41 @@ class Listener:
         """Run an optimizer's step as one event; what its closure does is heard as usual."""
         optimizer, *rest = args
         around = MODES.now.recorders
-        rest = [_heard(a, around) if callable(a) else a for a in rest]
-        kwargs = {k: _heard(v, around) if callable(v) else v for k, v in kwargs.items()}
-        for listener in around:
-            listener.step_begins(optimizer)
+        begun = False
+
+        def begin() -> None:
+            nonlocal begun
+            begun = True
+            for listener in around:
+                listener.step_begins(optimizer)
+
+        def end() -> None:
+            nonlocal begun
+            if begun:
+                begun = False
+                for listener in around:
+                    listener.step_ended(optimizer)
+
+        def heard(closure: Callable) -> Callable:
+            # What a closure computes comes before the change that is made of it; an optimizer
+            # that asks again has changed the parameters since.
+            def run(*args: Any, **kwargs: Any) -> Any:
+                end()
+                with listening(*around):
+                    out = closure(*args, **kwargs)
+                begin()
+                return out
+
+            return run
+
+        given = [a for a in (*rest, *kwargs.values()) if callable(a)]
+        rest = [heard(a) if callable(a) else a for a in rest]
+        kwargs = {k: heard(v) if callable(v) else v for k, v in kwargs.items()}
+        if not given:
+            begin()
         with listening():
             out = step(optimizer, *rest, **kwargs)
-        for listener in around:
-            listener.step_ended(optimizer)
+        end()
         return out
 
     def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
@@ -110,11 +141,3 @@ class Listener:
 def _last(items: tuple[Any, ...], wanted: Any) -> int:
     """Where a thing stands last; the end if it is not there."""
     return max((k for k, x in enumerate(items) if x is wanted), default=len(items))
-
-
-def _heard(closure: Callable, recorders: tuple[Any, ...]) -> Callable:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with listening(*recorders):
-            return closure(*args, **kwargs)
-
-    return run

@@ -174,11 +174,6 @@ class Models:
             self.names[tag] = self._name(scopes.MODELS.get(tag), frame, home)
         return tag
 
-    def met(self, node: Any) -> bool:
-        """Whether the model in which a node was made is known, or there was none."""
-        scope = getattr(node, "scope", "")
-        return not scope or scopes.split(scope)[0] in self.names
-
     def _name(self, model: Any, frame: Any, home: Any) -> str:
         taken = set(self.names.values())
         if model is not None:
@@ -204,25 +199,48 @@ class Models:
             return text
         return self.full(text) if len(self.names) > 1 else scopes.path_of(text)
 
-    def tensors(self) -> dict[int, str]:
-        """The names of all parameters and buffers, by the tensor's id."""
-        found: dict[int, str] = {}
+    def parts(self) -> tuple[dict[int, str], dict[str, str]]:
+        """The names of all parameters and buffers by the tensor's id, and classes by path."""
+        names: dict[int, str] = {}
+        classes: dict[str, str] = {}
         for tag in self.names:
             model = scopes.MODELS.get(tag)
-            prefix = self.shown(tag)
-            for named in () if model is None else (model.named_buffers, model.named_parameters):
-                found.update((id(t), name) for name, t in named(prefix=prefix))
-        return found
+            if model is not None:
+                parameters: dict[int, str] = {}
+                _walk(model, self.shown(tag), parameters, names, classes)
+                names.update(parameters)
+        return names, classes
 
-    def classes(self) -> dict[str, str]:
-        """The classes of all modules, by their paths."""
-        found: dict[str, str] = {}
-        for tag in self.names:
-            model = scopes.MODELS.get(tag)
-            for name, part in () if model is None else model.named_modules(prefix=self.shown(tag)):
-                if name:
-                    found[name] = type(part).__name__
-        return found
+
+def _walk(
+    model: Any, prefix: str, parameters: dict[int, str], buffers: dict[int, str],
+    classes: dict[str, str],
+) -> None:  # fmt: skip
+    """Note what a model and all below it call their tensors, and their classes; each once.
+
+    The same as ``named_parameters`` and its kin give, in one walk: a model may have many modules.
+    """
+    seen = set()
+    stack = [(prefix, model)]
+    while stack:
+        path, module = stack.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        start = path
+        if path:
+            classes[path], start = type(module).__name__, f"{path}."
+        own = module.__dict__
+        for name, t in own["_parameters"].items():
+            if t is not None and id(t) not in parameters:
+                parameters[id(t)] = start + name
+        for name, t in own["_buffers"].items():
+            if t is not None and id(t) not in buffers:
+                buffers[id(t)] = start + name
+        if own["_modules"]:
+            for name, child in reversed(own["_modules"].items()):
+                if child is not None:
+                    stack.append((start + name, child))
 
 
 def _variables_that_hold(model: Any, frames: list[Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
@@ -18,11 +19,10 @@ from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
 from weft.graph.derive import derive
 from weft.graph.draws import Draw, Heard
-from weft.graph.gradient import ACCUMULATE, ONES, kinds_of
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, kinds_of
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
 from weft.graph.results import held_outside, new_since, variables
-from weft.graph.run import GraphError
 from weft.graph.selecting import Select
 from weft.graph.spec import (
     BACKWARD,
@@ -62,6 +62,7 @@ class Recorder(Values, Listener):
         self.arrived: dict[Ref, list[Any]] = {}  # gradients of the last pass, by value
         self.watched: dict[int, tuple[Any, float]] = {}
         self.before_it: dict[int, Any] = {}  # the variables at home when the block began
+        self.stuck = ""  # why the step can't be repeated, if it can't
 
     def __enter__(self) -> Graph:
         super().__enter__()
@@ -104,14 +105,22 @@ class Recorder(Values, Listener):
         return found
 
     def _frozen(self) -> str:
-        """The line of a draw that no op read as it was drawn: what came of it is a constant."""
+        """Why a repeated step would not be the program's, if so.
+
+        Numbers that no op read as they were drawn: what came of them is a constant of the record.
+        """
+        if self.stuck:
+            return self.stuck
         read = {r.node for spec in self.specs for r in spec.refs()}
         read |= {r.node for r in self.updates.values()}
         for spec in self.specs:
             if isinstance(spec.op, Draw) and spec.id not in read:
                 place = self.drawn.get(spec.id)
                 if place is None or place.root.loose:
-                    return f"{spec.op_name} at {spec.line()}"
+                    return (
+                        "random numbers were drawn and changed outside of ops, so the old ones "
+                        f"would be used again: {spec.op_name} at {spec.line()}"
+                    )
         return ""
 
     def _outputs(self) -> tuple[Ref, ...]:
@@ -312,6 +321,13 @@ class Recorder(Values, Listener):
     def goes_back(self, work: Any, roots: Any) -> None:
         for leaf in [] if work.create or not work.sink else self.leaves:
             self._meet_gradient(leaf)
+        if work.depth > 1 and work.sink:
+            self._stop_repeats("a backward pass ran inside of another one, as that of checkpoint()"
+                               " with use_reentrant=True does")  # fmt: skip
+        if not work.create:
+            # What hooks do is inside of their nodes.
+            for name in ("call_hooks", "post_hooks", "accumulate"):
+                setattr(work, name, self._unheard(getattr(work, name)))
         if (self.profile or self.values) and not work.create:
             work.seen, step = True, work.step
 
@@ -324,6 +340,21 @@ class Recorder(Values, Listener):
                     self.watched[id(node)] = (node, time.perf_counter() - start)
 
             work.step = seen
+
+    def _unheard(self, function: Any) -> Any:
+        def run(*args: Any) -> Any:
+            with self.deaf():
+                return function(*args)
+
+        return run
+
+    def _stop_repeats(self, reason: str) -> None:
+        """Note why ``run(update=True)`` could not do what the program does."""
+        self.stuck = self.stuck or f"{reason}\n  recorded at {errors.here()}"
+
+    def repeats(self) -> Any:
+        """A second run of the same code, as in a checkpoint, is no part of the record."""
+        return self.deaf
 
     def _meet_gradient(self, leaf: int) -> None:
         """A gradient that was there before the block is a value that the pass adds to."""
@@ -366,6 +397,7 @@ class Recorder(Values, Listener):
             lambda op, args, outs, forward: self._add_back(op, args, outs, forward, number),
             towards=towards,
             hooks=self._hooks_at,
+            around=self._put_around,
         )
         self._note_times(known)
         for value, terms in list(self.arrived.items()):
@@ -374,6 +406,9 @@ class Recorder(Values, Listener):
             if node is None or (towards is not None and value not in towards):
                 continue
             tensor = node.ref() if node.__class__ is AccumulateGrad else None
+            if tensor is not None and work.sink and _acts_later(node):
+                name = self.models.shown(self.specs[value.node].label) or "a leaf"
+                self._stop_repeats(f"a hook acted on {name!r} after its gradient had arrived")
             if tensor is not None and work.sink and tensor._grad is not None:
                 self._grad_arrives(value, tensor, tensor._grad, terms, number)
                 if self.values and self.choice.keep is None:
@@ -409,10 +444,21 @@ class Recorder(Values, Listener):
         node = None if place is None else place()
         if node is None or node.extras is None:
             return []
-        hooks = [Call("hook", _as_function(hook)) for hook in node.extras.pre.values()]
-        if node.extras.before or node.extras.post:
-            hooks.append(Call("hook", _refuse_node_hook))
-        return hooks
+        hooks = [*node.extras.pre.values()]
+        if node.__class__ is AccumulateGrad:
+            hooks += node.extras.before.values()
+        return [Call("hook", _as_function(hook)) for hook in hooks]
+
+    def _put_around(self, forward: Spec, gradient: Gradient) -> None:
+        """Hooks of a node see what comes to its backward and what it gives."""
+        for value in forward.results():
+            place = self.at.get(value)
+            node = None if place is None else place()
+            extras = getattr(getattr(node, "node", node), "extras", None)
+            if extras is not None:
+                gradient.before = tuple(extras.before.values())
+                gradient.post = tuple(extras.post.values())
+                return
 
     def _note_times(self, known: int) -> None:
         spent: dict[int, float] = {}
@@ -620,11 +666,9 @@ def _as_function(hook: Any) -> Any:
     return run
 
 
-def _refuse_node_hook(g: Tensor) -> Tensor:
-    raise GraphError(
-        "a hook of a node (grad_fn.register_hook) acted on this gradient, which a replay can't "
-        "repeat; hooks of tensors can be"
-    )
+def _acts_later(leaf: AccumulateGrad) -> bool:
+    """Whether hooks act once a leaf's gradient is there."""
+    return bool(leaf.post_accumulate or (leaf.extras is not None and leaf.extras.post))
 
 
 def _seed(g: Any) -> Any:

@@ -17,7 +17,15 @@ from weft.core.modes import MODES, enable_grad, no_grad
 from weft.core.node import FREED, Node, Output
 from weft.core.tensor import Tensor, wrap
 from weft.graph.draws import Draw
-from weft.graph.gradient import ACCUMULATE, Gradient, added, moved
+from weft.graph.gradient import (
+    ACCUMULATE,
+    Gradient,
+    added,
+    moved,
+    receiving,
+    shown_after,
+    shown_before,
+)
 from weft.graph.spec import (
     BACKWARD,
     CALLS,
@@ -261,13 +269,19 @@ class Execution:
         if nothing and not getattr(gradient.op, "takes_none", False):
             return (None,) * len(gradient.targets)
         results = [self._kind_at(r) for r in forward.results()]
-        self._check_gradients(spec, forward, sums, results)
         grads = [sums.get(k) for k in range(len(results))]
+        if gradient.before:
+            grads = shown_before(gradient, grads, results)
+        self._check_gradients(spec, forward, grads, results)
+        arrived = [grads[k] for k in receiving(gradient.op, results)] if gradient.post else ()
         if gradient.plan is None:
             node = self.functions[forward.id]
-            found = node(*(None if g is None else wrap(g) for g in grads))
-            found = found if isinstance(found, tuple) else (found,)
-            return tuple(found[i] for i in gradient.targets)
+            given = node(*(None if g is None else wrap(g) for g in grads))
+            given = given if isinstance(given, tuple) else (given,)
+            if gradient.post:
+                each = shown_after(gradient, dict(enumerate(given)), len(given), arrived)
+                given = tuple(None if g is None else wrap(g) for g in each.values())
+            return tuple(given[i] for i in gradient.targets)
         inputs = [self._kind_at(x) if x.__class__ is Ref else kind_of(x) for x in forward.args]
         g: Any = grads[0]
         if gradient.op.multiple:
@@ -275,12 +289,13 @@ class Execution:
             if not gradient.op.takes_none:
                 shapes, dtypes = zip(*results, strict=True)
                 g = engine.with_zeros(grads, shapes, dtypes, gradient.op.constant_outputs)
-        found = moved(gradient, g, gradient.values(saved, inputs), forward.attrs, inputs)
+        values = gradient.values(saved, inputs)
+        found = moved(gradient, g, values, forward.attrs, inputs, arrived)
         return tuple(None if x is None else wrap(x) for x in found)
 
-    def _check_gradients(self, spec: Spec, forward: Spec, sums: Any, results: list[Any]) -> None:
+    def _check_gradients(self, spec: Spec, forward: Spec, grads: Any, results: list[Any]) -> None:
         """Native rules read memory as the forward node left it: nothing else may come in."""
-        for k, g in sums.items():
+        for k, g in enumerate(grads):
             if g is not None and (g.shape, g.dtype) != results[k]:
                 raise GraphError(
                     f"{self._name(spec)!r} gets a gradient of {show_kind(g.shape, g.dtype)} for "
@@ -444,10 +459,7 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     }
     grads = {leaf: r for leaf, r in graph._gradients.items() if r is not None}
     if graph._frozen:
-        raise GraphError(
-            "random numbers were drawn and changed outside of ops, so a repeated step would use "
-            f"the old ones again: {graph._frozen}\n  at {errors.here()}"
-        )
+        raise GraphError(f"the step can't be repeated: {graph._frozen}\n  at {errors.here()}")
     count, held = len(graph._outputs), len(graph._outputs) + len(moved)
     wanted = [*graph._outputs, *moved.values(), *grads.values()]
     with listening(), no_grad():

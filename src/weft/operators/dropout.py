@@ -37,7 +37,7 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
         out = empty_in_layout(shape, array.dtype, array.strides)
         order = sorted(range(out.ndim), key=lambda i: -out.strides[i])
         drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), array.dtype, one)
-        return wrap(drawn.transpose(np.argsort(order)))
+        return wrap(drawn).permute(*np.argsort(order).tolist())
     return wrap(generator().bernoulli(keep, shape, array.dtype, one))
 
 
