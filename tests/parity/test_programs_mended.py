@@ -217,6 +217,12 @@ PROGRAMS = {
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",
     ),
+    "the gate of glu comes from the input as it is when backward runs": (
+        "v0 = rand(1, (4, 3)).requires_grad_()",
+        "v1 = F.glu(v0, 0)",
+        "v0.data.copy_(rand(2, (4, 3)))",
+        "(v1 * v1.detach()).sum().backward()",
+    ),
 }
 
 
