@@ -223,6 +223,52 @@ PROGRAMS = {
         "v0.data.copy_(rand(2, (4, 3)))",
         "(v1 * v1.detach()).sum().backward()",
     ),
+    "a slice that requires no gradient any more keeps the one that it has": (
+        "v0 = rand(1, (8, 4))[::2].requires_grad_()",
+        "v1 = v0 * v0",
+        "v1.sum().backward(retain_graph=True)",
+        "v0.requires_grad_(False)",
+        "v1.sum().backward()",
+    ),
+    "a loss of a view made without recording uses up what both its gradients would need": (
+        "v0 = rand(1, (2, 2)).requires_grad_()",
+        "with torch.no_grad(): v1 = v0.unsqueeze(-1)",
+        "v2, v3, v4 = F.mse_loss(v1, v1), v1 * v1, v1 / (v1 * v1 + 1)",
+        "v2.backward()",
+        "v2.backward()",
+        "v3.sum().backward()",
+        "v3.sum().backward()",
+        "v4.sum().backward()",
+        "v4.sum().backward()",
+    ),
+    "windows of nothing are views, of half types too": (
+        "v0 = rand(1, (2, 0), torch.bfloat16)",
+        "v1, v2 = v0.unfold(0, 2, 1), v0.as_strided((0, 1), (1, 1))",
+        "v1.mul_(2)",
+        "v2.mul_(2)",
+    ),
+    "a result of another shape changes its place once": (
+        "v0, v1, v2 = rand(1, (2, 3)), rand(2, (4,)), rand(3, (2,))",
+        "v3 = torch.zeros(2, dtype=torch.int64)",
+        "torch.add(v0, 1, out=v1)",
+        "torch.max(v0, 1, out=(v2, v3))",
+        "torch.cat([v0, v0], out=v2)",
+    ),
+    "distances of empty points of half types": (
+        "v0 = rand(1, (2, 0), torch.bfloat16).requires_grad_()",
+        "v1, v2 = torch.cdist(v0, v0), torch.cdist(v0.t(), v0.t(), 1.0)",
+        "v3 = torch.cdist(rand(2, (2, 0), torch.float16), rand(3, (1, 0), torch.float16))",
+        "v1.sum().backward()",
+    ),
+    "the gradient of a scale does not hang on values that require none": (
+        "v0 = rand(1, (3,)).requires_grad_()",
+        "F.rms_norm(rand(2, (2, 3)), (3,), v0).sum().backward(create_graph=True)",
+    ),
+    "what is empty and joined has a gradient without history": (
+        "v0 = rand(1, (0,)).requires_grad_()",
+        "v1 = torch.cat([v0, v0])",
+        "(v1 * v1).sum().backward(create_graph=True)",
+    ),
 }
 
 

@@ -241,7 +241,7 @@ class _Run:
             return
         with _accumulating:
             held = tensor._grad
-            if tensor._node is None:
+            if tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
                 tensor._grad = copied(g, tensor._a) if held is None else held + g
