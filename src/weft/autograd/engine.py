@@ -131,6 +131,7 @@ class _Run:
         self.targets = targets
         self.useful: set[GraphNode] | None = None
         self.through: set[GraphNode] = set()  # useful nodes that lead on to another
+        self.ends: set[GraphNode] = set()  # nodes that run though nothing behind them was asked for
         self.roots: set[GraphNode] = set()
         self.captured: dict[GraphNode, Any] = {}
         self.grads: dict[GraphNode, Any] = {}
@@ -184,6 +185,10 @@ class _Run:
             if any(edge in useful for edge in edges_of(node)):
                 useful.add(node)
                 self.through.add(node)
+        if self.sink:
+            # As in PyTorch: ``backward`` runs the nodes of its inputs too, and uses them up.
+            self.ends = {*(self.targets or ()), *shared}
+            useful |= self.ends
         self.useful = useful
         # As in PyTorch: a root that leads nowhere has its hooks run only if it is alone.
         alone = self.roots if len(self.roots) == 1 else ()
@@ -241,7 +246,7 @@ class _Run:
             return
         with _accumulating:
             held = tensor._grad
-            if tensor._node is None:
+            if tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
                 tensor._grad = copied(g, tensor._a) if held is None else held + g
@@ -364,10 +369,10 @@ class _Run:
             g = self.notice(node, g)
             if self.useful is not None and node not in self.useful:
                 pass  # a root that leads to none of the inputs: only its hooks have a say
+            elif node.__class__ is Output and g is not None and self.leads_on(node.node):
+                self.gather(node, g)
             elif g is None or not self.leads_on(node):
                 self.pass_over(node)
-            elif node.__class__ is Output:
-                self.gather(node, g)
             else:
                 self.passing, g = g, None
                 self.step(node)
@@ -380,7 +385,7 @@ class _Run:
 
     def leads_on(self, node: Any) -> bool:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
-        return self.targets is None or node in self.through or (self.sink and node in self.targets)
+        return self.targets is None or node in self.through or node in self.ends
 
     def unreached(self, node: Any) -> None:
         """No gradient came: hooks are told so, and so is a backward that users wrote."""

@@ -202,7 +202,15 @@ class Plan:
             for name in parameters(rule):
                 if name not in LINEAR_ARGUMENTS and name != "needs" and self._is_saved(name):
                     found[name] = None
-        return tuple(found)
+        return tuple(found) if rules else self._shared()
+
+    def _shared(self) -> tuple[str, ...]:
+        """What is saved where no gradient goes on, as from a view made without recording.
+
+        PyTorch then leaves out what one rule alone names, and saves the operands of several.
+        """
+        named = [n for rule in self.op.rules or () if rule is not None for n in parameters(rule)]
+        return tuple(n for n in self.op.names if named.count(n) > 1)
 
     def _is_saved(self, name: str) -> bool:
         op = self.op

@@ -1157,9 +1157,9 @@ def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.
     if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
         return owner
     if 0 in shape:
+        start = 0  # it may lie at the end of the memory or behind it, and reads nothing there
         if owner.__class__ is MetaArray:
             return MetaArray(shape, d, owner, 0, strides)
-        return np.ndarray(shape, d, np.empty(0, np.uint8), 0, strides)
     rows: Any = dense(owner)
     if d.kind == "V" or rows.dtype.kind == "V":
         rows = rows.reshape(-1).view(np.uint8)  # such types offer no buffer

@@ -16,7 +16,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.inplace import apply_inplace
-from weft.core.short import fast_unary
+from weft.core.short import fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, random
 from weft.operators.arithmetic import fits_half, where_op
@@ -478,6 +478,26 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _fast_gelu_tanh(input)
 
 
+def _glu_gate_rule(t: Any, a: Any, b: Any) -> Any:
+    gate = sigmoid_op(b)
+    return t * a * ((1.0 - gate) * gate)
+
+
+# One op, so that backward takes the gate from the input as it is by then, as PyTorch's does.
+glu_op = elementwise(
+    "glu",
+    lambda a, b: a * sigmoid_op.reference(b),
+    lambda t, b: t * sigmoid_op(b),
+    _glu_gate_rule,
+    public=False,
+    lower=lambda a, b: a * sigmoid_op(b),
+    refuses="biuc",
+    wide_rules=True,
+    numbers=False,
+)
+_fast_glu = fast_binary(glu_op)
+
+
 @api.under(F, out=True)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along a dimension, gated by the sigmoid of the second."""
@@ -488,7 +508,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         _refuse(f"Halving dimension must be even, but dimension {dim} is size {size}")
     values, gates = input.split(size // 2, dim) if size else (input, input)
-    return values * sigmoid_op(gates)
+    return _fast_glu(values, gates)
 
 
 @api.under(F)

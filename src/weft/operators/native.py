@@ -16,7 +16,7 @@ FUNCTIONS = {
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh"), 1024),
     **dict.fromkeys(("erf", "atan", "pow"), 1024),
     # NumPy needs several passes for these.
-    **dict.fromkeys(("sigmoid", "silu", "gelu", "gelu_tanh", "elu", "mish"), 64),
+    **dict.fromkeys(("sigmoid", "silu", "glu", "gelu", "gelu_tanh", "elu", "mish"), 64),
     **dict.fromkeys(("softplus", "log_sigmoid", "binary_cross_entropy_with_logits"), 64),
 }
 # Exact ones that NumPy does in several passes, or slowly.

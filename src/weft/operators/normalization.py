@@ -203,6 +203,8 @@ def _rms_norm(x: np.ndarray, weight: Any, rank: int, eps: float) -> tuple[np.nda
 
 def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, needs: Any, rank: int) -> Any:
     gy, g_rstd = g
+    if isinstance(rstd, Tensor) and not x.requires_grad:
+        rstd = rstd.detach()  # it hangs on x alone, whatever else the node has for inputs
     normal = x * rstd
     gx = None
     if needs[0]:

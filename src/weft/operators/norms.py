@@ -306,7 +306,7 @@ def cdist(
     for k, x in ((1, x1), (2, x2)):
         if x._a.ndim < 2:
             raise refuse(f"cdist only supports at least 2D tensors, X{k} got: {x._a.ndim}D")
-        if x._a.dtype.kind not in "f":
+        if not x.dtype.is_floating_point:
             raise refuse(f"cdist only supports floating-point dtypes, X{k} got: {type_name(x)}")
     if x1._a.shape[-1] != x2._a.shape[-1]:
         raise refuse(
@@ -317,6 +317,8 @@ def cdist(
         raise refuse("cdist only supports non-negative p values")
     if compute_mode is not None and compute_mode not in MM_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    if x1._a.dtype in dt.HALF and x2._a.dtype == x1._a.dtype:
+        return cdist(x1.float(), x2.float(), p, compute_mode).to(x1.dtype)
     if p == 2:
         many = x1._a.shape[-2] > 25 or x2._a.shape[-2] > 25
         by_product = compute_mode == MM_MODES[1] or (compute_mode in (None, MM_MODES[0]) and many)

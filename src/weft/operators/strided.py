@@ -32,7 +32,7 @@ def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | Non
         )
     steps = tuple(s * width for s in stride)
     if 0 in size and x.__class__ is np.ndarray:
-        return np.ndarray(size, x.dtype, np.empty(0, np.uint8), 0, steps)
+        return np.lib.stride_tricks.as_strided(x, size, steps)
     return owner.__class__(size, x.dtype, owner, 0 if 0 in size else start, steps)
 
 

@@ -857,7 +857,7 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
 def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
     parts, start = [], 0
     for need, shape in zip(needs, shapes, strict=True):
-        if shape == (0,) and len(g.shape) != 1:
+        if shape == (0,):
             parts.append(zeros_of(g, shape) if need else None)  # PyTorch skips such inputs
             continue
         end = start + shape[dim]
