@@ -892,8 +892,10 @@ weft.compat.stand_ins.parallel: gather is_namedtuple scatter scatter_kwargs
 weft.compat.stand_ins.parallel: replicate
 [torch.nn.parallel.parallel_apply]
 weft.compat.stand_ins.parallel: get_a_var parallel_apply
-[torch.nn.utils._per_sample_grad]
-weft.compat.stand_ins.helpers: call_for_per_sample_grads
+[torch.nn.utils._expanded_weights.expanded_weights_impl]
+weft.nn.utils._per_sample_grad: ExpandedWeight
+[torch.nn.utils._expanded_weights]
+torch.nn.utils._expanded_weights.expanded_weights_impl: ExpandedWeight
 [torch.onnx]
 !onnx: OperatorExportTypes=ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,ONNX_FALLTHROUGH TensorProtoDataType
     TrainingMode=EVAL,PRESERVE,TRAINING select_model_mode_for_export
