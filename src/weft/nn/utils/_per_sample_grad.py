@@ -211,7 +211,7 @@ def call_for_per_sample_grads(
     @functools.wraps(module.forward)
     def call(*args: Any, **kwargs: Any) -> Any:
         size = batch_size if batch_size is not None else _size(args, kwargs, batch_first)
-        expanded = {
+        expanded: dict[str, Tensor] = {
             name: ExpandedWeight(value, size, loss_reduction) if value.requires_grad else value
             for name, value in module.named_parameters()
         }
