@@ -90,6 +90,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("_check_tensor_all_with",), "_checks"),
     "GradScaler": "amp",
     "compile": "compiler",
+    "sparse_coo_tensor": "sparse",
     "watch": "watching",
 }
 

@@ -101,14 +101,17 @@ from weft import memory as memory
 from weft import mps as mps
 from weft import multiprocessing as multiprocessing
 from weft import nn as nn
+from weft import operators as operators
 from weft import optim as optim
 from weft import overrides as overrides
 from weft import profiler as profiler
 from weft import quasirandom as quasirandom
 from weft import random as random
+from weft import references as references
 from weft import return_types as return_types
 from weft import serialization as serialization
 from weft import signal as signal
+from weft import sparse as sparse
 from weft import special as special
 from weft import storage as storage
 from weft import testing as testing
@@ -138,6 +141,7 @@ from weft._checks import _check_tensor_all as _check_tensor_all
 from weft._checks import _check_tensor_all_with as _check_tensor_all_with
 from weft.amp import GradScaler as GradScaler
 from weft.compiler import compile as compile
+from weft.sparse import sparse_coo_tensor as sparse_coo_tensor
 from weft.watching import watch as watch
 from weft.amp.autocast_mode import autocast as autocast
 from weft.amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting

@@ -34,7 +34,7 @@ def test_the_tables_are_made_from_the_code() -> None:
     share = re.search(r"\*\*all\*\* \| (\d+) \| (\d+) \| ([\d.]+)% \|", table)
     assert share and int(share[1]) < int(share[2]) and 90 < float(share[3]) < 100
     missing = site_tables.table("missing")
-    assert "`sparse_coo_tensor`" in missing and "`relu`" not in missing
+    assert "`sparse_csr_tensor`" in missing and "`relu`" not in missing
     assert site_tables.table("differences").startswith("* ")
 
 

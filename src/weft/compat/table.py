@@ -39,7 +39,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "Call the function without it",
     ),
     "sparse": (
-        "weft has no sparse tensors",
+        "weft has sparse tensors in coordinate format only, and few functions for them",
         "Use a dense tensor, or index_add_ and scatter_add_ on the entries",
     ),
     "nested": (
@@ -529,7 +529,7 @@ weft.compat.stand_ins.helpers: while_loop
 [torch.sparse]
 !sparse: SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT
     SparseSemiStructuredTensorCUTLASS addmm as_sparse_gradcheck check_sparse_tensor_invariants
-    log_softmax mm softmax sum to_sparse_semi_structured
+    log_softmax softmax sum to_sparse_semi_structured
 [torch.nested]
 !nested: as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged
     to_padded_tensor
@@ -579,7 +579,7 @@ weft.compat.stand_ins.foreach: _foreach_abs _foreach_abs_ _foreach_add _foreach_
 weft.compat.stand_ins.helpers: _assert _assert_async _shape_as_tensor _softmax_backward_data
     _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo get_device_module
     _grouped_mm=grouped_mm DeviceObjType segment_reduce _segment_reduce=segment_reduce
-!sparse: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
+!sparse: sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
     sparse_compressed_tensor dsmm hsmm
 !capture: SymInt SymFloat SymBool
 weft.compat.stand_ins.c: set_vital=_false
@@ -892,8 +892,10 @@ weft.compat.stand_ins.parallel: gather is_namedtuple scatter scatter_kwargs
 weft.compat.stand_ins.parallel: replicate
 [torch.nn.parallel.parallel_apply]
 weft.compat.stand_ins.parallel: get_a_var parallel_apply
-[torch.nn.utils._per_sample_grad]
-weft.compat.stand_ins.helpers: call_for_per_sample_grads
+[torch.nn.utils._expanded_weights.expanded_weights_impl]
+weft.nn.utils._per_sample_grad: ExpandedWeight
+[torch.nn.utils._expanded_weights]
+torch.nn.utils._expanded_weights.expanded_weights_impl: ExpandedWeight
 [torch.onnx]
 !onnx: OperatorExportTypes=ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,ONNX_FALLTHROUGH TensorProtoDataType
     TrainingMode=EVAL,PRESERVE,TRAINING select_model_mode_for_export

@@ -177,6 +177,8 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
         return NotImplemented
 
     def _reduce_tensor(self, obj: Tensor) -> tuple[Any, ...]:
+        if obj.is_sparse:
+            return obj.__reduce_ex__(self.proto)  # which refuses
         kind, state = type(obj), dict(obj.__dict__)
         slots = values_of_slots(obj)
         if kind is Parameter:

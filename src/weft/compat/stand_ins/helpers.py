@@ -288,17 +288,6 @@ def _no_grad_zero_(tensor: Tensor) -> Tensor:
     return weft.nn.init.zeros_(tensor)
 
 
-def call_for_per_sample_grads(
-    module: Any, *, batch_size: int | None = None, loss_reduction: str = "sum",
-    batch_first: bool = True,
-) -> NoReturn:  # fmt: skip
-    """Raises: gradients for each sample come from ``torch.func``."""
-    raise RuntimeError(
-        "call_for_per_sample_grads: weft does not have it; use torch.func.vmap of torch.func.grad "
-        f"with torch.func.functional_call\n  at {errors.here()}"
-    )
-
-
 # ------------------------------------------------------------------ distributions
 
 
