@@ -329,8 +329,8 @@ def _utils_of(seed: int) -> Iterator[Case]:
         ("flow_to_image", lambda L, V: V.utils.flow_to_image(L.from_numpy(flow.copy()))),
     ]  # fmt: skip
     for name, run in rows:
-        exact = 0.0 if name.startswith("draw") else 1e-6
-        yield f"{name} seed {seed}", run, exact
+        close = 0.0 if name.startswith(("draw", "flow")) else 1e-6
+        yield f"{name} seed {seed}", run, close
 
 
 def utils(seeds: range) -> Iterator[Case]:

@@ -371,6 +371,20 @@ def test_an_image_is_saved_whole_or_not_at_all(tmp_path: pathlib.Path) -> None:
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["x.png"]
 
 
+def test_flow_to_image_gives_the_bytes_of_torchvision() -> None:
+    """Floats are cut to bytes at the end, so the order of roundings shows."""
+    x = [[1.25, 1.25, -1.25, -1.0, -1.25], [0.25, -0.75, -1.75, -0.25, -1.25]]
+    y = [[1.75, 1.75, -1.75, 1.0, -1.75], [-1.75, -0.5, 0.5, -1.75, 0.25]]
+    expected = [
+        [[255, 255, 0, 108, 0], [137, 148, 39, 97, 103]],
+        [[138, 138, 19, 255, 19], [45, 186, 255, 45, 250]],
+        [[0, 0, 255, 87, 255], [255, 255, 233, 255, 255]],
+    ]
+    flow = weft.tensor([x, y])
+    assert utils.flow_to_image(flow).tolist() == expected
+    assert utils.flow_to_image(flow[None]).tolist() == [expected]
+
+
 def test_drawing() -> None:
     x = weft.zeros(3, 20, 30, dtype=weft.uint8)
     drawn = utils.draw_bounding_boxes(x, weft.tensor([[5.0, 4, 15, 12]]), ["a"], colors="red")

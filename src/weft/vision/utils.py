@@ -272,19 +272,20 @@ def flow_to_image(flow: Tensor) -> Tensor:
     batch = flow[None] if flow.ndim == 3 else flow
     length = (batch**2).sum(dim=1).sqrt()
     batch = batch / (length.max() + weft.finfo(flow.dtype).eps)
-    images = weft.stack([_flow_colours(x, y) for x, y in batch])
+    images = _flow_colours(batch)
     return images[0] if flow.ndim == 3 else images
 
 
-def _flow_colours(x: Tensor, y: Tensor) -> Tensor:
-    wheel = _colour_wheel()
+def _flow_colours(flow: Tensor) -> Tensor:
+    wheel = _colour_wheel() / 255
     count = len(wheel)
+    x, y = flow.unbind(1)
+    radius = (flow**2).sum(dim=1).sqrt()[..., None]
     place = (weft.atan2(-y, -x) / math.pi + 1) / 2 * (count - 1)
     low = place.floor().long()
     share = (place - low)[..., None]
-    colour = (1 - share) * wheel[low] / 255 + share * wheel[(low + 1) % count] / 255
-    radius = (x**2 + y**2).sqrt()[..., None]
-    return weft.floor(255 * (1 - radius * (1 - colour))).to(weft.uint8).permute(2, 0, 1)
+    colour = (1 - share) * wheel[low] + share * wheel[(low + 1) % count]
+    return weft.floor(255 * (1 - radius * (1 - colour))).to(weft.uint8).permute(0, 3, 1, 2)
 
 
 def _colour_wheel() -> Tensor:
