@@ -1,4 +1,4 @@
-"""Every kernel as a job: planned on some arrays, run on others, against the reference."""
+"""Every kernel of the registry against the reference, in all layouts, and as a planned job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weft.core import selection
 from weft.core.dispatch import REGISTRY, Op
 from weft.native import contract
 from weft.native.codegen import jit
+from weft.native.memory import buffers
 from weft.operators.build import Make, Sample
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
@@ -71,6 +72,44 @@ def agree(op: Op, found: Any, want: Any, exact: Any, dtype: str) -> None:
         unit = np.finfo(dtype).eps
         size = np.abs(np.nan_to_num(c)).max(initial=1.0)
         np.testing.assert_allclose(a, c, rtol=64 * unit, atol=64 * unit * size)
+
+
+def laid(x: Any, layout: str) -> Any:
+    """The same values, lying otherwise in memory."""
+    if not isinstance(x, np.ndarray) or not x.size or layout == "rows":
+        return x
+    if layout == "columns":
+        return np.asfortranarray(x) if x.ndim > 1 else x
+    wide = np.zeros((*x.shape, 2), x.dtype)
+    wide[..., 1] = x
+    return wide[..., 1]
+
+
+# Ops whose samples no kernel takes, with the reason.
+LEFT = {
+    "adaptive_max_pool": "its samples have windows of different sizes",
+    "scaled_dot_product_attention": "its samples are too small to be cut among threads",
+}
+KERNELS = sorted(name for name, op in REGISTRY.items() if op.native and op.samples)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "ANY_SIZE", [True])
+    op, taken = REGISTRY[name], 0
+    for (args, attrs), (wide, _) in zip(cases(op, dtype, 0), cases(op, "f8", 0), strict=True):
+        with np.errstate(all="ignore"):
+            want = op.compute(args, attrs) if op.promote else op.reference(*args, **attrs)
+            exact = op.compute(wide, attrs) if op.promote else op.reference(*wide, **attrs)
+            for layout in ("rows", "columns", "apart"):
+                found = selection.forward(op, [laid(a, layout) for a in args], attrs)
+                if found is not None:
+                    agree(op, found, want, exact, dtype)
+                    taken += 1
+    if not taken and (name in LEFT or dtype == "f8"):
+        pytest.skip(LEFT.get(name, "not for float64"))
+    assert taken, "no kernel took any sample: it is not tested here"
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -131,11 +131,15 @@ def test_backward(name: str) -> None:
             plain = plan.vjp(g, saved, attrs, None)
         except (NotImplementedError, RuntimeError) as error:
             pytest.skip(str(error))
-        found = plan.large(g, saved, attrs, None)
+        # The loop of each rule itself: what is not traced would be compared with itself.
+        loops = [plan._native(i, op.rules[i]) for i in plan.targets]
+        found = [loop and loop(g, saved, attrs, None) for loop in loops]
+        if all(f is None for f in found):
+            pytest.skip("not traced: NumPy runs it")
         wide = [s.astype("f8") if isinstance(s, np.ndarray) else s for s in saved]
         exact = plan.vjp(g.astype("f8"), wide, attrs, None)
         for a, b, c in zip(found, plain, exact, strict=True):
-            if isinstance(b, np.ndarray) and b.dtype == np.float32:
+            if a is not None:
                 close(a, b, c, False, [g, *given])
 
 
