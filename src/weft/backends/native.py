@@ -29,12 +29,12 @@ def set(kind: str) -> None:
 
 
 def winograd() -> bool:
-    """Whether convolutions may multiply less: see ``set_winograd``."""
+    """Whether Winograd convolutions are used: see ``set_winograd``."""
     return _convolutions.winograd_allowed()
 
 
 def set_winograd(on: bool) -> None:
-    """Let convolutions of many channels multiply less, which they do, or take every product.
+    """Use Winograd convolutions for many channels, which is the default, or direct ones alone.
 
     Rounding errors are then of the size that the largest values near a window give, in place of
     those inside of it; that matters where neighbours differ by many orders of magnitude.

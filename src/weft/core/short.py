@@ -294,7 +294,7 @@ def as_scalar(value: Any) -> Tensor:
 
 
 def fast_over(op: Op) -> Callable:
-    """``op(a, b)`` written over ``a``, for an op that is no matter of gradients."""
+    """``op(a, b)`` written over ``a``, for a non-differentiable op."""
     reference, name = op.reference, op.name
     numbers = tuple(inspect.signature(reference).parameters)[2:]
     loop = Loop(f"{name}_over", lambda x, y, *given: reference(x, y, *given))

@@ -376,7 +376,7 @@ def _check_channels(channels: int, **parts: Any) -> None:
             refuse(f"{name} should contain {channels} elements not {part._a.size}")
 
 
-# A step of a running statistic towards the batch's, which is no matter of gradients.
+# A step of a running statistic towards the batch's, which is not differentiable.
 running_step_op = constant(
     "running_step",
     lambda running, value, keep, share: running * keep + value * share,

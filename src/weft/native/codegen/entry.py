@@ -96,7 +96,7 @@ def why_not() -> str | None:
             and word(at + DESCR).value == id(probe.dtype)
             and (number(at + FLAGS).value & PLAIN == PLAIN) == plain
         ):
-            return "arrays lie in memory otherwise than expected"  # pragma: no cover
+            return "unsupported NumPy ABI: ndarray layout differs"  # pragma: no cover
     return None
 
 

@@ -35,12 +35,12 @@ _allowed = True
 
 
 def winograd_allowed() -> bool:
-    """Whether convolutions may multiply less, with rounding errors of the size of a tile."""
+    """Whether Winograd convolutions may be used; their rounding errors are relative to a tile."""
     return _allowed
 
 
 def allow_winograd(on: bool) -> None:
-    """Let convolutions multiply less, or have every product taken."""
+    """Allow Winograd convolutions, or have every product computed directly."""
     global _allowed
     _allowed = bool(on)
 

@@ -1,4 +1,4 @@
-"""The loops of convolutions that multiply less, after Winograd.
+"""The loops of Winograd convolutions.
 
 An input is cut into *tiles* of n by n that overlap; each gives two by two elements of the result.
 Tiles and windows are transformed so that a convolution becomes n*n products of matrices, one for
