@@ -238,7 +238,7 @@ def test_files_that_are_cut_or_longer_are_refused(graph, tmp_path):
     whole = path.read_bytes()
     for part in (b"", whole[:4], whole[:8], whole[: len(whole) // 2], whole[:-1], whole + b"x"):
         path.write_bytes(part)
-        with pytest.raises(GraphError, match=r"step.weft' is no whole graph file"):
+        with pytest.raises(GraphError, match=r"step.weft' is not a valid graph file"):
             weft.graph.load(path)
 
 
