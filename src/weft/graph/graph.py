@@ -19,7 +19,7 @@ from weft.graph.export import Exporting
 from weft.graph.gradient import all_flows
 from weft.graph.run import GraphError, NoSuchNode, Running
 from weft.graph.selecting import Select, in_module
-from weft.graph.spec import BACKWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
+from weft.graph.spec import BACKWARD, FORWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
 
 if TYPE_CHECKING:
     from weft.graph.units import Unit
@@ -547,8 +547,14 @@ def named(specs: dict[int, Spec]) -> dict[int, str]:
     counts: dict[str, int] = {}
     names: dict[int, str] = {}
     taken: set[str] = set()
+    bases: dict[Any, str] = {}  # of forward nodes, by module path and op
     for spec in specs.values():
-        base = base_name(spec, names, specs)
+        if spec.kind != FORWARD or spec.label:
+            base = base_name(spec, names, specs)
+        else:
+            key = spec.scope, spec.op
+            found = bases.get(key)
+            base = bases[key] = base_name(spec, names, specs) if found is None else found
         count = counts.get(base, 0) + 1
         name = base if count == 1 else f"{base}:{count}"
         while name in taken:
