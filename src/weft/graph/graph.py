@@ -341,11 +341,16 @@ class Graph(Running, Editing, Exporting):
 
     def _users(self) -> dict[int, list[int]]:
         def make() -> dict[int, list[int]]:
-            users: dict[int, dict[int, None]] = {}
-            for spec in self._specs.values():
-                for ref in spec.refs():
-                    users.setdefault(ref.node, {})[spec.id] = None
-            return {k: list(v) for k, v in users.items()}
+            users: dict[int, list[int]] = {}
+            for id, spec in self._specs.items():
+                for x in spec.args:
+                    if x.__class__ is Ref:
+                        mine = users.get(x[0])
+                        if mine is None:
+                            users[x[0]] = [id]
+                        elif mine[-1] != id:  # a node that reads a value twice is one user
+                            mine.append(id)
+            return users
 
         return self._cached("users", make)
 
@@ -376,16 +381,20 @@ class Graph(Running, Editing, Exporting):
         return [self._node(k) for k in self._specs if k in found]
 
     def _behind(self, ids: Iterable[int], stop: Iterable[int] = ()) -> set[int]:
-        seen = set(ids)
+        seen, specs = set(ids), self._specs
         stack, ends = list(seen), set(stop)
         while stack:
             id = stack.pop()
             if id in ends:
                 continue
-            for ref in self._specs[id].needs():
-                if ref.node not in seen:
-                    seen.add(ref.node)
-                    stack.append(ref.node)
+            spec = specs[id]
+            for x in spec.args:
+                if x.__class__ is Ref and x[0] not in seen:
+                    seen.add(x[0])
+                    stack.append(x[0])
+            if spec.forward is not None and "outs" in spec.attrs and spec.forward not in seen:
+                seen.add(spec.forward)
+                stack.append(spec.forward)
         return seen
 
     def _after(self, ids: Iterable[int]) -> set[int]:

@@ -111,32 +111,39 @@ class Execution:
         """The wanted values; what is not needed any more is dropped on the way."""
         wanted = list(wanted)
         order, uses = self._plan(wanted)
+        values, kinds, given, kept = self.values, self.kinds, self.given, self.kept
+        goes_back = any(spec.kind == BACKWARD for spec in order)  # which asks for kinds
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, MODES.now, "scope", MODES.now.scope)
             for spec in order:
-                found = self.values[spec.id] = self._compute(spec)
-                self.kinds[spec.id] = [kind_of(x) for x in found]
-                if not uses[spec.id]:
-                    del self.values[spec.id]  # it was run for the shapes of its results
-                if spec.id in self.given or spec.id in self.kept:
+                id = spec.id
+                found = values[id] = self._compute(spec)
+                if goes_back:
+                    kinds[id] = [kind_of(x) for x in found]
+                if not uses[id]:
+                    del values[id]  # it was run for the shapes of its results
+                if id in given or id in kept:
                     continue
-                for r in set(spec.refs()):
-                    uses[r.node] -= 1
-                    if not uses[r.node]:
-                        del self.values[r.node]
-        return [self.values[r.node][r.index] for r in wanted]
+                for k in {x[0] for x in spec.args if x.__class__ is Ref}:
+                    uses[k] -= 1
+                    if not uses[k]:
+                        del values[k]
+        return [values[r.node][r.index] for r in wanted]
 
     def _plan(self, wanted: list[Ref]) -> tuple[list[Spec], Counter[int]]:
         specs = self.graph._specs
         seen = {r.node for r in wanted}
         stack = list(seen)
+        # Of each value: how many of those that are run read it.
         uses: Counter[int] = Counter(r.node for r in wanted)
         while stack:
             id = stack.pop()
             if id in self.given or id in self.kept:
                 continue
-            uses.update(r.node for r in set(specs[id].refs()))
-            for r in specs[id].needs():
+            spec = specs[id]
+            for k in {x[0] for x in spec.args if x.__class__ is Ref}:
+                uses[k] += 1
+            for r in spec.needs():
                 if r.node not in seen:
                     seen.add(r.node)
                     stack.append(r.node)
@@ -147,6 +154,8 @@ class Execution:
             return (self.given[spec.id],)
         if spec.id in self.kept:
             return self.kept[spec.id]
+        if spec.op.__class__ is Op and spec.grad:
+            return self._run_op(spec)
         if "grad_of" in spec.attrs:
             return (self._earlier_gradient(spec),)
         if spec.kind in LEAVES:
@@ -167,6 +176,19 @@ class Execution:
         try:
             with contextlib.nullcontext() if spec.grad else no_grad():
                 out = self._call(spec, args) if isinstance(spec.op, Call) else run_op(spec, args)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            self._note(spec, error)
+            raise
+        self.ran.add(spec.id)
+        return tuple(out) if spec.several else (out,)
+
+    def _run_op(self, spec: Spec) -> tuple[Any, ...]:
+        """The common case: an op on tensors, recorded if that is switched on."""
+        values = self.values
+        args = [values[x[0]][x[1]] if x.__class__ is Ref else x for x in spec.args]
+        MODES.now.scope = spec.scope
+        try:
+            out = run_op(spec, args)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             self._note(spec, error)
             raise
