@@ -40,7 +40,7 @@ from weft.graph.spec import (
     listening,
     show_kind,
 )
-from weft.graph.steps import Step
+from weft.graph.steps import Step, Taken
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
@@ -78,6 +78,8 @@ class Execution:
         self.kinds: dict[int, list[Any]] = {}  # shapes and dtypes of what was computed
         self.ran: set[int] = set()  # nodes that were computed in this run
         self.functions: dict[int, Any] = {}  # autograd's nodes of custom functions
+        self.steps: dict[Taken, dict[int, np.ndarray]] = {}  # of optimizers that are programs
+        self.undo: list[Any] = []  # what takes back their changes of state
         self.kept = self._usable() if reuse and graph._kept else {}
 
     def _usable(self) -> dict[int, tuple[Any, ...]]:
@@ -162,10 +164,12 @@ class Execution:
             return (self._leaf(spec),)
         if isinstance(spec.op, Step):
             return self._step(spec)
-        if spec.op.__class__ is str and spec.kind == OPTIMIZER:
+        if isinstance(spec.op, Taken) and self.live:
+            return self._taken(spec)
+        if spec.kind == OPTIMIZER:
             raise GraphError(
-                f"{self._name(spec)!r} can't run again: {spec.op} is not an optimizer whose rule "
-                "is a function of the gradient and its own state"
+                f"{self._name(spec)!r} can't run again: {spec.op_name} is not an optimizer whose "
+                "rule is a function of the gradient and its own state"
             )
         if isinstance(spec.op, Draw):
             return self._draw(spec)
@@ -208,6 +212,26 @@ class Execution:
         results = [wrap(np.asarray(x)) for x in found]
         results[0]._node = read[0]._node
         return tuple(results)
+
+    def _taken(self, spec: Spec) -> tuple[Any, ...]:
+        """What an optimizer made of a parameter, which took its step for all of them at once."""
+        event: Taken = spec.op
+        if event not in self.steps:
+            specs, given = self.graph._specs, {}
+            for id in event.members:
+                if id in specs:
+                    read = [self.values[x.node][x.index] for x in specs[id].args]
+                    arrays = [None if t is None else t._a for t in read]
+                    given[id] = (arrays[0], arrays[1] if len(arrays) > 1 else None)
+            try:
+                self.steps[event], undo = event.run(given)
+            except Exception as error:
+                self._note(spec, error)
+                raise
+            self.undo.append(undo)
+        tensor = wrap(self.steps[event][spec.id])
+        tensor._node = self.values[spec.args[0].node][spec.args[0].index]._node
+        return (tensor,)
 
     def _earlier_gradient(self, spec: Spec) -> Tensor | None:
         """What a leaf's ``.grad`` is before the step."""
@@ -485,7 +509,13 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     count, held = len(graph._outputs), len(graph._outputs) + len(moved)
     wanted = [*graph._outputs, *moved.values(), *grads.values()]
     with listening(), no_grad():
-        found = Execution(graph, given, reuse=False, live=True).run(wanted)
+        work = Execution(graph, given, reuse=False, live=True)
+        try:
+            found = work.run(wanted)
+        except BaseException:
+            for undo in reversed(work.undo):
+                undo()
+            raise
         for leaf, value in zip(moved, found[count:held], strict=True):
             specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
         for leaf, value in zip(grads, found[held:], strict=True):
