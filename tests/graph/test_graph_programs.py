@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -731,3 +733,64 @@ def test_values_that_are_all_alike_are_described():
         y = weft.tensor([1e300, np.nextafter(1e300, 2e300)], dtype=weft.float64) * 1
     assert y.shape == (2,)
     assert '"hist":[]' in g.to_json()
+
+
+def test_a_failed_step_draws_no_numbers():
+    net = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    optimizer = adam(net.parameters())
+    x, y = weft.randn(4, 6), weft.randn(4, 3)
+    with weft.graph.record() as g:
+        plain([net], [optimizer], x, y)
+    before = weft.get_rng_state().clone()
+    with pytest.raises((RuntimeError, ValueError)):
+        g.run(y=weft.randn(5, 3, generator=weft.Generator()), update=True)
+    assert weft.equal(weft.get_rng_state(), before)
+
+
+# --- the graph behind a tensor, whose records are made late -----------------------------
+
+
+def test_a_live_graph_holds_no_saved_values():
+    w = weft.ones(1000, requires_grad=True)
+    h = w.exp()
+    g = weft.graph.of((h * h).sum())
+    array = weakref.ref(h._a)
+    del h
+    assert array() is None
+    assert len(g) == 4
+    assert [node.name for node in g] == ["w", "exp", "mul", "sum"]
+
+
+def test_names_are_those_of_the_moment_when_it_was_asked_for():
+    def made():
+        net = mlp()
+        scale = weft.ones(3)
+        return weft.graph.of((net(weft.ones(1, 6)) * scale).sum())
+
+    g = made()  # the model is gone when the first name is asked for
+    names = [node.name for node in g]
+    assert names[1:3] == ["0.weight", "0.bias"]
+    assert "scale" in names
+    assert g.modules == {"0": "Linear", "1": "ReLU", "2": "Linear"}
+
+
+def test_equal_live_graphs_are_seen_to_be_equal_and_others_are_not():
+    w, v = weft.ones(3, 3, requires_grad=True), weft.ones(3, 3, requires_grad=True)
+
+    def graph(scale, dim, other):
+        return weft.graph.of((w * scale + other).sum(dim).sum())
+
+    for made, same in [
+        ((2.0, 0, w), True),
+        ((2.5, 0, w), False),
+        ((2, 0, w), False),
+        ((2.0, 1, w), False),
+        ((2.0, 0, v), False),
+    ]:
+        assert bool(weft.graph.diff(graph(2.0, 0, w), graph(*made))) is not same, made
+        a, b = graph(2.0, 0, w), graph(*made)
+        list(a), list(b)  # records are there: the answer is the same
+        assert bool(weft.graph.diff(a, b)) is not same, made
+    v.data[0, 0] = 5
+    assert weft.graph.diff(graph(2.0, 0, w), weft.graph.of((v * 2.0 + v).sum(0).sum())).parting
+    assert len(weft.graph.diff(graph(2.0, 0, w), graph(2.0, 0, w)).matched) == 5

@@ -41,6 +41,7 @@ from weft.graph.spec import (
     show_kind,
 )
 from weft.graph.steps import Step, Taken
+from weft.operators.random import default_generator
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
@@ -510,11 +511,14 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     wanted = [*graph._outputs, *moved.values(), *grads.values()]
     with listening(), no_grad():
         work = Execution(graph, given, reuse=False, live=True)
+        drawn_from = {id(g): (g, g.get_state()) for g in _generators(graph)}
         try:
             found = work.run(wanted)
         except BaseException:
             for undo in reversed(work.undo):
                 undo()
+            for generator, state in drawn_from.values():
+                generator.set_state(state)
             raise
         for leaf, value in zip(moved, found[count:held], strict=True):
             specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
@@ -528,6 +532,13 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
             if r is None:
                 specs[leaf].leaf.tensor._grad = None  # type: ignore[union-attr]
     return found[:count]
+
+
+def _generators(graph: Graph) -> list[Any]:
+    """The generators that a repeated step may draw from; functions draw from the default one."""
+    ops = [s.op for s in graph._specs.values() if isinstance(s.op, (Draw, Call, Taken))]
+    named = [op.generator for op in ops if isinstance(op, Draw)]
+    return [*named, default_generator] if ops else []
 
 
 def _as_input(graph: Graph, id: int, value: Any) -> Tensor:
