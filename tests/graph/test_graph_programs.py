@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -611,3 +613,184 @@ def test_another_batch_size():
         loss = g.run(x=x, y=y, update=True) if repeats else plain([net], [optimizer], x, y)
         results.append({**everything([net], [optimizer]), "loss": bits(loss)})
     same_bits(*results)
+
+
+# --- optimizers ------------------------------------------------------------------------
+
+
+class Momentum(weft.optim.Optimizer):
+    """As users write one: with numbers and tensors in its state."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+
+    @weft.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    own = self.state[p]
+                    own.setdefault("count", 0)
+                    own["count"] += 1
+                    own.setdefault("mean", weft.zeros_like(p)).mul_(0.9).add_(p.grad)
+                    p.add_(own["mean"], alpha=-group["lr"] / own["count"])
+
+
+class Clamped(weft.optim.SGD):
+    """A rule of weft's, and more."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        with weft.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.clamp_(-0.3, 0.3)
+
+
+def only_matrices(parameters):
+    return weft.optim.Muon([p for p in parameters if p.ndim == 2], lr=0.05)
+
+
+OPTIMIZERS = {
+    "adafactor": lambda p: weft.optim.Adafactor(p, lr=0.05),
+    "muon": only_matrices,
+    "a user's own": lambda p: Momentum(p, 0.1),
+    "a subclass": lambda p: Clamped(p, lr=0.1, momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_that_are_no_elementwise_rule(name):
+    compare(trained(mlp, OPTIMIZERS[name]))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_their_results_can_be_read_in_the_same_step(name):
+    def make():
+        nets = [mlp(), mlp()]
+        return nets, [OPTIMIZERS[name](nets[0].parameters())]
+
+    def twice(nets, optimizers, x, y):
+        averaged(nets, optimizers, x, y)
+        return averaged(nets, optimizers, x, y)
+
+    compare(make, averaged)
+    compare(make, twice, outputs=False)
+
+
+def test_a_scheduler_moves_a_users_optimizer():
+    def slower(nets, optimizers):
+        for group in optimizers[0].param_groups:
+            group["lr"] *= 0.5
+
+    compare(trained(mlp, lambda p: Momentum(p, 0.1)), between=slower)
+
+
+def test_a_step_that_fails_after_a_users_optimizer_changes_nothing():
+    weft.manual_seed(0)
+    net = mlp()
+    optimizer = Momentum(net.parameters(), 0.1)
+    x, y = weft.randn(4, 6), weft.randn(4, 3)
+    with weft.graph.record() as g:
+        plain([net], [optimizer], x, y)
+        after = net(x) * weft.ones(4, 3)  # reads what the optimizer made
+    before = everything([net], [optimizer])
+    counts = [own["count"] for own in optimizer.state.values()]
+    constant = next(n.name for n in g["mul"].inputs if n.kind in ("constant", "input"))
+    with pytest.raises((RuntimeError, ValueError), match="mul"):
+        g.run({constant: weft.ones(5, 3)}, update=True)
+    assert after.shape == (4, 3)
+    same_bits(before, everything([net], [optimizer]))
+    assert [own["count"] for own in optimizer.state.values()] == counts
+    with pytest.raises(GraphError, match=r"'0.weight.momentum' can't run again"):
+        g.run({"0.weight": net[0].weight})  # not repeated, so no step is taken
+
+
+@pytest.mark.parametrize("name", ["adafactor", "muon"])
+def test_saved_steps_of_them_train_on(name, tmp_path):
+    weft.manual_seed(0)
+    net = mlp()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    x, y = weft.randn(4, 6), weft.randn(4, 3)
+    plain([net], [optimizer], x, y)
+    with weft.graph.record() as g:
+        plain([net], [optimizer], x, y)
+    g.save(tmp_path / "step.weft")
+    again = weft.graph.load(tmp_path / "step.weft")
+    for _ in range(2):
+        g.run(update=True)
+        again.run(update=True)
+    for node in g.parameters:
+        assert weft.equal(node.value, again[node.name].value)
+
+
+def test_values_that_are_all_alike_are_described():
+    with weft.graph.record(values=True) as g:
+        x = weft.full((4,), 3e38)
+        y = x * 1.0
+    assert "3e+38" in g.to_json()
+    with weft.graph.record(values=True) as g:
+        y = weft.tensor([1e300, np.nextafter(1e300, 2e300)], dtype=weft.float64) * 1
+    assert y.shape == (2,)
+    assert '"hist":[]' in g.to_json()
+
+
+def test_a_failed_step_draws_no_numbers():
+    net = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    optimizer = adam(net.parameters())
+    x, y = weft.randn(4, 6), weft.randn(4, 3)
+    with weft.graph.record() as g:
+        plain([net], [optimizer], x, y)
+    before = weft.get_rng_state().clone()
+    with pytest.raises((RuntimeError, ValueError)):
+        g.run(y=weft.randn(5, 3, generator=weft.Generator()), update=True)
+    assert weft.equal(weft.get_rng_state(), before)
+
+
+# --- the graph behind a tensor, whose records are made late -----------------------------
+
+
+def test_a_live_graph_holds_no_saved_values():
+    w = weft.ones(1000, requires_grad=True)
+    h = w.exp()
+    g = weft.graph.of((h * h).sum())
+    array = weakref.ref(h._a)
+    del h
+    assert array() is None
+    assert len(g) == 4
+    assert [node.name for node in g] == ["w", "exp", "mul", "sum"]
+
+
+def test_names_are_those_of_the_moment_when_it_was_asked_for():
+    def made():
+        net = mlp()
+        scale = weft.ones(3)
+        return weft.graph.of((net(weft.ones(1, 6)) * scale).sum())
+
+    g = made()  # the model is gone when the first name is asked for
+    names = [node.name for node in g]
+    assert names[1:3] == ["0.weight", "0.bias"]
+    assert "scale" in names
+    assert g.modules == {"0": "Linear", "1": "ReLU", "2": "Linear"}
+
+
+def test_equal_live_graphs_are_seen_to_be_equal_and_others_are_not():
+    w, v = weft.ones(3, 3, requires_grad=True), weft.ones(3, 3, requires_grad=True)
+
+    def graph(scale, dim, other):
+        return weft.graph.of((w * scale + other).sum(dim).sum())
+
+    for made, same in [
+        ((2.0, 0, w), True),
+        ((2.5, 0, w), False),
+        ((2, 0, w), False),
+        ((2.0, 1, w), False),
+        ((2.0, 0, v), False),
+    ]:
+        assert bool(weft.graph.diff(graph(2.0, 0, w), graph(*made))) is not same, made
+        a, b = graph(2.0, 0, w), graph(*made)
+        list(a), list(b)  # records are there: the answer is the same
+        assert bool(weft.graph.diff(a, b)) is not same, made
+    v.data[0, 0] = 5
+    assert weft.graph.diff(graph(2.0, 0, w), weft.graph.of((v * 2.0 + v).sum(0).sum())).parting
+    assert len(weft.graph.diff(graph(2.0, 0, w), graph(2.0, 0, w)).matched) == 5

@@ -176,7 +176,7 @@ def _structure(a: Graph, b: Graph) -> Diff:
     first, second = list(a._specs.values()), list(b._specs.values())
     table: dict[Any, int] = {}
     ours, others = _codes(first, table), _codes(second, table)
-    pairs = np.asarray(align(ours, others), np.int64).reshape(-1, 2)
+    pairs = align(ours, others)
     ids_a, ids_b = list(a._specs), list(b._specs)
     at_a, at_b = pairs[:, 0].tolist(), pairs[:, 1].tolist()
     matched = dict(zip(map(ids_a.__getitem__, at_a), map(ids_b.__getitem__, at_b), strict=True))
@@ -240,7 +240,7 @@ def _codes(specs: list[Spec], table: dict[Any, int]) -> list[int]:
 
 def _gaps(pairs: np.ndarray, first: list[Spec], second: list[Spec]) -> Iterator[Any]:
     """The stretches between pairs in which something has no partner."""
-    ends = np.array([[-1, -1], *pairs.tolist(), [len(first), len(second)]], np.int64)
+    ends = np.concatenate([[[-1, -1]], pairs, [[len(first), len(second)]]])
     jumps = np.diff(ends, axis=0)
     for k in np.flatnonzero((jumps != 1).any(1)).tolist():
         (i, j), (m, n) = ends[k].tolist(), ends[k + 1].tolist()
@@ -249,26 +249,29 @@ def _gaps(pairs: np.ndarray, first: list[Spec], second: list[Spec]) -> Iterator[
 
 def _wired_otherwise(first: list[Spec], others: dict[int, Spec], matched: Any) -> set[int]:
     """The nodes whose partners may not read the partners of what they read."""
-    pairs = [
-        (mine, others[matched[mine.id]])
-        for mine in first
-        if mine.args and mine.kind != BACKWARD and mine.id in matched
-    ]
-    odd = {mine.id for mine, other in pairs if len(mine.args) != len(other.args)}
-    if odd:
-        pairs = [(mine, other) for mine, other in pairs if mine.id not in odd]
-    mine_flat = list(chain.from_iterable([mine.args for mine, _ in pairs]))
-    other_flat = list(chain.from_iterable([other.args for _, other in pairs]))
-    partner = matched.get
-    moved = [Ref(partner(x[0], -1), x[1]) if x.__class__ is Ref else x for x in mine_flat]
+    reading = [s for s in first if s.args and s.kind != BACKWARD and s.id in matched]
+    partners = [others[matched[s.id]] for s in reading]
+    lengths, theirs = ([len(s.args) for s in side] for side in (reading, partners))
+    odd: set[int] = set()
+    if lengths != theirs:
+        same = [k for k, (n, m) in enumerate(zip(lengths, theirs, strict=True)) if n == m]
+        odd = {s.id for s, n, m in zip(reading, lengths, theirs, strict=True) if n != m}
+        reading, partners = [reading[k] for k in same], [partners[k] for k in same]
+    mine_flat = list(chain.from_iterable([s.args for s in reading]))
+    other_flat = list(chain.from_iterable([s.args for s in partners]))
+    moved = mine_flat
+    if list(matched) != list(matched.values()):  # most often numbers are the same on both sides
+        partner, new = matched.get, tuple.__new__
+        moved = [
+            new(Ref, (partner(x[0], -1), x[1])) if x.__class__ is Ref else x for x in mine_flat
+        ]
     try:
-        same = moved == other_flat and list(map(type, moved)) == list(map(type, other_flat))
+        if moved == other_flat and list(map(type, moved)) == list(map(type, other_flat)):
+            return odd
     except (TypeError, ValueError):
-        same = False
-    if same:
-        return odd
+        pass  # settings that can't be compared in a word
     start = 0
-    for mine, _ in pairs:
+    for mine in reading:
         end = start + len(mine.args)
         for x, y in zip(moved[start:end], other_flat[start:end], strict=True):
             if x is not y and (x.__class__ is not y.__class__ or not _equal(x, y)):
@@ -310,15 +313,16 @@ def _settings(spec: Spec, known: dict[Any, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def align(a: list[Any], b: list[Any]) -> list[tuple[int, int]]:
+def align(a: list[Any], b: list[Any]) -> np.ndarray:
     """Positions of equal items, rising in both: what two sequences have in common."""
     low, high_a, high_b = _common(a, b), len(a), len(b)
     tail = _common(a[low:][::-1], b[low:][::-1])
     high_a, high_b = high_a - tail, high_b - tail
-    pairs = [(k, k) for k in range(low)]
-    pairs += _middle(a, b, low, high_a, low, high_b)
-    pairs += list(zip(range(high_a, len(a)), range(high_b, len(b)), strict=True))
-    return pairs
+    head, end = np.arange(low), np.arange(tail)
+    middle = np.asarray(_middle(a, b, low, high_a, low, high_b), np.int64).reshape(-1, 2)
+    return np.concatenate(
+        [np.stack([head, head], 1), middle, np.stack([high_a + end, high_b + end], 1)]
+    )
 
 
 def _common(a: list[Any], b: list[Any]) -> int:
@@ -500,15 +504,13 @@ def _shown(graph: Graph, x: Any) -> str:
 def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node, Node, str] | None:
     """The first pair of nodes whose values, or else gradients, differ by more than allowed."""
     a, b, matched = found.a, found.b, found.matched
+    mine, other = (g._specs if compute else _with_values(g) for g in (a, b))
     pairs = [
         (a._node(x), b._node(matched[x]))
-        for x, spec in a._specs.items()
-        if x in matched
-        and (compute or _has_value(a, x))
-        and spec.kind not in (BACKWARD, OPTIMIZER)
-        and (compute or _has_value(b, matched[x]))
+        for x in mine
+        if x in matched and matched[x] in other and a._specs[x].kind not in (BACKWARD, OPTIMIZER)
     ]
-    for lot in _lots(pairs):
+    for lot in _lots([(x, y) for x, y in pairs if compute or not _one_tensor(x, y)]):
         mine, others = (_values(side, compute) for side in zip(*lot, strict=True))
         for pair, x, y in zip(lot, mine, others, strict=True):
             text = None if x is None or y is None else _difference(x, y, rtol, atol)
@@ -517,8 +519,22 @@ def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node
     return _gradients_part(pairs, rtol, atol)
 
 
-def _has_value(graph: Graph, id: int) -> bool:
-    return graph._specs[id].leaf is not None or id in graph._kept or id in graph._grads
+def _one_tensor(x: Node, y: Node) -> bool:
+    """Whether two nodes are the same tensor of the program."""
+    mine, other = x.spec.leaf, y.spec.leaf
+    if mine is None or other is None or x.id in x.graph._kept or y.id in y.graph._kept:
+        return False
+    return mine.tensor is other.tensor
+
+
+def _with_values(graph: Graph) -> dict[int, None]:
+    """The nodes whose value or gradient is there, in order."""
+    kept, grads = graph._kept, graph._grads
+    return {
+        id: None
+        for id, spec in graph._specs.items()
+        if spec.leaf is not None or id in kept or id in grads
+    }
 
 
 def _gradients_part(

@@ -34,6 +34,7 @@ from weft.graph.spec import (
     show_kind,
     show_value,
 )
+from weft.graph.steps import Taken
 from weft.operators import api
 
 if TYPE_CHECKING:
@@ -507,7 +508,7 @@ class Edit:
         moved: set[int] = set()
         for id in order:
             spec = self.specs[id]
-            if spec.kind in LEAVES or spec.op.__class__ is str or isinstance(spec.op, Gradient):
+            if spec.kind in LEAVES or isinstance(spec.op, (str, Gradient, Taken)):
                 continue
             reads_new = any(
                 r.node in moved or (id in self.changed and r.node in self.fresh)

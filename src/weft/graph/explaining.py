@@ -289,11 +289,13 @@ def gradients(
     """All values of a graph, computed again, and the gradients of the loss by them."""
     roots = [pair for p in graph._passes for pair in p.roots if pair[0] is not None]
     roots = roots or [(r, None) for r in graph._ends()]
+    behind, specs = graph._behind([r.node for r, _ in roots]), graph._specs  # type: ignore[union-attr]
+    run_kinds = (*LEAVES, FORWARD)
     wanted = [
         Ref(id, k)
-        for id in graph._behind([r.node for r, _ in roots])  # type: ignore[union-attr]
-        for k in range(len(graph._specs[id].kinds()))
-        if graph._specs[id].kind in (*LEAVES, FORWARD)
+        for id in behind
+        if specs[id].kind in run_kinds
+        for k in range(len(specs[id].shape) if specs[id].several else 1)
     ]
     with listening(), enable_grad():
         run = Execution(graph, given or {}, reuse=False)

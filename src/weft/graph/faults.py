@@ -140,8 +140,9 @@ class Walk:
 
     def _needed(self) -> set[int]:
         """What has to be looked at: nothing that lies behind a value known to be whole."""
+        known = {*self.graph._kept, *(r.node for r in self.known)}
         whole = {
-            id for id in self.graph._specs
+            id for id in known
             if (values := self._kept(id)) and None not in values and not badness(values)
         }  # fmt: skip
         return self.graph._behind(self.ends, stop=whole)

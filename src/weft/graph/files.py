@@ -9,6 +9,7 @@ import importlib
 import json
 import math
 import os
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 import numpy as np
@@ -60,22 +61,33 @@ class _Writer:
         self.graph = graph
         self.tensors: dict[str, Tensor] = {}
         self.names = graph._names()
-        self.lines: dict[Any, str] = {}
-        self.kinds: dict[Any, Any] = {}
+        self.heads: dict[Any, str] = {}
+        self.spots: dict[Any, str] = {}
 
-    def line(self, spec: Spec) -> str | None:
-        """The line of a node; many nodes have the same one."""
-        place = spec.code, spec.instruction, spec.source
-        if place not in self.lines:
-            self.lines[place] = spec.line()
-        return self.lines[place] or None
+    def _head(self, spec: Spec) -> str:
+        """What a node is, as text; many nodes are the same."""
+        key = spec.kind, spec.op_name, spec.shape, spec.dtype, spec.scope
+        found = self.heads.get(key)
+        if found is None:
+            results = [[_plain(s), _dtype(d)] for s, d in spec.kinds()]
+            fields = {
+                "kind": spec.kind,
+                "op": spec.op_name,
+                "results": results,
+                "several": spec.several,
+                "module": spec.scope,
+            }
+            found = self.heads[key] = _text(fields)[1:-1]
+        return found
 
-    def results(self, spec: Spec) -> Any:
-        """The kinds of a node's results; many nodes have the same."""
-        kind = spec.shape, spec.dtype
-        if kind not in self.kinds:
-            self.kinds[kind] = [[_plain(s), _dtype(d)] for s, d in spec.kinds()]
-        return self.kinds[kind]
+    def _spot(self, spec: Spec) -> str:
+        """Where a node stands in the program, as text."""
+        key = spec.code, spec.instruction, spec.source, spec.grad
+        found = self.spots.get(key)
+        if found is None:
+            fields = {"source": spec.line() or None, "grad": spec.grad}
+            found = self.spots[key] = _text(fields)[1:-1]
+        return found
 
     def array(self, array: np.ndarray) -> dict[str, Any]:
         """A place for an array in the file; its layout is kept, since sums depend on it."""
@@ -139,36 +151,50 @@ class _Writer:
             "by ops, or cut it off with subgraph()"
         )
 
-    def spec(self, spec: Spec, values: bool) -> dict[str, Any]:
-        name = self.names[spec.id]
-        if isinstance(spec.op, Call) and spec.op.name not in CALLS:
+    def spec(self, spec: Spec, values: bool) -> str:
+        """One node as JSON text."""
+        name, op = self.names[spec.id], spec.op
+        if op.__class__ is not Op:
+            self._check(op, name)
+        args = ",".join([self._written(x, name) for x in spec.args])
+        attrs = "{}"
+        if spec.attrs:
+            kept = {k: v for k, v in spec.attrs.items() if spec.kind != OPTIMIZER or self._fits(v)}
+            attrs = _text({k: self.value(v, name) for k, v in kept.items()})
+        forward = "null" if spec.forward is None else spec.forward
+        label = quoted(spec.label) if spec.label else '""'
+        time = "null" if spec.time is None else repr(spec.time)
+        extra = self._extra(spec, values)
+        return (
+            f'{{"id":{spec.id},"name":{quoted(name)},{self._head(spec)},"args":[{args}],'
+            f'"attrs":{attrs},{self._spot(spec)},"forward":{forward},"label":{label},'
+            f'"time":{time}{extra}}}'
+        )
+
+    def _written(self, x: Any, at: str) -> str:
+        """What a node reads, as JSON text."""
+        kind = x.__class__
+        if kind is Ref:
+            return f'{{"ref":[{x[0]},{x[1]}]}}'
+        if kind is int or (kind is float and math.isfinite(x)):
+            return repr(x)
+        return _text(self.value(x, at))
+
+    def _check(self, op: Any, name: str) -> None:
+        """Refuse what a file can't hold."""
+        if isinstance(op, Call) and op.name not in CALLS:
             raise GraphError(
-                f"{name!r} is a call of the Python function {spec.op.name!r}, which a graph file "
+                f"{name!r} is a call of the Python function {op.name!r}, which a graph file "
                 "can't hold. Replace it by ops, or cut it off with subgraph()"
             )
-        if isinstance(spec.op, Gradient) and (spec.op.before or spec.op.post):
+        if isinstance(op, Gradient) and (op.before or op.post):
             raise GraphError(
                 f"{name!r} has a hook, a Python function, which a graph file can't hold"
             )
-        attrs = spec.attrs
-        if spec.kind == OPTIMIZER:
-            attrs = {k: v for k, v in attrs.items() if self._fits(v)}
-        found: dict[str, Any] = {
-            "id": spec.id,
-            "name": name,
-            "kind": spec.kind,
-            "op": spec.op_name,
-            "args": [self.value(x, name) for x in spec.args],
-            "attrs": {k: self.value(v, name) for k, v in attrs.items()},
-            "results": self.results(spec),
-            "several": spec.several,
-            "module": spec.scope,
-            "source": self.line(spec),
-            "forward": spec.forward,
-            "label": spec.label,
-            "grad": spec.grad,
-            "time": spec.time,
-        }
+
+    def _extra(self, spec: Spec, values: bool) -> str:
+        """What few nodes have."""
+        found: dict[str, Any] = {}
         if isinstance(spec.op, Gradient):
             needs = spec.op.needs
             found["needs"] = [i for i, need in enumerate(needs) if need]
@@ -181,7 +207,10 @@ class _Writer:
         kept = self.graph._kept.get(spec.id) if values else None
         if kept is not None:
             found["kept"] = [self.array(t._a) if isinstance(t, Tensor) else None for t in kept]
-        return found
+        return f",{_text(found)[1:-1]}" if found else ""
+
+
+_text = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def _plain(shape: Any) -> Any:
@@ -200,9 +229,9 @@ def save(graph: Graph, path: str | os.PathLike[str], values: bool = False) -> No
 
 def _save(graph: Graph, path: str | os.PathLike[str], values: bool) -> None:
     writer = _Writer(graph)
-    found = {
+    nodes = ",".join([writer.spec(s, values) for s in graph._specs.values()])
+    rest = {
         KEY: VERSION,
-        "nodes": [writer.spec(s, values) for s in graph._specs.values()],
         "outputs": [list(r) for r in graph._outputs],
         "updates": [[leaf, list(r)] for leaf, r in graph._updates.items()],
         "gradients": [
@@ -222,7 +251,7 @@ def _save(graph: Graph, path: str | os.PathLike[str], values: bool) -> None:
         "modules": graph.modules,
         "order": graph._order,
     }
-    text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+    text = f'{{"nodes":[{nodes}],{_text(rest)[1:]}'
     _tensor_files().save_safetensors(writer.tensors, path, {KEY: text})
 
 

@@ -17,8 +17,7 @@ from weft.core.dispatch import Op
 from weft.core.node import Node
 from weft.core.plan import Plan
 from weft.core.tensor import Tensor, wrap
-from weft.graph.spec import Call, Ref, Spec
-from weft.graph.steps import Step
+from weft.graph.spec import OPTIMIZER, Call, Ref, Spec
 
 ACCUMULATE = "AccumulateGrad"
 ONES = 1.0  # in the place of a gradient: the one that a scalar loss starts with
@@ -143,7 +142,7 @@ def flows_through(spec: Spec, flows: Collection[Ref]) -> list[Ref]:
     if spec.leaf is not None:
         return [Ref(spec.id)] if spec.leaf.grad else []
     op = spec.op
-    if isinstance(op, Step):  # the parameter is the same leaf, with a new value
+    if spec.kind == OPTIMIZER:  # the parameter is the same leaf, with a new value
         return [Ref(spec.id)] if spec.args[0] in flows else []
     if not isinstance(op, (Op, Call)) or not spec.grad:
         return []

@@ -19,7 +19,7 @@ from weft.graph.export import Exporting
 from weft.graph.gradient import all_flows
 from weft.graph.run import GraphError, NoSuchNode, Running
 from weft.graph.selecting import Select, in_module
-from weft.graph.spec import BACKWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
+from weft.graph.spec import BACKWARD, FORWARD, INNER, OPTIMIZER, Ref, Spec, show_kind
 
 if TYPE_CHECKING:
     from weft.graph.units import Unit
@@ -341,11 +341,16 @@ class Graph(Running, Editing, Exporting):
 
     def _users(self) -> dict[int, list[int]]:
         def make() -> dict[int, list[int]]:
-            users: dict[int, dict[int, None]] = {}
-            for spec in self._specs.values():
-                for ref in spec.refs():
-                    users.setdefault(ref.node, {})[spec.id] = None
-            return {k: list(v) for k, v in users.items()}
+            users: dict[int, list[int]] = {}
+            for id, spec in self._specs.items():
+                for x in spec.args:
+                    if x.__class__ is Ref:
+                        mine = users.get(x[0])
+                        if mine is None:
+                            users[x[0]] = [id]
+                        elif mine[-1] != id:  # a node that reads a value twice is one user
+                            mine.append(id)
+            return users
 
         return self._cached("users", make)
 
@@ -376,16 +381,20 @@ class Graph(Running, Editing, Exporting):
         return [self._node(k) for k in self._specs if k in found]
 
     def _behind(self, ids: Iterable[int], stop: Iterable[int] = ()) -> set[int]:
-        seen = set(ids)
+        seen, specs = set(ids), self._specs
         stack, ends = list(seen), set(stop)
         while stack:
             id = stack.pop()
             if id in ends:
                 continue
-            for ref in self._specs[id].needs():
-                if ref.node not in seen:
-                    seen.add(ref.node)
-                    stack.append(ref.node)
+            spec = specs[id]
+            for x in spec.args:
+                if x.__class__ is Ref and x[0] not in seen:
+                    seen.add(x[0])
+                    stack.append(x[0])
+            if spec.forward is not None and "outs" in spec.attrs and spec.forward not in seen:
+                seen.add(spec.forward)
+                stack.append(spec.forward)
         return seen
 
     def _after(self, ids: Iterable[int]) -> set[int]:
@@ -547,8 +556,14 @@ def named(specs: dict[int, Spec]) -> dict[int, str]:
     counts: dict[str, int] = {}
     names: dict[int, str] = {}
     taken: set[str] = set()
+    bases: dict[Any, str] = {}  # of forward nodes, by module path and op
     for spec in specs.values():
-        base = base_name(spec, names, specs)
+        if spec.kind != FORWARD or spec.label:
+            base = base_name(spec, names, specs)
+        else:
+            key = spec.scope, spec.op
+            found = bases.get(key)
+            base = bases[key] = base_name(spec, names, specs) if found is None else found
         count = counts.get(base, 0) + 1
         name = base if count == 1 else f"{base}:{count}"
         while name in taken:

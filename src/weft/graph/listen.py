@@ -14,6 +14,7 @@ from weft.graph.spec import listening
 class Listener:
     """Is told of ops, writes, backward passes and optimizer steps. A block switches it on."""
 
+    by_closure = False  # whether the optimizer's step that is going on was given a closure
     _entered: tuple[State, ...] = ()  # the threads that have entered a block and not left it
 
     def __enter__(self) -> Any:
@@ -119,6 +120,8 @@ class Listener:
         given = [a for a in (*rest, *kwargs.values()) if callable(a)]
         rest = [heard(a) if callable(a) else a for a in rest]
         kwargs = {k: heard(v) if callable(v) else v for k, v in kwargs.items()}
+        for listener in around:
+            listener.by_closure = bool(given)
         if not given:
             begin()
         with listening():

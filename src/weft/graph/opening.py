@@ -31,7 +31,7 @@ def opened(graph: Graph, spec: Spec) -> Graph:
     """The ops that a node does, as a graph of its own, with its inputs under their names."""
     if isinstance(spec.op, Gradient) and spec.op.plan is not None:
         work: Callable[[list[Any]], list[Any]] = lambda read: _rules(graph, spec, read)
-    elif isinstance(spec.op, Step):
+    elif isinstance(spec.op, Step) and hasattr(spec.op.rule, "rule"):
         work = lambda read: _update(spec, read)
     elif isinstance(spec.op, Op):
         raise GraphError(

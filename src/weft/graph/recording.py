@@ -36,7 +36,7 @@ from weft.graph.spec import (
     Ref,
     Spec,
 )
-from weft.graph.steps import RULES, Step
+from weft.graph.steps import RULES, Step, Taken
 from weft.graph.values import Place, Root, Values
 
 getframe, ref = sys._getframe, weakref.ref
@@ -522,7 +522,7 @@ class Recorder(Values, Listener):
                 self._keep_leaf(value.node)
             owner = self._owner(p, value)
             states = {
-                n: self._state(owner, n, own[n]) for n in _names(optimizer, group) if n in own
+                n: self._state(owner, n, own[n]) for n in _names(optimizer, p, group) if n in own
             }
             taken.append((p, group, value, version_of(p), grad, states))
         self.steps_taken.append(taken)
@@ -546,10 +546,13 @@ class Recorder(Values, Listener):
         return value.node if leaf is None else leaf
 
     def step_ended(self, optimizer: Any) -> None:
+        kind = type(optimizer).__name__
+        # With a closure it is not known how often it would be asked.
+        whole = None if self.by_closure or _is_rule(optimizer) else Taken(optimizer)
         for p, group, value, version, grad, before in self.steps_taken.pop():
             if version_of(p) == version:
                 continue
-            names = _names(optimizer, group)
+            names = _names(optimizer, p, group)
             own = optimizer.state.get(p, {})
             known = _is_rule(optimizer) and grad is not None and all(n in own for n in names)
             settings = {k: v for k, v in group.items() if k not in ("params", "param_names")}
@@ -557,9 +560,9 @@ class Recorder(Values, Listener):
             owner = self._owner(p, value)
             if not known:
                 args = (value,) if grad is None else (value, grad)
-                spec = self._add(
-                    OPTIMIZER, type(optimizer).__name__, args, settings, p._a.shape, p._a.dtype
-                )
+                spec = self._add(OPTIMIZER, whole or kind, args, settings, p._a.shape, p._a.dtype)
+                if whole is not None:
+                    whole.members[spec.id] = p
             else:
                 states = [before.get(n) or self._state(owner, n, own[n]) for n in names]
                 tensors = [p, *(own[n] for n in names)]
@@ -626,11 +629,11 @@ def _is_rule(optimizer: Any) -> bool:
     return RULES.get(kind.__name__) is kind
 
 
-def _names(optimizer: Any, group: dict[str, Any]) -> tuple[str, ...]:
+def _names(optimizer: Any, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
     """The state of a parameter that a rule reads: arrays, then counters."""
     if not _is_rule(optimizer):
         return ()
-    return (*optimizer._state_names(group), *optimizer._scalars)
+    return (*optimizer._names_of(p, group), *optimizer._scalars)
 
 
 def _alias(x: Any) -> Any:

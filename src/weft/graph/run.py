@@ -40,7 +40,8 @@ from weft.graph.spec import (
     listening,
     show_kind,
 )
-from weft.graph.steps import Step
+from weft.graph.steps import Step, Taken
+from weft.operators.random import default_generator
 
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
@@ -78,6 +79,8 @@ class Execution:
         self.kinds: dict[int, list[Any]] = {}  # shapes and dtypes of what was computed
         self.ran: set[int] = set()  # nodes that were computed in this run
         self.functions: dict[int, Any] = {}  # autograd's nodes of custom functions
+        self.steps: dict[Taken, dict[int, np.ndarray]] = {}  # of optimizers that are programs
+        self.undo: list[Any] = []  # what takes back their changes of state
         self.kept = self._usable() if reuse and graph._kept else {}
 
     def _usable(self) -> dict[int, tuple[Any, ...]]:
@@ -111,32 +114,39 @@ class Execution:
         """The wanted values; what is not needed any more is dropped on the way."""
         wanted = list(wanted)
         order, uses = self._plan(wanted)
+        values, kinds, given, kept = self.values, self.kinds, self.given, self.kept
+        goes_back = any(spec.kind == BACKWARD for spec in order)  # which asks for kinds
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, MODES.now, "scope", MODES.now.scope)
             for spec in order:
-                found = self.values[spec.id] = self._compute(spec)
-                self.kinds[spec.id] = [kind_of(x) for x in found]
-                if not uses[spec.id]:
-                    del self.values[spec.id]  # it was run for the shapes of its results
-                if spec.id in self.given or spec.id in self.kept:
+                id = spec.id
+                found = values[id] = self._compute(spec)
+                if goes_back:
+                    kinds[id] = [kind_of(x) for x in found]
+                if not uses[id]:
+                    del values[id]  # it was run for the shapes of its results
+                if id in given or id in kept:
                     continue
-                for r in set(spec.refs()):
-                    uses[r.node] -= 1
-                    if not uses[r.node]:
-                        del self.values[r.node]
-        return [self.values[r.node][r.index] for r in wanted]
+                for k in {x[0] for x in spec.args if x.__class__ is Ref}:
+                    uses[k] -= 1
+                    if not uses[k]:
+                        del values[k]
+        return [values[r.node][r.index] for r in wanted]
 
     def _plan(self, wanted: list[Ref]) -> tuple[list[Spec], Counter[int]]:
         specs = self.graph._specs
         seen = {r.node for r in wanted}
         stack = list(seen)
+        # Of each value: how many of those that are run read it.
         uses: Counter[int] = Counter(r.node for r in wanted)
         while stack:
             id = stack.pop()
             if id in self.given or id in self.kept:
                 continue
-            uses.update(r.node for r in set(specs[id].refs()))
-            for r in specs[id].needs():
+            spec = specs[id]
+            for k in {x[0] for x in spec.args if x.__class__ is Ref}:
+                uses[k] += 1
+            for r in spec.needs():
                 if r.node not in seen:
                     seen.add(r.node)
                     stack.append(r.node)
@@ -147,16 +157,20 @@ class Execution:
             return (self.given[spec.id],)
         if spec.id in self.kept:
             return self.kept[spec.id]
+        if spec.op.__class__ is Op and spec.grad:
+            return self._run_op(spec)
         if "grad_of" in spec.attrs:
             return (self._earlier_gradient(spec),)
         if spec.kind in LEAVES:
             return (self._leaf(spec),)
         if isinstance(spec.op, Step):
             return self._step(spec)
-        if spec.op.__class__ is str and spec.kind == OPTIMIZER:
+        if isinstance(spec.op, Taken) and self.live:
+            return self._taken(spec)
+        if spec.kind == OPTIMIZER:
             raise GraphError(
-                f"{self._name(spec)!r} can't run again: {spec.op} is not an optimizer whose rule "
-                "is a function of the gradient and its own state"
+                f"{self._name(spec)!r} can't run again: {spec.op_name} is not an optimizer whose "
+                "rule is a function of the gradient and its own state"
             )
         if isinstance(spec.op, Draw):
             return self._draw(spec)
@@ -167,6 +181,19 @@ class Execution:
         try:
             with contextlib.nullcontext() if spec.grad else no_grad():
                 out = self._call(spec, args) if isinstance(spec.op, Call) else run_op(spec, args)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            self._note(spec, error)
+            raise
+        self.ran.add(spec.id)
+        return tuple(out) if spec.several else (out,)
+
+    def _run_op(self, spec: Spec) -> tuple[Any, ...]:
+        """The common case: an op on tensors, recorded if that is switched on."""
+        values = self.values
+        args = [values[x[0]][x[1]] if x.__class__ is Ref else x for x in spec.args]
+        MODES.now.scope = spec.scope
+        try:
+            out = run_op(spec, args)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             self._note(spec, error)
             raise
@@ -186,6 +213,26 @@ class Execution:
         results = [wrap(np.asarray(x)) for x in found]
         results[0]._node = read[0]._node
         return tuple(results)
+
+    def _taken(self, spec: Spec) -> tuple[Any, ...]:
+        """What an optimizer made of a parameter, which took its step for all of them at once."""
+        event: Taken = spec.op
+        if event not in self.steps:
+            specs, given = self.graph._specs, {}
+            for id in event.members:
+                if id in specs:
+                    read = [self.values[x.node][x.index] for x in specs[id].args]
+                    arrays = [None if t is None else t._a for t in read]
+                    given[id] = (arrays[0], arrays[1] if len(arrays) > 1 else None)
+            try:
+                self.steps[event], undo = event.run(given)
+            except Exception as error:
+                self._note(spec, error)
+                raise
+            self.undo.append(undo)
+        tensor = wrap(self.steps[event][spec.id])
+        tensor._node = self.values[spec.args[0].node][spec.args[0].index]._node
+        return (tensor,)
 
     def _earlier_gradient(self, spec: Spec) -> Tensor | None:
         """What a leaf's ``.grad`` is before the step."""
@@ -463,7 +510,16 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     count, held = len(graph._outputs), len(graph._outputs) + len(moved)
     wanted = [*graph._outputs, *moved.values(), *grads.values()]
     with listening(), no_grad():
-        found = Execution(graph, given, reuse=False, live=True).run(wanted)
+        work = Execution(graph, given, reuse=False, live=True)
+        drawn_from = {id(g): (g, g.get_state()) for g in _generators(graph)}
+        try:
+            found = work.run(wanted)
+        except BaseException:
+            for undo in reversed(work.undo):
+                undo()
+            for generator, state in drawn_from.values():
+                generator.set_state(state)
+            raise
         for leaf, value in zip(moved, found[count:held], strict=True):
             specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
         for leaf, value in zip(grads, found[held:], strict=True):
@@ -476,6 +532,13 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
             if r is None:
                 specs[leaf].leaf.tensor._grad = None  # type: ignore[union-attr]
     return found[:count]
+
+
+def _generators(graph: Graph) -> list[Any]:
+    """The generators that a repeated step may draw from; functions draw from the default one."""
+    ops = [s.op for s in graph._specs.values() if isinstance(s.op, (Draw, Call, Taken))]
+    named = [op.generator for op in ops if isinstance(op, Draw)]
+    return [*named, default_generator] if ops else []
 
 
 def _as_input(graph: Graph, id: int, value: Any) -> Tensor:

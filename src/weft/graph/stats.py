@@ -24,11 +24,21 @@ def summary(array: np.ndarray) -> dict[str, Any] | None:
     low, high = float(finite.min()), float(finite.max())
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = float(finite.mean()), float(finite.std())
-        wide = math.isfinite(high - low)
-    counts: Any = np.histogram(finite, BINS, (low, high) if low < high else None)[0] if wide else []
     found.update(min=low, max=high, mean=number(mean), std=number(spread), lo=low, hi=high)
-    found["hist"] = [int(c) for c in counts]
+    found["hist"] = _histogram(finite, low, high)
     return found
+
+
+def _histogram(finite: np.ndarray, low: float, high: float) -> list[int]:
+    """How many values lie in each part of their range; nothing if it has no such parts."""
+    if low == high:
+        middle = BINS // 2
+        return [0] * middle + [finite.size] + [0] * (BINS - middle - 1)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.histogram(finite, BINS, (low, high))[0].tolist()
+    except ValueError:  # too wide to be divided, or too narrow
+        return []
 
 
 def number(x: float) -> float | None:

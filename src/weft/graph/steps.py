@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor, wrap
 
 # The optimizers that are functions of values, by name. ``weft.optim`` puts them here.
 RULES: dict[str, Any] = {}
@@ -32,6 +37,73 @@ class Step:
         group = settings if self.group is None else self.group
         found: list[Any] = self.rule.updated(group, p, g, rest[:states], rest[states:])
         return found
+
+
+class Taken:
+    """A step of an optimizer that is a program of its own: it is repeated by taking it again.
+
+    All parameters that it moved share it. A repeat puts values and gradients into the parameters,
+    calls the optimizer's ``step``, reads what became of them, and puts back what was there: like
+    everything else they are written when the whole step is done.
+    """
+
+    multiple = view = False
+    names: tuple[str, ...] = ()
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.name: str = type(optimizer).__name__
+        self.members: dict[int, Any] = {}  # the parameters, by the nodes that are their updates
+
+    def run(self, given: dict[int, tuple[Any, Any]]) -> tuple[dict[int, np.ndarray], Any]:
+        """The new values, from old ones and gradients; and a function that undoes the rest."""
+        optimizer = self.optimizer
+        every = [p for group in optimizer.param_groups for p in group["params"]]
+        before = [(p, p._a.copy(), p._grad) for p in every]
+        undo = _undoing(optimizer)
+        try:
+            for p in every:
+                p._grad = None
+            for id, (value, grad) in given.items():
+                p = self.members[id]
+                p._a[...] = value
+                p._grad = None if grad is None else wrap(np.array(grad))
+            optimizer.step()
+            return {id: self.members[id]._a.copy() for id in given}, undo
+        except BaseException:
+            undo()
+            raise
+        finally:
+            for p, value, grad in before:
+                p._a[...], p._grad = value, grad
+
+
+def _undoing(optimizer: Any) -> Any:
+    """A function that gives an optimizer the state and the settings that it has now."""
+    state = {
+        p: {
+            k: (v, v._a.copy() if isinstance(v, Tensor) else copy.deepcopy(v))
+            for k, v in own.items()
+        }
+        for p, own in optimizer.state.items()
+        if isinstance(own, dict)
+    }
+    groups = [dict(group) for group in optimizer.param_groups]
+
+    def undo() -> None:
+        for p in [p for p in optimizer.state if p not in state]:
+            del optimizer.state[p]
+        for p, own in state.items():
+            mine = optimizer.state[p]
+            mine.clear()
+            for k, (v, held) in own.items():
+                if isinstance(v, Tensor):
+                    v._a[...] = held
+                mine[k] = v if isinstance(v, Tensor) else held
+        for group, settings in zip(optimizer.param_groups, groups, strict=True):
+            group.update(settings)
+
+    return undo
 
 
 def rule_named(name: str) -> Any:

@@ -12,6 +12,7 @@ from weft.core import errors, quiet
 from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
+from weft.graph import steps
 from weft.optim.elementwise import Pool
 from weft.optim.optimizer import (
     Optimizer,
@@ -99,38 +100,58 @@ class Adafactor(Optimizer):
         if p.is_meta:
             bump(p, "Adafactor")
             return
-        step, lr = own["step"].item(), number(group["lr"])
+        kept = [own[name]._a for name in self._names_of(p, group)]
+        self._change(group, p._a, p._grad._a, kept, own["step"].item())  # type: ignore[union-attr]
+        bump(p, "Adafactor")
+
+    def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("row_var", "col_var") if p._a.ndim > 1 else ("variance",)
+
+    @classmethod
+    def updated(
+        cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
+    ) -> list[np.ndarray]:
+        """One step of one parameter as a function of arrays: parameter, states and counters."""
+        value, kept, step = np.array(p), [np.array(x) for x in states], np.array(counters[0])
+        step += 1
+        token = quiet.enter()
+        try:
+            cls.__new__(cls)._change(group, value, g, kept, step.item())
+        finally:
+            quiet.leave(token)
+        return [value, *kept, step]
+
+    def _change(
+        self, group: dict[str, Any], array: np.ndarray, grad: Any, kept: list[Any], step: float
+    ) -> None:
+        """The rule, on arrays that it writes to."""
+        lr = number(group["lr"])
         eps1, eps2 = group["eps"]
-        names = ("row_var", "col_var", "variance")
-        kept = [own[name]._a if name in own else None for name in names]
-        value, grad = p._a, p._grad._a  # type: ignore[union-attr]
-        half = value.dtype in dt.HALF
+        value, states = array, kept
+        half = array.dtype in dt.HALF
         if half:
-            value, grad = value.astype(np.float32), grad.astype(np.float32)
-            states: list[Any] = [None if x is None else x.astype(np.float32) for x in kept]
-        else:
-            states = kept
+            value, grad = array.astype(np.float32), grad.astype(np.float32)
+            states = [x.astype(np.float32) for x in kept]
         work, means = self._work(value)
         kernels.adafactor(
             value,
             grad,
-            *(states[0], states[1], states[2]),
+            *(states if value.ndim > 1 else (None, None)),
+            *((None,) if value.ndim > 1 else states),
             work=work,
             means=means,
             weight=step ** group["beta2_decay"],
             rho=min(lr, step**-0.5),
             shrink=1 - lr * group["weight_decay"],
-            eps1=dt.finfo(p.dtype).eps if eps1 is None else eps1,
+            eps1=dt.finfo(dt.of_numpy(array.dtype)).eps if eps1 is None else eps1,
             eps2=eps2,
             clip=group["d"],
             maximize=group["maximize"],
         )
         if half:
-            p._a[...] = value
+            array[...] = value
             for old, new in zip(kept, states, strict=True):
-                if old is not None:
-                    old[...] = new
-        bump(p, "Adafactor")
+                old[...] = new
 
     def _work(self, value: np.ndarray) -> tuple[Any, Any]:
         """Arrays to compute in: two like the parameter, and one for each mean."""
@@ -144,3 +165,6 @@ class Adafactor(Optimizer):
         return work, tuple(
             pool.take(f"mean {i}", dtype, int(np.prod(s))).reshape(s) for i, s in enumerate(shapes)
         )
+
+
+steps.RULES["Adafactor"] = Adafactor

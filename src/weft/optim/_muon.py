@@ -11,6 +11,7 @@ import numpy as np
 from weft.core import errors, quiet
 from weft.core.inplace import bump
 from weft.core.tensor import Tensor
+from weft.graph import steps
 from weft.optim.elementwise import zeros_like
 from weft.optim.optimizer import (
     Optimizer,
@@ -98,7 +99,31 @@ class Muon(Optimizer):
         if p.is_meta:
             bump(p, "Muon")
             return
-        grad, buffer = p._grad._a, own["momentum_buffer"]._a  # type: ignore[union-attr]
+        buffer = own["momentum_buffer"]._a
+        self._change(group, p._a, p._grad._a, buffer)  # type: ignore[union-attr]
+        bump(p, "Muon")
+
+    def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("momentum_buffer",)
+
+    @classmethod
+    def updated(
+        cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
+    ) -> list[np.ndarray]:
+        """One step of one parameter as a function of arrays: the parameter and its momentum."""
+        value, buffer = np.array(p), np.array(states[0])
+        token = quiet.enter()
+        try:
+            cls._change(group, value, g, buffer)
+        finally:
+            quiet.leave(token)
+        return [value, buffer]
+
+    @classmethod
+    def _change(
+        cls, group: dict[str, Any], value: np.ndarray, grad: np.ndarray, buffer: np.ndarray
+    ) -> None:
+        """The rule, on arrays that it writes to."""
         kind, momentum = buffer.dtype.type, group["momentum"]
         buffer += (grad - buffer) * kind(1 - momentum)
         update = grad + (buffer - grad) * kind(momentum) if group["nesterov"] else buffer
@@ -106,11 +131,9 @@ class Muon(Optimizer):
             update, group["ns_coefficients"], group["ns_steps"], group["eps"]
         )
         lr = number(group["lr"])
-        value = p._a
         value *= value.dtype.type(1 - lr * group["weight_decay"])
-        step = np.float32(lr * self._ratio(group["adjust_lr_fn"], *value.shape))
+        step = np.float32(lr * cls._ratio(group["adjust_lr_fn"], *value.shape))
         value -= (update * step).astype(value.dtype)
-        bump(p, "Muon")
 
     @staticmethod
     def _ratio(rule: str | None, rows: int, columns: int) -> float:
@@ -118,3 +141,6 @@ class Muon(Optimizer):
         if rule == "match_rms_adamw":
             return 0.2 * math.sqrt(max(rows, columns))
         return math.sqrt(max(1, rows / columns))
+
+
+steps.RULES["Muon"] = Muon

@@ -354,6 +354,10 @@ class Elementwise(Optimizer):
         """The names of the arrays that the rule keeps for each parameter, in its order."""
         raise NotImplementedError
 
+    def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the arrays that are kept for one parameter."""
+        return self._state_names(group)
+
     def _coefficients(
         self, group: dict[str, Any], step: float, scalars: tuple[np.ndarray, ...]
     ) -> tuple[Any, tuple[float, ...]]:
