@@ -378,7 +378,7 @@ def test_references_are_exact() -> None:
 def holders(y: weft.Tensor) -> list[int]:
     """How many references there are to a result and to all that hangs on it."""
     node = y._node
-    parts = ("plan", "inputs", "saved", "guard", "shape", "seq", "attrs")
+    parts = ("plan", "inputs", "saved", "guard", "shape")
     found = [sys.getrefcount(getattr(node, part)) for part in parts]
     found += [sys.getrefcount(x) for x in (y, node)]
     return [*found, *(sys.getrefcount(getattr(y, slot)) for slot in ("_a", "_vc"))]
