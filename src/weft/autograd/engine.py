@@ -408,6 +408,13 @@ class _Run:
 
     def deliver(self, edge: GraphNode, g: Any) -> None:
         """Bring a gradient to its input's shape and type, and add it there."""
+        if edge.__class__ is AccumulateGrad:
+            leaf = edge.ref()  # type: ignore[attr-defined]
+            if leaf is not None and leaf._x is None:
+                array = leaf._a
+                if g.shape == array.shape and g.dtype is array.dtype:
+                    self.add(edge, g)
+                    return
         shape = edge.shape
         if shape is not None:
             if g.shape != shape:
@@ -457,7 +464,7 @@ class _Run:
         needs = None
         if plan.joint:
             needs = tuple(
-                isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs
+                [isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs]
             )
         wide = plan.widens and not self.create and half(g)
         try:

@@ -318,6 +318,15 @@ def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tens
         if isinstance(shape[0], str):
             raise TypeError(f"view() takes sizes or a dtype, not a str\n  at {errors.here()}")
     array = self._a
+    call = view_op.call
+    if call is not None and array.flags.c_contiguous:
+        for n in shape:
+            if n.__class__ is not int or n < 0:
+                break
+        else:
+            seen = call({"shape": shape}, 1, self)  # NumPy counts the elements
+            if seen is not None:
+                return seen
     wanted = resolve_shape(shape, array.size, "view")
     if not array.flags.c_contiguous and not _viewable(array, wanted):
         raise RuntimeError(

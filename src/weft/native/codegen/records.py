@@ -17,6 +17,7 @@ collector and with it any code.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import struct
 import sys
@@ -34,7 +35,6 @@ from weft.native.codegen.entry import DESCR, FLAGS, RANK, SHAPE, TUPLE
 BASE = HEAD + 32  # where an array keeps what its memory belongs to
 MOST = 16  # inputs of which a pattern is made
 _OBJECT = 16  # the kind of a slot that holds an object, in Python's description of members
-_NEW = 65  # the number of the function that makes an object, in ``PyType_GetSlot``
 _FASTCALL = 0x0080
 
 FLOATS = ("f32", "f64")
@@ -49,7 +49,7 @@ _FUNCTIONS = (
     *("PyObject_RichCompareBool", "PyNumber_Add", "PyFrame_GetCode", "PyFrame_GetLasti"),
     *("PyObject_VectorcallDict", "PyObject_GetAttr", "PyErr_ExceptionMatches", "PyDict_Size"),
     *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
-    "PyThreadState_Get",
+    *("PyThreadState_Get", "PyThreadState_GetID", "PyType_GenericAlloc"),
 )
 _ATTRIBUTES = ("now", "limit", "way", "scaled", "row")
 
@@ -193,8 +193,6 @@ class _Table:
 
     def __init__(self, classes: Classes) -> None:
         api = ctypes.pythonapi
-        get = api.PyType_GetSlot
-        get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
         self.held: dict[str, Any] = {
             "Tensor": classes.tensor,
             "Parameter": classes.parameter,
@@ -239,7 +237,6 @@ class _Table:
             "()": (),
         }
         addresses = {name: id(value) for name, value in self.held.items()}
-        addresses["object_new"] = get(object, _NEW)
         for name in _FUNCTIONS:
             addresses[name] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
         if not all(addresses.values()):
@@ -312,6 +309,7 @@ class Finish(Emitter):
         self.state = Slots(c.state, "mode", "scope")
         self.plan = Slots(c.plan, "recipe")
         self.frames = _frame_layout()
+        self.by_thread = isinstance(c.modes, _thread._local)
         self.write()
 
     # --- parts -------------------------------------------------------------------------
@@ -331,8 +329,8 @@ class Finish(Emitter):
         self.store(self.hold(value), owner, offset)
 
     def make(self, kind: str) -> Value:
-        """A new object, as ``object.__new__`` makes it."""
-        return self.call("object_new", self.known(kind), self.known("()"), NULL)
+        """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
+        return self.call("PyType_GenericAlloc", self.known(kind), self.int(0))
 
     def shape_tuple(self, array: Value) -> Value:
         """The shape of an array as a new tuple; null if that fails."""
@@ -419,15 +417,36 @@ class Finish(Emitter):
         self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
         self.leave_unless(self.is_a(self.depth, "int"), "decline")
         if self.computes:
-            now = self.owner()
-            self.now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
-            self.leave_if(self.test("eq", self.now, NULL), "fail")
-            self.store(self.now, now)
+            self.now = self.state_of_thread()
         self.leave_unless(self.is_a(self.now, "State"), "decline")
         mode = self.load(self.now, self.state["mode"])
         self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
         self.is_plain = self.is_known(mode, "PLAIN")
         self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
+
+    def state_of_thread(self) -> Value:
+        """The modes of this thread, which are one object for as long as it lives.
+
+        Those of the thread that asked last are held in two words of memory; numbers of threads are
+        never used again.
+        """
+        thread = self.call("PyThreadState_Get")
+        number = self.call("PyThreadState_GetID", thread, kind="i64")
+        last, held = Value("@last_thread"), Value("@last_state")
+        known = self.test("eq", self.load(last, 0, "i64"), number)
+        if not self.by_thread:  # something else may run in turns in one thread
+            known = Value("false", "i1")
+        with self.otherwise(known):
+            now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
+            self.leave_if(self.test("eq", now, NULL), "fail")
+            before = self.load(held)
+            self.store(number, last)
+            self.store(now, held)
+            self.drop(before)
+        # It outlives the call: whoever takes its place runs in another thread, which has its own.
+        state, mine = self.load(held), self.owner()
+        self.store(self.hold(state), mine)
+        return state
 
     # --- computing ---------------------------------------------------------------------
 
@@ -665,7 +684,7 @@ class Finish(Emitter):
                 self.leave_unless(laid, "decline")
 
     def check_view(self, y: Value) -> None:
-        """Whether a result shows the memory of the one input."""
+        """Whether a result shows the memory of the one input, or is plainly none of it."""
         x = self.input(0)
         self.leave_unless(self.test("eq", self.inputs, 1), "decline")
         self.leave_unless(self.is_tensor(x), "decline")
@@ -673,10 +692,19 @@ class Finish(Emitter):
         self.leave_if(self.test("eq", a, NULL), "decline")
         self.leave_unless(self.is_a(a, "ndarray"), "decline")
         self.leave_if(self.test("eq", self.load(x, self.tensor["_view"]), NULL), "decline")
-        held = self.load(y, BASE)
-        self.leave_if(self.test("eq", held, NULL), "decline")
-        shared = self.either(self.test("eq", held, a), self.test("eq", held, self.load(a, BASE)))
-        self.leave_unless(shared, "decline")
+        with self.otherwise(self.shows(y)):
+            # A copy, if it is plain whose memory both are.
+            for array in (y, a):
+                held = self.load(array, BASE)
+                with self.otherwise(self.test("eq", held, NULL)):
+                    self.leave_unless(self.is_a(held, "ndarray"), "decline")
+                    self.leave_unless(self.test("eq", self.load(held, BASE), NULL), "decline")
+
+    def shows(self, y: Value) -> Value:
+        """Whether a result is known to lie on the memory of the input."""
+        a, held = self.load(self.input(0), self.tensor["_a"]), self.load(y, BASE)
+        same = self.either(self.test("eq", held, a), self.test("eq", held, self.load(a, BASE)))
+        return self.both(self.test("ne", held, NULL), same)
 
     def check_inputs(self) -> None:
         """Which inputs are tensors and which need a gradient, as bits."""
@@ -780,9 +808,18 @@ class Finish(Emitter):
         slots = self.tensor
         self.lend(y, t, slots["_a"])
         self.none_in(t, slots["_grad"], slots["_x"])
-        if self.view:
-            self.link(t, k)
+        if not self.view:
+            self.fill_fresh(t)
             return
+        shown = self.shows(y)
+        with self.when(shown):
+            self.link(t, k)
+        with self.otherwise(shown):
+            self.fill_fresh(t)
+
+    def fill_fresh(self, t: Value) -> None:
+        """What a tensor on memory of its own has."""
+        slots = self.tensor
         self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
         cell = self.own(self.call("PyList_New", self.int(1)), t, slots["_vc"])
         zero = self.hold(self.known("0"))
@@ -1147,7 +1184,8 @@ class Records:
             for several in (False, True)
             for computes, start in ((False, "finish"), (True, "call"))
         }
-        text = "".join(
+        text = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
+        text += "".join(
             Finish(name, self.table.places, classes, *kind).text() for kind, name in names.items()
         )
         addresses = jit.engine().load("records", text, list(names.values()))
