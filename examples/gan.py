@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 LATENT = 8
-STEPS, GOAL, BATCH = 3000, 0.75, 128
+STEPS, GOAL, BATCH = 3000, 0.9, 128
 
 
 def real_points(count: int) -> torch.Tensor:
@@ -26,7 +26,7 @@ def network(*sizes: int) -> nn.Sequential:
 
 def main(steps: int, seed: int) -> None:
     torch.manual_seed(seed)
-    generator, discriminator = network(LATENT, 96, 96, 2), network(2, 96, 96, 1)
+    generator, discriminator = network(LATENT, 96, 96, 96, 2), network(2, 96, 96, 96, 1)
     settings = {"lr": 2e-3, "betas": (0.5, 0.999)}
     generator_optimizer = torch.optim.Adam(generator.parameters(), **settings)
     discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), **settings)

@@ -161,14 +161,30 @@ function drawChart(chart) {
     const px = (x) => left + ((x - x0) / (x1 - x0 || 1)) * (width - left - right);
     const py = (y) => height - bottom - ((level(y) - low) / (high - low || 1)) * (height - top - bottom);
     drawAxes(picture, chart.title, bounds, [x0, x1], px, py);
-    const inside = (y) => Math.max(top, Math.min(height - bottom, y));
+    const inside = (y) => Math.max(-height, Math.min(2 * height, y));
+    // What is cut off leaves the frame; along its edge it would look like a plateau.
+    const [wide, tall] = [width - left - right + 2, height - top - bottom + 4];
+    const frame = svg("svg", { x: left, y: top - 2, width: wide, height: tall, viewBox: `${left} ${top - 2} ${wide} ${tall}` });
     for (const line of lines) {
-      if (line.ys !== line.raw) picture.append(curvePath(line, line.raw, px, py, inside, "raw"));
-      picture.append(curvePath(line, line.ys, px, py, inside, "line"));
+      if (line.ys !== line.raw) frame.append(curvePath(line, line.raw, px, py, inside, "raw"));
+      frame.append(curvePath(line, line.ys, px, py, inside, "line"));
     }
+    picture.append(frame, ...cutNotes(chart.title, lines, bounds));
     listenChart(picture, chart, lines, px, py);
   }
   return picture;
+}
+
+/** How far curves go beyond the chart. */
+function cutNotes(title, lines, [low, high]) {
+  const { width, height, right, top, bottom } = CHART;
+  const values = lines.flatMap((line) => line.ys).filter(Number.isFinite);
+  const [least, most] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+  const note = (y, text) => svg("text", { class: "tick end", x: width - right, y }, text);
+  const found = [];
+  if (most > high) found.push(note(top + 8, `\u2191 up to ${valueText(title, most)}`));
+  if (least < low) found.push(note(height - bottom - 4, `\u2193 down to ${valueText(title, least)}`));
+  return found;
 }
 
 function drawAxes(picture, title, [low, high], [x0, x1], px, py) {
