@@ -109,13 +109,16 @@ function prepared(line) {
   return { ...line, xs, raw, ys };
 }
 
-/** The middle part of the values, so that one spike does not flatten all the rest. */
+/** All values, but for spikes that would flatten the rest to less than half of the height. */
 function valueRange(lines) {
   const values = lines.flatMap((line) => line.ys).filter(Number.isFinite).sort((a, b) => a - b);
   if (!values.length) return null;
   const cut = values.length > 50 ? Math.floor(values.length * 0.01) : 0;
-  let [low, high] = [values[cut], values[values.length - 1 - cut]];
+  let [low, high] = [values[0], values.at(-1)];
+  const middle = [values[cut], values[values.length - 1 - cut]];
+  if (high - low > 2 * (middle[1] - middle[0]) && !training.log) [low, high] = middle;
   if (training.log) return low === high ? [low / 2, high * 2] : [low, high];
+  if (!low && !high) return [0, 1];
   // Rounding alone is no difference.
   if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
   const margin = (high - low) * 0.06;
@@ -169,30 +172,31 @@ function drawChart(chart) {
       if (line.ys !== line.raw) frame.append(curvePath(line, line.raw, px, py, inside, "raw"));
       frame.append(curvePath(line, line.ys, px, py, inside, "line"));
     }
-    picture.append(frame, ...cutNotes(chart.title, lines, bounds));
+    picture.append(frame, ...cutNote(chart.title, lines, bounds));
     listenChart(picture, chart, lines, px, py);
   }
   return picture;
 }
 
-/** How far curves go beyond the chart. */
-function cutNotes(title, lines, [low, high]) {
-  const { width, height, right, top, bottom } = CHART;
+/** Says so if curves go beyond the chart, above its frame. */
+function cutNote(title, lines, [low, high]) {
   const values = lines.flatMap((line) => line.ys).filter(Number.isFinite);
   const [least, most] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
-  const note = (y, text) => svg("text", { class: "tick end", x: width - right, y }, text);
-  const found = [];
-  if (most > high) found.push(note(top + 8, `\u2191 up to ${valueText(title, most)}`));
-  if (least < low) found.push(note(height - bottom - 4, `\u2193 down to ${valueText(title, least)}`));
-  return found;
+  if (least >= low && most <= high) return [];
+  const words = `all from ${valueText(title, least)} to ${valueText(title, most)}`;
+  return [svg("text", { class: "tick end cut", x: CHART.width - CHART.right, y: CHART.top - 4 }, words)];
 }
 
 function drawAxes(picture, title, [low, high], [x0, x1], px, py) {
   const { width, height, left, right, bottom } = CHART;
+  const told = new Set(); // parts of a byte have the words of whole ones
   for (const value of training.log ? logTicks(low, high) : axisTicks(low, high, 4)) {
+    const words = valueText(title, value);
+    if (told.has(words)) continue;
+    told.add(words);
     picture.append(
       svg("line", { class: "grid", x1: left, x2: width - right, y1: py(value), y2: py(value) }),
-      svg("text", { class: "tick end", x: left - 6, y: py(value) + 4 }, valueText(title, value)),
+      svg("text", { class: "tick end", x: left - 6, y: py(value) + 4 }, words),
     );
   }
   for (const value of x1 > x0 ? axisTicks(x0, x1, 5) : [x0]) {
