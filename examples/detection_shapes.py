@@ -2,7 +2,7 @@
 
     python examples/detection_shapes.py
 
-It finds more than 90% of the shapes (right class, overlap above 0.5) after 400 steps.
+It finds more than 90% of the shapes (right class, overlap above 0.5) after 600 steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft import nn
 from weft.vision.models.detection import AnchorGenerator, RetinaNet
 from weft.vision.ops import box_iou
 
-SIDE, STEPS, GOAL = 64, 400, 0.9
+SIDE, STEPS, GOAL = 64, 600, 0.9
 
 
 def picture(generator: torch.Generator) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
