@@ -68,7 +68,9 @@ def main() -> None:
     loader = DataLoader(train, batch_size=64, shuffle=True)
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), momentum=0.9, nesterov=True, weight_decay=5e-4)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.15, total_steps=STEPS)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=0.15, total_steps=max(STEPS, options.steps)
+    )
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
     for step, (images, labels) in enumerate(itertools.islice(batches, options.steps), 1):
         loss = F.cross_entropy(net(images), labels)

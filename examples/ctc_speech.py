@@ -87,10 +87,11 @@ def error_rate(net: Speller, generator: torch.Generator, count: int) -> tuple[fl
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=pathlib.Path, help="folder for WAV files of some words")
     options = parser.parse_args()
-    torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(1)
+    torch.manual_seed(options.seed)
+    generator = torch.Generator().manual_seed(1 + options.seed)
     if options.save:
         options.save.mkdir(parents=True, exist_ok=True)
         for _ in range(4):
@@ -112,11 +113,12 @@ def main() -> None:
         optimizer.step()
         if step % 25 == 0 or step <= 6:
             print(f"step {step} loss {loss.item():.5f}")
-    test = torch.Generator().manual_seed(2)
+    test = torch.Generator().manual_seed(1000)
     greedy, beam = error_rate(net, test, 100 if options.steps >= STEPS else 8)
-    print(f"letter error rate {greedy:.4f} (best path), {beam:.4f} (beam search)")
-    if options.steps >= STEPS and beam > GOAL:
-        raise SystemExit(f"expected at most {GOAL}")
+    print(f"wrong letters by the best path: {greedy:.1%}")
+    print(f"result: {beam:.1%} of letters wrong by beam search (goal below {GOAL:.0%})")
+    if options.steps >= STEPS and beam >= GOAL:
+        raise SystemExit("the goal was missed")
 
 
 if __name__ == "__main__":

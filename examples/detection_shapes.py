@@ -2,7 +2,7 @@
 
     python examples/detection_shapes.py
 
-It finds more than 70% of the shapes (right class, overlap above 0.5) after 400 steps.
+It finds more than 90% of the shapes (right class, overlap above 0.5) after 600 steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft import nn
 from weft.vision.models.detection import AnchorGenerator, RetinaNet
 from weft.vision.ops import box_iou
 
-SIDE, STEPS, GOAL = 64, 400, 0.7
+SIDE, STEPS, GOAL = 64, 600, 0.9
 
 
 def picture(generator: torch.Generator) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -79,7 +79,10 @@ def main() -> None:
     anchors = AnchorGenerator(((12, 17, 22),), ((1.0,),))
     norm = {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
     net = RetinaNet(backbone(), 2, SIDE, SIDE, anchor_generator=anchors, **norm)
-    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=4e-3, total_steps=max(STEPS, steps)
+    )
     generator = torch.Generator().manual_seed(1 + options.seed)
     for step in range(1, steps + 1):
         pairs = [picture(generator) for _ in range(8)]
@@ -89,6 +92,7 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
         optimizer.step()
+        schedule.step()
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {loss.item():.6g}")
     result = share_found(net)

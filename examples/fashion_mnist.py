@@ -49,7 +49,9 @@ def main() -> None:
     images, labels = prepared(fashion(options.data, train=True, download=options.download))
     net = network()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=STEPS)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=5e-3, total_steps=max(STEPS, options.steps)
+    )
     order = torch.randperm(len(images))
     for step in range(1, options.steps + 1):
         chosen = order[torch.arange(step * BATCH, (step + 1) * BATCH) % len(order)]

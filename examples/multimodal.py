@@ -86,9 +86,11 @@ def contrast(images: torch.Tensor, texts: torch.Tensor, same: torch.Tensor) -> t
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=STEPS)
-    steps = parser.parse_args().steps
-    torch.manual_seed(0)
-    random.seed(0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    steps = options.steps
+    torch.manual_seed(options.seed)
+    random.seed(options.seed)
     images, labels, test_images, test_labels = pictures()
     tokenize = get_tokenizer("whitespace")
     sentences = [tokenize(form.format(name)) for form in FORMS for name in NAMES]
@@ -122,10 +124,10 @@ def main() -> None:
         shown = (points @ seen.T).argmax(dim=1)  # the picture closest to each sentence
     result = float((found == test_labels).float().mean())
     retrieved = float((test_labels[shown] == torch.arange(10)).float().mean())
-    print(f"pictures with the right sentence {result:.4f}")
-    print(f"sentences with a right picture {retrieved:.2f}")
+    print(f"sentences with a right picture: {retrieved:.0%}")
+    print(f"result: {result:.1%} of test pictures with the right sentence (goal {GOAL:.0%})")
     if steps >= STEPS and result < GOAL:
-        raise SystemExit(f"expected at least {GOAL}")
+        raise SystemExit("the goal was missed")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
     python examples/segmentation_shapes.py
 
-The mean intersection over union of both shapes is above 0.9 after 220 steps.
+All have one brightness, so that only their outlines tell them apart. The net finds the shapes at
+once, but takes some hundred steps to see which is which: after 300 the mean intersection over union
+of both is above 0.95.
 """
 
 from __future__ import annotations
@@ -13,17 +15,20 @@ import weft as torch
 from weft.nn import functional as F
 from weft.vision.models.segmentation import UNet
 
-SIDE, STEPS, GOAL = 48, 220, 0.9
+SIDE, STEPS, GOAL = 48, 300, 0.95
 
 
 def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Noisy pictures of a disc and a square each, and the class of every pixel."""
+    """Noisy pictures of a disc and a square that do not touch, and the class of every pixel."""
     rows, columns = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
     images, masks = [], []
     for _ in range(count):
         mask = torch.zeros(SIDE, SIDE, dtype=torch.long)
-        place = torch.randint(8, SIDE - 8, (4,), generator=generator).tolist()
         size = torch.randint(5, 10, (2,), generator=generator).tolist()
+        while True:
+            place = torch.randint(9, SIDE - 9, (4,), generator=generator).tolist()
+            if max(abs(place[0] - place[2]), abs(place[1] - place[3])) > sum(size):
+                break
         mask[(rows - place[0]) ** 2 + (columns - place[1]) ** 2 < size[0] ** 2] = 1
         mask[((rows - place[2]).abs() < size[1]) & ((columns - place[3]).abs() < size[1])] = 2
         noise = 0.3 * torch.randn(SIDE, SIDE, generator=generator)

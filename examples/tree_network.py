@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-STEPS, GOAL = 400, 0.9
+STEPS, GOAL = 600, 0.95
 OPS = {"max": max, "min": min, "flip": lambda a: 9 - a}
 
 Tree = int | list  # a digit, or the name of an operation and the trees that it is applied to
@@ -43,14 +43,15 @@ class TreeNetwork(nn.Module):
         self.norm = nn.LayerNorm(size)
         self.out = nn.Linear(size, 10)
 
-    def encode(self, tree: Tree) -> torch.Tensor:
+    def encode(self, tree: Tree, digits: list[torch.Tensor]) -> torch.Tensor:
         if isinstance(tree, int):
-            return self.norm(self.digits.weight[tree])
+            return digits[tree]
         op, *parts = tree
-        return self.norm(self.ops[op](torch.cat([self.encode(part) for part in parts])))
+        return self.norm(self.ops[op](torch.cat([self.encode(part, digits) for part in parts])))
 
     def forward(self, trees: list[Tree]) -> torch.Tensor:
-        return self.out(torch.stack([self.encode(tree) for tree in trees]))
+        digits = self.norm(self.digits.weight).unbind()
+        return self.out(torch.stack([self.encode(tree, digits) for tree in trees]))
 
 
 def main(steps: int, seed: int) -> None:

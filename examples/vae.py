@@ -1,8 +1,8 @@
 """A variational autoencoder of small pictures with some bright bars.
 
 Sixteen bars, each there one time in eight, take 6.03 nats to tell, so no model can have a lower
-loss (the negative evidence bound) than that on average; codes that are normally distributed, as
-here, take some nats more, since bars are there or not.
+loss (the negative evidence bound) than that on average. Codes that are normally distributed, as
+here, take more, since a bar is there or not: with one number for each bar the best is about 10.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-STEPS, GOAL = 2500, 12.5
+STEPS, GOAL = 3000, 11.0
 
 
 def bars(count: int, size: int = 8) -> torch.Tensor:
@@ -24,15 +24,11 @@ class VAE(nn.Module):
     def __init__(self, latent: int = 16) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Flatten(), nn.Linear(64, 128), nn.ELU(), nn.Linear(128, 64), nn.ELU()
+            nn.Flatten(), nn.Linear(64, 128), nn.ELU(), nn.Linear(128, 128), nn.ELU()
         )
-        self.mean, self.log_var = nn.Linear(64, latent), nn.Linear(64, latent)
+        self.mean, self.log_var = nn.Linear(128, latent), nn.Linear(128, latent)
         self.decoder = nn.Sequential(
-            nn.Linear(latent, 128),
-            nn.ELU(),
-            nn.Linear(128, 64),
-            nn.Sigmoid(),
-            nn.Unflatten(1, (1, 8, 8)),
+            nn.Linear(latent, 128), nn.ELU(), nn.Linear(128, 64), nn.Unflatten(1, (1, 8, 8))
         )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -43,7 +39,7 @@ class VAE(nn.Module):
 
 
 def loss_of(x, again, mean, log_var) -> torch.Tensor:
-    reconstruction = F.binary_cross_entropy(again, x, reduction="sum")
+    reconstruction = F.binary_cross_entropy_with_logits(again, x, reduction="sum")
     divergence = -0.5 * torch.sum(1 + log_var - mean.pow(2) - log_var.exp())
     return (reconstruction + divergence) / len(x)
 
@@ -51,10 +47,10 @@ def loss_of(x, again, mean, log_var) -> torch.Tensor:
 def main(steps: int, seed: int) -> None:
     torch.manual_seed(seed)
     model = VAE()
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for step in range(1, steps + 1):
-        x = bars(64)
+        x = bars(128)
         again, mean, log_var = model(x)
         loss = loss_of(x, again, mean, log_var)
         optimizer.zero_grad()
@@ -65,11 +61,11 @@ def main(steps: int, seed: int) -> None:
             print(f"step {step} loss {loss.item():.6g}")
     model.eval()
     with torch.no_grad():
-        image = model.decoder(torch.randn(1, 16))[0, 0]
-        x = bars(2000)
+        image = model.decoder(torch.randn(1, 16)).sigmoid()[0, 0]
+        x = bars(4000)
         result = loss_of(x, *model(x)).item()
     print("\n".join("".join(" .:#"[int(v * 3.99)] for v in row) for row in image.tolist()))
-    print(f"result: {result:.2f} nats for a picture, of which 6.03 are needed (goal below {GOAL})")
+    print(f"result: {result:.2f} nats for a picture, near 10 at best (goal below {GOAL})")
     if steps >= STEPS and result >= GOAL:
         raise SystemExit("the goal was missed")
 

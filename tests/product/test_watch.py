@@ -334,6 +334,37 @@ def test_the_page_draws_and_compares_runs(
 
 
 @needs_browser
+def test_a_spike_is_cut_off_and_told_and_zeros_have_an_axis(
+    browser: browsers.Browser, tmp_path: Path
+) -> None:
+    with SummaryWriter(tmp_path / "logs" / "run") as writer:
+        for step in range(200):
+            writer.add_scalar("loss", 500.0 if step == 30 else 1 + step % 2, step)
+            writer.add_scalar("steep", 3 * 0.97**step, step)
+            writer.add_scalar("memory", 0, step)
+    opened = browser.page(Path(page(tmp_path / "logs", path=tmp_path / "p.html")).as_uri())
+    opened.run("(e => { e.value = 0; e.dispatchEvent(new Event('input')); })(smooth)")
+    charts = dict(
+        opened.run(
+            "[...document.querySelectorAll('.chart')].map(c => [c.querySelector('figcaption')"
+            ".textContent, [...c.querySelectorAll('.tick.end')].map(t => t.textContent)])"
+        )
+    )
+    assert "all from 1 to 500" in charts["loss"] and "2" in charts["loss"]
+    assert charts["steep"] == ["0", "1", "2", "3"], "nothing is cut off that can be drawn"
+    assert charts["memory"] == ["0 B", "1 B"]
+    # Where the spike is, the curve leaves the frame, which hides what is outside.
+    frame = "document.querySelector('.chart svg svg')"
+    assert opened.run(f"getComputedStyle({frame}).overflow") == "hidden"
+    heights = opened.run(
+        f"{frame}.querySelector('.line').getAttribute('d').match(/ -?[\\d.]+/g).map(Number)"
+    )
+    assert min(heights) < 0 < sorted(heights)[1]
+    assert opened.complaints() == []
+    opened.close()
+
+
+@needs_browser
 def test_names_from_logs_are_text(browser: browsers.Browser, tmp_path: Path) -> None:
     logger = JSONLogger(tmp_path / "run" / "metrics.jsonl")
     logger.log({EVIL: 1.0, "loss": 2.0}, 0)

@@ -55,6 +55,7 @@ def test_short_forms_of_the_examples_on_text_and_sound(name: str, tmp_path: path
     out = run(path, "--steps", "3", *options(name), *more)
     losses = [float(loss) for loss in re.findall(r"^step \d+ loss (\S+)", out, re.M)]
     assert len(losses) == 3 and all(0 < loss < 100 for loss in losses)
+    assert re.search(r"^result: \d.* \(goal .*\)$", out, re.M), "what it has reached"
     if more:
         from weft import audio
 
@@ -76,7 +77,10 @@ def test_translation_reads_files(tmp_path: pathlib.Path) -> None:
         (tmp_path / f"{name}.en").write_text("a dog runs .\n" * 80, encoding="utf-8")
     path = str(ROOT / "examples" / "translation.py")
     out = run(path, "--data", str(tmp_path), "--steps", "12", "--beams", "2")
-    assert re.search(r"^BLEU \d\.\d+", out, re.M)
+    assert re.search(r"^result: \d\.\d+ BLEU", out, re.M)
+    nothing = [sys.executable, path, "--data", str(tmp_path / "nothing")]
+    failed = subprocess.run(nothing, capture_output=True, text=True)
+    assert failed.returncode == 1 and "--made needs no files" in failed.stderr
 
 
 SCRIPT = """

@@ -451,7 +451,7 @@ def _trained_once(lib: Any, vision: Any, name: str, side: int) -> Any:
     total.backward()
     grads = [p.grad for p in net.parameters() if p.grad is not None]
     norm = sum(float((g * g).sum()) for g in grads) ** 0.5
-    return [parts[0], x.grad / x.grad.abs().max(), norm, len(grads)]
+    return [parts[0], x.grad / x.grad.abs().max(), np.float64(norm), len(grads)]
 
 
 SIDES = {"inception_v3": 96, "swin": 64, "vit": 224, "convnext": 64}

@@ -109,13 +109,16 @@ function prepared(line) {
   return { ...line, xs, raw, ys };
 }
 
-/** The middle part of the values, so that one spike does not flatten all the rest. */
+/** All values, but for spikes that would flatten the rest to less than half of the height. */
 function valueRange(lines) {
   const values = lines.flatMap((line) => line.ys).filter(Number.isFinite).sort((a, b) => a - b);
   if (!values.length) return null;
   const cut = values.length > 50 ? Math.floor(values.length * 0.01) : 0;
-  let [low, high] = [values[cut], values[values.length - 1 - cut]];
+  let [low, high] = [values[0], values.at(-1)];
+  const middle = [values[cut], values[values.length - 1 - cut]];
+  if (high - low > 2 * (middle[1] - middle[0]) && !training.log) [low, high] = middle;
   if (training.log) return low === high ? [low / 2, high * 2] : [low, high];
+  if (!low && !high) return [0, 1];
   // Rounding alone is no difference.
   if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
   const margin = (high - low) * 0.06;
@@ -161,22 +164,39 @@ function drawChart(chart) {
     const px = (x) => left + ((x - x0) / (x1 - x0 || 1)) * (width - left - right);
     const py = (y) => height - bottom - ((level(y) - low) / (high - low || 1)) * (height - top - bottom);
     drawAxes(picture, chart.title, bounds, [x0, x1], px, py);
-    const inside = (y) => Math.max(top, Math.min(height - bottom, y));
+    const inside = (y) => Math.max(-height, Math.min(2 * height, y));
+    // What is cut off leaves the frame; along its edge it would look like a plateau.
+    const [wide, tall] = [width - left - right + 2, height - top - bottom + 4];
+    const frame = svg("svg", { x: left, y: top - 2, width: wide, height: tall, viewBox: `${left} ${top - 2} ${wide} ${tall}` });
     for (const line of lines) {
-      if (line.ys !== line.raw) picture.append(curvePath(line, line.raw, px, py, inside, "raw"));
-      picture.append(curvePath(line, line.ys, px, py, inside, "line"));
+      if (line.ys !== line.raw) frame.append(curvePath(line, line.raw, px, py, inside, "raw"));
+      frame.append(curvePath(line, line.ys, px, py, inside, "line"));
     }
+    picture.append(frame, ...cutNote(chart.title, lines, bounds));
     listenChart(picture, chart, lines, px, py);
   }
   return picture;
 }
 
+/** Says so if curves go beyond the chart, above its frame. */
+function cutNote(title, lines, [low, high]) {
+  const values = lines.flatMap((line) => line.ys).filter(Number.isFinite);
+  const [least, most] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+  if (least >= low && most <= high) return [];
+  const words = `all from ${valueText(title, least)} to ${valueText(title, most)}`;
+  return [svg("text", { class: "tick end cut", x: CHART.width - CHART.right, y: CHART.top - 4 }, words)];
+}
+
 function drawAxes(picture, title, [low, high], [x0, x1], px, py) {
   const { width, height, left, right, bottom } = CHART;
+  const told = new Set(); // parts of a byte have the words of whole ones
   for (const value of training.log ? logTicks(low, high) : axisTicks(low, high, 4)) {
+    const words = valueText(title, value);
+    if (told.has(words)) continue;
+    told.add(words);
     picture.append(
       svg("line", { class: "grid", x1: left, x2: width - right, y1: py(value), y2: py(value) }),
-      svg("text", { class: "tick end", x: left - 6, y: py(value) + 4 }, valueText(title, value)),
+      svg("text", { class: "tick end", x: left - 6, y: py(value) + 4 }, words),
     );
   }
   for (const value of x1 > x0 ? axisTicks(x0, x1, 5) : [x0]) {
