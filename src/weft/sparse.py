@@ -62,7 +62,7 @@ class _CooTensor(Tensor):
         rule = _RULES.get(getattr(func, "__name__", "").strip("_"))
         found = NotImplemented if rule is None else rule(func, *args, **(kwargs or {}))
         if found is NotImplemented:
-            _refuse(overrides.NAMES.get(func) or getattr(func, "__name__", str(func)))
+            _refuse(str(overrides.NAMES.get(func) or getattr(func, "__name__", func)))
         return found
 
     is_sparse = property(lambda self: True)

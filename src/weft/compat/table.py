@@ -311,9 +311,9 @@ weft.core.node: RemovableHandle
 [torch.distributed.checkpoint.optimizer]
 !many: load_sharded_optimizer_state_dict
 [torch.distributed.checkpoint.state_dict]
-!many: DictValueType FQNS_T ListDictValueType OptimizerStateType PrimitiveType StateDictOptions
-    ValueType get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict
-    set_optimizer_state_dict set_state_dict
+!many: DictValueType FQNS_T ListDictValueType OptimizerStateType PrimitiveType ValueType
+    get_optimizer_state_dict get_state_dict set_optimizer_state_dict set_state_dict
+weft.compat.stand_ins.checkpoint: StateDictOptions get_model_state_dict set_model_state_dict
 [torch.distributed.checkpoint.state_dict_loader]
 [torch.distributed.device_mesh]
 !many: DeviceMesh init_device_mesh

@@ -320,6 +320,61 @@ def _context(wanted: Any, num_workers: int) -> Any:
 
 
 class _BaseDataLoaderIter:
+    """What PyTorch's iterators have in common, for the iterators of other libraries.
+
+    These inherit it, make their own ``_next_data``, and use its private names.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._shared_seed = self._pg = None
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._auto_collation, self._drop_last = loader._auto_collation, loader.drop_last
+        self._index_sampler, self._num_workers = loader._index_sampler, loader.num_workers
+        self._world_size, self._rank = 1, 0
+        self._pin_memory, self._pin_memory_device = False, None  # there is no accelerator
+        self._timeout, self._collate_fn = loader.timeout, loader.collate_fn
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = fresh_seed(loader.generator)
+        self._persistent_workers, self._num_yielded = loader.persistent_workers, 0
+        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begin another epoch."""
+        self._sampler_iter, self._num_yielded = iter(self._index_sampler), 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        data = self._next_data()
+        self._num_yielded += 1
+        promised = self._IterableDataset_len_called
+        if self._dataset_kind and promised is not None and self._num_yielded > promised:
+            _warn_of_length(self._dataset, promised, self._num_yielded, self._num_workers)
+        return data
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)
+
+
+def _warn_of_length(dataset: Any, promised: int, given: int, workers: int) -> None:
+    many = " (for a stream in several workers, __iter__ must give each a part of it)"
+    warnings.warn(
+        f"Length of IterableDataset {dataset} was reported to be {promised}, but {given} batches "
+        f"have been fetched.{many if workers else ''}",
+        stacklevel=4,
+    )
+
+
+class _Batches(_BaseDataLoaderIter):
     """What both kinds of iterators share.
 
     Of a loader they ask what PyTorch's iterators ask, by the same private names: there are
@@ -354,25 +409,16 @@ class _BaseDataLoaderIter:
             self.progress.start = self.sources.take()
         return next(self.indices)
 
-    def __iter__(self) -> Any:
-        return self
-
     def __len__(self) -> int:
         return len(self.loader._index_sampler)  # type: ignore[arg-type]
 
     def _count(self) -> None:
         promised, given = self.loader._IterableDataset_len_called, self.progress.given
         if self.loader._dataset_kind and promised is not None and given > len(self.loader):
-            many = " (for a stream in several workers, __iter__ must give each a part of it)"
-            warnings.warn(
-                f"Length of IterableDataset {self.loader.dataset} was reported to be {promised}, "
-                f"but {given} batches have been fetched."
-                + (many if self.loader.num_workers else ""),
-                stacklevel=3,
-            )
+            _warn_of_length(self.loader.dataset, promised, given, self.loader.num_workers)
 
 
-class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+class _SingleProcessDataLoaderIter(_Batches):
     """Makes batches in this process."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -440,7 +486,7 @@ class _Worker:
         self.ending: Any = None  # what it said of its state at the end of its part
 
 
-class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+class _MultiProcessingDataLoaderIter(_Batches):
     """Has batches made by worker processes, some ahead of their use."""
 
     def __init__(self, loader: DataLoader) -> None:
