@@ -477,7 +477,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
         text = files.safetensors_metadata(path).get(KEY)
         tensors = files.load_safetensors(path)
     except files.SafetensorError as error:
-        raise GraphError(f"{os.fspath(path)!r} is not a valid graph file (truncated or corrupt): {error}") from error
+        raise GraphError(
+            f"{os.fspath(path)!r} is not a valid graph file (truncated or corrupt): {error}"
+        ) from error
     if text is None:
         raise GraphError(f"{os.fspath(path)!r} holds tensors but no graph")
     try:
