@@ -253,13 +253,6 @@ PROGRAMS = {
         "v1.mul_(2)",
         "v2.mul_(2)",
     ),
-    "a result of another shape changes its place once": (
-        "v0, v3 = rand(1, (2, 3)), torch.zeros(0, dtype=torch.int64)",
-        "v1, v2, v4 = (torch.zeros(0, dtype=torch.float64) for _ in range(3))",
-        "torch.add(v0, 1, out=v1)",
-        "torch.max(v0, 1, out=(v2, v3))",
-        "torch.cat([v0, v0], out=v4)",
-    ),
     "backward with inputs runs and uses up the nodes of those, with several results too": (
         "v0 = rand(1, (2, 4)).requires_grad_()",
         "v1 = v0 * 1",
