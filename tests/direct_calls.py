@@ -49,11 +49,11 @@ LIMITS: dict[str, dict[str, int]] = {
     "loops.batchnorm": {"GRAIN": 8, "ONE_PASS": 64},
     "loops.pooling": {"GRAIN": 8},
     "loops.softmax": {"GRAIN": 8},
-    "recurrent": {"GRAIN": 8, "SMALL": 1, "COPY": 8},
-    "products": {"LARGE": 1, "THIN": 1},
-    "convolutions": {"DENSE": 1, "BROAD": 1, "WEIGHTS": 1, "TILES": 1, "TILED": 1},
-    "gemm": {"WORTH": 1, "LEAST": 64},
-    "trace": {"GRAIN": 8},
+    "layers.recurrent": {"GRAIN": 8, "SMALL": 1, "COPY": 8},
+    "gemm.products": {"LARGE": 1, "THIN": 1},
+    "conv.convolutions": {"DENSE": 1, "BROAD": 1, "WEIGHTS": 1, "TILES": 1, "TILED": 1},
+    "gemm.packed": {"WORTH": 1, "LEAST": 64},
+    "codegen.trace": {"GRAIN": 8},
 }
 
 

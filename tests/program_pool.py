@@ -137,8 +137,10 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
 
 def twofold(texts: list[str], named: list[str]) -> bool:
     """Whether running statistics are also weight or bias, which torch reads after the update."""
-    others = {*texts[3:], *(n.partition("=")[2] for n in named)}
-    return any(s.isidentifier() and s in others for s in texts[1:3] if s != "None")
+    values = re.compile(r"\bv\d+\b")
+    return not set(values.findall(" ".join(texts[1:3]))).isdisjoint(
+        values.findall(" ".join([*texts[3:], *named]))
+    )
 
 
 def text(writer: Any, value: Any, first: bool = False) -> str:

@@ -773,7 +773,10 @@ class Writer:
         if not holders:
             return
         x, y = self.rng.choice(holders), self.rng.choice(holders)
-        self.emit(self.rng.choice(GRADS).format(x=x, y=y), (), True)
+        text = self.rng.choice(GRADS)
+        if "{y}" in text and (expanded(self.get(x)) or expanded(self.get(y))):
+            return  # torch refuses to change the one that is expanded when others have changed
+        self.emit(text.format(x=x, y=y), (), True)
 
     def drop(self) -> None:
         if len(self.good) > 3:

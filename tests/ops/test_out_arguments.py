@@ -299,3 +299,15 @@ def test_sums_are_computed_in_the_dtype_of_out() -> None:
             for d in ("int64", "float64", "complex64"):
                 found.append(call(x, 0, out=library.empty(0, dtype=getattr(library, d))).tolist())
         assert found[3:] == found[:3], function
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("shape", [(0,), (1, 2, 4, 4), (2, 3)])
+def test_out_of_another_shape_is_changed_once(shape: tuple[int, ...]) -> None:
+    """Its version says so; what is resized and written to counts as one change."""
+    for library in (torch, weft):
+        x, one, two = library.ones(2, 3), library.zeros(shape), library.zeros(shape)
+        places = library.zeros(shape, dtype=library.int64)
+        library.add(x, 1, out=one)
+        library.max(x, 1, out=(two, places))
+        assert (one._version, two._version, places._version) == (1, 1, 1)

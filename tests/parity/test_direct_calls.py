@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -75,6 +76,13 @@ UNFIT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ),
     ("log1p", (real(9), real(9)), {}),
 ]  # fmt: skip
+
+
+def test_the_limits_that_the_long_run_lowers_are_there() -> None:
+    """Else only the blocks of calls that leave them alone would run, and these are the first."""
+    for module, limits in direct_calls.LIMITS.items():
+        held = importlib.import_module(f"weft.native.{module}")
+        assert all(isinstance(getattr(held, name), int) for name in limits), module
 
 
 @pytest.mark.parametrize("block", [1, 7])  # at the end and at the beginning of readable memory

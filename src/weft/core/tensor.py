@@ -459,7 +459,8 @@ class Tensor(metaclass=_TensorMeta):
             if node.extras is not None or node.post_accumulate is not None:
                 self._x = {**(self._x or {}), "leaf": node}
             # A view goes on saying what its base says.
-            self._node = None if self._base is None else NOWHERE
+            plain = self._base is None or self._base._node is None
+            self._node = None if plain else NOWHERE
         return self
 
     @property

@@ -140,16 +140,21 @@ def root_of(x: Tensor) -> Tensor | None:
 
 def follow(x: Any, chain: tuple[Any, ...]) -> Any:
     """Apply the view ops that lead from a base to one of its views."""
-    links = []
-    link: Any = chain
-    while link.__class__ is tuple:
-        links.append(link)
-        link = link[4]
-    for op, rest, attrs, k, _, _ in reversed(links):
+    for op, rest, attrs, k, _, _ in links_of(chain):
         x = op(x, *rest, **attrs)
         if op.multiple:
             x = x[k]
     return x
+
+
+def links_of(chain: Any) -> list[Any]:
+    """The steps of a view's history, the first one first."""
+    links = []
+    while chain.__class__ is tuple:
+        links.append(chain)
+        chain = chain[4]
+    links.reverse()
+    return links
 
 
 def chain_of(x: Tensor) -> Any:

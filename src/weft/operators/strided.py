@@ -13,7 +13,7 @@ from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, storage_array, strided
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, linear
-from weft.operators.views import in_place_view
+from weft.operators.views import BY_PLACE, in_place_view
 
 # --- explicit strides ------------------------------------------------------------------
 
@@ -107,6 +107,15 @@ as_strided_back_op: Op = linear(
     ],
     shape=shape_rules.shape_attribute,
 )
+
+
+def _shown_by_place(x: Any, size: Any, stride: Any, storage_offset: int | None, layout: Any) -> Any:
+    steps, start = layout
+    offset = 0 if storage_offset is None else storage_offset - start
+    return _as_strided_again(x, tuple(x.shape), steps, size, stride, offset)
+
+
+BY_PLACE["as_strided"] = _shown_by_place
 
 
 def _take_flat(x: np.ndarray, places: np.ndarray) -> np.ndarray:

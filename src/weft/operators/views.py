@@ -17,7 +17,7 @@ from weft.core.inference import check_change, version_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import LATE, Tensor, strided, wrap
-from weft.core.viewing import Turned, follow, give_retained, take_retained
+from weft.core.viewing import Turned, follow, give_retained, links_of, take_retained
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, linear, zeros_of
 from weft.operators.outputs import put_into
@@ -1231,10 +1231,40 @@ def empty_in_layout(shape: Any, d: np.dtype, strides: Any) -> np.ndarray:
     return made.transpose(np.argsort(order)) if order else made
 
 
-def _copy_slices(base: np.ndarray, part: Any, chain: Any, strides: Any = None) -> np.ndarray:
-    out = empty_in_layout(base.shape, base.dtype, strides or base.strides)
+# What views by places in memory show of other values of their input's shape, by the op's name.
+BY_PLACE: dict[str, Any] = {}
+
+
+def shown(x: Any, chain: Any) -> Any:
+    """What a view shows of other values of its base's shape, which may lie otherwise in memory."""
+    for op, rest, attrs, k, _, _ in links_of(chain):
+        by_place = BY_PLACE.get(op.name)
+        x = op(x, *rest, **attrs) if by_place is None else by_place(x, **attrs)
+        if op.multiple:
+            x = x[k]
+    return x
+
+
+def _copy_slices(base: np.ndarray, part: Any, chain: Any) -> np.ndarray:
+    steps = base.strides
+    out = (
+        np.empty(base.shape, base.dtype)
+        if 0 in steps
+        else empty_in_layout(base.shape, base.dtype, steps)
+    )
     out[...] = base
-    follow(out, chain)[...] = part
+    by_place = any(op.name in BY_PLACE for op, *_ in links_of(chain))
+    for _ in range(0 if by_place else 2):
+        seen = follow(out, chain)
+        if np.may_share_memory(seen, out):
+            seen[...] = part
+            return out
+        # A gradient need not lie in memory as the base did: most bases lie in rows.
+        out = np.array(out, order="C")
+    numbers = np.arange(1, out.size + 1).reshape(out.shape)
+    places = shown(numbers, chain) - 1
+    at = places >= 0  # memory between the elements is nobody's
+    out[np.unravel_index(places[at], out.shape)] = np.broadcast_to(part, places.shape)[at]
     return out
 
 
@@ -1242,9 +1272,9 @@ copy_slices_op: Op = linear(
     "copy_slices",
     _copy_slices,
     lambda g, part_shape, chain: copy_slices_op(
-        g, zeros_of(follow(g, chain), part_shape), chain=chain
+        g, zeros_of(shown(g, chain), part_shape), chain=chain
     ),
-    lambda g, chain: follow(g, chain),
+    lambda g, chain: shown(g, chain),
     names=("base", "part"),
     together=True,
     grad_name="CopySlices",
