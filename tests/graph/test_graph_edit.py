@@ -669,7 +669,7 @@ def test_rewrite_takes_any_result_of_an_op():
         g.rewrite(lambda t: t.topk(1)[0], lambda t: t.topk(1))
 
 
-def test_a_rewrite_runs_the_graph_once():
+def test_a_rewrite_runs_the_graph_once_if_at_all():
     x, runs = weft.randn(2, 2), []
 
     class Counted(weft.autograd.Function):
@@ -688,7 +688,9 @@ def test_a_rewrite_runs_the_graph_once():
             y = y.sin()
     runs.clear()
     edited = g.rewrite(lambda t: t.sin(), lambda t: t.cos())
-    assert len(runs) == 1 and len(edited.find(op="cos")) == 30
+    assert len(runs) == 0 and len(edited.find(op="cos")) == 30
+    edited = g.rewrite(lambda t: t.sin(), lambda t: t * t.sum().item())  # looks at values
+    assert len(runs) == 1 and len(edited.find(op="mul")) == 30
 
 
 def test_rewrite_refuses_what_it_can_not_do(graph):

@@ -299,3 +299,26 @@ def test_show_names_the_classes_of_a_model_that_the_caller_has(tmp_path: Path) -
     assert data is not None
     modules = json.loads(data[1])["steps"][0]["modules"]
     assert modules == {"0": "Linear", "1": "Sequential", "1.0": "ReLU", "1.1": "Linear"}
+
+
+@needs_browser
+def test_what_was_removed_is_drawn_and_not_counted(show: Open) -> None:  # noqa: F811
+    def recorded(net: Any) -> Any:
+        optimizer = weft.optim.Adam(net.parameters())
+        with weft.graph.record() as g:
+            net(weft.ones(2, 4)).sum().backward()
+            optimizer.step()
+        return g
+
+    net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    first = recorded(net)
+    net[1] = nn.Identity()
+    second = recorded(net)
+    shown = show(weft.graph.document([first, second]))
+    assert shown.run("weftGraph.step.removed.length") > 0
+    words = shown.run("document.querySelector('#panel').innerText").replace(",", "")
+    numbers = [int(n) for n in re.findall(r"(\d+) (?:forward|backward|updates)", words)]
+    assert sum(numbers) == len(second)
+    assert re.search(r"parameters\s+30\b", words)
+    bare = "[...document.querySelectorAll('#panel .dot')].map((d) => getComputedStyle(d).background"
+    assert not [c for c in shown.run(f"{bare}Color)") if c == "rgba(0, 0, 0, 0)"]

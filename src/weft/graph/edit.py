@@ -169,6 +169,7 @@ class Edit:
         self.cut: set[int] = set()  # nodes that stay only if others still read them
         self._tried: set[Ref] = set()  # values that were asked for once, known or not
         self._calls: dict[Any, Traced | None] = {}  # functions that mind the kinds of values alone
+        self.awaited: list[Ref] = []  # values that functions will meet, if they look at them
         self._readers: dict[int, dict[int, None]] = {}
         for spec in self.specs.values():
             self._note_reader(spec)
@@ -249,9 +250,10 @@ class Edit:
             if runs_on_kinds(function, [
                 self._kind(x) if x.__class__ is Ref else x for x in arguments
             ], arguments):  # fmt: skip
-                self._calls[kinds] = self._traced(function, arguments)
+                self._calls[kinds] = self._traced(function, arguments, by_kind=True)
         traced = self._calls[kinds]
         if traced is None:
+            self.know(self.awaited)
             return self.call(function, arguments, near)
         return self._taken_in(traced, arguments, near)
 
@@ -267,9 +269,12 @@ class Edit:
         self.modules.update(traced.modules)
         return [moved(r, place) for r in traced.results]
 
-    def _traced(self, function: Callable, arguments: list[Any]) -> Traced:
+    def _traced(self, function: Callable, arguments: list[Any], by_kind: bool = False) -> Traced:
         refs = [x for x in arguments if x.__class__ is Ref]
-        tensors = dict(zip(refs, self._values(refs), strict=True))
+        if by_kind and all(None not in self._kind(r) for r in refs):
+            tensors = {r: wrap(stand_in(*self._kind(r))) for r in refs}
+        else:
+            tensors = dict(zip(refs, self._values(refs), strict=True))
         positions = [k for k, x in enumerate(arguments) if x.__class__ is Ref]
 
         def act(*given: Tensor) -> Any:

@@ -30,8 +30,14 @@ _SEARCHES = 50  # how often a pattern is tried on what a running program does
 _REACH = 64  # ops that are looked back at while it is not known what a pattern is made of
 
 
+_PLAIN = frozenset((Ref, float, int, bool, str, type(None)))
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two constants or settings are equal, whatever they are made of."""
+    kind = a.__class__
+    if kind in _PLAIN:
+        return b.__class__ is kind and a == b
     if isinstance(a, (np.ndarray, Tensor)) or isinstance(b, (np.ndarray, Tensor)):
         if type(a) is not type(b):
             return False
@@ -267,7 +273,7 @@ def _rewritten(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
             places.append((end, [bound[n] for n in wanted]))
     if not places:
         return graph
-    edit.know(x for _, arguments in places for x in arguments if x.__class__ is Ref)
+    edit.awaited = [x for _, arguments in places for x in arguments if x.__class__ is Ref]
     for end, arguments in places:
         given = [moved.get(x, x) if x.__class__ is Ref else x for x in arguments]
         results = edit.call_often(replacement, given, specs[end.node])

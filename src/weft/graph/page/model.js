@@ -228,7 +228,7 @@ function likeness(group) {
 
 function noSums() {
   const sums = { nodes: 0, fore: 0, ops: 0, back: 0, updates: 0, bytes: 0, flops: 0, parameters: 0 };
-  Object.assign(sums, { time: 0, timed: false, grad: null, nan: 0, inf: 0, dtypes: {}, marks: {} });
+  Object.assign(sums, { goneFore: 0, goneBack: 0, goneUpdates: 0, time: 0, timed: false, grad: null, nan: 0, inf: 0, dtypes: {}, marks: {} });
   return Object.assign(sums, { foreMarks: {}, backMarks: {}, causes: {}, foreCauses: 0, backCauses: 0, categories: {} });
 }
 
@@ -261,6 +261,24 @@ function count(sums, node) {
     sums.ops++;
     sums.categories[node.category ?? ""] = (sums.categories[node.category ?? ""] || 0) + 1;
   }
+  if (node.ghost) {
+    // It is drawn, but costs nothing any more.
+    if (node.kind === "backward") sums.goneBack++;
+    else if (node.kind === "optimizer") sums.goneUpdates++;
+    else sums.goneFore++;
+  } else {
+    countCosts(sums, node);
+  }
+  if (!node.mark) return;
+  for (const marks of [sums.marks, isBack(node) ? sums.backMarks : sums.foreMarks]) {
+    marks[node.mark] = (marks[node.mark] || 0) + 1;
+  }
+  if (node.faint) return;
+  sums.causes[node.mark] = (sums.causes[node.mark] || 0) + 1;
+  sums[isBack(node) ? "backCauses" : "foreCauses"]++;
+}
+
+function countCosts(sums, node) {
   if (node.kind === "parameter" && Array.isArray(node.shape)) sums.parameters += node.shape.reduce((a, b) => a * b, 1);
   sums.bytes += number(node.bytes) || 0;
   sums.flops += number(node.flops) || 0;
@@ -274,13 +292,6 @@ function count(sums, node) {
   if (node.stats?.nan) sums.nan++;
   if (node.stats?.inf) sums.inf++;
   sums.dtypes[node.dtype] = (sums.dtypes[node.dtype] || 0) + 1;
-  if (!node.mark) return;
-  for (const marks of [sums.marks, isBack(node) ? sums.backMarks : sums.foreMarks]) {
-    marks[node.mark] = (marks[node.mark] || 0) + 1;
-  }
-  if (node.faint) return;
-  sums.causes[node.mark] = (sums.causes[node.mark] || 0) + 1;
-  sums[isBack(node) ? "backCauses" : "foreCauses"]++;
 }
 
 function merge(sums, other) {

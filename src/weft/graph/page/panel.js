@@ -218,7 +218,11 @@ function sparkline(values, at, words) {
 
 function sumRows(sums) {
   return rows([
-    ["nodes", `${sums.fore} forward, ${sums.back} backward, ${plural(sums.updates, "update")}`],
+    [
+      "nodes",
+      `${sums.fore - sums.goneFore} forward, ${sums.back - sums.goneBack} backward, ` +
+        plural(sums.updates - sums.goneUpdates, "update"),
+    ],
     ["parameters", sums.parameters ? sums.parameters.toLocaleString("en") : null],
     ["size", bytesText(sums.bytes)],
     ["FLOPs", flopsText(sums.flops)],

@@ -89,7 +89,8 @@ function groupFaces(group, lanes) {
   };
   const what = group.run ? `${group.run} × ${group.each || "alike"}` : group.cls;
   const ops = what || plural(fore, "node");
-  const parts = back ? `${back} backward` : plural(updates, "update");
+  const left = back - group.sums.goneBack;
+  const parts = back ? `${left || back} backward` : plural(updates, "update");
   return {
     fore: lanes.fore && fore ? [face("forward", ops, 0)] : [],
     back: lanes.back && back + updates ? [face("backward", parts, 1)] : [],
