@@ -870,7 +870,7 @@ def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
             parts.append(zeros_of(g, shape) if need else None)  # PyTorch skips such inputs
             continue
         end = start + shape[dim]
-        part = (*(slice(None),) * dim, slice(start, end), ...)
+        part: Any = (*(slice(None),) * dim, slice(start, end), ...)
         if not need:
             parts.append(None)
         else:
