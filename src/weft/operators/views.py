@@ -501,7 +501,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 squeeze_op = linear(
     "squeeze",
-    lambda x, dims, variant=0: x.squeeze(dims),
+    lambda x, dims, variant=0: x.squeeze(dims) if dims else x[...],
     lambda g, x_shape: reshape_op(g, shape=x_shape),
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     view=True,
