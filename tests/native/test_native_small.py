@@ -14,7 +14,7 @@ import weft
 from weft.core import selection
 from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit
-from weft.native.loops import batchnorm_small, indexing, losses, normalize
+from weft.native.loops import batchnorm_small, indexing, losses, normalize, scans, softmax
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason="no compiler here")
 SPECIAL = np.array([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf], np.float32)
@@ -108,6 +108,74 @@ def test_batch_norm(weighted: bool) -> None:
         assert all_same(back, by_reference(op.joint, *given, needs, 1e-3))
         taken += 1
     assert taken > 100
+
+
+def small_shapes(rng: np.random.Generator, count: int) -> Iterator[tuple[int, ...]]:
+    """Shapes of up to three dimensions with less than 64 elements."""
+    for k in range(count):
+        if k % 3:
+            shape = tuple(int(n) for n in rng.integers(1, 8, rng.integers(1, 4)))
+        else:
+            shape = (int(rng.integers(1, 64)),)
+        if np.prod(shape) < 64:
+            yield shape
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax(name: str) -> None:
+    rng, op, kernel = np.random.default_rng(3), REGISTRY[name], getattr(softmax, f"{name}_small")
+    for shape in small_shapes(rng, 1500):
+        x = values(rng, *shape)
+        found = kernel(x, x.ndim - 1)
+        assert found is not None
+        assert same(found, op.reference(x, dim=x.ndim - 1))
+        if x.ndim > 1:
+            assert kernel(x, 0) is None
+        assert kernel(x.astype(np.float64), x.ndim - 1) is None
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+@pytest.mark.parametrize("correction", [0, 1, 2.5, 100])
+def test_variances(name: str, correction: float) -> None:
+    rng, op, kernel = np.random.default_rng(4), REGISTRY[name], getattr(scans, f"{name}_small")
+    for shape in small_shapes(rng, 600):
+        x = values(rng, *shape) * np.float32(10.0 ** rng.integers(-3, 4))
+        for dim in (tuple(range(x.ndim)), (x.ndim - 1,)):
+            attrs = {"dim": dim, "keepdim": False, "correction": correction}
+            found = kernel(x, **attrs)
+            assert found is not None
+            assert same(found, op.reference(x, **attrs))
+        assert kernel(x, dim, True, correction) is None
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums(reverse: bool) -> None:
+    rng, op = np.random.default_rng(5), REGISTRY["cumsum"]
+    for shape in (*small_shapes(rng, 600), (4, 200)):
+        x = values(rng, *shape)
+        attrs = {"dim": x.ndim - 1, "reverse": reverse}
+        found = scans.cumsum(x, **attrs)
+        assert found is not None
+        assert same(found, op.reference(x, **attrs))
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_greatest_few(largest: bool) -> None:
+    rng, op, taken = np.random.default_rng(6), REGISTRY["topk"], 0
+    for shape in (*small_shapes(rng, 1500), (3, 100)):
+        x = values(rng, *shape)
+        k = int(rng.integers(0, x.shape[-1] + 1))
+        attrs = {"k": k, "dim": x.ndim - 1, "largest": largest, "sorted": True}
+        found, wanted = scans.topk(x, **attrs), op.reference(x, **attrs)
+        if found is None:
+            assert k * 8 <= x.shape[-1]  # of few among many NumPy chooses
+            continue
+        taken += 1
+        assert same(found[0], wanted[0])
+        np.testing.assert_array_equal(found[1], wanted[1])
+        assert found[1].dtype == np.int64
+    assert taken > 1000
+    assert scans.topk(np.ones((4, 4), np.float32).T, 2, 1, largest, True) is None
 
 
 def test_a_single_column_is_left_to_numpy() -> None:

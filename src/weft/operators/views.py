@@ -502,7 +502,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 squeeze_op = linear(
     "squeeze",
     # NumPy gives the array itself if there is nothing to leave out; a view is another one.
-    lambda x, dims, variant=0: x.squeeze(dims) if dims else x.view(),
+    lambda x, dims, variant=0: x.squeeze(dims) if dims else x[...],
     lambda g, x_shape: reshape_op(g, shape=x_shape),
     variant=lambda attrs, inputs: attrs.get("variant", 0),
     view=True,
@@ -871,7 +871,7 @@ def _cat_rule(g: Any, needs: Any, shapes: Any, dim: int) -> tuple[Any, ...]:
             parts.append(zeros_of(g, shape) if need else None)  # PyTorch skips such inputs
             continue
         end = start + shape[dim]
-        part = (*(slice(None),) * dim, slice(start, end), ...)
+        part: Any = (*(slice(None),) * dim, slice(start, end), ...)
         if not need:
             parts.append(None)
         else:

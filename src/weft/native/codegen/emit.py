@@ -67,7 +67,7 @@ class Emitter:
     def store(self, what: Value, address: Value, offset: int | Value = 0) -> None:
         self.lines.append(f"  store {what.type} {what}, ptr {self.at(address, offset)}")
 
-    def int(self, number: int) -> Value:
+    def constant(self, number: int) -> Value:
         return Value(str(number), "i64")
 
     def arithmetic(self, what: str, a: Value, b: Value | int) -> Value:
@@ -207,14 +207,14 @@ class Emitter:
 
     def argument(self, i: int | Value, first: int = 0) -> Value:
         """An argument of the call (a borrowed reference)."""
-        if i.__class__ is int:
+        if isinstance(i, int):
             return self.load(self.given, 8 * (i + first))
         place = self.arithmetic("mul", self.arithmetic("add", Value(i, "i64"), first), 8)
         return self.load(self.given, place)
 
     def item(self, items: Value, i: int | Value) -> Value:
         """An item of a tuple (a borrowed reference)."""
-        if i.__class__ is int:
+        if isinstance(i, int):
             return self.load(items, TUPLE + 8 * i)
         return self.load(items, self.arithmetic("add", self.scaled(i), TUPLE))
 
@@ -223,7 +223,7 @@ class Emitter:
 
     def put(self, value: Value, items: Value, i: int | Value) -> None:
         """Place an item in a new tuple, which takes over the reference."""
-        if i.__class__ is int:
+        if isinstance(i, int):
             self.store(value, items, TUPLE + 8 * i)
         else:
             self.store(value, items, self.arithmetic("add", self.scaled(i), TUPLE))

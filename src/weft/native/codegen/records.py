@@ -61,7 +61,6 @@ class Classes:
     tensor: type
     parameter: type
     node: type
-    graph_node: type  # of which nodes and outputs are kinds
     output: type
     state: type
     plan: type
@@ -107,7 +106,8 @@ def _offset(kind: type, name: str) -> int:
         raise Unsupported(f"{kind.__name__}.{name} holds no object")
     offset = word(member + 16).value
     # The proof: a mark that Python puts there is found there.
-    probe, mark = object.__new__(kind), object()
+    probe: Any = object.__new__(kind)
+    mark = object()
     if not HEAD <= offset <= kind.__basicsize__ - 8 or word(id(probe) + offset).value:
         raise Unsupported(f"{kind.__name__}.{name} does not start empty")
     descriptor.__set__(probe, mark)
@@ -245,6 +245,14 @@ class _Table:
         self.content = struct.pack(f"{len(addresses)}Q", *addresses.values())
 
 
+# The slots that are filled.
+TENSOR = ("_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view", "_x")
+OUTPUT_NODE = ("dtype", "index", "node", "seq", "shape", "extras")
+NODE = (
+    *("attrs", "code", "dtype", "guard", "inputs", "instruction", "plan", "saved"),
+    *("outs", "scope", "seq", "shape", "extras"),
+)
+
 # The items of a function's ``self``.
 TABLE, OP, PLANS, FACTS, REFERENCE, LAYOUT = range(6)
 
@@ -300,12 +308,9 @@ class Finish(Emitter):
         self.view, self.several, self.computes = view, several, computes
         self.first = (2 if computes else 4) + several  # of the inputs
         c = classes
-        names = ("_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view", "_x")
-        self.tensor = Slots(c.tensor, *names)
-        names = ("attrs", "code", "dtype", "guard", "inputs", "instruction", "plan", "saved")
-        self.node = Slots(c.node, *names, "outs", "scope", "seq", "shape", "extras")
-        names = ("dtype", "index", "node", "seq", "shape", "extras")
-        self.output = Slots(c.output, *names)
+        self.tensor = Slots(c.tensor, *TENSOR)
+        self.node = Slots(c.node, *NODE)
+        self.output = Slots(c.output, *OUTPUT_NODE)
         self.state = Slots(c.state, "mode", "scope")
         self.plan = Slots(c.plan, "recipe")
         self.frames = _frame_layout()
@@ -330,7 +335,7 @@ class Finish(Emitter):
 
     def make(self, kind: str) -> Value:
         """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
-        return self.call("PyType_GenericAlloc", self.known(kind), self.int(0))
+        return self.call("PyType_GenericAlloc", self.known(kind), self.constant(0))
 
     def shape_tuple(self, array: Value) -> Value:
         """The shape of an array as a new tuple; null if that fails."""
@@ -502,7 +507,7 @@ class Finish(Emitter):
         room = self.room(3)
         for k, value in enumerate((self.op, given, self.attrs)):
             self.store(value, room, 8 * k)
-        y = self.call("PyObject_Vectorcall", self.known("forward"), room, self.int(3), NULL)
+        y = self.call("PyObject_Vectorcall", self.known("forward"), room, self.constant(3), NULL)
         self.stop_if_failed(y)
         none = self.is_known(y, "None")
         with self.when(none):
@@ -629,7 +634,9 @@ class Finish(Emitter):
         with self.otherwise(self.is_a(y, "ndarray")):
             room = self.room(1)
             self.store(y, room)
-            made = self.call("PyObject_Vectorcall", self.known("asarray"), room, self.int(1), NULL)
+            made = self.call(
+                "PyObject_Vectorcall", self.known("asarray"), room, self.constant(1), NULL
+            )
             self.store(made, result)
             self.drop(y)
             self.stop_if_failed(made)
@@ -642,7 +649,7 @@ class Finish(Emitter):
                 room = self.room(2)
                 self.store(y, room)
                 self.store(given, room, 8)
-                made = self.call("PyObject_Vectorcall", layout, room, self.int(2), NULL)
+                made = self.call("PyObject_Vectorcall", layout, room, self.constant(2), NULL)
                 self.store(made, result)
                 self.drop(y)
                 self.stop_if_failed(made)
@@ -791,7 +798,7 @@ class Finish(Emitter):
             t = self.make("Tensor")
             self.leave_if(self.test("eq", t, NULL), "fail")
             self.store(t, self.root)
-            self.fill_tensor(t, self.y, self.int(0))
+            self.fill_tensor(t, self.y, self.constant(0))
             self.t = t
             return
         items = self.call("PyTuple_New", self.count_out)
@@ -821,9 +828,9 @@ class Finish(Emitter):
         """What a tensor on memory of its own has."""
         slots = self.tensor
         self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
-        cell = self.own(self.call("PyList_New", self.int(1)), t, slots["_vc"])
+        cell = self.own(self.call("PyList_New", self.constant(1)), t, slots["_vc"])
         zero = self.hold(self.known("0"))
-        self.call("PyList_SetItem", cell, self.int(0), zero, kind="i32")
+        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
 
     def link(self, t: Value, k: Value) -> None:
         """Tie a view to its base, as ``link_view`` does."""
@@ -853,7 +860,7 @@ class Finish(Emitter):
             with self.otherwise(self.is_known(behind, "None")):
                 self.store(self.known("NOWHERE"), node)
         self.lend(self.load(node), t, slots["_node"])
-        view = self.call("PyTuple_New", self.int(6))
+        view = self.call("PyTuple_New", self.constant(6))
         with self.when(self.test("eq", view, NULL)):
             self.drop(seen)
             self.drop(step)
@@ -1101,7 +1108,7 @@ class Finish(Emitter):
             self.go(head)
             self.here(self.label())
         place = self.known("last_caller")
-        self.call("PyList_SetItem", place, self.int(0), self.hold(code), kind="i32")
+        self.call("PyList_SetItem", place, self.constant(0), self.hold(code), kind="i32")
         self.go(found)
         self.here(found)
         inner = self.load(step)
