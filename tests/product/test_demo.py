@@ -52,6 +52,26 @@ def test_in_a_pipe_it_prints_plain_lines(done: tuple[str, pathlib.Path]) -> None
     assert f"report: {(folder / 'index.html').as_uri()}" in printed
 
 
+def test_commands_that_it_names_can_be_called(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from weft.demo.program import command
+
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "weft").write_text("#!/bin/sh\n")
+    (folder / "weft").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert command() == str(pathlib.Path(".venv", "bin", "weft")), "no environment is active"
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", str(folder))
+    assert command() == "weft"
+    (folder / "weft").unlink()
+    assert command() == "weft", "python -m weft"
+
+
 def test_it_learns_and_its_numbers_agree(done: tuple[str, pathlib.Path]) -> None:
     printed, folder = done
     with open(folder / "metrics.csv", newline="") as file:

@@ -162,3 +162,28 @@ def test_a_report_is_replaced_as_a_whole(tmp_path: pathlib.Path) -> None:
     assert "<h2>Two</h2><p>" in text.replace("\n", "")
     assert "default-src 'none'" in text and "http://" not in text.replace("http://www.w3.org", "")
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_words_on_cells_contrast_with_them() -> None:
+    """By the formula of WCAG; 4 is between its levels for large words and for small ones."""
+    from weft.viz import grids
+
+    css = (pathlib.Path(grids.__file__).with_name("style.css")).read_text()
+    light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
+
+    def colour(part: str, name: str) -> np.ndarray:
+        found = re.search(rf"--{name}: #(\w{{6}})", part)
+        assert found
+        return np.array([int(found[1][i : i + 2], 16) / 255 for i in (0, 2, 4)])
+
+    def luminance(c: np.ndarray) -> float:
+        linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    for part in (light, dark):
+        for kind in ("heat", "wrong"):
+            for share in np.linspace(0.02, 1, 50):
+                under = share * colour(part, kind) + (1 - share) * colour(part, "cell")
+                word = colour(part, "on-heat" if share >= grids.DARK_FROM else "ink")
+                levels = sorted((luminance(under) + 0.05, luminance(word) + 0.05))
+                assert levels[1] / levels[0] >= 3.9, (kind, share)

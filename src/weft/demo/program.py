@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass, field
@@ -173,13 +174,26 @@ def conclude(outcome: Outcome, terminal: Terminal) -> None:
         "good",
     )
     terminal.line(f"  report: {page.resolve().as_uri()}")
-    terminal.line(f"  Look further: weft info {folder / 'model.safetensors'}")
-    terminal.line(f"                weft graph show {folder / 'step.weft'}")
-    terminal.line("                weft demo --live")
+    called = command()
+    terminal.line(f"  Look further: {called} info {folder / 'model.safetensors'}")
+    terminal.line(f"                {called} graph show {folder / 'step.weft'}")
+    terminal.line(f"                {called} demo --live")
     if outcome.settings.open and has_browser():
         import webbrowser
 
         webbrowser.open(page.resolve().as_uri())
+
+
+def command() -> str:
+    """How the reader can call weft: by its name where the shell finds this one, else by its path."""
+    found = shutil.which("weft")
+    beside = Path(sys.executable).with_name("weft")
+    if not beside.exists() or (found is not None and os.path.samefile(found, beside)):
+        return "weft"
+    try:
+        return str(beside.relative_to(Path.cwd()))
+    except ValueError:
+        return str(beside)
 
 
 def has_browser() -> bool:

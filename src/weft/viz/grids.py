@@ -10,7 +10,7 @@ import numpy as np
 from weft.viz import svg
 from weft.viz.images import data_url
 
-DARK_FROM = 0.55  # share of the strongest colour from which words on it are light
+DARK_FROM = 0.75  # share of the strongest colour from which light words contrast more than dark
 LEFT, TOP = 58.0, 66.0
 
 
