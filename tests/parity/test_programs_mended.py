@@ -294,6 +294,21 @@ PROGRAMS = {
         "v2.backward(rand(3, (2, 2, 6))[..., ::2])",
         "v3.backward(rand(3, (2, 2, 3)).transpose(0, 2))",
     ),
+    "norms lie in rows": (
+        "v0 = rand(1, (1, 2, 4, 4)).requires_grad_()",
+        "v1 = F.pairwise_distance(v0.permute(3, 2, 1, 0), v0.permute(3, 2, 1, 0) * 2)",
+        "v2 = (v0.permute(3, 2, 1, 0) * 2).norm(3, 0)",
+        "v3, v4 = v1.view(2, -1), v2.view(-1)",
+    ),
+    "to the dtype and format that a tensor has is the tensor itself": (
+        "v0 = rand(1, (3, 2)).mT.requires_grad_()",
+        "v1 = v0.double(memory_format=torch.contiguous_format)",
+        "v2 = v0.to(torch.float64, memory_format=torch.contiguous_format)",
+        "v3 = v0.float(memory_format=torch.contiguous_format)",
+        "v4 = rand(2, (1, 3, 2, 2)).permute(0, 2, 3, 1).requires_grad_()",
+        "v5 = v4.double(memory_format=torch.contiguous_format)",
+        "v6 = v4.double(memory_format=torch.channels_last)",
+    ),
     "distances of empty points of half types": (
         "v0 = rand(1, (2, 0), torch.bfloat16).requires_grad_()",
         "v1, v2 = torch.cdist(v0, v0), torch.cdist(v0.t(), v0.t(), 1.0)",

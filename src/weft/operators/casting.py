@@ -248,7 +248,9 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
     """The tensor in another dtype; itself if nothing changes and no copy is asked for."""
     plain = format is None or format is preserve_format
     if x._a.dtype == d:
-        if copy or not (plain or _in_order(x._a, format)):
+        # As in PyTorch: rows are what any tensor is in but one with its channels innermost.
+        fits = format is contiguous_format and not channels_wanted(x._a)
+        if copy or not (plain or fits or _in_order(x._a, format)):
             return clone_op(x, memory_format=format)
         return x
     changed = to_op(x, dtype=d)

@@ -302,6 +302,7 @@ norm_op = general(
         + [Sample((m.real(2, 3),), {"ord": 2, "dim": (0, 1), "keepdim": False})]
     ),
     shape=shape_rules.absolute,
+    rows=True,
 )
 
 
