@@ -127,7 +127,8 @@ class Columns:
             nodes = [n for n in nodes if n.__class__ is not AccumulateGrad]
         # Of each node: plan, attributes, shape, dtype, module path, code, instruction.
         self.rows = list(map(_ROW, nodes))
-        self.paths = dict.fromkeys(map(_PATH, self.rows))  # each with the path as it is shown
+        # Each with the path as it is shown.
+        self.paths: dict[str, str] = dict.fromkeys(map(_PATH, self.rows), "")
         self.models = Models()
         tags = {path.partition(".")[0] for path in self.paths if path[:1] == MARK}
         for tag in dict.fromkeys(p.partition(".")[0] for p in self.paths) if tags else ():
@@ -163,17 +164,17 @@ class Columns:
         positions = list(compress(count(), map(others.__contains__, kinds)))
         rare = [flat[k] for k in positions]
         starts = np.cumsum([0, *self.counts])
-        leaves = _Leaves(names, self.paths, self.values)
+        leaves = _Leaves(names, self.paths)
         owners = []  # for each leaf the number of the node that reads it first
         for leaf in self.alone:
             leaves.gradient(leaf, None)
             owners.append(0)
-        found, values, made = [], self.values, leaves.found
+        found, values, made, known_leaves = [], self.values, leaves.found, leaves.numbers
         for k, edge, owner in zip(
             positions, rare, (np.searchsorted(starts, positions, "right") - 1).tolist(), strict=True
         ):
             if edge.__class__ is AccumulateGrad and edge is not NOWHERE:
-                if edge not in values:
+                if edge not in known_leaves:
                     leaves.gradient(edge, nodes[owner])
                     owners.append(owner)
                 continue
@@ -187,8 +188,8 @@ class Columns:
         self.leaves, self.leaf_ids = made, (at + np.arange(len(at))).tolist()
         before = np.cumsum(np.bincount(at, minlength=len(nodes)))
         self.ids = (np.arange(len(nodes)) + before[: len(nodes)]).tolist()
-        for edge, k in values.items():
-            values[edge] = Ref(self.leaf_ids[k])  # type: ignore[call-overload]
+        for edge, number in leaves.numbers.items():
+            values[edge] = Ref(self.leaf_ids[number])
         refs = map(tuple.__new__, repeat(Ref), zip(self.ids, repeat(0)))
         values.update(zip(nodes, refs, strict=True))
         self.args = list(map(values.get, flat, flat))
@@ -268,15 +269,16 @@ class _Made(NamedTuple):
 class _Leaves:
     """The ends of a graph: kind, shape, dtype, label, and the tensor with what is known of it."""
 
-    def __init__(self, names: dict[int, str], paths: dict[str, str], values: dict[Any, Any]):
-        self.names, self.paths, self.values = names, paths, values
+    def __init__(self, names: dict[int, str], paths: dict[str, str]) -> None:
+        self.names, self.paths = names, paths
+        self.numbers: dict[AccumulateGrad, int] = {}
         self.found: list[tuple[Any, ...]] = []
         self.constants: dict[int, _Made] = {}
 
     def gradient(self, node: AccumulateGrad, user: Node | None) -> None:
         """A leaf that wants a gradient."""
         tensor = node.ref()
-        self.values[node] = len(self.found)
+        self.numbers[node] = len(self.found)
         if tensor is None:
             self.found.append((PARAMETER, None, None, "", None, 0, False))
             return

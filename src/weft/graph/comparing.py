@@ -504,11 +504,12 @@ def _shown(graph: Graph, x: Any) -> str:
 def _parting(found: Diff, rtol: float, atol: float, compute: bool) -> tuple[Node, Node, str] | None:
     """The first pair of nodes whose values, or else gradients, differ by more than allowed."""
     a, b, matched = found.a, found.b, found.matched
-    mine, other = (g._specs if compute else _with_values(g) for g in (a, b))
+    ours, theirs = (list(g._specs) if compute else _with_values(g) for g in (a, b))
+    there = set(theirs)
     pairs = [
         (a._node(x), b._node(matched[x]))
-        for x in mine
-        if x in matched and matched[x] in other and a._specs[x].kind not in (BACKWARD, OPTIMIZER)
+        for x in ours
+        if x in matched and matched[x] in there and a._specs[x].kind not in (BACKWARD, OPTIMIZER)
     ]
     for lot in _lots([(x, y) for x, y in pairs if compute or not _one_tensor(x, y)]):
         mine, others = (_values(side, compute) for side in zip(*lot, strict=True))
@@ -527,14 +528,14 @@ def _one_tensor(x: Node, y: Node) -> bool:
     return mine.tensor is other.tensor
 
 
-def _with_values(graph: Graph) -> dict[int, None]:
+def _with_values(graph: Graph) -> list[int]:
     """The nodes whose value or gradient is there, in order."""
     kept, grads = graph._kept, graph._grads
-    return {
-        id: None
+    return [
+        id
         for id, spec in graph._specs.items()
         if spec.leaf is not None or id in kept or id in grads
-    }
+    ]
 
 
 def _gradients_part(
