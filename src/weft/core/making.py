@@ -77,7 +77,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         promoted=op.promote_args,
         integers=op.promote not in (None, "float") and "i" not in op.refuses,
         numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
-        loud=op.view or op.traced,
+        loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
         outputs=outputs,
     )

@@ -314,7 +314,7 @@ def fast_over(op: Op) -> Callable:
             and changeable(target)
         ):
             if selection._begun and selection.ready():
-                if loop.into(x, y, *[attrs[name] for name in numbers]):
+                if loop.into(x, y, *[attrs[number] for number in numbers]):
                     bump(target, name)
                     return target
             token = quiet.SET(quiet.SILENT)

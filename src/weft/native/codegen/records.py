@@ -267,7 +267,7 @@ class Facts:
     promoted: tuple[int, ...] | None
     integers: bool  # int64 will do as well
     numbers: int  # 1: the second of two may be a number, 2: any but the first
-    loud: bool  # NumPy need not be told not to warn
+    loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
     # Of each of several results whether it has a gradient; none if there may be any number.
     outputs: tuple[bool, ...] = ()
@@ -485,9 +485,9 @@ class Finish(Emitter):
             free = self.is_known(self.item(Value("%self"), LAYOUT), "None")
             self.leave_unless(self.either(free, self.load(self.in_rows, 0, "i1")), "decline")
         places = self.at(given, TUPLE)
-        bare = self.call("PyDict_Size", self.attrs, kind="i64")
-        self.leave_if(self.test("slt", bare, 0), "fail")
-        with self.when(self.test("eq", bare, 0)):
+        self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
+        self.leave_if(self.test("slt", self.bare, 0), "fail")
+        with self.when(self.test("eq", self.bare, 0)):
             self.try_ways(places, result)
         with self.when(self.test("eq", self.load(result), NULL)):
             with self.when(self.load(self.large, 0, "i1")):
@@ -519,7 +519,9 @@ class Finish(Emitter):
     def silence(self) -> Iterator[None]:
         """No floating-point warnings, but for the ops that do without this (``core.quiet``)."""
         token = self.variable("ptr", "null")
-        loud = self.fact(LOUD)
+        level = self.byte(self.facts, LOUD)
+        few = self.both(self.test("slt", self.inputs, 3), self.test("eq", self.bare, 0))
+        loud = self.either(self.test("eq", level, 2), self.both(self.test("eq", level, 1), few))
         with self.otherwise(loud):
             made = self.call("PyContextVar_Set", self.known("warnings"), self.known("silent"))
             self.store(made, token)
