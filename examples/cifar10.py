@@ -17,7 +17,7 @@ from weft.nn import functional as F
 from weft.utils.data import DataLoader
 from weft.vision import datasets, transforms
 
-STEPS, GOAL = 600, 0.6
+STEPS, GOAL = 1500, 0.6
 NORM = transforms.Normalize((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
 
 
@@ -65,11 +65,11 @@ def main() -> None:
     crops = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
     augment = transforms.Compose([*crops, transforms.ToTensor(), NORM])
     train = datasets.CIFAR10(options.data, transform=augment, download=options.download)
-    loader = DataLoader(train, batch_size=64, shuffle=True)
+    loader = DataLoader(train, batch_size=32, shuffle=True)
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), momentum=0.9, nesterov=True, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=0.15, total_steps=max(STEPS, options.steps)
+        optimizer, max_lr=0.1, total_steps=max(STEPS, options.steps)
     )
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
     for step, (images, labels) in enumerate(itertools.islice(batches, options.steps), 1):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
-STEPS, GOAL = 1200, 0.98
+STEPS, GOAL = 1600, 0.98
 
 # Which segments are lit: top, upper left, upper right, middle, lower left, lower right, bottom.
 SEGMENTS = (
@@ -50,7 +50,7 @@ class Network(nn.Module):
 
 def main(steps: int, seed: int) -> None:
     torch.manual_seed(seed)
-    train, test = random_split(digits(4000), [3000, 1000])
+    train, test = random_split(digits(7000), [6000, 1000])
     loader = DataLoader(train, batch_size=50, shuffle=True)
     model = Network()
     criterion = nn.CrossEntropyLoss()

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 LATENT = 2
-STEPS, GOAL, BATCH, PENALTY = 3000, 0.9, 128, 0.03
+STEPS, GOAL, BATCH, PENALTY = 3000, 0.9, 128, 0.1
 
 
 def real_points(count: int) -> torch.Tensor:
@@ -33,7 +33,7 @@ def main(steps: int, seed: int) -> None:
     torch.manual_seed(seed)
     generator, discriminator = network(LATENT, 96, 96, 96, 2), network(2, 96, 96, 96, 1)
     average = AveragedModel(generator, multi_avg_fn=get_ema_multi_avg_fn(0.99))
-    settings = {"lr": 2e-3, "betas": (0.5, 0.99)}
+    settings = {"lr": 3e-3, "betas": (0.5, 0.99)}
     generator_optimizer = torch.optim.Adam(generator.parameters(), **settings)
     discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), **settings)
     criterion = nn.BCEWithLogitsLoss()
