@@ -262,7 +262,8 @@ def _finished(found: _Plan, results: Any) -> Job:
             raise Unplannable("a result that is no memory of its own")
         views.append(ResultView(place, result.shape, result.strides, result.dtype))
     # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
-    inputs, sizes, scratch = found.inputs, [], 0
+    inputs, scratch = found.inputs, 0
+    sizes: list[int] = []
     moved: dict[int, Address] = {k: Address(k, 0) for k in range(inputs)}
     held = {v.place.buffer for v in views if v.place.buffer >= inputs}
     for number in sorted(held):

@@ -65,7 +65,7 @@ def _words(dtype: Any) -> tuple[Any, Any]:
     """The same for a type that C has not, by way of NumPy."""
 
     def at(address: int) -> ndarray:
-        held = (ctypes.c_uint16 * 1).from_address(address)
+        held: Any = (ctypes.c_uint16 * 1).from_address(address)
         return np.frombuffer(held, np.uint16).view(dtype)
 
     def write(address: int, number: Any) -> None:
