@@ -266,8 +266,10 @@ class Session:
             look.values[name] = Seen(
                 facts, array(t), version, None if grad is None else array(grad)
             )
-        except RuntimeError:
+        except RuntimeError as error:
             look.values[name] = "forbidden"
+            if "INTERNAL ASSERT" in str(error):
+                look.message = str(error)  # a fault of torch's own, as where a statement meets it
 
     def shake(self, t: Any) -> None:
         """Change a value by about as much as rounding could have."""

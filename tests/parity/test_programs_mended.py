@@ -294,6 +294,12 @@ PROGRAMS = {
         "v2.backward(rand(3, (2, 2, 6))[..., ::2])",
         "v3.backward(rand(3, (2, 2, 3)).transpose(0, 2))",
     ),
+    "the logarithm of the sigmoid lies in rows": (
+        "v0 = rand(1, (2, 3, 4, 2)).contiguous(memory_format=torch.channels_last).requires_grad_()",
+        "v1 = F.logsigmoid(v0)",
+        "v2 = v1.view(-1)",
+        "v2.sum().backward()",
+    ),
     "norms lie in rows": (
         "v0 = rand(1, (1, 2, 4, 4)).requires_grad_()",
         "v1 = F.pairwise_distance(v0.permute(3, 2, 1, 0), v0.permute(3, 2, 1, 0) * 2)",

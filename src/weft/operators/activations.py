@@ -392,6 +392,7 @@ log_sigmoid_op = elementwise(
     _log_sigmoid,
     lambda t, x: t * sigmoid_op(-x),
     public=False,
+    rows=True,
     refuses="biuc",
     wide_rules=True,
     doc="The logarithm of the sigmoid.",
