@@ -79,9 +79,9 @@ def main() -> None:
     anchors = AnchorGenerator(((12, 17, 22),), ((1.0,),))
     norm = {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
     net = RetinaNet(backbone(), 2, SIDE, SIDE, anchor_generator=anchors, **norm)
-    optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=4e-3, total_steps=max(STEPS, steps)
+        optimizer, max_lr=2e-3, total_steps=max(STEPS, steps)
     )
     generator = torch.Generator().manual_seed(1 + options.seed)
     for step in range(1, steps + 1):

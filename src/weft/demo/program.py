@@ -185,7 +185,7 @@ def conclude(outcome: Outcome, terminal: Terminal) -> None:
 
 
 def command() -> str:
-    """How the reader can call weft: by its name if the shell finds this one, else by its path."""
+    """How the reader can call weft: by its name where the shell finds it, else by its path."""
     found = shutil.which("weft")
     beside = Path(sys.executable).with_name("weft")
     if not beside.exists() or (found is not None and os.path.samefile(found, beside)):
