@@ -47,7 +47,7 @@ LATE.alias = alias_op
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argsort(order))
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 permute_op: Op = linear(
