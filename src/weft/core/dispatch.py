@@ -223,8 +223,8 @@ class Op:
         self.plan_of_one: Plan | None = None
         # Compiled code that wraps and records results, and that does all of a call on tensors of
         # one float type, or None: see ``core.making``.
-        self.made: Callable | None = making.Maker(self)
-        self.call: Callable | None = self.made
+        self.made: Callable | None = making.Maker(self, False)
+        self.call: Callable | None = making.Maker(self, True)
         REGISTRY[name] = self
         selection.open_op(self)
 

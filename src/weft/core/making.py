@@ -50,15 +50,18 @@ def records() -> Records | None:
 
 
 class Maker:
-    """Stands for an op's compiled functions until native code is loaded."""
+    """Stands for an op's compiled functions until native code is loaded.
 
-    __slots__ = ("op",)
+    With ``counts`` it is asked once in every call, and counts as a use of a small op.
+    """
 
-    def __init__(self, op: Op) -> None:
-        self.op = op
+    __slots__ = ("counts", "op")
+
+    def __init__(self, op: Op, counts: bool) -> None:
+        self.op, self.counts = op, counts
 
     def __call__(self, *args: Any) -> None:
-        if selection._begun:
+        if selection._begun or (self.counts and selection._enabled[0] and selection.enough(1)):
             self.op.made, self.op.call = functions(self.op)
 
 
