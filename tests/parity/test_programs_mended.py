@@ -213,6 +213,12 @@ PROGRAMS = {
         "v2, v3 = torch.histogram(v0, v1)",
         "v3.mul_(2)",
     ),
+    "but those of several dimensions are the given ones": (
+        "v0 = rand(1, (5, 2))",
+        "v1, v2 = (torch.tensor([-1.0, k, 1.0], dtype=torch.float64) for k in (0.0, 0.5))",
+        "v3, (v4, v5) = torch.histogramdd(v0, (v1, v2))",
+        "v4.mul_(2)",
+    ),
     "no maximum of nothing, before there is none of complex numbers": (
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",
