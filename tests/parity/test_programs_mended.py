@@ -287,6 +287,14 @@ PROGRAMS = {
         "v3.backward(rand(4, (3, 2, 2)).transpose(0, 2), retain_graph=True)",
         "(v1.mean(0) * v2.sum(1) * v3.sum(0)).sum().backward()",
     ),
+    "a change of no elements is one too": (
+        "v0 = rand(1, (4,)).requires_grad_()",
+        "v1, v2 = v0.mean(), v0 * 1",
+        "v3, v4 = v1[None], v2.as_strided((0,), (1,))",
+        "v3[1:] *= 2",
+        "v4.mul_(2)",
+        "(v1 + v2).sum().backward()",
+    ),
     "nor need it where the view is one by strides": (
         "v0 = rand(1, (3, 2, 3))[1:].detach().requires_grad_()",
         "v1, v2, v3 = v0 * 1, v0 * 1, (v0 * 1).transpose(0, 2).clone()",
