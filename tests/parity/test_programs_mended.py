@@ -213,6 +213,12 @@ PROGRAMS = {
         "v2, v3 = torch.histogram(v0, v1)",
         "v3.mul_(2)",
     ),
+    "but those of several dimensions are the given ones": (
+        "v0 = rand(1, (5, 2))",
+        "v1, v2 = (torch.tensor([-1.0, k, 1.0], dtype=torch.float64) for k in (0.0, 0.5))",
+        "v3, (v4, v5) = torch.histogramdd(v0, (v1, v2))",
+        "v4.mul_(2)",
+    ),
     "no maximum of nothing, before there is none of complex numbers": (
         "v0 = rand(1, (0,), torch.complex64)",
         "v1 = v0.max(-1)",
@@ -280,6 +286,14 @@ PROGRAMS = {
         "v2.backward(rand(3, (2, 2, 6))[..., ::2], retain_graph=True)",
         "v3.backward(rand(4, (3, 2, 2)).transpose(0, 2), retain_graph=True)",
         "(v1.mean(0) * v2.sum(1) * v3.sum(0)).sum().backward()",
+    ),
+    "a change of no elements is one too": (
+        "v0 = rand(1, (4,)).requires_grad_()",
+        "v1, v2 = v0.mean(), v0 * 1",
+        "v3, v4 = v1[None], v2.as_strided((0,), (1,))",
+        "v3[1:] *= 2",
+        "v4.mul_(2)",
+        "(v1 + v2).sum().backward()",
     ),
     "nor need it where the view is one by strides": (
         "v0 = rand(1, (3, 2, 3))[1:].detach().requires_grad_()",

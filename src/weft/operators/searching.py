@@ -565,4 +565,7 @@ def histogramdd(
         empty = wrap(np.asarray(np.nan if density else 0.0, input._a.dtype))
         return _histogramdd_result(empty, ())
     edges = _bin_edges(points, many, range)
-    return _histogramdd_result(histogram_op(points, weight, *edges, density=density), tuple(edges))
+    counts = histogram_op(points, weight, *edges, density=density)
+    # As in PyTorch: boundaries that were given are given back, unlike those of ``histogram``.
+    given = (b if isinstance(b, Tensor) else e for b, e in zip(many, edges, strict=True))
+    return _histogramdd_result(counts, tuple(given))

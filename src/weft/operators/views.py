@@ -1256,7 +1256,7 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any) -> np.ndarray:
     by_place = any(op.name in BY_PLACE for op, *_ in links_of(chain))
     for _ in range(0 if by_place else 2):
         seen = follow(out, chain)
-        if np.may_share_memory(seen, out):
+        if not seen.size or np.may_share_memory(seen, out):
             seen[...] = part
             return out
         # A gradient need not lie in memory as the base did: most bases lie in rows.
@@ -1264,7 +1264,7 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any) -> np.ndarray:
     numbers = np.arange(1, out.size + 1).reshape(out.shape)
     places = shown(numbers, chain) - 1
     at = places >= 0  # memory between the elements is nobody's
-    out[np.unravel_index(places[at], out.shape)] = np.broadcast_to(part, places.shape)[at]
+    out.flat[places[at]] = np.broadcast_to(part, places.shape)[at]
     return out
 
 
