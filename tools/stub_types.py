@@ -145,6 +145,6 @@ def asked(name: str) -> str:
 
 
 # Submodules that are not for programs to import by attribute, and names that are imported already.
-APART = {"core", "kernels", "native", "ops", "cli", "doctor"}
+APART = {"core", "native", "operators", "references", "cli", "doctor"}
 IMPORTED = {"memory_format", "channels_last", "channels_last_3d", "contiguous_format"}
 IMPORTED |= {"preserve_format"}

@@ -101,13 +101,12 @@ from weft import memory as memory
 from weft import mps as mps
 from weft import multiprocessing as multiprocessing
 from weft import nn as nn
-from weft import operators as operators
+from weft import ops as ops
 from weft import optim as optim
 from weft import overrides as overrides
 from weft import profiler as profiler
 from weft import quasirandom as quasirandom
 from weft import random as random
-from weft import references as references
 from weft import return_types as return_types
 from weft import serialization as serialization
 from weft import signal as signal
