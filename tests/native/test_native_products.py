@@ -181,7 +181,7 @@ def test_other_processors() -> None:
     """Blocks of the result as they are with shorter and longer vectors."""
     code = (
         "import sys, numpy as np\n"
-        "from weft.native import blocks, gemm\n"
+        "from weft.native.gemm import blocks, packed\n"
         "shape = tuple(map(int, sys.argv[1:]))\n"
         "blocks.block = packed.block = lambda kind='f32': shape\n"
         "rng = np.random.default_rng(0)\n"

@@ -258,6 +258,16 @@ def test_subclasses_hooks_and_recorders_go_by_python() -> None:
     assert made(a._a, {}, None, 0, a, b) is None
 
 
+@pytest.mark.parametrize("name", ["logical_or", "logical_and", "add", "maximum"])
+def test_none_is_no_operand(name: str) -> None:
+    _, call = compiled(name)
+    x = weft.ones(3)
+    assert call({}, 0, x, None) is None and call({}, 0, None, x) is None
+    for pair in ((x, None), (None, x)):
+        with pytest.raises(TypeError):
+            getattr(weft, name)(*pair)
+
+
 def test_it_can_be_switched_off() -> None:
     _, call = compiled("mul")
     a, b = leaf(4), leaf(4, seed=1)

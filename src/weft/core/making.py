@@ -82,6 +82,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
         loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
+        nones=op.arity is None,  # NumPy's own functions take it for an object
         outputs=outputs,
     )
     given = op, facts, op.plans, op.view, op.multiple

@@ -269,6 +269,7 @@ class Facts:
     numbers: int  # 1: the second of two may be a number, 2: any but the first
     loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
+    nones: bool  # None may stand in the place of an operand
     # Of each of several results whether it has a gradient; none if there may be any number.
     outputs: tuple[bool, ...] = ()
 
@@ -277,10 +278,10 @@ class Facts:
         mask = sum(1 << i for i in chosen) & 255 if self.promotes else 0
         all_of = self.promotes and self.promoted is None
         flags = (self.differentiable, self.variadic, mask, all_of, self.integers, self.numbers)
-        return bytes((*flags, self.loud, self.keeps_rows, *self.outputs))
+        return bytes((*flags, self.loud, self.keeps_rows, self.nones, *self.outputs))
 
 
-DIFFERENTIABLE, VARIADIC, MASK, ALL, INTEGERS, NUMBERS, LOUD, ROWS, OUTPUTS = range(9)
+DIFFERENTIABLE, VARIADIC, MASK, ALL, INTEGERS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS = range(10)
 
 
 class Finish(Emitter):
@@ -556,7 +557,10 @@ class Finish(Emitter):
             with self.otherwise(self.is_contiguous(a)):
                 self.store(Value("false", "i1"), self.in_rows)
         with self.otherwise(tensor):
-            with self.otherwise(self.is_a(x, "NoneType")):
+            none = self.is_a(x, "NoneType")
+            with self.when(none):
+                self.leave_unless(self.fact(NONES), "decline")
+            with self.otherwise(none):
                 self.leave_unless(self.is_a(x, "int", "float"), "decline")
                 with self.when(chosen):
                     allowed = self.byte(self.facts, NUMBERS)

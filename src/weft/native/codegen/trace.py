@@ -32,7 +32,7 @@ KINDS = {d: k for k, d in DTYPES.items()}
 HALVES = {"float16": "f16", "bfloat16": "bf16"}  # kept in two bytes, computed in float32
 GRAIN = 16384  # elements that are worth a thread
 SPREADS = 256  # layouts of arguments that one function remembers
-VARIANTS = 64  # loops that one function may have before NumPy takes the rest
+VARIANTS = 512  # loops that one function may have before NumPy takes the rest
 
 
 class NotTraceableError(TypeError):
@@ -398,7 +398,8 @@ class Loop:
         if found is False:
             return None
         code, dtype, model, numbers, over, grain = found
-        out = buffers.empty_like(model, dtype)
+        # Not a call with the model as an argument: who shows arguments would read what it is not.
+        out = buffers.known(np.empty_like(model, dtype))
         code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out
 

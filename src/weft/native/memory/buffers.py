@@ -31,12 +31,16 @@ ANY_SIZE: list[bool] = []
 PLANNERS: list[Planner] = []
 
 
-def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
-    """A new array of undefined values."""
-    made = np.empty(shape, dtype)
+def known(made: ndarray) -> ndarray:
+    """A new array of undefined values that was just made, as a plan is told of it."""
     for planner in PLANNERS:
         planner.allocated(made, False)
     return made
+
+
+def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
+    """A new array of undefined values."""
+    return known(np.empty(shape, dtype))
 
 
 def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
@@ -49,10 +53,7 @@ def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
 
 def empty_like(model: ndarray, dtype: Any = None) -> ndarray:
     """A new array of undefined values with the shape and memory order of another."""
-    made = np.empty_like(model, dtype)
-    for planner in PLANNERS:
-        planner.allocated(made, False)
-    return made
+    return known(np.empty_like(model, dtype))
 
 
 def constant(*arrays: ndarray | None) -> None:
