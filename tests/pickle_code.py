@@ -92,7 +92,10 @@ def archive_of(records: dict[str, bytes], folder: str = "archive", method: int =
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for label, content in records.items():
-            archive.writestr(f"{folder}/{label}", content)
+            # With a fixed date, so that the same records are the same bytes at any time.
+            entry = zipfile.ZipInfo(f"{folder}/{label}")
+            entry.compress_type = method
+            archive.writestr(entry, content)
     return file.getvalue()
 
 

@@ -10,6 +10,7 @@ import weft
 import weft.nn.functional as F
 from graph_programs import same
 from weft import nn
+from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.graph import GraphError, assert_unchanged, record, select
 
@@ -141,6 +142,14 @@ def test_a_graph_is_a_module(recorded):
     with weft.no_grad():
         mine.get_parameter("head.bias").add_(1.0)
     assert weft.allclose(mine(x), y + 1) and same(module(x), y)
+
+
+def test_a_copy_of_a_graph_has_the_same_ops(recorded):
+    *_, g = recorded
+    twin = copy.deepcopy(g.to_module()).graph
+    pairs = zip(g._specs.values(), twin._specs.values(), strict=True)
+    ops = [(a.op, b.op) for a, b in pairs if isinstance(a.op, Op)]
+    assert ops and all(a is b for a, b in ops)
 
 
 def test_a_graph_trains_as_a_module(small):

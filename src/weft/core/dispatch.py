@@ -261,6 +261,10 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    def __deepcopy__(self, memo: Any) -> Op:
+        """Itself: there is one of each, and a copy of a graph has the same ops."""
+        return self
+
     def check_arity(self, args: Any, attrs: dict[str, Any]) -> None:
         """Refuse what a ufunc as reference would take for something else.
 
