@@ -851,6 +851,9 @@ def backward(
             "tell the examples apart. Use torch.func.grad or torch.autograd.grad instead\n"
             f"  at {errors.here()}"
         )
+    for recorder in MODES.now.recorders:
+        if recorder.backs(tensors, grad_tensors, (retain_graph, create_graph, wanted)):
+            return
     run(tensors, grad_tensors, retain_graph, create_graph, wanted, sink=True)
 
 

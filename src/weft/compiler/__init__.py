@@ -7,10 +7,13 @@ speed.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.compiler.region import Learned, Region
 from weft.core import errors
+from weft.core.modes import MODES
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
@@ -28,7 +31,7 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The function or module itself: the same numbers, and no speed-up yet.
+    """A function or module whose repeating stretches run as native calls, with the same results.
 
     >>> import weft as torch
     >>> @torch.compile
@@ -43,24 +46,58 @@ def compile(
             f"time.\n  at {errors.here()}"
         )
     if model is None:
-        return _unchanged
-    return _unchanged(model)
-
-
-def _unchanged(model: Callable) -> Callable:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable,
+        )  # fmt: skip
     if not callable(model):
         raise TypeError(
             f"torch.compile takes a function or a module, not {type(model).__name__}\n"
             f"  at {errors.here()}"
         )
-    return model
+    if disable:
+        return model
+    return Compiled(model, fullgraph)
+
+
+class Compiled:
+    """A compiled function."""
+
+    def __init__(self, function: Callable, fullgraph: bool = False) -> None:
+        self.function = function
+        self.learned = Learned(getattr(function, "__name__", type(function).__name__), fullgraph)
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        now = MODES.now
+        if now.unusual or now.recorders or not self.learned.lock.acquire(blocking=False):
+            return self.function(*args, **kwargs)
+        try:
+            return self._follow(args, kwargs)
+        finally:
+            self.learned.lock.release()
+
+    def _follow(self, args: Any, kwargs: Any) -> Any:
+        self.learned.calls += 1
+        region = Region(self.learned)
+        with region:
+            try:
+                out = self.function(*args, **kwargs)
+            except BaseException:
+                region.reify()
+                raise
+            region.finish()
+        return out
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
 
 
 def disable(
     fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
     """The function itself, as it is never compiled; also as a decorator with arguments."""
-    return _unchanged if fn is None else _unchanged(fn)
+    return allow_in_graph if fn is None else allow_in_graph(fn)
 
 
 def allow_in_graph(fn: Any) -> Any:

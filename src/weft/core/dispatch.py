@@ -446,9 +446,11 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             return t
     now = MODES.now
     mode = now.mode
+    if mode is SPECIAL:
+        return _apply_special(op, (x,), attrs)
     a = x._a
     d = a.dtype
-    if mode is SPECIAL or not (d is F32 or d is F64):
+    if not (d is F32 or d is F64):
         return apply(op, (x,), attrs)
     y = None
     if a.size >= op.limit:
@@ -526,7 +528,7 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     now = MODES.now
     mode = now.mode
     if mode is SPECIAL:
-        return apply(op, (x,), attrs)
+        return _apply_special(op, (x,), attrs)
     a = x._a
     try:
         if a.size < op.limit:

@@ -33,6 +33,7 @@ class State:
             "recorders",
             "saved_hooks",
             "scope",
+            "unusual",
             "view_replay",
         ),
     )
@@ -51,6 +52,7 @@ class State:
         self.before_write: Callable[[Any], None] | None = None
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
+        self.unusual = False  # whether more is on than what compiled regions know
         self.scope = ""
         self.calls = 0  # of modules that no other module called
         self.backward: Any = None  # the pass that is running
@@ -64,8 +66,9 @@ class State:
 
     def update(self) -> None:
         """Recompute ``mode`` after one of the switches moved."""
-        unusual = self.saved_hooks or self.recorders or self.anomaly or self.autocast
-        if unusual or self.batches or self.dual_level >= 0:
+        rare = self.saved_hooks or self.anomaly or self.batches or self.dual_level >= 0
+        self.unusual = bool(rare) or self.inference or len(self.recorders) > 1
+        if rare or self.recorders or self.autocast:
             self.mode = SPECIAL
         else:
             self.mode = PLAIN if self.grad and not self.inference else OFF

@@ -300,10 +300,11 @@ def fast_over(op: Op) -> Callable:
     loop = Loop(f"{name}_over", lambda x, y, *given: reference(x, y, *given))
 
     def over(target: Tensor, other: Tensor, **attrs: Any) -> Tensor:
+        if MODES.now.mode is SPECIAL:
+            return apply_inplace(op, (target, other), attrs)
         x, y = target._a, other._a
         if (
-            MODES.now.mode is not SPECIAL
-            and target._node is None
+            target._node is None
             and target._base is None
             and target._vc is not other._vc
             and x.dtype is F32

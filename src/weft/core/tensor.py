@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core import errors, overrides, printing
+from weft.core import errors, overrides, pending, printing
 from weft.core.dlpack import exported
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.meta import NO_DATA, MetaArray
@@ -602,6 +602,10 @@ class Tensor(metaclass=_TensorMeta):
         >>> y, y.requires_grad
         (tensor([2., 2.]), False)
         """
+        for recorder in MODES.now.recorders:
+            instead = recorder.detaching(self)
+            if instead is not None:
+                return instead
         a = self._a
         t = wrap(a.detached() if isinstance(a, MetaArray) else a)
         t._vc = self._vc
@@ -872,6 +876,8 @@ class Tensor(metaclass=_TensorMeta):
         return sorted(names - {"_stamp"})  # which only views have
 
     def __getattr__(self, name: str) -> Any:
+        if name in pending.SLOTS:
+            return pending.slot_of(self, name)
         if name.startswith("__"):
             raise AttributeError(f"'Tensor' object has no attribute {name!r}")
         if any(name in vars(kind) for kind in type(self).__mro__):
@@ -1077,6 +1083,12 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 overrides.PLAIN.update((Tensor, Parameter))
+pending.reads_metadata(
+    *(Tensor.shape, Tensor.size, Tensor.dtype, Tensor.device, Tensor.ndim, Tensor.dim),
+    *(Tensor.numel, Tensor.itemsize, Tensor.element_size, Tensor.nbytes, Tensor.stride),
+    *(Tensor.is_complex, Tensor.requires_grad, Tensor.is_leaf, Tensor.is_meta, Tensor.is_cpu),
+    *(Tensor.__len__, Tensor.__iter__),
+)
 
 
 def _marked_parameter(data: Tensor, requires_grad: bool) -> Any:

@@ -58,8 +58,15 @@ class Listener:
         """A random function asks for its generator; what is returned stands in for it."""
         return generator
 
+    def detaching(self, tensor: Tensor) -> Any:
+        """A tensor is about to be detached; whatever is returned stands in for the result."""
+
     def detached(self, tensor: Tensor) -> None:
         """A tensor was cut off from its graph, by ``detach()`` or ``data``."""
+
+    def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
+        """``backward`` was called; True if it need not be done, since it will be."""
+        return False
 
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""

@@ -1,0 +1,315 @@
+"""From a path of the trace to programs: one for the values, one for their backward pass.
+
+A ``Plan`` serves one path and one set of results that the program still holds when values are
+wanted. It knows how to compute these, what to write over leaves, and which history results get:
+a result that requires a gradient has a node whose backward is one program, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.compiler import history
+from weft.compiler.trace import (
+    BACKWARD,
+    CALL,
+    DETACH,
+    INPLACE,
+    LEAF,
+    NUMBER,
+    RESULT,
+    LeafSlot,
+    Root,
+    Token,
+)
+from weft.core.dispatch import apply
+from weft.core.modes import set_grad_enabled
+from weft.core.tensor import Tensor
+from weft.graph.derive import derive
+from weft.graph.gradient import ACCUMULATE, ONES, flows_through, kinds_of
+from weft.graph.spec import BACKWARD as BACK
+from weft.graph.spec import DETACH as CUT
+from weft.graph.spec import FORWARD, INPUT, Leaf, Ref, Spec
+
+if TYPE_CHECKING:
+    from weft.compiler.region import Region
+
+ndarray = np.ndarray
+
+
+class Impossible(Exception):
+    """What a program can't do; the region runs such calls eagerly."""
+
+
+def lower(*given: Any) -> Any:
+    """The program for some nodes: native, or interpreted where that was asked for."""
+    if os.environ.get("WEFT_COMPILE") == "interpret":
+        from weft.compiler.interpret import Interpreted
+
+        return Interpreted(*given)
+    from weft.compiler import program
+
+    return program.lower(*given)
+
+
+class Builder:
+    """The nodes of a path, as records of a graph."""
+
+    def __init__(self, path: Sequence[Token]) -> None:
+        self.specs: list[Spec] = []
+        self.flows: set[Ref] = set()
+        self.values: list[Ref] = []  # by the number of the result
+        self.leaves: dict[int, Ref] = {}  # by number
+        self.numbers: list[tuple[int, int]] = []  # operands that are given in each run
+        self.backward: int | None = None  # the result that a backward pass began at
+        self.holds = False  # whether that pass used something up
+        self.consumed: set[Ref] = set()
+        for token in path:
+            self.take(token)
+
+    def add(self, kind: str, op: Any, args: tuple[Any, ...], attrs: Any, shape: Any, dtype: Any,
+            **more: Any) -> Spec:  # fmt: skip
+        spec = Spec(len(self.specs), kind, op, args, attrs, shape, dtype, **more)
+        self.specs.append(spec)
+        self.flows.update(flows_through(spec, self.flows))
+        return spec
+
+    def leaf(self, shape: Any, dtype: Any, grad: bool) -> Ref:
+        """A value that is given."""
+        held = object.__new__(Leaf)
+        held._hold, held.version, held.grad = None, 0, grad
+        return Ref(self.add(INPUT, INPUT, (), {}, shape, dtype, leaf=held).id)
+
+    def take(self, token: Token) -> None:
+        for slot in token.leaves:
+            kind = slot.kind
+            self.leaves[slot.number] = self.leaf(kind.shape, kind.dtype, kind.requires)
+        if token.kind == BACKWARD:
+            self.go_back(token)
+            return
+        kinds = token.kinds
+        several = token.kind == CALL and token.op.multiple
+        shape: Any = tuple(k.shape for k in kinds) if several else kinds[0].shape
+        dtype: Any = tuple(k.dtype for k in kinds) if several else kinds[0].dtype
+        op = CUT if token.kind == DETACH else token.op
+        id = len(self.specs)
+        args = []
+        for i, (kind, what) in enumerate(token.slots):
+            if kind == NUMBER:
+                self.numbers.append((id, i))
+                args.append(what(1))  # its class is part of the trace, its value is not
+            else:
+                args.append(self.argument(kind, what))
+        spec = self.add(
+            *(FORWARD, op, tuple(args), token.attrs, shape, dtype),
+            code=token.code, instruction=token.instruction, scope=token.scope, grad=token.grad,
+        )  # fmt: skip
+        self.values += spec.results()
+
+    def argument(self, kind: int, what: Any) -> Any:
+        if kind == RESULT:
+            return self.values[what]
+        return self.leaves[what.number] if kind == LEAF else what
+
+    def go_back(self, token: Token) -> None:
+        root = token.slots[0][1]
+        self.backward = root
+        first = len(self.specs)
+        arrived = self.derive([(self.values[root], ONES)])
+        self.consumed = set(arrived)
+        self.holds = any(s.op.plan.holds for s in self.specs[first:] if s.kind == BACK)
+        for slot in token.targets:
+            self.values.append(self.accumulated(self.leaves[slot.number], arrived))
+
+    def derive(self, roots: Any) -> dict[Ref, list[Any]]:
+        """Append the backward pass from some roots."""
+        specs = self.specs
+
+        def add(op: Any, args: tuple[Any, ...], outs: tuple[int, ...], forward: Spec) -> Spec:
+            shape, dtype = kinds_of(op, forward, outs, specs)
+            more = {"forward": forward.id, "code": forward.code, "scope": forward.scope}
+            return self.add(BACK, op, args, {"outs": outs}, shape, dtype, **more)
+
+        return derive(specs, self.flows, roots, add)
+
+    def accumulated(self, leaf: Ref, arrived: dict[Ref, list[Any]]) -> Ref:
+        """The gradient of a leaf: the sum of what arrived there."""
+        spec = self.specs[leaf.node]
+        attrs = {"of": leaf.node, "index": leaf.index}
+        terms = tuple(arrived[leaf])
+        made = self.add(BACK, ACCUMULATE, terms, attrs, spec.shape, spec.dtype, forward=spec.id)
+        return Ref(made.id)
+
+    def without_cuts(self, specs: Sequence[Spec]) -> list[Spec]:
+        """The nodes with ``detach`` left out: what comes of it is the value itself."""
+        cuts: dict[Ref, Ref] = {}
+        for spec in self.specs:
+            if spec.op is CUT:
+                source = spec.args[0]
+                cuts[Ref(spec.id)] = cuts.get(source, source)
+        self.cuts = cuts
+        if not cuts:
+            return list(specs)
+        return [
+            spec.but(args=tuple(cuts.get(x, x) if x.__class__ is Ref else x for x in spec.args))
+            for spec in specs
+            if spec.op is not CUT
+        ]
+
+
+def reached(path: Sequence[Token], root: int) -> list[LeafSlot]:
+    """The leaves that a backward pass from a result reaches."""
+    slots = {slot.number: slot for token in path for slot in token.leaves}
+    built = Builder(path)
+    if built.values[root] not in built.flows:
+        return []
+    arrived = built.derive([(built.values[root], ONES)])
+    return [slots[k] for k, ref in sorted(built.leaves.items()) if ref in arrived]
+
+
+class Plan:
+    """How one path is computed, for one set of results that are still held."""
+
+    def __init__(
+        self, path: Sequence[Token], arrays: Sequence[ndarray], held: int, numbers: Sequence[float]
+    ) -> None:
+        self.path = tuple(path)
+        built = Builder(path)
+        specs = built.specs
+        kinds = [kind for token in path for kind in token.kinds]
+        roots = [root for token in path for root in token.roots]
+        self.views = [k for k in range(len(kinds)) if held >> k & 1 and roots[k] != Root(RESULT, k)]
+        bases = {roots[k].number for k in self.views if roots[k].where == RESULT}
+        own = {k for k in range(len(kinds)) if held >> k & 1} - set(self.views)
+        self.wanted = sorted(own | bases)  # results with memory of their own
+        changed = self._changed(path)
+        self.wanted = [k for k in self.wanted if k not in changed.values()]
+        self.changed = changed  # leaves by number, with the result that is written over them
+        live = [k for k in self.wanted if kinds[k].requires]
+        self.origin = {k: self._maker(path, k) for k in self.views}
+        self.kinds = kinds
+        self.count = len(self.wanted)
+        self.tape: history.Tape | None = None
+        self.freed: list[int] = []
+        saved: list[Ref] = []
+        if live and built.backward is not None:
+            if not built.holds or any(built.values[k] not in built.consumed for k in live):
+                raise Impossible("results with a history after a backward pass")
+            self.freed = live
+        elif live:
+            self.tape = history.Tape(built, live, kinds)
+            saved = self.tape.saved
+        forward = [s for s in specs if self.tape is None or s.id < self.tape.first]
+        forward = built.without_cuts(forward)
+        wanted = [built.values[k] for k in self.wanted] + saved
+        wanted = [built.cuts.get(r, r) for r in wanted]
+        self.leaves = {ref.node: number for number, ref in built.leaves.items()}
+        writes = {
+            built.leaves[number].node: built.cuts.get(built.values[k], built.values[k])
+            for number, k in changed.items()
+        }
+        examples = {node: arrays[number] for node, number in self.leaves.items()}
+        given = [(spec, i) for spec, i in built.numbers]
+        constants = {at: float(n) for at, n in zip(given, numbers, strict=True)}
+        forward = [_with_numbers(s, constants) for s in forward]
+        self.program = lower(forward, examples, wanted, writes, given)
+        if self.tape is not None:
+            self.tape.finish(built, examples, given)
+
+    @staticmethod
+    def _changed(path: Sequence[Token]) -> dict[int, int]:
+        """The leaves that are changed in place, with the number of their last value."""
+        owner: dict[int, int] = {}  # results that are a leaf's new value
+        for token in path:
+            if token.kind == INPLACE:
+                kind, what = token.slots[0]
+                if kind == LEAF:
+                    owner[token.first] = what.number
+                elif what in owner:
+                    owner[token.first] = owner.pop(what)
+        return {number: k for k, number in owner.items()}
+
+    @staticmethod
+    def _maker(path: Sequence[Token], number: int) -> tuple[Token, int]:
+        for token in reversed(path):
+            if token.first <= number:
+                return token, number - token.first
+        raise AssertionError("a result that no call gave")
+
+    def run(self, region: Region) -> bool:
+        """Compute, and give all that is held its values; False with nothing changed."""
+        arrays = region.arrays
+        leaves = self.leaves
+        given = [arrays[leaves[k]] for k in self.program.leaves]
+        found = self.program.run(given, region.numbers)
+        if found is None:
+            return False
+        region.show_hidden()
+        handles = region.handles
+        for k, array in zip(self.wanted, found, strict=False):
+            handle = handles[k]
+            if handle is not None:
+                realise(handle, array)
+        if self.tape is not None:
+            self.tape.attach(region, found[self.count :], self.wanted)
+        elif self.freed:
+            history.attach_freed(region, self.freed, self.kinds, self.path)
+        made: dict[int, Tensor] = {}
+        for k in self.views:
+            self._view(region, k, made)
+        return True
+
+    def _view(self, region: Region, number: int, made: dict[int, Tensor]) -> Tensor:
+        """A view, made anew from the tensor whose memory it shows."""
+        if number in made:
+            return made[number]
+        token, k = self.origin.get(number) or self._maker(self.path, number)
+        handle = region.handles[number]
+        if token.roots[k] == Root(RESULT, number):
+            return handle
+        kind, what = token.slots[0]
+        source = region.leaves[what.number] if kind == LEAF else self._view(region, what, made)
+        with set_grad_enabled(token.grad):
+            if token.kind == DETACH:
+                result: Any = source.detach()
+            else:
+                rest = (w for _, w in token.slots[1:])
+                result = apply(token.op, (source, *rest), token.attrs)
+                result = result[k] if token.op.multiple else result
+        if handle is not None:
+            adopt(handle, result)
+            result = handle
+        made[number] = result
+        return result
+
+
+def _with_numbers(spec: Spec, constants: dict[tuple[int, int], float]) -> Spec:
+    """A node whose operands have the numbers of the present run, as an example."""
+    if not any(at[0] == spec.id for at in constants):
+        return spec
+    args = list(spec.args)
+    for (id, i), value in constants.items():
+        if id == spec.id:
+            args[i] = args[i].__class__(value)
+    return spec.but(args=tuple(args))
+
+
+def realise(handle: Tensor, array: ndarray) -> None:
+    """Give a pending tensor its values; history comes later."""
+    handle._a = array
+    handle._node = handle._base = handle._view = None
+    del handle._stamp
+
+
+def adopt(handle: Tensor, real: Tensor) -> None:
+    """Let a pending tensor be a view that was just made."""
+    handle._a, handle._node, handle._vc = real._a, real._node, real._vc
+    handle._base, handle._view = real._base, real._view
+    if real._base is not None:
+        handle._stamp = real._stamp
+    else:
+        del handle._stamp

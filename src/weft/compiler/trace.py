@@ -1,0 +1,183 @@
+"""What was seen to happen in a region: a tree of the calls that followed one another.
+
+A ``Token`` is one call of an op with what it was called on: the results of earlier calls, leaves
+(tensors that come from outside), numbers and constants. A ``Point`` is a place between calls, with
+the tokens that were seen to follow. Following a trace means to compare each call with the tokens at
+the present point; nothing is computed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core.dispatch import Op
+from weft.core.node import NOWHERE
+from weft.core.pending import Outline
+from weft.core.tensor import Parameter, Tensor
+
+ndarray = np.ndarray
+
+# Kinds of tokens.
+CALL, INPLACE, DETACH, BACKWARD = range(4)
+# Kinds of slots: what an argument is.
+RESULT, LEAF, NUMBER, CONSTANT = range(4)
+
+NUMBERS = (float, int)  # classes of operands that may be another number each time
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type, np.dtype, slice)
+
+
+class Kind:
+    """What a value is like: all that a pending tensor can be asked before it has values."""
+
+    __slots__ = ("dtype", "outline", "requires", "shape", "strides")
+
+    def __init__(self, array: ndarray, requires: bool) -> None:
+        self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
+        self.outline = Outline(array)
+        self.requires = requires
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and self.key() == other.key()
+
+    def key(self) -> tuple[Any, ...]:
+        """All of it as one comparable value."""
+        return self.shape, self.strides, self.dtype, self.requires
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Root(NamedTuple):
+    """Whose memory a value lies in: a result's (``RESULT``) or a leaf's."""
+
+    where: int
+    number: int
+
+
+class LeafSlot:
+    """A tensor from outside, in its role: the k-th that the calls along a path met."""
+
+    __slots__ = ("kind", "number", "parameter", "plain")
+
+    def __init__(self, number: int, tensor: Tensor) -> None:
+        self.number = number
+        self.kind = Kind(tensor._a, tensor._node is not None)
+        # Parameters are the same objects in every step, so that one comparison tells all.
+        self.parameter = tensor if tensor.__class__ is Parameter else None
+        self.plain = tensor._base is None
+
+    def fits(self, x: Any) -> bool:
+        """Whether a tensor can play this role."""
+        if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
+            return False
+        array, kind = x._a, self.kind
+        return (
+            array.dtype is kind.dtype
+            and array.shape == kind.shape
+            and array.strides == kind.strides
+            and (x._node is not None) is kind.requires
+            and (x._base is None) is self.plain
+        )
+
+
+def known_leaf(x: Tensor) -> bool:
+    """Whether a tensor from outside is of a sort that regions know."""
+    if x._a.__class__ is not ndarray or x._node is NOWHERE:
+        return False
+    if x._x is not None and "tangents" in x._x:
+        return False
+    return x._base is None or x._stamp == x._vc[0]
+
+
+class Token:
+    """One call."""
+
+    __slots__ = (
+        *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
+        *("leaves", "op", "roots", "scope", "slots", "targets"),
+    )
+
+    def __init__(
+        self,
+        kind: int,
+        op: Any,
+        slots: tuple[tuple[int, Any], ...],
+        attrs: dict[str, Any],
+        grad: bool,
+        kinds: tuple[Kind, ...],
+        roots: tuple[Root, ...],
+        first: int,
+    ) -> None:
+        self.kind, self.op, self.slots, self.attrs = kind, op, slots, attrs
+        self.count = len(slots)
+        self.grad = grad  # whether recording was on
+        self.kinds, self.roots = kinds, roots  # of the results
+        self.first = first  # the number of the first result
+        self.leaves: tuple[LeafSlot, ...] = ()  # those met here for the first time
+        self.targets: tuple[LeafSlot, ...] = ()  # of a backward pass: the leaves that it reaches
+        self.code: CodeType | None = None
+        self.instruction = 0
+        self.scope = ""
+        self.after = Point()
+
+    @property
+    def name(self) -> str:
+        return self.op if isinstance(self.op, str) else self.op.name
+
+
+class Point:
+    """A place in the tree."""
+
+    __slots__ = ("next", "plans", "resume", "visits")
+
+    def __init__(self) -> None:
+        self.next: list[Token] = []
+        self.plans: dict[int, Any] = {}  # by the set of results that are still held
+        self.resume: Point | None = None  # where calls go on after all was computed here
+        self.visits = 0
+
+    def resumed(self) -> Point:
+        """The beginning of what follows once everything up to here has been computed."""
+        if self.resume is None:
+            self.resume = Point()
+        return self.resume
+
+
+def walk(root: Point) -> Iterator[Point]:
+    """All points behind one, without recursion."""
+    stack = [root]
+    while stack:
+        point = stack.pop()
+        yield point
+        stack.extend(token.after for token in point.next)
+        if point.resume is not None:
+            stack.append(point.resume)
+
+
+def plain_attributes(attrs: Any) -> bool:
+    """Whether attributes can be compared: numbers, names, and containers of these."""
+    if isinstance(attrs, dict):
+        return all(map(plain_attributes, attrs.values()))
+    if isinstance(attrs, (tuple, list)):
+        return all(map(plain_attributes, attrs))
+    return isinstance(attrs, (*PLAIN, Op)) or attrs is Ellipsis
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality that tells 1 from True and 1.0, and -0.0 from 0.0."""
+    if a is b:
+        return True
+    if a.__class__ is not b.__class__:
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, slice):
+        return same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    if isinstance(a, float):
+        return a.hex() == b.hex()
+    return bool(a == b)
