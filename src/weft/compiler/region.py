@@ -104,6 +104,7 @@ class Region(Listener):
         self.hidden: dict[int, tuple[Tensor, int]] = {}
         self.bumped: list[Tensor] = []
         self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
+        self.updated: set[int] = set()  # while learning: parameters that were changed in place
         self.learning = False
 
     def outline(self, number: int, name: str) -> Any:
@@ -131,14 +132,21 @@ class Region(Listener):
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
             return None
-        if self.learning:
-            self.changing_now = None
-            return None
-        token = self.expected(CALL, op, args, attrs)
-        if token is None:
+        if not self.learning:
+            token = self.find(CALL, op, args, attrs)
+            if token is not None:
+                return self.answer(token, op.multiple)
             self.diverge(op.name)
-            return None
-        return self.answer(token, op.multiple)
+        self.prepare(args)
+        return None
+
+    def find(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
+        """The token that a call is; if values were computed here before, they are again."""
+        token = self.expected(kind, op, args, attrs)
+        if token is None and self.at.resume is not None and self.path:
+            self.compute("as the last time")
+            token = self.expected(kind, op, args, attrs)
+        return token
 
     def refuses(self, op: Op) -> bool:
         found = self.at_once.get(op)
@@ -213,13 +221,12 @@ class Region(Listener):
         if self.learning:
             self.learn_change(op, args, attrs)
             return None
-        token = self.expected(INPLACE, op, args, attrs)
-        if token is None or not self.change(token, args[0]):
-            self.diverge(f"{op.name}_")
-            if self.learning:
-                self.learn_change(op, args, attrs)
-            return None
-        return args[0]
+        token = self.find(INPLACE, op, args, attrs)
+        if token is not None and self.change(token, args[0]):
+            return args[0]
+        self.diverge(f"{op.name}_")
+        self.learn_change(op, args, attrs)
+        return None
 
     def change(self, token: Token, target: Tensor) -> bool:
         """Note that a tensor will have another value, with a new number."""
@@ -256,7 +263,7 @@ class Region(Listener):
         if not self.learning:
             if pending_in(tensor) is not self:
                 return None
-            token = self.expected(DETACH, "detach", (tensor,), {})
+            token = self.find(DETACH, "detach", (tensor,), {})
             if token is not None:
                 return self.answer(token, False)
             self.diverge("detach")
@@ -404,8 +411,18 @@ class Region(Listener):
         if token is not None:
             self.keep(token, results)
 
+    def prepare(self, args: Any) -> None:
+        """A call that is about to run while its trace is learned."""
+        self.changing_now = None
+        # A parameter that was changed is the same leaf, which a later backward has to reach.
+        if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
+            self.cut("a parameter was changed and is used again")
+
     def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op in place is about to run; if regions know such, it is learned when it writes."""
+        self.prepare(args)
+        if not self.learning:
+            return
         if self.may_change(args[0]):
             self.changing_now = (op, args, attrs)
         else:
@@ -430,12 +447,14 @@ class Region(Listener):
             if kind == RESULT:
                 self.handles[what] = None
             self.keep(token, (target,))
+            if isinstance(target._node, AccumulateGrad):
+                self.updated.add(id(target))
 
     def may_change(self, target: Tensor) -> bool:
         slot = self.ids.get(id(target))
         if target._base is not None or target._a.base is not None:
             return False
-        if isinstance(target._node, AccumulateGrad):
+        if isinstance(target._node, AccumulateGrad) and MODES.now.grad:
             return False
         if slot is None:
             return True
@@ -476,8 +495,9 @@ class Region(Listener):
     def cut(self, why: str) -> None:
         """Something happens that no trace goes through: all before it is computed first."""
         if self.learning:
-            self.start(self.at.resumed())
-            self.learning = not self.at.next
+            if self.path:
+                self.start(self.at.resumed())
+                self.learning = not self.at.next
         else:
             self.compute(why)
 

@@ -76,27 +76,45 @@ def looks_at_kinds(code: CodeType) -> bool:
 
 def _looks_at_kinds(code: CodeType) -> bool:
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
-    after = [*steps[1:], None, None, None]
-    for k, step in enumerate(steps):
-        if step.argval not in SLOTS or not step.opname.endswith(("_ATTR", "_METHOD")):
-            continue
-        follows: Any = after[k]
-        if step.opname != "LOAD_ATTR" or follows is None:
-            return False
-        if step.argval == "_a":
-            flag: Any = after[k + 1]
-            known = follows.argval in KNOWN or (
-                follows.argval == "flags" and flag.argval in KNOWN_FLAGS
-            )
-            if not known or not follows.opname.startswith("LOAD_ATTR"):
+    steps += [_END] * 3
+    names: set[Any] = set()  # of local variables that hold arrays
+    for k, step in enumerate(steps[:-3]):
+        if step.argval in SLOTS and step.opname.endswith(("_ATTR", "_METHOD")):
+            if step.opname != "LOAD_ATTR":
                 return False
-        elif not (
-            follows.opname.endswith(("_IF_NONE", "_IF_NOT_NONE"))
-            or (follows.opname == "LOAD_CONST" and follows.argval is None
-                and after[k + 1].opname == "IS_OP")  # type: ignore[union-attr]
-        ):  # fmt: skip
-            return False
+            if step.argval != "_a":
+                if not _tests_none(steps, k + 1):
+                    return False
+            elif steps[k + 1].opname == "STORE_FAST":
+                names.add(steps[k + 1].argval)
+            elif not _reads_kind(steps, k + 1):
+                return False
+    for k, step in enumerate(steps[:-3]):
+        if step.argval in names and step.opname.endswith(("_FAST", "_CLOSURE", "_DEREF")):
+            kept = step.opname == "STORE_FAST" and steps[k - 1].argval == "_a"
+            if not kept and not (step.opname == "LOAD_FAST" and _reads_kind(steps, k + 1)):
+                return False
     return True
+
+
+def _reads_kind(steps: list[Any], k: int) -> bool:
+    """Whether the array that is at hand is only asked for its kind."""
+    step = steps[k]
+    if step.opname != "LOAD_ATTR":
+        return False
+    return step.argval in KNOWN or (step.argval == "flags" and steps[k + 1].argval in KNOWN_FLAGS)
+
+
+def _tests_none(steps: list[Any], k: int) -> bool:
+    """Whether what is at hand is only compared with None."""
+    if steps[k].opname.endswith(("_IF_NONE", "_IF_NOT_NONE")):
+        return True
+    none = steps[k].opname == "LOAD_CONST" and steps[k].argval is None
+    return none and steps[k + 1].opname == "IS_OP"
+
+
+class _END:
+    opname, argval = "", None
 
 
 def slot_of(tensor: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from weft.core import dtype as dt
 from weft.core import errors, foreign, quiet, selection
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.inplace import apply_inplace, bump
-from weft.core.modes import MODES, OFF, PLAIN
+from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
 from weft.core.shapes import ShapeDtype
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
@@ -608,10 +608,14 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
     def change(self: Tensor, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
         if last:
             other, alpha = _alpha_first(slow_name, other, last)
-        x = self._a
-        d = x.dtype
         now = MODES.now
         mode = now.mode
+        if mode is SPECIAL:
+            if alpha != 1:
+                other = _scaled(other, alpha, self)
+            return apply_inplace(op, (self, other), {})
+        x = self._a
+        d = x.dtype
         factor = None
         if alpha != 1:
             if mode is OFF and alpha.__class__ is float and isinstance(other, Tensor):

@@ -328,7 +328,7 @@ def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tens
             if seen is not None:
                 return seen
     wanted = resolve_shape(shape, array.size, "view")
-    if not array.flags.c_contiguous and not _viewable(array, wanted):
+    if not array.flags.c_contiguous and not _viewable(array.shape, array.strides, wanted):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead: shape "
@@ -338,9 +338,10 @@ def view(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tens
     return apply_view(view_op, self, {"shape": wanted})
 
 
-def _viewable(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+def _viewable(old: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    model = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), old, strides)  # never read
     try:
-        np.reshape(array, shape, copy=False)
+        np.reshape(model, shape, copy=False)
     except ValueError:
         return False
     return True
