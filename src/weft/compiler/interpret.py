@@ -78,13 +78,18 @@ class Interpreted:
             shape, dtype = spec.kinds()[0]
             results = (added(np.full(shape, g, dtype) if isinstance(g, float) else g for g in args),)
         else:
-            results = self._go_back(spec, args)
+            results = self._go_back(spec, args, given)
         for k, value in enumerate(results):
             values[Ref(spec.id, k)] = None if value is None else np.asanyarray(value)
 
-    def _go_back(self, spec: Spec, args: list[Any]) -> Any:
+    def _go_back(self, spec: Spec, args: list[Any], given: dict[tuple[int, int], float]) -> Any:
         gradient: Gradient = spec.op
         forward = self.specs[spec.forward]  # type: ignore[index]
+        at = len(spec.attrs["outs"])
+        for kind, k in gradient.sources:
+            if kind == "input" and (forward.id, k) in given:
+                args[at] = given[forward.id, k]
+            at += kind in ("input", "output")
         outs, kinds = spec.attrs["outs"], forward.kinds()
         terms: list[list[Any]] = [[] for _ in kinds]
         for g, k in zip(args, outs, strict=False):

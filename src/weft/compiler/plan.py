@@ -8,7 +8,7 @@ a result that requires a gradient has a node whose backward is one program, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +59,10 @@ def lower(*given: Any) -> Any:
 class Builder:
     """The nodes of a path, as records of a graph."""
 
-    def __init__(self, path: Sequence[Token]) -> None:
+    def __init__(self, path: Sequence[Token], ends: Collection[int] = ()) -> None:
+        self.ends = ends  # results at which gradients stop, as at leaves
+        self.number_of: dict[Ref, int] = {}  # of results
+        self.inner: dict[Ref, int] = {}  # those results as leaves, with their numbers
         self.specs: list[Spec] = []
         self.flows: set[Ref] = set()
         self.values: list[Ref] = []  # by the number of the result
@@ -108,7 +111,14 @@ class Builder:
             *(FORWARD, op, tuple(args), token.attrs, shape, dtype),
             code=token.code, instruction=token.instruction, scope=token.scope, grad=token.grad,
         )  # fmt: skip
-        self.values += spec.results()
+        for ref in spec.results():
+            number = len(self.values)
+            self.number_of[ref] = number
+            if number in self.ends and ref in self.flows:
+                kind = token.kinds[ref.index]
+                ref = self.leaf(kind.shape, kind.dtype, True)
+                self.inner[ref] = self.number_of[ref] = number
+            self.values.append(ref)
 
     def argument(self, kind: int, what: Any) -> Any:
         if kind == RESULT:
@@ -193,19 +203,21 @@ class Plan:
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.kinds = kinds
         self.count = len(self.wanted)
-        self.tape: history.Tape | None = None
+        self.tapes: list[history.Tape] = []
         self.freed: list[int] = []
-        saved: list[Ref] = []
+        saved: dict[int, None] = {}  # results that backward passes read
         if live and built.backward is not None:
             if not built.holds or any(built.values[k] not in built.consumed for k in live):
                 raise Impossible("results with a history after a backward pass")
             self.freed = live
-        elif live:
-            self.tape = history.Tape(built, live, kinds)
-            saved = self.tape.saved
-        forward = [s for s in specs if self.tape is None or s.id < self.tape.first]
-        forward = built.without_cuts(forward)
-        wanted = [built.values[k] for k in self.wanted] + saved
+        else:
+            for k in live:
+                tape = history.Tape(Builder(path, set(live) - {k}), k, kinds[k])
+                saved.update(dict.fromkeys(tape.saved))
+                self.tapes.append(tape)
+        self.saved = [k for k in saved if k not in self.wanted]
+        forward = built.without_cuts(specs)
+        wanted = [built.values[k] for k in (*self.wanted, *self.saved)]
         wanted = [built.cuts.get(r, r) for r in wanted]
         self.leaves = {ref.node: number for number, ref in built.leaves.items()}
         writes = {
@@ -213,12 +225,8 @@ class Plan:
             for number, k in changed.items()
         }
         examples = {node: arrays[number] for node, number in self.leaves.items()}
-        given = [(spec, i) for spec, i in built.numbers]
-        constants = {at: float(n) for at, n in zip(given, numbers, strict=True)}
-        forward = [_with_numbers(s, constants) for s in forward]
-        self.program = lower(forward, examples, wanted, writes, given)
-        if self.tape is not None:
-            self.tape.finish(built, examples, given)
+        forward = with_numbers(forward, built.numbers, numbers)
+        self.program = lower(forward, examples, wanted, writes, built.numbers)
 
     @staticmethod
     def _changed(path: Sequence[Token]) -> dict[int, int]:
@@ -254,8 +262,11 @@ class Plan:
             handle = handles[k]
             if handle is not None:
                 realise(handle, array)
-        if self.tape is not None:
-            self.tape.attach(region, found[self.count :], self.wanted)
+        if self.tapes:
+            values = dict(zip((*self.wanted, *self.saved), found, strict=True))
+            run = history.Run(region)
+            for tape in self.tapes:
+                tape.attach(region, values, self.wanted, run)
         elif self.freed:
             history.attach_freed(region, self.freed, self.kinds, self.path)
         made: dict[int, Tensor] = {}
@@ -287,15 +298,17 @@ class Plan:
         return result
 
 
-def _with_numbers(spec: Spec, constants: dict[tuple[int, int], float]) -> Spec:
-    """A node whose operands have the numbers of the present run, as an example."""
-    if not any(at[0] == spec.id for at in constants):
-        return spec
-    args = list(spec.args)
-    for (id, i), value in constants.items():
-        if id == spec.id:
-            args[i] = args[i].__class__(value)
-    return spec.but(args=tuple(args))
+def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> list[Spec]:
+    """The nodes with the number operands of the present run, as examples."""
+    given: dict[int, dict[int, float]] = {}
+    for (id, i), number in zip(places, numbers, strict=True):
+        given.setdefault(id, {})[i] = number
+    return [
+        spec.but(args=tuple(given[spec.id].get(i, x) for i, x in enumerate(spec.args)))
+        if spec.id in given
+        else spec
+        for spec in specs
+    ]
 
 
 def realise(handle: Tensor, array: ndarray) -> None:

@@ -413,7 +413,7 @@ class Region(Listener):
 
     def prepare(self, args: Any) -> None:
         """A call that is about to run while its trace is learned."""
-        self.changing_now = None
+        self.changing_now = self.going_back = None
         # A parameter that was changed is the same leaf, which a later backward has to reach.
         if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
             self.cut("a parameter was changed and is used again")
@@ -473,19 +473,25 @@ class Region(Listener):
         if not all(map(takes_gradient, tensors)) or any(t.kind == BACKWARD for t in self.path):
             self.cut("backward into gradients that are there, or past hooks")
             return
-        kinds = tuple(Kind(np.empty_like(t._a), False) for t in tensors)
-        roots = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(tensors)))
-        token = self.add(BACKWARD, "backward", (root,), {}, kinds, roots)
-        if token is not None:
-            token.targets = tuple(targets)
-            self.given = token
+        self.going_back = (root, targets)
 
-    given: Token | None = None
+    going_back: Any = None
 
     def went_back(self, work: Any, roots: Any) -> None:
-        token, self.given = self.given, None
+        found, self.going_back = self.going_back, None
+        if found is None:
+            return
+        root, targets = found
+        grads = [self.leaves[slot.number]._grad for slot in targets]
+        if any(g is None for g in grads):
+            self.cut("backward")
+            return
+        kinds = tuple(Kind(g._a, False) for g in grads)
+        roots_of = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(grads)))
+        token = self.add(BACKWARD, "backward", (root,), {}, kinds, roots_of)
         if token is not None:
-            self.keep(token, [self.leaves[slot.number]._grad for slot in token.targets])
+            token.targets = tuple(targets)
+            self.keep(token, grads)
 
     def detached(self, tensor: Tensor) -> None:
         pass  # what comes of it is a leaf, unless it was pending
@@ -709,8 +715,11 @@ def perform(token: Token, args: Any) -> Any:
     return out if token.op.multiple else (out,)
 
 
-def rerun(path: Any, leaves: Any, numbers: Any) -> list[Any]:
-    """The results of a path's calls by ordinary ops, with a history; nothing is written to."""
+def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int) -> Any:
+    """A result of a path's calls by ordinary ops, with a history; nothing is written to.
+
+    ``known`` are results that have a history of their own.
+    """
     values: list[Any] = []
     left = iter(numbers)
     for token in path:
@@ -724,7 +733,11 @@ def rerun(path: Any, leaves: Any, numbers: Any) -> list[Any]:
                 args.append(next(left) if kind == NUMBER else what)
         with set_grad_enabled(token.grad):
             values += perform(token, args)
-    return values
+        for k in range(token.first, len(values)):
+            values[k] = known.get(k, values[k])
+        if len(values) > wanted:
+            break
+    return values[wanted]
 
 
 class _Pending(engine.GraphNode):

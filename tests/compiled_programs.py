@@ -1,0 +1,144 @@
+"""Random programs, compiled and eager, side by side.
+
+    python -m compiled_programs 10000 [--seed S]
+    python -m compiled_programs --show SEED
+
+The programs are those of ``programs``: they share values, change views in place, hook gradients,
+draw random numbers and fail. Each runs eagerly once, and compiled several times from the same
+start, so that it is learned, followed and computed by plans. Compared are the errors of every
+statement and, at the end, values, gradients, versions, what hooks kept, and which tensors share
+memory. A program that shows a difference is cut down and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import programs
+import weft
+from programs import Look, Session, Step
+from weft.compiler import Compiled
+from weft.core.tensor import storage_array
+
+CALLS = 4
+
+
+class Run:
+    """One run of a program: the error of each statement, and what can be seen at its end."""
+
+    def __init__(self, steps: list[Step], around: Any = None) -> None:
+        self.session = Session(weft)
+        self.errors: list[str | None] = []
+        self.names: list[str] = []
+        body = around or play
+        body(steps, self)
+        self.look = Look()
+        for name in self.names:
+            if name in self.session.scope:
+                value = self.session.scope[name]
+                if isinstance(value, weft.Tensor):
+                    self.session.names[name] = 0
+                    self.session.look_at(name, self.look)
+                else:
+                    self.look.values[name] = programs.plain(value, weft)
+        self.session.look_at_log(self.look)
+
+
+def play(steps: list[Step], run: Run) -> None:
+    """Run the statements; an error ends its statement alone."""
+    scope = run.session.scope
+    for step in steps:
+        error = None
+        try:
+            exec(programs.compiled(step.code), scope)
+            run.names += step.new
+        except Exception as problem:
+            kind = type(problem).__name__
+            error = programs.FAMILY.get(kind, kind)
+        run.errors.append(error)
+
+
+def homes(session: Session) -> dict[str, int]:
+    """For each tensor that the program can reach, the first that shares memory with it."""
+    first: dict[int, int] = {}
+    found = {}
+    for k, (name, t) in enumerate(session.kept()):
+        if t.numel():
+            found[name] = first.setdefault(id(storage_array(t._a)), k)
+    return found
+
+
+def difference(steps: list[Step]) -> str | None:
+    """How a compiled run differs from the eager one, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        eager = Run(steps)
+        compiled = Compiled(play)
+        for number in range(CALLS):
+            found = Run(steps, compiled)
+            if found.errors != eager.errors:
+                pairs = zip(found.errors, eager.errors, strict=True)
+                k = next(i for i, (a, b) in enumerate(pairs) if a != b)
+                return (
+                    f"call {number + 1}: `{steps[k].code}` ended in {found.errors[k]}, "
+                    f"eagerly in {eager.errors[k]}"
+                )
+            text = programs.compare(found.look, eager.look)
+            if text is None:
+                mine, theirs = homes(found.session), homes(eager.session)
+                text = ("memory", f"{mine} where torch has {theirs}") if mine != theirs else None
+            if text is not None:
+                return f"call {number + 1}: {text[0]}: {text[1]}".replace("torch", "eager")
+    return None
+
+
+def check(seed: int, theme: str | None = None) -> str | None:
+    """The report on a seed's program, if it shows a difference."""
+    from program_steps import program
+
+    with warnings.catch_warnings(), programs.time_limit(120):
+        warnings.simplefilter("ignore")
+        try:
+            steps, _, _ = program(seed, theme, False)
+            found = difference(steps)
+            if found is None:
+                return None
+            kind = found.split(":")[1][:6]
+            fails = lambda fewer: (difference(fewer) or "::").split(":")[1][:6] == kind
+            if fails(steps):
+                steps = programs.smallest(steps, fails)
+                found = difference(steps)
+        except programs.Slow:
+            return f"seed {seed}: took too long"
+        except Exception:
+            return f"seed {seed}: {traceback.format_exc()}"
+    body = "\n".join(step.code for step in steps)
+    return f"seed {seed}: {found}\n{body}\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1000)
+    parser.add_argument("--seed", type=int, default=500_000_000)
+    parser.add_argument("--theme")
+    parser.add_argument("--show", type=int)
+    options = parser.parse_args()
+    if options.show is not None:
+        print(check(options.show, options.theme))
+        return 0
+    wrong = 0
+    for seed in range(options.seed, options.seed + options.count):
+        report = check(seed, options.theme)
+        if report is not None:
+            wrong += 1
+            print(report, flush=True)
+    print(f"{options.count} programs, {wrong} differ")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
