@@ -11,7 +11,8 @@ from weft.autograd import engine
 from weft.compiler.trace import Kind, Token
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import FREED, Node, next_sequence
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import LATE, Tensor, wrap
+from weft.graph.gradient import Gradient
 from weft.graph.spec import BACKWARD as BACK
 from weft.graph.spec import INPUT, Ref, Spec, listening
 
@@ -52,12 +53,12 @@ class _RegionPlan:
     """How the engine calls the backward program of a region."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
-    takes_none, widens, holds = False, False, True
+    takes_none, widens = False, False
     slots: tuple[str, ...] = ()
     op = _RegionOp
 
-    def __init__(self, inputs: int) -> None:
-        self.targets = range(inputs)
+    def __init__(self, inputs: int, holds: bool) -> None:
+        self.targets, self.holds = range(inputs), holds
 
     def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: Any) -> list[Any]:
         """The gradients of the leaves, from those of the results."""
@@ -68,7 +69,7 @@ class _RegionPlan:
         if found is None:
             return held.again(g)
         running = MODES.now.backward
-        if running is not None and not running.keep:
+        if self.holds and running is not None and not running.keep:
             held.arrays = {}
         return found
 
@@ -95,10 +96,14 @@ class Held:
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)
-        ends = {k: run.ends[k] for k in tape.ends}
+        leaves = list(run.leaves)
         with listening(), enable_grad():
-            root = rerun(run.path, run.leaves, run.numbers, ends, tape.number)
-        sources = [run.leaves[k] for k in tape.leaves] + list(ends.values())
+            # As other tensors, whose gradients no hook sees.
+            ends = {k: LATE.alias(run.ends[k]) for k in tape.ends}
+            for k in tape.leaves:
+                leaves[k] = LATE.alias(leaves[k])
+            root = rerun(run.path, leaves, run.numbers, ends, tape.number)
+        sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
         return [x if x is None or create else x._a for x in found]
@@ -130,7 +135,8 @@ class Tape:
                 elif r.node < self.first:
                     self.saved.setdefault(built.number_of[r], []).append(r)
         self.program: Any = None
-        self.plan = _RegionPlan(len(self.grads))
+        steps = (spec.op for spec in built.specs[self.first :] if isinstance(spec.op, Gradient))
+        self.plan = _RegionPlan(len(self.grads), any(op.plan.holds for op in steps))
 
     def attach(
         self, region: Region, values: dict[int, ndarray], seen: Collection[int], run: Run
@@ -156,7 +162,6 @@ class Tape:
             kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
         )  # fmt: skip
         handle._node = node
-        run.ends[self.number] = wrap(handle._a, node)
 
     def run(self, g: ndarray, arrays: dict[Any, ndarray], numbers: Any) -> list[Any] | None:
         """The gradients, in the order of the node's inputs."""
@@ -210,4 +215,4 @@ def attach_freed(
             )  # fmt: skip
 
 
-_USED_UP = _RegionPlan(0)
+_USED_UP = _RegionPlan(0, True)

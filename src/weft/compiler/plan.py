@@ -201,9 +201,9 @@ class Plan:
         self.changed = changed  # leaves by number, with the result that is written over them
         live = [k for k in self.wanted if kinds[k].requires]
         self.origin = {k: self._maker(path, k) for k in self.views}
+        self.order = sorted({*self.wanted, *self.views})
         self.kinds = kinds
-        self.count = len(self.wanted)
-        self.tapes: list[history.Tape] = []
+        self.tapes: dict[int, history.Tape] = {}
         self.freed: list[int] = []
         saved: dict[int, None] = {}  # results that backward passes read
         if live and built.backward is not None:
@@ -211,10 +211,12 @@ class Plan:
                 raise Impossible("results with a history after a backward pass")
             self.freed = live
         else:
+            # Gradients stop at every result that the program can name, as at a node of its own.
+            ends = {k for k in (*live, *self.views) if kinds[k].requires}
             for k in live:
-                tape = history.Tape(Builder(path, set(live) - {k}), k, kinds[k])
+                tape = history.Tape(Builder(path, ends - {k}), k, kinds[k])
                 saved.update(dict.fromkeys(tape.saved))
-                self.tapes.append(tape)
+                self.tapes[k] = tape
         self.saved = [k for k in saved if k not in self.wanted]
         forward = built.without_cuts(specs)
         wanted = [built.values[k] for k in (*self.wanted, *self.saved)]
@@ -258,20 +260,20 @@ class Plan:
             return False
         region.show_hidden()
         handles = region.handles
-        for k, array in zip(self.wanted, found, strict=False):
-            handle = handles[k]
-            if handle is not None:
-                realise(handle, array)
-        if self.tapes:
-            values = dict(zip((*self.wanted, *self.saved), found, strict=True))
-            run = history.Run(region)
-            for tape in self.tapes:
-                tape.attach(region, values, self.wanted, run)
-        elif self.freed:
-            history.attach_freed(region, self.freed, self.kinds, self.path)
+        values = dict(zip((*self.wanted, *self.saved), found, strict=True))
+        run = history.Run(region) if self.tapes else None
         made: dict[int, Tensor] = {}
-        for k in self.views:
-            self._view(region, k, made)
+        for k in self.order:  # a history ends in those of earlier results
+            if k in self.origin:
+                self._view(region, k, made)
+            elif handles[k] is not None:
+                realise(handles[k], values[k])
+            if run is not None and handles[k] is not None and self.kinds[k].requires:
+                if k in self.tapes:
+                    self.tapes[k].attach(region, values, self.wanted, run)
+                run.ends[k] = handles[k].alias_of()
+        if self.freed:
+            history.attach_freed(region, self.freed, self.kinds, self.path)
         return True
 
     def _view(self, region: Region, number: int, made: dict[int, Tensor]) -> Tensor:

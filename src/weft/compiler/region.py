@@ -593,16 +593,17 @@ class Region(Listener):
 
     def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
-        for k, t in enumerate(tensors):
-            if t._grad is self.handles[token.first + k]:
-                t._grad = None
+        since = [t._grad for t in tensors]  # what the program has made of them
+        for t in tensors:
+            t._grad = None
         engine.backward(root)
         for k, t in enumerate(tensors):
-            handle = self.handles[token.first + k]
-            if handle is not None and t._grad is not None:
-                become(handle, t._grad)
-                t._grad = handle
-            values.append(t._grad)
+            handle, found = self.handles[token.first + k], t._grad
+            t._grad = since[k]
+            if handle is not None and found is not None:
+                become(handle, found)
+                found = handle
+            values.append(found)
 
     def argument(self, slot: tuple[int, Any], values: list[Any], numbers: Any) -> Any:
         kind, what = slot
