@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler.ir import CannotLower, FunctionWork, Node, Number, Value, Work
-from weft.compiler.ops import OpWork, converted
+from weft.compiler.ops import OpWork
 from weft.core import dtype as dt
-from weft.core import meta, quiet, selection
+from weft.core import meta, planning, quiet
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
@@ -23,8 +23,8 @@ from weft.graph.draws import Draw
 from weft.graph.gradient import ACCUMULATE, Gradient, moved
 from weft.graph.spec import DETACH, LEAVES, VARIABLE, Ref, Spec, listening
 from weft.graph.steps import Step
-from weft.native.contract import Unplannable
 from weft.native.memory import buffers
+from weft.native.memory.buffers import Unplannable
 
 ndarray = np.ndarray
 ADD, CONJ = REGISTRY["add"], REGISTRY["conj"]
@@ -246,9 +246,10 @@ class OwnWork(Work):
 
     name = "own"
 
-    def native(self, g: ndarray, like: ndarray) -> Any:
-        steps = self._strides(g, like)
-        if g.strides == steps:
+    def native(self, g: Any, like: Any) -> Any:
+        g, like = planning.bare(g), planning.bare(like)
+        steps = _rows(g) if self._in_rows(like) else like.strides
+        if g.strides == steps or not g.size:
             return (g,)
         made = np.ndarray(g.shape, g.dtype, buffers.empty(g.nbytes, np.uint8), 0, steps)
         buffers.move(made, g)
@@ -261,10 +262,8 @@ class OwnWork(Work):
         return (self.name,)
 
     @staticmethod
-    def _strides(g: ndarray, like: ndarray) -> tuple[int, ...]:
-        if like.flags.c_contiguous or not engine.is_dense(like):
-            return np.empty(g.shape, np.uint8).strides if not g.size else _rows(g)
-        return tuple(s // like.itemsize * g.itemsize for s in like.strides)
+    def _in_rows(like: ndarray) -> bool:
+        return like.flags.c_contiguous or not engine.is_dense(like)
 
 
 def _rows(g: ndarray) -> tuple[int, ...]:
@@ -305,21 +304,14 @@ class RuleWork(Work):
 
     def native(self, *args: Any) -> Any:
         g, saved = self.split(args)
-        plan = self.gradient.plan
+        plan, targets = self.gradient.plan, self.gradient.targets
         assert plan is not None
-        if plan.large is None:
-            raise Unplannable("its rule has no kernel")
-        found = dict(zip(plan.targets, plan.large(g, saved, self.attrs, self.needs), strict=True))
-        return tuple(self._fitted(found[i], *self.inputs[i]) for i in self.gradient.targets)
-
-    def _fitted(self, g: Any, shape: Any, dtype: Any) -> ndarray:
-        if g is None:
-            raise Unplannable("a kernel that gives no gradient")
-        if g.shape != shape:
-            g = selection.sum_to(g, shape)
-            if g is None:
-                raise Unplannable("a sum that no kernel takes")
-        return converted(g, dtype)
+        kinds = [self.inputs[i] if i in targets else None for i in plan.targets]
+        found = planning.gradients(plan, g, saved, self.attrs, self.needs, kinds)
+        by = dict(zip(plan.targets, found, strict=True))
+        if any(by[i] is None for i in targets):
+            raise Unplannable("a rule that gives no gradient")
+        return tuple(by[i] for i in targets)
 
     def python(self, *args: Any) -> Any:
         g, saved = self.split(args)

@@ -55,14 +55,14 @@ class Number(Value):
 
 
 class Work:
-    """What a node does. ``native`` is run while a plan is made of it, ``python`` if none can be."""
+    """What a node does: ``native`` is what a plan is made of, ``python`` runs where none can be."""
 
     name = ""
     pure = True  # whether equal inputs give equal results, and nothing else happens
 
     def native(self, *args: Any) -> Any:
         """The results by kernels alone; it may raise ``Unplannable``."""
-        from weft.native.contract import Unplannable
+        from weft.native.memory.buffers import Unplannable
 
         raise Unplannable("it has no kernel")
 
