@@ -21,9 +21,6 @@ selection.start()
 NATIVE = sorted(name for name, op in REGISTRY.items() if op.native or op.traced)
 # Kernels whose steps depend on values, or that ask others for memory; each with its reason.
 UNPLANNED = {
-    "lstm_layer": "allocates in the reference",
-    "gru_layer": "allocates in the reference",
-    "rnn_layer": "allocates in the reference",
     "nms": "which boxes remain decides what is compared",
     "roi_align": "tables are made of the boxes' values",
     "roi_align_backward": "tables are made of the boxes' values",

@@ -57,11 +57,12 @@ class Plan:
     bare rule itself if it takes just the gradient and one saved value, and ``way`` its native code
     for small arrays if it takes the gradient and all saved values. A plan is ``simple`` if
     one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
-    arrays are large.
+    arrays are large; ``natives`` is that code rule by rule, with None where there is none.
     """
 
     __slots__ = (
-        *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
+        *("cells", "direct", "holds", "joint", "large", "natives", "op", "pack", "pack_short"),
+        *("quick",),
         *("recipe", "widens"),
         *("simple", "single", "slots", "targets", "_traced"),
         *("vjp", "vjp_single", "way"),
@@ -129,9 +130,10 @@ class Plan:
     def _large(self, rules: dict[int, Callable], conj: bool) -> Callable | None:
         """What ``vjp`` does, for large arrays in a plain backward: native code where there is."""
         op, plain = self.op, self.vjp
+        self.natives: list[Callable | None] = []
         if conj or not rules or not (op.diagonal or op.native_rules):
             return None
-        natives = [self._native(i, rule) for i, rule in rules.items()]
+        natives = self.natives = [self._native(i, rule) for i, rule in rules.items()]
         if all(native is None for native in natives):
             return None
         if self.joint:

@@ -60,7 +60,7 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
         if i < len(args) and args[i] is not None:
             x = args[i]
             if x.__class__ is not ndarray:
-                args[i] = _number(asarray(x), common, final, i in op.wide)
+                args[i] = _number(asarray(x), common, final, i in op.wide, np.astype)
             elif x.dtype is not (common if x.ndim or final is None else final):
                 if x.ndim:
                     args[i] = selection.cast(x, common)
@@ -71,8 +71,10 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
     return args, final
 
 
-def _number(x: Any, common: np.dtype, final: np.dtype | None, wide: bool) -> Any:
+def _number(
+    x: Any, common: np.dtype, final: np.dtype | None, wide: bool, cast: Any = selection.cast
+) -> Any:
     """A number for arrays of a common type: with half types in float32's precision or in theirs."""
     if wide:
-        return x.astype(F32 if common in dt.HALF else common)
-    return x.astype(common) if final is None else x.astype(final).astype(common)
+        return cast(x, F32 if common in dt.HALF else common)
+    return cast(x, common) if final is None else cast(cast(x, final), common)

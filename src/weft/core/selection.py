@@ -220,7 +220,7 @@ def by_size(bound: int, small: str, large_one: Any) -> Callable:
         g = attrs.get("g")
         arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
         # What serves small arrays is one call of Python's, which is no part of a plan.
-        every = buffers.PLANNERS or buffers.ANY_SIZE
+        every = buffers.any_size()
         return (many if every or large(arrays, bound) else few)(*args, **attrs)
 
     return call
@@ -339,7 +339,7 @@ _sum_to = resolve("loops.reduce:sum_to")
 
 def cast(x: ndarray, dtype: np.dtype) -> ndarray:
     """An array in another type, by native code if it is large; the bits are NumPy's."""
-    if x.size >= BEGIN and ready():
+    if (x.size >= BEGIN or buffers.planner() is not None) and ready():
         out = _to_copy(x, dtype)
         if out is not None:
             return out

@@ -13,11 +13,13 @@ of every kernel on other values than those it was planned with.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,15 +27,12 @@ import numpy as np
 from weft.native.codegen import entry, jit
 from weft.native.codegen.jit import pointer
 from weft.native.memory import buffers
-from weft.native.once import LOCK, once
+from weft.native.memory.buffers import Unplannable
+from weft.native.once import once
 
 ndarray = np.ndarray
 ALIGN = 64  # a cache line
 _WORDS = {"f32": "<fxxxx", "f64": "<d", "i32": "<q", "i64": "<q"}
-
-
-class Unplannable(Exception):
-    """A kernel that does something which a list of native calls can't repeat."""
 
 
 class Address(NamedTuple):
@@ -65,14 +64,17 @@ class NativeCall:
 class Job:
     """What a kernel does to arrays of certain shapes, types and strides, on any addresses.
 
-    Buffers are numbered: first the inputs, then what results lie in (``results`` of them, with
-    their sizes in bytes), then the scratch memory, which is one block.
+    Buffers are numbered: first the inputs (the address of each is that of its first element), then
+    what results lie in (``results`` of them, with their sizes in bytes), then the scratch memory,
+    which is one block. Whoever runs a job chooses all addresses; those of results and of the
+    scratch are multiples of ``ALIGN``. A result may lie in an input: then it is a view of it. An
+    output that is None is a gradient that nobody wants.
     """
 
     inputs: int
     results: tuple[int, ...]
     scratch: int
-    outputs: tuple[ResultView, ...]
+    outputs: tuple[ResultView | None, ...]
     single: bool
     calls: list[NativeCall]
     flags: tuple[Address, ...]  # words that are not zero after a run whose results can't be used
@@ -93,9 +95,18 @@ class Job:
         self._words = np.array(words, np.uint64).view(np.int64)
         self._moves = np.array(moves, np.int64)
         self._table = np.array(table, np.uint64).view(np.int64)
+        # The memory objects of oneDNN belong to the job: one run at a time sets their addresses.
+        shared = any(call.name == "execute" for call in self.calls)
+        self._turn = threading.Lock() if shared else contextlib.nullcontext()
 
     def run(self, pointers: list[int]) -> bool:
         """Run on the addresses of all buffers; False if a flag says that results are wrong."""
+        with self._turn:
+            self._run(pointers)
+        read = ctypes.c_int64.from_address
+        return not any(read(pointers[b] + offset).value for b, offset in self.flags)
+
+    def _run(self, pointers: list[int]) -> None:
         try:
             words = self._blocks.pop()  # one step for the interpreter: never shared by threads
         except IndexError:
@@ -106,8 +117,6 @@ class Job:
             *(pointer(self._table), len(self.calls)),
         )
         self._blocks.append(words)
-        read = ctypes.c_int64.from_address
-        return not any(read(pointers[b] + offset).value for b, offset in self.flags)
 
     def __call__(self, *arrays: ndarray | None) -> Any:
         """The kernel on arrays like those that it was planned for, in new memory."""
@@ -116,30 +125,60 @@ class Job:
         pointers += [-(-pointer(h) // ALIGN) * ALIGN for h in held]
         if not self.run(pointers):
             return None
-        found = []
-        for (buffer, offset), shape, strides, dtype in self.outputs:
-            if buffer < self.inputs:
-                raise Unplannable("a result that is an input")
-            memory = held[buffer - self.inputs]
-            start = pointers[buffer] - pointer(memory) + offset
-            found.append(np.ndarray(shape, dtype, memory, start, strides))
+        memory = (*arrays, *held)
+        found = [None if v is None else _seen(v, pointers, memory) for v in self.outputs]
         return found[0] if self.single else tuple(found)
 
 
+class _Memory:
+    """An array's memory, to be seen as another array."""
+
+    def __init__(self, address: int, view: ResultView, holder: Any) -> None:
+        self.holder = holder
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": f"|V{view.dtype.itemsize}",
+            "version": 3,
+        }
+
+
+def _seen(view: ResultView, pointers: list[int], memory: Any) -> ndarray:
+    if not all(view.shape):
+        return np.empty(view.shape, view.dtype)
+    buffer, offset = view.place
+    raw = np.asarray(_Memory(pointers[buffer] + offset, view, memory[buffer]))
+    return raw.view(view.dtype)
+
+
+def _bounds(a: ndarray) -> tuple[int, int]:
+    """The first byte of an array and the one behind its last."""
+    low = pointer(a)
+    if a.flags.c_contiguous:
+        return low, low + a.nbytes
+    high = low
+    for n, step in zip(a.shape, a.strides, strict=True):
+        if step > 0:
+            high += (n - 1) * step
+        else:
+            low += (n - 1) * step
+    return low, high + a.itemsize
+
+
 class _Plan:
-    """What is noted while a kernel runs."""
+    """What is noted while a kernel runs, instead of what it would do."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
-        self.thread = threading.get_ident()
         self.inputs = len(arrays)
         # Buffers as (first address, address behind the last, array); the array keeps it alive.
         self.spans: list[tuple[int, int, ndarray | None]] = []
-        for a in arrays:
-            low, high = (0, 0) if a is None else np.lib.array_utils.byte_bounds(a)
-            self.spans.append((low, high, a))
-            self.first = low
         # Addresses of inputs are those of their first elements.
-        self.origins = [0 if a is None else pointer(a) for a in arrays]
+        self.origins: list[int] = []
+        for a in arrays:
+            low, high = (0, 0) if a is None else _bounds(a)
+            self.spans.append((low, high, a))
+            self.origins.append(0 if a is None else pointer(a))
         self.constants: dict[int, ndarray] = {}
         self.kept: list[Any] = []
         self.calls: list[NativeCall] = []
@@ -157,6 +196,10 @@ class _Plan:
             self.calls.append(NativeCall("fill", _helper("fill"), words))
 
     def constant(self, array: ndarray) -> None:
+        if array.dtype == np.int64 and array.size:
+            low, high = min(s[0] for s in self.spans), max(s[1] for s in self.spans)
+            if np.any((array >= max(low, 1 << 32)) & (array < high)):
+                raise Unplannable("a table of addresses")
         self.constants[pointer(array)] = array
 
     def moved(self, to: ndarray, source: Any) -> None:
@@ -189,15 +232,24 @@ class _Plan:
                 return address
         raise Unplannable("memory that was neither given nor asked for")
 
+    def number(self, kind: str, value: Any) -> int | Address:
+        """A number as a word; kernels that find the types of arrays later get addresses so."""
+        if kind == "i64" and value > 1 << 32:
+            for n in range(len(self.spans)):
+                low, high, _ = self.spans[n]
+                if low <= value < high:
+                    return Address(n, value - self.origins[n])
+        return _word(kind, value)
+
     # --- calls ---
 
     def told(self, key: int, arguments: list[Any]) -> None:
-        if threading.get_ident() != self.thread or self.fault:
+        if self.fault:
             return
         symbol = jit.SYMBOLS[key]
         try:
             words = [
-                self.place(value) if kind.endswith("*") else _word(kind, value)
+                self.place(value) if kind.endswith("*") else self.number(kind, value)
                 for kind, value in zip(symbol.kinds, arguments, strict=True)
             ]
         except Unplannable as error:
@@ -207,7 +259,8 @@ class _Plan:
 
     def raw(self, name: str, function: int, *words: Any) -> None:
         """A call of a function of another library by a helper: see ``HELPERS``."""
-        plain = [_word("f32", w) if isinstance(w, float) else w for w in words]
+        kind = "f64" if name == "dgemm" else "f32"
+        plain = [_word(kind, w) if isinstance(w, float) else w for w in words]
         self.calls.append(NativeCall(name, _helper(name), [function, *plain]))
 
     def keep(self, value: Any) -> None:
@@ -222,42 +275,41 @@ def _word(kind: str, value: Any) -> int:
     return int(value) & (1 << 64) - 1
 
 
-def planning() -> _Plan | None:
-    """The plan that is being made by this thread, if any."""
-    for planner in buffers.PLANNERS:
-        if isinstance(planner, _Plan) and planner.thread == threading.get_ident():
-            return planner
-    return None
-
-
 def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None = None) -> Job:
     """The job of a kernel for arrays like these; raises ``Unplannable`` where there is none.
 
-    The arrays are stand-ins: of their values only nothing may be known.
+    Nothing is computed and no array is read. Threads can plan at the same time.
     """
-    with LOCK:
-        found = _Plan(arrays)
-        buffers.PLANNERS.append(found)
-        entry.LISTENERS.append(found.told)
+    found, thread = _Plan(arrays), get_ident()
+    if thread in buffers.PLANNERS:
+        raise Unplannable("a plan inside of another one")
+    buffers.PLANNERS[thread], entry.LISTENERS[thread] = found, found.told
+    with _COUNTING:
         entry.WATCHED.value += 1
-        try:
-            results = kernel(*arrays, **(attrs or {}))
-        finally:
+    try:
+        results = kernel(*arrays, **(attrs or {}))
+    finally:
+        with _COUNTING:
             entry.WATCHED.value -= 1
-            entry.LISTENERS.remove(found.told)
-            buffers.PLANNERS.remove(found)
-        if found.fault:
-            raise Unplannable(found.fault)
-        if results is None:
-            raise Unplannable("the kernel declines these arrays")
-        return _finished(found, results)
+        del buffers.PLANNERS[thread], entry.LISTENERS[thread]
+    if found.fault:
+        raise Unplannable(found.fault)
+    if results is None:
+        raise Unplannable("the kernel declines these arrays")
+    return _finished(found, results)
+
+
+_COUNTING = threading.Lock()
 
 
 def _finished(found: _Plan, results: Any) -> Job:
     single = isinstance(results, ndarray)
-    views = []
+    views: list[ResultView | None] = []
     for result in (results,) if single else results:
-        place = found.place(result) if result.size else None
+        if result is None:
+            views.append(None)
+            continue
+        place = found.place(result) if result.size else Address(0, 0)
         if not isinstance(place, Address):
             raise Unplannable("a result that is no memory of its own")
         views.append(ResultView(place, result.shape, result.strides, result.dtype))
@@ -265,7 +317,7 @@ def _finished(found: _Plan, results: Any) -> Job:
     inputs, scratch = found.inputs, 0
     sizes: list[int] = []
     moved: dict[int, Address] = {k: Address(k, 0) for k in range(inputs)}
-    held = {v.place.buffer for v in views if v.place.buffer >= inputs}
+    held = {v.place.buffer for v in views if v is not None and v.place.buffer >= inputs}
     for number in sorted(held):
         moved[number] = Address(inputs + len(sizes), 0)
         sizes.append(found.spans[number][1] - found.spans[number][0])
@@ -283,7 +335,7 @@ def _finished(found: _Plan, results: Any) -> Job:
         return Address(buffer, offset + place.offset)
 
     calls = [NativeCall(c.name, c.address, [at(w) for w in c.words]) for c in found.calls]
-    outputs = tuple(v._replace(place=at(v.place)) for v in views)
+    outputs = tuple(None if v is None else v._replace(place=at(v.place)) for v in views)
     flags = tuple(at(f) for f in found.flags)
     keep = [*found.constants.values(), *found.kept]
     return Job(inputs, tuple(sizes), scratch, outputs, single, calls, flags, keep)
@@ -382,13 +434,17 @@ HELPERS += _forwarding(
     *("sgemm", "i32", "i8", "i8", *_SIZES, "float", "ptr", "i64", "ptr", "i64", "float"),
     *("ptr", "i64"),
 )
+HELPERS += _forwarding(
+    *("dgemm", "void", "i32", "i32", "i32", *_SIZES, "double", "ptr", "i64", "ptr", "i64"),
+    *("double", "ptr", "i64"),
+)
 HELPERS += _forwarding("handle", "void", "ptr", "ptr")
 HELPERS += _forwarding("execute", "i32", "ptr", "ptr", "i32", "ptr")
 
 
 @once
 def _helpers() -> dict[str, int]:
-    names = ["drive", "fill", "sgemm", "handle", "execute"]
+    names = ["drive", "fill", "sgemm", "dgemm", "handle", "execute"]
     addresses = jit.engine().load("weft_helpers", HELPERS, [f"weft_{n}" for n in names])
     return dict(zip(names, addresses, strict=True))
 

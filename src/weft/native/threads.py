@@ -104,6 +104,21 @@ def blas() -> Any:
     return None
 
 
+@once
+def dgemm() -> int:
+    """The address of BLAS's product of float64 matrices with 64-bit sizes, or 0."""
+    import glob
+
+    import numpy as np
+
+    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
+    for path in glob.glob(os.path.join(beside, "*openblas64*")):
+        found = getattr(ctypes.CDLL(path), "scipy_cblas_dgemm64_", None)
+        if found is not None:
+            return ctypes.cast(found, ctypes.c_void_p).value or 0
+    return 0
+
+
 def quiet_blas() -> None:
     """Keep BLAS to one thread: its others would spin on after a product and disturb OpenMP's."""
     found = blas()

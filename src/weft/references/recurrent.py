@@ -5,8 +5,8 @@ which in packed sequences gets smaller from step to step. The input's share of t
 product for all steps; each step adds the product with the state before it and the cell, which works
 in place. The gradients of weights are one product each, after all steps.
 
-``CELLS`` names the functions that do the work of a step, and those that go through all steps;
-layers take another table with faster ones. All arrays are row-major, except that ``gemm`` gets
+``CELLS`` names the functions that do the work of a step, those that go through all steps, and those
+that allocate and move memory; layers take another table with faster ones. All arrays are row-major, except that ``gemm`` gets
 transposed ones too, and that rows of the gradients of gates may lie apart.
 """
 
@@ -35,6 +35,31 @@ def gemm(a: Array, b: Array, out: Array) -> None:
 def copy(source: Array, target: Array) -> None:
     """Rows of one matrix to another of the same size."""
     np.copyto(target, source)
+
+
+def put(target: Array, source: Array) -> None:
+    """Write an array over another, with broadcasting."""
+    target[...] = source
+
+
+def add(target: Array, source: Array) -> None:
+    """Add an array to another, in place."""
+    np.add(target, source, out=target)
+
+
+def in_rows(a: Array, dtype: Any = None) -> Array:
+    """An array in row-major order, and in a dtype if one is given: itself, or a copy."""
+    return np.ascontiguousarray(a, dtype=dtype)
+
+
+def copied(a: Array, dtype: Any = None) -> Array:
+    """A copy in row-major order."""
+    return np.array(a, dtype, order="C")
+
+
+def column_sums(a: Array) -> Array:
+    """The sums over rows."""
+    return a.sum(0)
 
 
 def _sigmoid(x: Array) -> None:
@@ -209,7 +234,7 @@ class Steps:
         size, rows = max(self.sizes), self.starts[-1]
         if min(self.sizes) < size:
             for t in range(self.count):
-                out[self.rows(t)] = self.before(t, start, states)
+                copy(self.before(t, start, states), out[self.rows(t)])
         elif self.reverse:
             copy(states[size:], out[: rows - size])
             copy(start[:size], out[rows - size :])
@@ -217,15 +242,15 @@ class Steps:
             copy(start[:size], out[:size])
             copy(states[: rows - size], out[size:])
 
-    def last(self, states: Array) -> Array:
+    def last(self, states: Array, table: Cells) -> Array:
         """Each sequence's state after its last step."""
         if self.reverse:
-            return states[: self.sizes[0]].copy()
-        found, ended = np.empty((self.sizes[0], states.shape[1]), states.dtype), 0
+            return table["copied"](states[: self.sizes[0]])
+        found, ended = table["empty"]((self.sizes[0], states.shape[1]), states.dtype), 0
         for t in reversed(self.order):
             size = self.sizes[t]
             if size > ended:
-                found[ended:size] = states[self.starts[t] + ended : self.starts[t + 1]]
+                table["put"](found[ended:size], states[self.starts[t] + ended : self.starts[t + 1]])
                 ended = size
         return found
 
@@ -395,6 +420,13 @@ def rnn_backward_steps(
 CELLS: dict[str, Callable[..., Any]] = {
     "gemm": gemm,
     "copy": copy,
+    "empty": np.empty,
+    "zeros": np.zeros,
+    "put": put,
+    "add": add,
+    "in_rows": in_rows,
+    "copied": copied,
+    "column_sums": column_sums,
     "lstm_forward": lstm_forward_cell,
     "lstm_backward": lstm_backward_cell,
     "gru_forward": gru_forward_cell,
@@ -478,9 +510,9 @@ def _rows(x: Array) -> Array:
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
-def _laid_out(arrays: Sequence[Any], common: Any = None) -> list[Any]:
+def _laid_out(table: Cells, arrays: Sequence[Any], common: Any = None) -> list[Any]:
     """Arrays in row-major order, and in one dtype if one is given."""
-    return [None if a is None else np.ascontiguousarray(a, dtype=common) for a in arrays]
+    return [None if a is None else table["in_rows"](a, common) for a in arrays]
 
 
 def _working_dtype(y: Array) -> np.dtype:
@@ -492,29 +524,30 @@ def _like(y: Array, x: Array) -> Array:
     return y.reshape(*x.shape[:-1], y.shape[-1])
 
 
-def _product(gemm: Callable[..., None], a: Array, b: Array) -> Array:
-    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
-    gemm(a, b, out)
+def _product(table: Cells, a: Array, b: Array) -> Array:
+    out: Array = table["empty"]((a.shape[0], b.shape[1]), a.dtype)
+    table["gemm"](a, b, out)
     return out
 
 
-def _summed_bias(b_ih: Array | None, b_hh: Array | None, like: Array) -> Array:
-    bias = np.zeros(like.shape[1], like.dtype)
+def _summed_bias(table: Cells, b_ih: Array | None, b_hh: Array | None, like: Array) -> Array:
+    bias: Array = table["zeros"](like.shape[1], like.dtype)
     for part in (b_ih, b_hh):
         if part is not None:
-            bias += part
+            table["add"](bias, part)
     return bias
 
 
-def _gate_gradients(gates: Array) -> Array:
-    """Room for the gradients of gates.
+def _gate_gradients(table: Cells, gates: Array) -> Array:
+    """Memory for the gradients of gates.
 
     The weights' gradients read it by columns. Rows that are a power of two apart would all fall on
     the same few places of the cache.
     """
     rows, columns = gates.shape
     apart = columns + 64 // gates.itemsize if columns * gates.itemsize % 1024 == 0 else columns
-    return np.empty((rows, apart), gates.dtype)[:, :columns]
+    made: Array = table["empty"]((rows, apart), gates.dtype)
+    return made[:, :columns]
 
 
 def _weight_gradients(
@@ -527,16 +560,16 @@ def _weight_gradients(
     needs: Sequence[bool],
 ) -> tuple[Array | None, Array | None]:
     """Gradients of both weights, where they are wanted; both in one product, which is faster."""
-    gemm, copy = table["gemm"], table["copy"]
+    copy, empty = table["copy"], table["empty"]
     if not all(needs):
-        dw_ih = _product(gemm, dgates.T, data) if needs[0] else None
+        dw_ih = _product(table, dgates.T, data) if needs[0] else None
         return dw_ih, _state_gradient(table, dgates, start, states, steps) if needs[1] else None
     features, width = data.shape[1], states.shape[1]
-    joined = np.empty((len(data), features + width), data.dtype)
+    joined = empty((len(data), features + width), data.dtype)
     copy(data, joined[:, :features])
     steps.all_before(start, states, joined[:, features:], copy)
-    both = _product(gemm, dgates.T, joined)
-    parts = [np.empty((len(both), size), both.dtype) for size in (features, width)]
+    both = _product(table, dgates.T, joined)
+    parts = [empty((len(both), size), both.dtype) for size in (features, width)]
     copy(both[:, :features], parts[0])
     copy(both[:, features:], parts[1])
     return parts[0], parts[1]
@@ -546,22 +579,26 @@ def _state_gradient(
     table: Cells, dgates: Array, start: Array, states: Array, steps: Steps
 ) -> Array:
     """The gradient of the recurrent weight."""
-    before = np.empty_like(states)
+    before = table["empty"](states.shape, states.dtype)
     steps.all_before(start, states, before, table["copy"])
-    return _product(table["gemm"], dgates.T, before)
+    return _product(table, dgates.T, before)
 
 
 def _bias_gradients(
-    dgates: Array, needs: Sequence[bool], sums: Array | None, drecurrent: Array | None = None
+    table: Cells,
+    dgates: Array,
+    needs: Sequence[bool],
+    sums: Array | None,
+    drecurrent: Array | None = None,
 ) -> tuple[Array | None, Array | None]:
     """Gradients of both biases, where they are wanted; they differ if ``drecurrent`` is given."""
     if sums is None:
-        second = dgates if drecurrent is None else drecurrent
-        return dgates.sum(0) if needs[0] else None, second.sum(0) if needs[1] else None
+        total, second = table["column_sums"], dgates if drecurrent is None else drecurrent
+        return total(dgates) if needs[0] else None, total(second) if needs[1] else None
     width = dgates.shape[1]
-    both = [sums[:width].copy() if need else None for need in needs]
+    both = [table["copied"](sums[:width]) if need else None for need in needs]
     if both[1] is not None and drecurrent is not None:
-        both[1][width // 3 * 2 :] = sums[width:]
+        table["put"](both[1][width // 3 * 2 :], sums[width:])
     return both[0], both[1]
 
 
@@ -592,17 +629,18 @@ def lstm(
         "b_hh": b_hh,
     }
     _check(4, x, sizes, w_hh, **given)
-    h0, c0, w_ih, w_hh, w_hr = _laid_out((h0, c0, w_ih, w_hh, w_hr))
-    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    h0, c0, w_ih, w_hh, w_hr, x = _laid_out(cells, (h0, c0, w_ih, w_hh, w_hr, x))
+    data, sizes, empty = _rows(x), _sizes(x, sizes), cells["empty"]
     steps, count, width = Steps(sizes, reverse), len(data), w_hh.shape[0] // 4
-    gates = np.empty((len(data), len(w_ih)), data.dtype)
-    bias = _summed_bias(b_ih, b_hh, gates)
-    states, tanh_c, full = (np.empty((count, width), gates.dtype) for _ in range(3))
-    y = full if w_hr is None else np.empty((count, w_hr.shape[0]), gates.dtype)
+    gates = empty((len(data), len(w_ih)), data.dtype)
+    bias = _summed_bias(cells, b_ih, b_hh, gates)
+    states, tanh_c, full = (empty((count, width), gates.dtype) for _ in range(3))
+    y = full if w_hr is None else empty((count, w_hr.shape[0]), gates.dtype)
     go = cells["lstm_forward_steps"]
     go(cells, steps, data, w_ih, gates, bias, h0, c0, w_hh, w_hr, y, full, states, tanh_c)
-    hidden = full if w_hr is not None else np.empty((0, width), gates.dtype)
-    return _like(y, x), steps.last(y), steps.last(states), gates, states, tanh_c, hidden
+    hidden = full if w_hr is not None else empty((0, width), gates.dtype)
+    last = (steps.last(y, cells), steps.last(states, cells))
+    return _like(y, x), *last, gates, states, tanh_c, hidden
 
 
 def lstm_rule(
@@ -629,19 +667,21 @@ def lstm_rule(
     kept["full"] = None if w_hr is None else full
     _check(4, x, sizes, w_hh, h0=h0, w_ih=w_ih, c0=c0, w_hr=w_hr, **kept)
     _check_gradients(g, y, h0, c0)
-    data, h0, c0, w_ih, w_hh, w_hr = _laid_out((_rows(x), h0, c0, w_ih, w_hh, w_hr), working)
-    out, gates, states, tanh_c, full = _laid_out((_rows(y), gates, cells, tanh_c, full), working)
-    dy, dh, dc = _rows(g[0]), g[1].astype(working), g[2].astype(working)
+    given = (_rows(x), h0, c0, w_ih, w_hh, w_hr)
+    data, h0, c0, w_ih, w_hh, w_hr = _laid_out(table, given, working)
+    left = (_rows(y), gates, cells, tanh_c, full)
+    out, gates, states, tanh_c, full = _laid_out(table, left, working)
+    dy, dh, dc = _rows(g[0]), *(table["copied"](part, working) for part in g[1:3])
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, go = table["gemm"], table["lstm_backward_steps"]
-    dgates = _gate_gradients(gates)
-    dprojected = np.empty(out.shape, working) if needs[7] else None
+    go = table["lstm_backward_steps"]
+    dgates = _gate_gradients(table, gates)
+    dprojected = table["empty"](out.shape, working) if needs[7] else None
     read = (gates, states, tanh_c, c0, w_hh, w_hr)
     sums = go(table, steps, dy, dh, dc, *read, dgates, dprojected, needs[1])
     weights = _weight_gradients(table, dgates, data, h0, out, steps, (needs[3], needs[4]))
-    biases = _bias_gradients(dgates, (needs[5], needs[6]), sums)
-    dw_hr = None if dprojected is None else _product(gemm, dprojected.T, full)
-    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    biases = _bias_gradients(table, dgates, (needs[5], needs[6]), sums)
+    dw_hr = None if dprojected is None else _product(table, dprojected.T, full)
+    dx = _product(table, dgates, w_ih).reshape(x.shape) if needs[0] else None
     starts = (d if need else None for d, need in zip((dh, dc), needs[1:3], strict=True))
     return dx, *starts, *weights, *biases, dw_hr
 
@@ -662,19 +702,19 @@ def gru(
 ) -> tuple[Array, ...]:
     """Return outputs, last h, and for backward: gates and what the reset gate multiplied."""
     _check(3, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
-    h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
-    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    h0, w_ih, w_hh, x = _laid_out(cells, (h0, w_ih, w_hh, x))
+    data, sizes, empty = _rows(x), _sizes(x, sizes), cells["empty"]
     steps, width = Steps(sizes, reverse), w_hh.shape[1]
-    gates = np.empty((len(data), len(w_ih)), data.dtype)
-    bias = np.zeros(4 * width, gates.dtype)
+    gates = empty((len(data), len(w_ih)), data.dtype)
+    bias = cells["zeros"](4 * width, gates.dtype)
     if b_ih is not None:
-        bias[: 3 * width] = b_ih
+        cells["put"](bias[: 3 * width], b_ih)
     if b_hh is not None:
-        bias[: 2 * width] += b_hh[: 2 * width]
-        bias[3 * width :] = b_hh[2 * width :]
-    y, inner = (np.empty((len(data), width), gates.dtype) for _ in range(2))
+        cells["add"](bias[: 2 * width], b_hh[: 2 * width])
+        cells["put"](bias[3 * width :], b_hh[2 * width :])
+    y, inner = (empty((len(data), width), gates.dtype) for _ in range(2))
     cells["gru_forward_steps"](cells, steps, data, w_ih, gates, bias, h0, w_hh, y, inner)
-    return _like(y, x), steps.last(y), gates, inner
+    return _like(y, x), steps.last(y, cells), gates, inner
 
 
 def gru_rule(
@@ -695,17 +735,17 @@ def gru_rule(
     working = _working_dtype(y)
     _check(3, x, sizes, w_hh, h0=h0, w_ih=w_ih, y=_rows(y), gates=gates, inner=inner)
     _check_gradients(g, y, h0)
-    data, h0, w_ih, w_hh = _laid_out((_rows(x), h0, w_ih, w_hh), working)
-    out, gates, inner = _laid_out((_rows(y), gates, inner), working)
-    dy, dh = _rows(g[0]), g[1].astype(working)
+    data, h0, w_ih, w_hh = _laid_out(table, (_rows(x), h0, w_ih, w_hh), working)
+    out, gates, inner = _laid_out(table, (_rows(y), gates, inner), working)
+    dy, dh = _rows(g[0]), table["copied"](g[1], working)
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, go = table["gemm"], table["gru_backward_steps"]
-    dgates, drecurrent = _gate_gradients(gates), _gate_gradients(gates)
+    go = table["gru_backward_steps"]
+    dgates, drecurrent = _gate_gradients(table, gates), _gate_gradients(table, gates)
     sums = go(table, steps, dy, dh, gates, out, inner, h0, w_hh, dgates, drecurrent, needs[1])
-    dw_ih = _product(gemm, dgates.T, data) if needs[2] else None
+    dw_ih = _product(table, dgates.T, data) if needs[2] else None
     dw_hh = _state_gradient(table, drecurrent, h0, out, steps) if needs[3] else None
-    biases = _bias_gradients(dgates, (needs[4], needs[5]), sums, drecurrent)
-    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    biases = _bias_gradients(table, dgates, (needs[4], needs[5]), sums, drecurrent)
+    dx = _product(table, dgates, w_ih).reshape(x.shape) if needs[0] else None
     return dx, dh if needs[1] else None, dw_ih, dw_hh, *biases
 
 
@@ -726,14 +766,13 @@ def rnn(
 ) -> tuple[Array, Array]:
     """Return outputs and last h."""
     _check(1, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
-    h0, w_ih, w_hh = _laid_out((h0, w_ih, w_hh))
-    data, sizes = _rows(np.ascontiguousarray(x)), _sizes(x, sizes)
+    h0, w_ih, w_hh, x = _laid_out(cells, (h0, w_ih, w_hh, x))
+    data, sizes = _rows(x), _sizes(x, sizes)
     steps = Steps(sizes, reverse)
-    gates = np.empty((len(data), len(w_ih)), data.dtype)
-    bias = _summed_bias(b_ih, b_hh, gates)
-    y = np.empty_like(gates)
+    gates, y = (cells["empty"]((len(data), len(w_ih)), data.dtype) for _ in range(2))
+    bias = _summed_bias(cells, b_ih, b_hh, gates)
     cells["rnn_forward_steps"](cells, steps, activation, data, w_ih, gates, bias, h0, w_hh, y)
-    return _like(y, x), steps.last(y)
+    return _like(y, x), steps.last(y, cells)
 
 
 def rnn_rule(
@@ -753,13 +792,14 @@ def rnn_rule(
     working = _working_dtype(y)
     _check(1, x, sizes, w_hh, h0=h0, w_ih=w_ih, y=_rows(y))
     _check_gradients(g, y, h0)
-    data, h0, w_ih, w_hh, out = _laid_out((_rows(x), h0, w_ih, w_hh, _rows(y)), working)
-    dy, dh = _rows(g[0]), g[1].astype(working)
+    given = (_rows(x), h0, w_ih, w_hh, _rows(y))
+    data, h0, w_ih, w_hh, out = _laid_out(table, given, working)
+    dy, dh = _rows(g[0]), table["copied"](g[1], working)
     steps = Steps(_sizes(x, sizes), reverse)
-    gemm, go = table["gemm"], table["rnn_backward_steps"]
-    dgates = _gate_gradients(out)
+    go = table["rnn_backward_steps"]
+    dgates = _gate_gradients(table, out)
     sums = go(table, steps, activation, dy, dh, out, w_hh, dgates, needs[1])
     weights = _weight_gradients(table, dgates, data, h0, out, steps, (needs[2], needs[3]))
-    biases = _bias_gradients(dgates, (needs[4], needs[5]), sums)
-    dx = _product(gemm, dgates, w_ih).reshape(x.shape) if needs[0] else None
+    biases = _bias_gradients(table, dgates, (needs[4], needs[5]), sums)
+    dx = _product(table, dgates, w_ih).reshape(x.shape) if needs[0] else None
     return dx, dh if needs[1] else None, *weights, *biases

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -39,20 +40,23 @@ PLACES = {name: k for k, name in enumerate(_NAMES)}
 _DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
-# While this is not zero, kernels report each call before they run (``weft.native.contract``), and
-# functions that are whole ops decline, so that every step of an op is a reported call.
+# While this is not zero, kernels report each call in the place of running it, if their thread has a
+# listener (``weft.native.contract``), and functions that are whole ops decline, so that every step
+# of an op is a reported call.
 WATCHED = ctypes.c_int64(0)
-LISTENERS: list[Callable[[int, list[Any]], None]] = []
+LISTENERS: dict[int, Callable[[int, list[Any]], None]] = {}
+_OBJECTS = ctypes.POINTER(ctypes.py_object)
 
 
-def _told(key: int, given: int, count: int) -> None:
-    objects = ctypes.cast(given, ctypes.POINTER(ctypes.py_object))
-    arguments = [objects[k] for k in range(count)]
-    for listener in LISTENERS:
-        listener(key, arguments)
+def _told(key: int, given: int, count: int) -> int:
+    listener = LISTENERS.get(get_ident())
+    if listener is None:
+        return 0
+    listener(key, ctypes.cast(given, _OBJECTS)[:count])
+    return 1
 
 
-_TELL = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
+_TELL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
 
 
 @once
@@ -245,12 +249,15 @@ look:
   br i1 %reported, label %report, label %run
 report:
   %tell = call ptr @known(ptr %self, i64 {tell})
-  call void %tell(i64 {key}, ptr %given, i64 %count)
-  br label %run
+  %taken = call i64 %tell(i64 {key}, ptr %given, i64 %count)
+  %noted = icmp ne i64 %taken, 0
+  br i1 %noted, label %end, label %run
 run:
   %state = call ptr @leave(ptr %self)
   call void @{name}({passed})
   call void @come_back(ptr %self, ptr %state)
+  br label %end
+end:
   %done = call ptr @none(ptr %self)
   ret ptr %done
 }}

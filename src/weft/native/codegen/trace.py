@@ -27,8 +27,9 @@ DTYPES: dict[str, np.dtype] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "b1": np.dtype(np.bool_),
+    "i64": np.dtype(np.int64),
 }
-KINDS = {d: k for k, d in DTYPES.items()}
+KINDS = {d: k for k, d in DTYPES.items() if k != "i64"}  # what loops compute with by default
 HALVES = {"float16": "f16", "bfloat16": "bf16"}  # kept in two bytes, computed in float32
 GRAIN = 16384  # elements that are worth a thread
 SPREADS = 256  # layouts of arguments that one function remembers
@@ -58,12 +59,12 @@ def _text(tape: Tape, value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, int):
-        return repr(float(value))
+        return repr(value if tape.kind == "i64" else float(value))
     if isinstance(value, float) and not isinstance(value, np.floating):
         return repr(value)
     if isinstance(value, (np.generic, ndarray)) and value.size == 1:
         if value.dtype == DTYPES[tape.kind]:
-            return repr(float(value))
+            return repr(value.item())
         if value.dtype == np.bool_:
             return str(int(value))
     raise NotTraceableError(f"{type(value).__name__} among traced values")
@@ -304,8 +305,11 @@ class Loop:
     takes if it gives the same bits, so that results don't depend on when it was compiled.
     """
 
-    def __init__(self, name: str, function: Callable, least: int = 0, grain: int = GRAIN) -> None:
+    def __init__(
+        self, name: str, function: Callable, least: int = 0, grain: int = GRAIN, kinds: Any = KINDS
+    ) -> None:
         self.name, self.function, self.least, self.grain = name, function, least, grain
+        self.kinds = kinds
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
         # For plain arrays of one shape, made so far: with a new result, or over the first of them.
@@ -464,10 +468,14 @@ class Loop:
 
     def _make(self, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
         arrays = [a for a in args if a.__class__ is ndarray and a.dtype != np.bool_]
-        if arrays and all(a.dtype is arrays[0].dtype for a in arrays) and jit.why_not() is None:
+        if jit.why_not() is not None:
+            return False
+        if not arrays and self.kinds is not KINDS:
+            return self.compile("f32", args, pattern, depth)  # masks alone: numbers don't matter
+        if arrays and all(a.dtype is arrays[0].dtype for a in arrays):
             dtype = arrays[0].dtype
-            if dtype in KINDS:
-                return self.compile(KINDS[dtype], args, pattern, depth)
+            if dtype in self.kinds:
+                return self.compile(self.kinds[dtype], args, pattern, depth)
             if stored(dtype):
                 return self.compile_half(dtype, args, pattern, depth)
         return False

@@ -11,9 +11,11 @@ from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import Function
 from weft.native.codegen.trace import UNFIT, Tape, Traced, scope
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 from weft.native.once import LOCK
 
+GRAIN = 16384  # elements that are worth a thread
 CHUNK = 8192  # elements that a thread takes at a time
 _made: dict[Any, Any] = {}
 
@@ -53,22 +55,49 @@ class Table:
         return True
 
 
-def _compiled(rule: Callable, flags: Any, states: int, count: int, kind: str | None) -> Any:
-    key = (rule, flags, states, kind)
+def updated(
+    rule: Callable, flags: Any, coefficients: np.ndarray, arrays: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, ...] | None:
+    """What a rule makes of parameter, gradient and states: the parameter and the states, anew.
+
+    The arrays are plain and of one shape and type, and so are the coefficients, which are read
+    when the kernel runs: one plan serves all steps. A result may lie where its input does.
+    """
+    value, dtype = arrays[0], arrays[0].dtype
+    fit = all(a.shape == value.shape and a.dtype == dtype and a.flags.carray for a in arrays)
+    if not fit or dtype not in FLOATS or coefficients.dtype != dtype:
+        return None
+    given = (rule, flags, len(arrays) - 2, coefficients.size, FLOATS[dtype])
+    code = _compiled(*given, _write_one)
+    if code is None:
+        return None
+    made = tuple(buffers.empty(value.shape, dtype) for _ in arrays[1:])
+    code(*arrays, coefficients, *made, value.size, threads.how_many(value.size, GRAIN))
+    return made
+
+
+def _compiled(
+    rule: Callable, flags: Any, states: int, count: int, kind: str | None, write: Any = None
+) -> Any:
+    write = write or _write
+    key = (rule, flags, states, kind, write)
     if key not in _made:
         with LOCK:
             if key not in _made:
-                _made[key] = None if kind is None else _compile(rule, flags, states, count, kind)
+                given = (rule, flags, states, count, kind)
+                _made[key] = None if kind is None else _compile(*given, write)
     return _made[key]
 
 
-def _compile(rule: Callable, flags: Any, states: int, count: int, kind: str) -> Any:
+def _compile(
+    rule: Callable, flags: Any, states: int, count: int, kind: str, write: Callable[..., str]
+) -> Any:
     tape = Tape(kind)
     value, gradient, *kept = (Traced(tape, f"e{k}", kind) for k in range(states + 2))
     coefficients = tuple(Traced(tape, f"c{k}", kind) for k in range(count))
     try:
         new, states_after = rule(value, gradient, tuple(kept), coefficients, flags)
-        source = _write(rule.__name__, tape, new, states_after, count)
+        source = write(rule.__name__, tape, new, states_after, count)
         return jit.Kernel(Function(source, scope())).get(kind)
     except UNFIT:
         return None
@@ -91,3 +120,16 @@ def _write(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count
     lines.append(f"            a0[i] = {value.text}")
     lines += [f"            a{k + 2}[i] = {state.text}" for k, state in enumerate(kept)]
     return f"def {name}({', '.join(head)}, lo: i64, hi: i64):\n" + "\n".join(lines) + "\n"
+
+
+def _write_one(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count: int) -> str:
+    """The kernel of one parameter, with results apart from what it reads."""
+    width, results = len(kept) + 2, (value, *kept)
+    head = [f"a{k}: Ptr[T]" for k in range(width)] + ["coefficients: Ptr[T]"]
+    head += [f"y{k}: Ptr[T]" for k in range(len(results))]
+    lines = [f"    c{k} = coefficients[{k}]" for k in range(count)]
+    lines.append("    for i in range(lo, hi):")
+    lines += [f"        e{k} = a{k}[i]" for k in range(width)]
+    lines += [f"        {line}" for line in tape.lines]
+    lines += [f"        y{k}[i] = {result.text}" for k, result in enumerate(results)]
+    return f"def {name}_one({', '.join(head)}, lo: i64, hi: i64):\n" + "\n".join(lines) + "\n"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.native import onednn, threads
+from weft.native.codegen.trace import Loop
 from weft.native.gemm import packed
 from weft.native.memory import buffers
+from weft.native.once import once
 
 Array = np.ndarray
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 LARGE = 1 << 25  # multiplications from which our own products are the faster ones
 THIN = 64  # but no dimension may be smaller than this
+STACK = 256  # matrices in a stack that a plan takes one by one
 WIDE = 1 << 21  # multiplications from which several threads of BLAS pay
 
 
@@ -43,7 +47,9 @@ def _mm32(a: Array, b: Array) -> Array | None:
 
 def _worth(multiplications: int) -> bool:
     """Whether there is so much to do that our own products may be the faster ones."""
-    return multiplications >= (LARGE if onednn.available() else packed.WORTH)
+    if onednn.available():
+        return multiplications >= LARGE
+    return not buffers.small(multiplications, packed.WORTH)
 
 
 def _own(a: Array, b: Array, biased: bool) -> bool:
@@ -107,15 +113,67 @@ def linear_with_bias(x: Array, weight: Array, bias: Array) -> Array | None:
     if bias.dtype != x.dtype:
         return None
     y: Any = linear(x, weight)
+    if y is not None and buffers.planner() is not None:
+        return _biased()(y, bias)
     if y is not None:
         y += bias
     return y
 
 
+@once
+def _biased() -> Loop:
+    return Loop("add_bias", np.add)
+
+
+def into(a: Array, b: Array, out: Array) -> None:
+    """``out = a @ b`` for matrices, as a step of a plan."""
+    found = _mm32(a, b) if a.dtype is F32 and b.dtype is F32 else _by_blas(a, b)
+    if found is None:
+        raise buffers.Unplannable(f"a product of {a.dtype} and {b.dtype} matrices")
+    buffers.move(out, found)
+
+
 def _by_blas(a: Array, b: Array) -> Array | None:
+    plan = buffers.planner()
+    if plan is not None:
+        return _planned(plan, a, b) if a.dtype is F64 and b.dtype is F64 else None
     if a.dtype is not b.dtype or a.dtype.kind not in "fc" or a.dtype.itemsize < 8:
         return None
     if a.size * b.shape[-1] < WIDE:
         return None
     with threads.wide_blas():
         return np.matmul(a, b)
+
+
+def _planned(plan: buffers.Planner, a: Array, b: Array) -> Array | None:
+    """Products of float64 matrices as calls of BLAS."""
+    try:
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return None
+    code, count = threads.dgemm(), prod(stack)
+    if not code or count > STACK:
+        return None
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    out = buffers.empty((*stack, m, n), F64)
+    left = np.broadcast_to(a, (*stack, m, k))
+    right = np.broadcast_to(b, (*stack, k, n))
+    for at in np.ndindex(stack):
+        (order_a, step_a, one), (order_b, step_b, other) = _lying(left[at]), _lying(right[at])
+        numbers = (_ROW_MAJOR, order_a, order_b, m, n, k, 1.0, plan.place(one), step_a)
+        plan.raw("dgemm", code, *numbers, plan.place(other), step_b, 0.0, plan.place(out[at]), n)
+    return out
+
+
+_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # as CBLAS numbers them
+
+
+def _lying(a: Array) -> tuple[int, int, Array]:
+    """How a matrix lies in memory, as BLAS is told."""
+    (rows, columns), (down, across) = a.shape, a.strides
+    if not (down | across) & 7:
+        if across == 8 and (down >= 8 * columns or rows == 1):
+            return _PLAIN, max(down >> 3, columns), a
+        if down == 8 and across >= 8 * rows:
+            return _TRANSPOSED, across >> 3, a
+    return _PLAIN, columns, buffers.copied(a)

@@ -13,12 +13,17 @@ import numpy as np
 
 from weft.native import onednn, threads
 from weft.native.codegen.jit import KINDS, Kernel, pointer
+from weft.native.codegen.trace import Loop
+from weft.native.gemm import products
 from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div
 from weft.native.loops import recurrent as loops
+from weft.native.loops import reduce
 from weft.native.loops.recurrent import GRU, LSTM, RELU, TANH
 from weft.native.loops.rows import height, packed
 from weft.native.memory import buffers
+from weft.native.memory.layout import plain
+from weft.native.once import once
 from weft.references import recurrent as layers
 
 Array = np.ndarray
@@ -40,7 +45,9 @@ STEP = 1 << 16  # those of one step that are worth waiting for other threads
 def gemm(a: Array, b: Array, out: Array) -> None:
     """The product of two matrices, by whatever is fastest here."""
     work = a.size * b.shape[1]
-    if buffers.small(work, SMALL + 1) or not onednn.available():
+    if buffers.planner() is not None:
+        products.into(a, b, out)
+    elif buffers.small(work, SMALL + 1) or not onednn.available():
         np.matmul(a, b, out)
     elif a.dtype == F32 and onednn.matmul(a, b, out) is not None:
         return
@@ -57,6 +64,24 @@ def copy(source: Array, target: Array) -> None:
     apart, step = (a.strides[0] // a.itemsize for a in (source, target))
     count = max(threads.how_many(rows * columns, COPY), 1)
     loops.copy_rows.get(KINDS[source.dtype])(source, target, columns, apart, step, rows, count)
+
+
+def add(target: Array, source: Array) -> None:
+    """Add an array to another, in place."""
+    if buffers.planner() is None:
+        np.add(target, source, out=target)
+    else:
+        buffers.move(target, _sum()(target, source))
+
+
+def in_rows(a: Array, dtype: Any = None) -> Array:
+    """An array in row-major order; native layers are of one dtype."""
+    return plain(a)
+
+
+@once
+def _sum() -> Loop:
+    return Loop("recurrent_add", np.add)
 
 
 # --- cells -----------------------------------------------------------------------------
@@ -188,8 +213,8 @@ class Way:
         inner: Array | None = None,
     ) -> None:
         now = buffers.empty((2, self.batch, self.apart), self.dtype)
-        now[:, :, : self.out] = h0[: self.batch]
-        running = None if c0 is None else c0[: self.batch].copy()
+        buffers.move(now[:, :, : self.out], h0[: self.batch])
+        running = None if c0 is None else buffers.copied(c0[: self.batch])
         weight, joint = packed(w_hh.T, self.parts), 0 < w_ih.size <= JOINT - w_hh.size
         weight_in = packed(w_ih.T, self.parts) if joint else None
         if not joint:
@@ -220,9 +245,9 @@ class Way:
         w_hr: Array | None = None,
         dprojected: Array | None = None,
     ) -> Array:
-        dy = np.ascontiguousarray(dy, dtype=self.dtype)
+        dy = plain(dy)
         running = buffers.empty((self.batch, self.apart), self.dtype)
-        running[:, : self.out] = dh[: self.batch]
+        buffers.move(running[:, : self.out], dh[: self.batch])
         weight = packed(w_hh)
         project = None if w_hr is None else packed(w_hr)
         if w_hr is not None and dprojected is None:
@@ -238,12 +263,19 @@ class Way:
             *(dinput, pointer(drecurrent), addresses[2], sums, self.starts),
             *(*self.sizes(self.apart, apart), room, int(last), self.tasks, self.tasks),
         )
-        dh[: self.batch] = running[:, : self.out]
-        return sums.sum(0)
+        buffers.move(dh[: self.batch], running[:, : self.out])
+        if buffers.planner() is None:
+            return sums.sum(0)
+        total = reduce.sum_over(sums, (0,), False) if len(sums) > 1 else sums
+        return total.reshape(-1)  # type: ignore[union-attr]
 
 
 def _few(steps: layers.Steps) -> bool:
-    return steps.starts[-1] <= FEW
+    if buffers.planner() is None:
+        return steps.starts[-1] <= FEW
+    if not steps.starts[-1]:
+        raise buffers.Unplannable("a recurrent layer without rows")
+    return False
 
 
 def lstm_forward_steps(
@@ -388,6 +420,13 @@ PLAIN = {"tanh": TANH, "relu": RELU}
 CELLS: dict[str, Callable[..., Any]] = {
     "gemm": gemm,
     "copy": copy,
+    "empty": buffers.empty,
+    "zeros": buffers.zeros,
+    "put": buffers.move,
+    "add": add,
+    "in_rows": in_rows,
+    "copied": lambda a, dtype=None: buffers.copied(a),
+    "column_sums": layers.column_sums,
     "lstm_forward": _forward(loops.lstm_forward_rows, 4),
     "lstm_backward": _backward(loops.lstm_backward_rows),
     "gru_forward": _forward(loops.gru_forward_rows, 3),
@@ -425,17 +464,23 @@ def rnn(x: Array, *rest: Any, **attrs: Any) -> Any:
 
 def lstm_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
     """The gradients of an LSTM layer."""
-    return layers.lstm_rule(**given, table=CELLS) if _plain(given) else None
+    return layers.lstm_rule(**_in_rows(given), table=CELLS) if _plain(given) else None
 
 
 def gru_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
     """The gradients of a GRU layer."""
-    return layers.gru_rule(**given, table=CELLS) if _plain(given) else None
+    return layers.gru_rule(**_in_rows(given), table=CELLS) if _plain(given) else None
 
 
 def rnn_rule(b_ih: Any, b_hh: Any, **given: Any) -> Any:
     """The gradients of a plain layer."""
-    return layers.rnn_rule(**given, table=CELLS) if _plain(given) else None
+    return layers.rnn_rule(**_in_rows(given), table=CELLS) if _plain(given) else None
+
+
+def _in_rows(given: dict[str, Any]) -> dict[str, Any]:
+    """The same with data of all steps in rows, one step after another."""
+    first, *rest = given["g"]
+    return {**given, "x": plain(given["x"]), "y": plain(given["y"]), "g": (plain(first), *rest)}
 
 
 def _plain(given: dict[str, Any]) -> bool:

@@ -32,6 +32,7 @@ from weft.native.codegen.compiler import (
 from weft.native.codegen.jit import Kernel, kernel
 from weft.native.codegen.whole import Spec
 from weft.native.loops import sums
+from weft.native.loops.movement import to_copy
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -399,6 +400,14 @@ def _roots(x: Ptr[T], lo: i64, hi: i64) -> None:
         x[i] = sqrt(x[i])
 
 
+@kernel
+def _less_gaps(x: Ptr[T], gap: Ptr[T], n: f64, freedom: f64, lo: i64, hi: i64) -> None:
+    for i in range(lo, hi):
+        total = f64(x[i]) - n * (f64(gap[i]) * f64(gap[i]))
+        total = 0.0 if total < 0.0 else total
+        x[i] = total / freedom
+
+
 def _flat(kernel: Kernel, x: ndarray, *more: Any, **consts: Any) -> None:
     """Run over all elements of an array in one piece."""
     many = threads.how_many(x.size, GRAIN)
@@ -624,8 +633,28 @@ def _sum_of_repeated(
 # --- the ops -----------------------------------------------------------------------------
 
 
+@kernel
+def _integer_rows(x: Ptr[i64], y: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
+    for row in range(lo, hi):
+        total = i64(0)
+        for i in range(n):
+            total += x[row * n + i]
+        y[row] = total
+
+
+def _integer_sum(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray:
+    """The same of whole numbers, for plans: NumPy is as fast."""
+    rows = plain(x.transpose(*(d for d in range(x.ndim) if d not in dim), *dim))
+    out = buffers.empty(result_shape(x.shape, dim, keepdim), x.dtype)
+    n = x.size // max(out.size, 1)
+    _integer_rows.get()(rows, out, n, out.size, threads.how_many(out.size, max(1, GRAIN // n)))
+    return out
+
+
 def sum_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The sum over some dimensions."""
+    if x.dtype == np.int64 and x.size and buffers.planner() is not None and valid(dim, x.ndim):
+        return _integer_sum(x, dim, keepdim)
     if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, False)
     return _reduced(SUM, x, dim, keepdim)
@@ -733,6 +762,11 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
         or not valid(dim, x.ndim)
     ):
         return None
+    if x.dtype == np.float32 and buffers.planner() is not None:
+        # A plan can't look for squares that overflow or vanish; in double precision none do.
+        wide = to_copy(x, np.dtype(np.float64))
+        found = None if wide is None else var(wide, dim, keepdim, correction)
+        return None if found is None else to_copy(found, x.dtype)
     turned, (outer, n, k), back = one_step(x, dim)
     if n == 1:
         return None
@@ -746,8 +780,9 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
         step(SUM, d, (outer, n, k), float(n))(turned, turned, centre)
         step(GAPS, d, (outer, n, k), float(n))(turned, centre, gap)
         step(DEVIATIONS, d, (outer, n, k))(turned, centre, out)
-        wide = out - n * np.square(gap, dtype=np.float64)
-        np.divide(np.maximum(wide, 0.0), freedom, out=out, casting="same_kind")
+        _flat(_less_gaps, out, gap, float(n), float(freedom))
+    if buffers.planner() is not None:
+        return put_back(out, x.shape, dim, keepdim, back)
     if x.dtype == np.float32 and not np.all((out > FAINT) & (out < np.inf)) and np.ptp(x):
         return None  # squares that overflowed or vanished: the reference has double precision
     return put_back(out, x.shape, dim, keepdim, back)

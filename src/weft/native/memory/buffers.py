@@ -6,11 +6,16 @@ of it and can put another in its place.
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any, Protocol
 
 import numpy as np
 
 ndarray = np.ndarray
+
+
+class Unplannable(Exception):
+    """A kernel that does something which a list of native calls can't repeat."""
 
 
 class Planner(Protocol):
@@ -27,14 +32,19 @@ class Planner(Protocol):
 
 # Not empty: kernels take arrays of any size, for tests.
 ANY_SIZE: list[bool] = []
-# At most one: a plan is made by one thread, under the lock of all native setting-up.
-PLANNERS: list[Planner] = []
+# The plans that are being made, by thread. Nearly always there are none, and nobody asks further.
+PLANNERS: dict[int, Planner] = {}
+
+
+def planner() -> Planner | None:
+    """What notes the calls of this thread for a plan, if it makes one."""
+    return PLANNERS.get(get_ident()) if PLANNERS else None
 
 
 def known(made: ndarray) -> ndarray:
     """A new array of undefined values that was just made, as a plan is told of it."""
-    for planner in PLANNERS:
-        planner.allocated(made, False)
+    if PLANNERS and (plan := planner()) is not None:
+        plan.allocated(made, False)
     return made
 
 
@@ -46,8 +56,8 @@ def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
 def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
     """A new array of zeros."""
     made = np.zeros(shape, dtype)
-    for planner in PLANNERS:
-        planner.allocated(made, True)
+    if PLANNERS and (plan := planner()) is not None:
+        plan.allocated(made, True)
     return made
 
 
@@ -58,24 +68,23 @@ def empty_like(model: ndarray, dtype: Any = None) -> ndarray:
 
 def constant(*arrays: ndarray | None) -> None:
     """Say of arrays that they are the same in every run of a plan: tables of places, say."""
-    for planner in PLANNERS:
+    if PLANNERS and (plan := planner()) is not None:
         for array in arrays:
             if array is not None:
-                planner.constant(array)
+                plan.constant(array)
 
 
 def move(to: ndarray, source: Any) -> None:
     """Write an array or a number over another, which may be a view, with broadcasting."""
-    if PLANNERS:
-        for planner in PLANNERS:
-            planner.moved(to, source)
+    if PLANNERS and (plan := planner()) is not None:
+        plan.moved(to, source)
     else:
         to[...] = source
 
 
 def copied(x: ndarray) -> ndarray:
     """A copy in row-major order."""
-    if not PLANNERS:
+    if planner() is None:
         return np.array(x, order="C")
     made = empty(x.shape, x.dtype)
     move(made, x)
@@ -84,13 +93,18 @@ def copied(x: ndarray) -> ndarray:
 
 def wrong(flag: ndarray) -> bool:
     """Whether a kernel has put something into its flags: then its results are not to be used."""
-    if not PLANNERS:
+    plan = planner()
+    if plan is None:
         return bool(flag.any())
-    for planner in PLANNERS:
-        planner.checked(flag)
+    plan.checked(flag)
     return False
 
 
 def small(size: int, bound: int) -> bool:
     """Whether something is too small for a kernel to pay. A plan is for any size but none."""
-    return size < bound and (size < 1 or not (PLANNERS or ANY_SIZE))
+    return size < bound and (size < 1 or not any_size())
+
+
+def any_size() -> bool:
+    """Whether kernels are to take arrays however small they are."""
+    return bool(ANY_SIZE) or planner() is not None

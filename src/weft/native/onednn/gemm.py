@@ -93,31 +93,21 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray, beta: float) -> np.n
         a, step_a = _spread(a.T).T, m + _APART
     data_a, data_b, data_out = pointer(a), pointer(b), pointer(out)
     operands = data_a, step_a, data_b, step_b, beta, data_out, n
-    if buffers.PLANNERS:
-        _plan_product(order_a, order_b, m, n, k, *operands)
+    if buffers.PLANNERS and (plan := buffers.planner()) is not None:
+        _plan_product(plan, order_a, order_b, m, n, k, *operands)
         return out
     return None if _sgemm(order_a, order_b, m, n, k, 1.0, *operands) else out
 
 
-def _plan_product(order_a: bytes, order_b: bytes, *numbers: Any) -> None:
-    m, n, k, a, step_a, b, step_b, beta, out, step = numbers
-    for planner in buffers.PLANNERS:
-        flag = buffers.zeros(1, np.int64)
-        orders = (order_a[0], order_b[0], m, n, k, 1.0)
-        planner.raw(
-            "sgemm",
-            address_of("dnnl_sgemm"),
-            *orders,
-            *map(planner.place, (a,)),
-            step_a,
-            planner.place(b),
-            step_b,
-            beta,
-            planner.place(out),
-            step,
-            planner.place(flag),
-        )
-        planner.checked(flag)
+def _plan_product(
+    plan: buffers.Planner, order_a: bytes, order_b: bytes, m: int, n: int, k: int, *operands: Any
+) -> None:
+    a, step_a, b, step_b, beta, out, step = operands
+    flag = buffers.zeros(1, np.int64)
+    numbers = (order_a[0], order_b[0], m, n, k, 1.0)
+    matrices = (plan.place(a), step_a, plan.place(b), step_b, beta, plan.place(out), step)
+    plan.raw("sgemm", address_of("dnnl_sgemm"), *numbers, *matrices, plan.place(flag))
+    plan.checked(flag)
 
 
 def _collide(order_a: bytes, step_b: int, m: int, n: int) -> bool:

@@ -251,8 +251,8 @@ class Program:
 
         False where the library failed, for want of memory as a rule.
         """
-        if buffers.PLANNERS:
-            return self._planned(*pointers)
+        if buffers.PLANNERS and (plan := buffers.planner()) is not None:
+            return self._planned(plan, *pointers)
         try:
             runner = self._runner()
         except Refused:
@@ -272,25 +272,22 @@ class Program:
         self._free.append(runner)
         return not status
 
-    def _planned(self, *pointers: int) -> bool:
+    def _planned(self, plan: buffers.Planner, *pointers: int) -> bool:
         """Let a plan note what a run does: it gets memory objects of its own."""
         runner = _Runner(self)
         word = lambda handle: int(FFI.cast("uintptr_t", handle))
         arena = pointer(buffers.empty(self.size, np.uint8)) if self.size else 0
         places = [*zip(runner.outer, pointers, strict=True)]
         places += [(memory, arena + offset) for memory, offset in runner.staged]
-        for planner in buffers.PLANNERS:
-            planner.keep(runner)
-            flag = buffers.zeros(1, np.int64)
-            setter, execute = map(
-                address_of, ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")
-            )
-            for memory, address in places:
-                planner.raw("handle", setter, word(memory), planner.place(address))
-            for primitive, count, args in runner.steps:
-                words = word(primitive), word(runner.stream), count, word(args)
-                planner.raw("execute", execute, *words, planner.place(flag))
-            planner.checked(flag)
+        plan.keep(runner)
+        flag = buffers.zeros(1, np.int64)
+        setter, execute = map(address_of, ("dnnl_memory_set_data_handle", "dnnl_primitive_execute"))
+        for memory, address in places:
+            plan.raw("handle", setter, word(memory), plan.place(address))
+        for primitive, count, args in runner.steps:
+            words = word(primitive), word(runner.stream), count, word(args)
+            plan.raw("execute", execute, *words, plan.place(flag))
+        plan.checked(flag)
         return True
 
 

@@ -1,0 +1,49 @@
+"""Where the passing values of a program lie: one block of memory, planned by when they live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+ALIGN = 64  # a cache line
+
+
+class Lifetime(NamedTuple):
+    """A piece of memory: so many bytes, from one step of a program to another, both included."""
+
+    size: int
+    first: int
+    last: int
+
+
+def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
+    """An offset for each piece such that no two overlap while both live, and the size in all.
+
+    Largest first: each goes into the tightest gap between those that live at the same time.
+    """
+    offsets = [0] * len(pieces)
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
+    total = 0
+    order = sorted(range(len(pieces)), key=lambda k: (-pieces[k].size, pieces[k].first))
+    for k in order:
+        size, first, last = pieces[k]
+        size = -(-max(size, 1) // ALIGN) * ALIGN
+        best, tightest, end = -1, 0, 0
+        for offset, stop, f, t in placed:
+            if f > last or t < first:
+                continue
+            gap = offset - end
+            if gap >= size and (best < 0 or gap < tightest):
+                best, tightest = end, gap
+            end = max(end, stop)
+        at = end if best < 0 else best
+        offsets[k] = at
+        total = max(total, at + size)
+        _insert(placed, (at, at + size, first, last))
+    return offsets, total
+
+
+def _insert(placed: list[tuple[int, int, int, int]], item: tuple[int, int, int, int]) -> None:
+    from bisect import insort
+
+    insort(placed, item)

@@ -1,0 +1,338 @@
+"""Planning work: each node becomes native calls on places, or a call of Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compiler import arena, driver
+from weft.compiler.expand import Expansion
+from weft.compiler.ir import CannotLower, Node, Number, Value
+from weft.core import meta, planning, quiet
+from weft.native.codegen.jit import pointer
+from weft.native.contract import Address, Job
+from weft.native.memory import buffers
+from weft.native.memory.buffers import Unplannable
+
+ndarray = np.ndarray
+LEAF, TEMPORARY, RESULT, FOREIGN, NUMBER, STATUS = (
+    *("leaf", "temporary", "result", "foreign", "number", "status"),
+)
+NEVER = 1 << 60
+
+
+class Geometry(NamedTuple):
+    """How an array lies in memory."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def bounds(self) -> tuple[int, int]:
+        """The bytes it takes before and behind the address of its first element."""
+        low, high = 0, self.dtype.itemsize
+        for n, s in zip(self.shape, self.strides, strict=True):
+            if s < 0:
+                low -= (n - 1) * s
+            else:
+                high += (n - 1) * s
+        return low, high
+
+    def model(self) -> ndarray:
+        """An array that lies so; its elements are never read."""
+        if not self.size:
+            return np.empty(self.shape, self.dtype)
+        one = np.zeros(1, self.dtype)
+        return np.lib.stride_tricks.as_strided(one, self.shape, self.strides, writeable=False)
+
+
+def geometry(a: Any) -> Geometry:
+    """How an array lies."""
+    return Geometry(a.shape, a.strides, np.dtype(a.dtype))
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A piece of memory: a leaf's, the arena's, a result's own, or what Python made."""
+
+    kind: str
+    size: int
+    key: Any = None  # a constant's address, or which number
+    first: int = 0
+    last: int = 0
+    offset: int = 0  # in the arena
+
+
+class Place(NamedTuple):
+    """Where a value lies: from so many bytes into a buffer."""
+
+    buffer: Buffer
+    offset: int
+    lies: Geometry
+
+
+Word = int | tuple[Buffer, int]
+
+
+class Call(NamedTuple):
+    """One native call: what it is, for whom, and its words, which are numbers or places."""
+
+    name: str
+    address: int
+    words: list[Word]
+    origin: str
+
+
+@dataclass
+class PythonCall:
+    """Work that Python does between native calls."""
+
+    name: str
+    function: Callable
+    args: list[Any]  # places, numbers, and constants
+    results: list[Place]
+    reason: str
+    generator: Any = None
+
+
+@dataclass
+class Building:
+    """A program while it is put together: steps, and what is written when all of them are done."""
+
+    expansion: Expansion
+    leaves: Mapping[int, Any]
+    places: dict[Value, Place] = field(default_factory=dict)
+    steps: list[Call | PythonCall] = field(default_factory=list)
+    writes: list[Call | PythonCall] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    results: list[Place] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list)
+    used: dict[int, Buffer] = field(default_factory=dict)
+    slots: dict[Any, Buffer] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    status: Buffer | None = None
+    clock: int = 0
+
+    # --- places ---
+
+    def buffer(self, kind: str, size: int, key: Any = None) -> Buffer:
+        """A new piece of memory, in use from now on."""
+        made = Buffer(kind, size, key, self.clock, self.clock)
+        self.buffers.append(made)
+        return made
+
+    def place(self, value: Value) -> Place:
+        """Where a value lies that is read now."""
+        found = self.places.get(value)
+        if found is None:
+            found = self.places[value] = self._source(value)
+        found.buffer.last = max(found.buffer.last, self.clock)
+        return found
+
+    def _source(self, value: Value) -> Place:
+        """The place of a value that no node makes."""
+        if isinstance(value, Number):
+            key = value.index, value.dtype
+            if key not in self.slots:
+                self.slots[key] = self.buffer(NUMBER, 8, key)
+            return Place(self.slots[key], 0, Geometry((), (), value.dtype))
+        if value.constant is not None:
+            self.keep.append(value.constant)
+            made = self.buffer(FOREIGN, value.constant.nbytes, pointer(value.constant))
+            return Place(made, 0, geometry(value.constant))
+        if value.leaf is not None:
+            return Place(self.leaf(value.leaf), 0, geometry(np.asarray(self.leaves[value.leaf])))
+        raise CannotLower("a value that nothing makes")
+
+    def leaf(self, id: int) -> Buffer:
+        if id not in self.used:
+            self.used[id] = self.buffer(LEAF, 0, id)
+        return self.used[id]
+
+    # --- work ---
+
+    def run(self, node: Node) -> None:
+        """Plan a node, or have Python run it."""
+        self.clock += 1
+        inputs = list(dict.fromkeys(node.inputs()))
+        places = [self.place(v) for v in inputs]
+        if all(0 in v.shape for v in node.results):
+            for value in node.results:  # nothing to do
+                lies = geometry(np.empty(value.shape, value.dtype))
+                self.places[value] = Place(self.buffer(TEMPORARY, 1), 0, lies)
+            return
+        try:
+            self._plan(node, inputs, places)
+        except (Unplannable, NotImplementedError) as error:
+            self._fall_back(node, inputs, str(error))
+
+    def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
+        found: list[Any] = []
+
+        def work(*arrays: Any) -> Any:
+            by = dict(zip(map(id, inputs), arrays, strict=True))
+            given = [by[id(x)] if isinstance(x, Value) else x for x in node.args]
+            found[:] = [planning.bare(np.asanyarray(a)) for a in node.work.native(*given)]
+            return tuple(a for a in found if a.size)
+
+        token = quiet.enter()
+        try:
+            job = planning.job(work, [p.lies.model() for p in places])
+        finally:
+            quiet.leave(token)
+        _check_kinds(node, found)
+        at = self.take(job, places, node.work.name)
+        views = iter(job.outputs)
+        for value, array in zip(node.results, found, strict=True):
+            view = next(views) if array.size else None
+            home = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
+            self.places[value] = Place(*home, geometry(array))
+
+    def take(self, job: Job, places: list[Place], origin: str, late: bool = False) -> Any:
+        """Add the calls of a job; gives the function that finds its places among the program's."""
+        made = [self.buffer(TEMPORARY, size) for size in job.results]
+        if job.scratch:
+            made.append(self.buffer(TEMPORARY, job.scratch))
+
+        def at(place: Address) -> tuple[Buffer, int]:
+            if place.buffer < job.inputs:
+                home = places[place.buffer]
+                return home.buffer, home.offset + place.offset
+            return made[place.buffer - job.inputs], place.offset
+
+        steps = self.writes if late else self.steps
+        for call in job.calls:
+            words = [at(w) if isinstance(w, Address) else w for w in call.words]
+            steps.append(Call(call.name, call.address, words, origin))
+        for flag in job.flags:
+            if self.status is None:
+                self.status = self.buffer(STATUS, 8)
+            words = [at(flag), (self.status, 0)]
+            steps.append(Call("note", driver.note(), words, origin))
+        self.keep += job.keep
+        return at
+
+    def _fall_back(self, node: Node, inputs: list[Value], reason: str) -> None:
+        places = {id(v): self.places[v] for v in inputs}
+        args = [
+            (x if isinstance(x, Number) else places[id(x)]) if isinstance(x, Value) else x
+            for x in node.args
+        ]
+        results = []
+        for value, lies in zip(node.results, _geometries(node, places), strict=True):
+            self.places[value] = Place(self.buffer(FOREIGN, lies.nbytes), 0, lies)
+            results.append(self.places[value])
+        generator = getattr(node.work, "generator", None)
+        work = node.work
+        self.steps.append(PythonCall(work.name, work.python, args, results, reason, generator))
+        where = node.spec.position()
+        at = f" (from {where})" if where else ""
+        self.notes.append(f"{node.work.name} is run by Python: {reason}{at}")
+
+    # --- ends ---
+
+    def want(self, value: Any) -> None:
+        """Give a value to the caller, in memory that is its own."""
+        if not isinstance(value, Value):
+            raise CannotLower("a wanted value that is not an array")
+        self.clock += 1
+        place = self.place(value)
+        whole = place.offset == 0 and place.buffer.size == place.lies.nbytes
+        taken = place.buffer.kind != TEMPORARY
+        if taken or not whole or not place.lies.size or min(place.lies.strides, default=0) < 0:
+            place = self.copy(place)
+        place.buffer.kind = RESULT
+        self.results.append(place)
+
+    def copy(self, place: Place) -> Place:
+        """The same value in new memory, laid out as it was where that leaves no gaps."""
+        lies = geometry(np.empty_like(place.lies.model()))  # keeps the order of dimensions
+        target = Place(self.buffer(TEMPORARY, lies.nbytes), 0, lies)
+        self.move(target, place)
+        return target
+
+    def move(self, to: Place, source: Place, late: bool = False) -> None:
+        """Write a value over another."""
+        if not to.lies.size:
+            return
+
+        def assign(to: Any, source: Any) -> Any:
+            buffers.move(planning.bare(to), planning.bare(source))
+            return (to,)
+
+        try:
+            job = planning.job(assign, [to.lies.model(), source.lies.model()])
+        except Unplannable as error:
+            steps = self.writes if late else self.steps
+            steps.append(PythonCall("copy", _copied, [to, source], [], str(error)))
+            return
+        self.take(job, [to, source], "copy", late)
+
+    def write(self, leaf: int, value: Any) -> None:
+        """Put a value over a leaf's memory, when all else is done."""
+        if not isinstance(value, Value):
+            raise CannotLower("a written value that is not an array")
+        if value.leaf == leaf:
+            return
+        example = self.leaves.get(leaf)
+        if not isinstance(example, ndarray):
+            raise CannotLower("a leaf that has no memory is written")
+        self.clock += 1
+        place = self.place(value)
+        if place.buffer.kind == LEAF:
+            place = self.copy(place)  # that leaf may be written too
+        if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
+            raise CannotLower("a leaf is written with a value of another shape or dtype")
+        place.buffer.last = NEVER
+        self.move(Place(self.leaf(leaf), 0, geometry(example)), place, late=True)
+
+    def finished(self) -> int:
+        """Find a place in the arena for all that passes; gives its size."""
+        inside = [b for b in self.buffers if b.kind == TEMPORARY]
+        offsets, size = arena.plan([arena.Lifetime(b.size, b.first, b.last) for b in inside])
+        for buffer, offset in zip(inside, offsets, strict=True):
+            buffer.offset = offset
+        return size
+
+
+def _copied(to: ndarray, source: ndarray) -> tuple[()]:
+    np.copyto(to, source)
+    return ()
+
+
+def _check_kinds(node: Node, found: list[Any]) -> None:
+    if len(found) != len(node.results):
+        raise Unplannable("another number of results than was recorded")
+    for value, array in zip(node.results, found, strict=True):
+        if array.shape != value.shape or array.dtype != value.dtype:
+            given = f"{array.dtype}{list(array.shape)}"
+            raise Unplannable(f"a kernel gives {given} in the place of {value}")
+
+
+def _geometries(node: Node, places: dict[int, Place]) -> list[Geometry]:
+    """How the results of Python's work lie: asked of arrays without values, or in rows."""
+    try:
+        args = [
+            meta.like(places[id(x)].lies.model()) if isinstance(x, Value) else x for x in node.args
+        ]
+        found = [geometry(a) for a in node.work.python(*args)]
+        found = [f._replace(dtype=meta.plain(f.dtype)) for f in found]
+        kinds = [(v.shape, v.dtype) for v in node.results]
+        if [(f.shape, f.dtype) for f in found] == kinds:
+            dense = [geometry(np.empty_like(f.model())) for f in found]
+            return dense
+    except Exception:  # what reads values may do anything where there are none
+        pass
+    return [geometry(np.empty(v.shape, v.dtype)) for v in node.results]

@@ -1,0 +1,14 @@
+"""Rewriting the work of a program, one purpose at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.compiler.ir import Node
+from weft.compiler.passes.dead import without_dead
+
+
+def optimized(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[Node], list[Any]]:
+    """The nodes that are left to run for some values, and what these values are now."""
+    return without_dead(nodes, ends), list(ends)

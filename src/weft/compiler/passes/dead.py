@@ -1,0 +1,19 @@
+"""Dead code: nodes whose results nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft.compiler.ir import Node, Value
+
+
+def without_dead(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
+    """The nodes that some values need, and those that do more than make values."""
+    needed = {x for x in ends if isinstance(x, Value)}
+    kept = []
+    for node in reversed(nodes):
+        if not node.work.pure or any(r in needed for r in node.results):
+            needed.update(node.inputs())
+            kept.append(node)
+    return kept[::-1]

@@ -1,0 +1,288 @@
+"""A list of graph records as one native call.
+
+``lower`` expands records into work (``expand``), rewrites it (``passes``) and plans each piece of
+it (``building``): what is left is a list of native calls whose results and scratch lie in one
+arena. Work that no kernel does is done by Python between two stretches of native calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.compiler import arena, driver
+from weft.compiler.building import FOREIGN, TEMPORARY, Building, Call, Place, PythonCall
+from weft.compiler.expand import Expansion
+from weft.compiler.ir import CannotLower, Number
+from weft.compiler.passes import optimized
+from weft.core import quiet, selection
+from weft.graph.spec import Ref, Spec
+from weft.native.codegen.jit import pointer
+
+__all__ = ["CannotLower", "Program", "lower"]
+
+ndarray = np.ndarray
+
+
+def lower(
+    specs: Sequence[Spec],
+    leaves: Mapping[int, ndarray | float | int],
+    wanted: Sequence[Ref],
+    writes: Mapping[int, Ref] = {},
+    numbers: Collection[tuple[int, int]] = (),
+) -> Program:
+    """A program that computes values of a graph and writes some of them over leaves.
+
+    ``leaves`` are examples of all leaves: their shapes, dtypes and strides are the program's.
+    ``wanted`` are the values that each run gives, in new memory; ``writes`` says which leaf takes
+    on which value when all else is done. ``numbers`` are operands, by record and position, that are
+    given anew for each run.
+    """
+    if not selection.ready():
+        raise CannotLower("native code is off")
+    expansion = Expansion(specs, leaves, list(numbers))
+    ends = [expansion.read(r) for r in (*wanted, *writes.values())]
+    nodes, ends = optimized(expansion.nodes, ends)
+    building = Building(expansion, leaves)
+    for node in nodes:
+        building.run(node)
+    for value in ends[: len(wanted)]:
+        building.want(value)
+    for leaf, value in zip(writes, ends[len(wanted) :], strict=True):
+        building.write(leaf, value)
+    return Program(building, building.finished())
+
+
+class Stretch:
+    """Native calls one after another, as the driver takes them."""
+
+    def __init__(self, calls: list[Call], number: dict[int, int], base: int) -> None:
+        words: list[int] = []
+        moves: list[int] = []
+        table: list[int] = []
+        for call in calls:
+            table += [call.address, len(words)]
+            for word in call.words:
+                if isinstance(word, tuple):
+                    buffer, offset = word
+                    if buffer.kind == TEMPORARY:
+                        word = base + buffer.offset + offset
+                    else:
+                        moves += [len(words), number[id(buffer)], offset]
+                        word = 0
+                words.append(word)
+        self.calls = calls
+        self.words = np.array(words, np.uint64).view(np.int64)
+        self.moves = np.array(moves, np.int64)
+        self.table = np.array(table, np.uint64).view(np.int64)
+        self.given = (
+            *(pointer(self.moves), len(moves) // 3),
+            *(pointer(self.words), pointer(self.table), len(calls)),
+        )
+
+    def run(self, drive: Any, bases: int) -> None:
+        moves, count, words, table, calls = self.given
+        drive(moves, count, bases, words, table, calls)
+
+    def timed(self, drive: Any, bases: int) -> list[tuple[str, float]]:
+        """The same call by call, with the seconds that each takes."""
+        found = []
+        moves, count, words, table, _ = self.given
+        drive(moves, count, bases, words, table, 0)
+        for k, call in enumerate(self.calls):
+            start = time.perf_counter()
+            drive(0, 0, bases, words, table + 16 * k, 1)
+            found.append((f"{call.origin}: {call.name}", time.perf_counter() - start))
+        return found
+
+
+class Program:
+    """What ``lower`` makes: see there. One run goes on at a time; others wait for it."""
+
+    def __init__(self, built: Building, arena_bytes: int) -> None:
+        self.arena_bytes = arena_bytes
+        self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
+        self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
+        outside = [b for b in built.buffers if b.kind != TEMPORARY]
+        self._number = {id(b): k for k, b in enumerate(outside)}
+        self._bases = np.zeros(max(len(outside), 1), np.uint64)
+        self._status = np.zeros(1, np.int64)
+        self._slots = np.zeros(max(len(built.slots), 1), np.float64)
+        self.leaves: tuple[int, ...] = tuple(built.used)
+        self._leaf_at = [self._number[id(b)] for b in built.used.values()]
+        if built.status is not None:
+            self._bases[self._number[id(built.status)]] = pointer(self._status)
+        self._numbers = []
+        for k, ((index, dtype), buffer) in enumerate(built.slots.items()):
+            slot = self._slots[k : k + 1].view(dtype)[:1]
+            self._bases[self._number[id(buffer)]] = pointer(slot)
+            self._numbers.append((slot, index))
+        for b in outside:
+            if b.kind == FOREIGN and b.key is not None:
+                self._bases[self._number[id(b)]] = b.key
+        self.steps = self._stretches(built.steps)
+        self.writes = self._stretches(built.writes)
+        self._results = [(self._number[id(p.buffer)], p.lies) for p in built.results]
+        self._kept = built.keep, built.buffers
+        self._notes = built.notes
+        self._turn = threading.Lock()
+        calls = [s for s in (*self.steps, *self.writes) if isinstance(s, PythonCall)]
+        self._generators = [c.generator for c in calls if c.generator is not None]
+        self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside of the arena
+        self._drive = driver.run()
+        self._times: list[tuple[str, float]] | None = None
+
+    def _stretches(self, steps: list[Call | PythonCall]) -> list[Stretch | PythonCall]:
+        found: list[Stretch | PythonCall] = []
+        calls: list[Call] = []
+        for step in (*steps, None):
+            if isinstance(step, Call):
+                calls.append(step)
+                continue
+            if calls:
+                found.append(Stretch(calls, self._number, self._base))
+                calls = []
+            if step is not None:
+                found.append(step)
+        return found
+
+    # --- running ---
+
+    def run(self, arrays: Sequence[Any], numbers: Sequence[float] = ()) -> list[ndarray] | None:
+        """The wanted values, from leaves in the order of ``leaves``; None if they can't be used.
+
+        Then, as after an error, nothing has been written.
+        """
+        with self._turn:
+            states = [(g, g.get_state()) for g in self._generators]
+            done = False
+            try:
+                found = self._run(arrays, numbers)
+                done = found is not None
+                return found
+            finally:
+                self._given.clear()
+                if not done:
+                    for generator, state in states:
+                        generator.set_state(state)
+
+    def _run(self, arrays: Sequence[Any], numbers: Sequence[float]) -> list[ndarray] | None:
+        bases, given = self._bases, self._given
+        for at, array in zip(self._leaf_at, arrays, strict=True):
+            if array.__class__ is not ndarray:
+                array = np.asarray(array)
+            bases[at] = pointer(array)
+            given[at] = array
+        for slot, index in self._numbers:
+            slot[0] = numbers[index]
+        results = []
+        for at, (shape, strides, dtype) in self._results:
+            made = np.ndarray(shape, dtype, strides=strides if 0 not in shape else None)
+            bases[at] = pointer(made)
+            given[at] = made
+            results.append(made)
+        self._status[0] = 0
+        if not self._go(self.steps, numbers) or self._status[0]:
+            return None
+        self._go(self.writes, numbers)
+        return results
+
+    def _go(self, steps: list[Stretch | PythonCall], numbers: Sequence[float]) -> bool:
+        bases = pointer(self._bases)
+        for step in steps:
+            if isinstance(step, PythonCall):
+                if self._status[0] or not self._python(step, numbers):
+                    return False
+            elif self._times is None:
+                step.run(self._drive, bases)
+            else:
+                self._times += step.timed(self._drive, bases)
+        return True
+
+    def _python(self, step: PythonCall, numbers: Sequence[float]) -> bool:
+        args = [
+            self._array(x)
+            if isinstance(x, Place)
+            else numbers[x.index]
+            if isinstance(x, Number)
+            else x
+            for x in step.args
+        ]
+        start = time.perf_counter()
+        token = quiet.enter()
+        try:
+            out = [np.asarray(x) for x in step.function(*args)]
+        finally:
+            quiet.leave(token)
+        for place, array in zip(step.results, out, strict=True):
+            lies = place.lies
+            if (array.shape, array.dtype) != (lies.shape, lies.dtype):
+                return False  # its size depends on values
+            if array.strides != lies.strides or _shared(array, args):
+                made = np.ndarray(lies.shape, lies.dtype, strides=lies.strides)
+                made[...] = array
+                array = made
+            at = self._number[id(place.buffer)]
+            self._bases[at] = pointer(array)
+            self._given[at] = array
+        if self._times is not None:
+            self._times.append((f"{step.name}: Python", time.perf_counter() - start))
+        return True
+
+    def _array(self, place: Place) -> ndarray:
+        """The array at a place of this run."""
+        shape, strides, dtype = lies = place.lies
+        buffer = place.buffer
+        if not lies.size:
+            return np.empty(shape, dtype)
+        if buffer.kind == TEMPORARY:
+            start = self._base - pointer(self._memory) + buffer.offset + place.offset
+            return np.ndarray(shape, dtype, self._memory, start, strides)
+        at = self._number[id(buffer)]
+        whole = self._given.get(at)
+        if whole is not None and not place.offset:
+            if (whole.shape, whole.strides, whole.dtype) == lies:
+                return whole
+        low, high = lies.bounds()
+        first = int(self._bases[at]) + place.offset - low
+        memory = (ctypes.c_char * (low + high)).from_address(first)
+        return np.ndarray(shape, dtype, memory, low, strides)
+
+    # --- looking into it ---
+
+    def explain(self) -> list[str]:
+        """What the program does, line by line."""
+        calls = [s for s in (*self.steps, *self.writes) if isinstance(s, Stretch)]
+        count = sum(len(s.calls) for s in calls)
+        counts = f"{count} native calls in {len(calls)} stretches"
+        rest = f"{len(self._results)} results, {len(self.leaves)} leaves"
+        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *self._notes]
+
+    def kernels(self) -> list[str]:
+        """The calls in their order: what each is a part of, and its name."""
+        found: list[str] = []
+        for step in (*self.steps, *self.writes):
+            if isinstance(step, Stretch):
+                found += [f"{call.origin}: {call.name}" for call in step.calls]
+            else:
+                found.append(f"{step.name}: Python")
+        return found
+
+    def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:
+        """A run, with the seconds that each call takes. What is written is written."""
+        self._times = found = []
+        try:
+            self.run(arrays, numbers)
+        finally:
+            self._times = None
+        return found
+
+
+def _shared(array: ndarray, args: list[Any]) -> bool:
+    """Whether what Python gives is memory of its arguments, which may be another's soon."""
+    return any(isinstance(a, ndarray) and np.may_share_memory(array, a) for a in args)
