@@ -38,6 +38,7 @@ class Expansion:
         specs: Sequence[Spec],
         leaves: Mapping[int, Any],
         numbers: Collection[tuple[int, int]] = (),
+        needed: Collection[int] | None = None,
     ) -> None:
         self.specs = {spec.id: spec for spec in specs}
         self.examples = leaves
@@ -46,7 +47,8 @@ class Expansion:
         self.numbers = {place: k for k, place in enumerate(numbers)}
         self.leaves: dict[int, Value] = {}
         for spec in specs:
-            self._expand(spec)
+            if needed is None or spec.id in needed:
+                self._expand(spec)
 
     def _expand(self, spec: Spec) -> None:
         if spec.kind in LEAVES:
@@ -113,8 +115,7 @@ class Expansion:
         raise CannotLower(f"{spec.op_name}: a number that changes beside {floats or 'no arrays'}")
 
     def _arrays(self, spec: Spec) -> list[tuple[Any, Any]]:
-        read = [self.values.get(x) for x in spec.refs()]
-        return [(v.shape, v.dtype) for v in read if isinstance(v, Value)]
+        return [kind for x in spec.refs() if (kind := self.kind_of(x))[1] is not None]
 
     def put(self, work: Work, args: Sequence[Any], kinds: Any, spec: Spec) -> list[Value]:
         """Add a node."""
@@ -137,6 +138,8 @@ class Expansion:
 
     def kind_of(self, x: Any) -> tuple[Any, Any]:
         if x.__class__ is Ref:
+            if x not in self.values:  # of a node that need not run
+                return self.specs[x.node].kind_of(x.index)
             value = self.values[x]
             return (value.shape, value.dtype) if isinstance(value, Value) else ((), None)
         return np.shape(x), None

@@ -167,13 +167,15 @@ class Tape:
         """The gradients, in the order of the node's inputs."""
         if self.program is None:
             self._make(np.asarray(g, order="C"), arrays, numbers)
+        if self.program is False:
+            return None
         if not g.flags.c_contiguous:  # gradients come in any layout; the program is made for one
             g = np.array(g, order="C")
         return self.program.run([g if k is None else arrays[k] for k in self.order], numbers)
 
     def _make(self, g: ndarray, arrays: dict[Any, ndarray], numbers: Any) -> None:
         """The program: saved values are its leaves."""
-        from weft.compiler.plan import lower, with_numbers
+        from weft.compiler.plan import Impossible, lower, with_numbers
 
         built = self.built
         moved: dict[Ref, Ref] = {}
@@ -196,7 +198,11 @@ class Tape:
             for s in built.without_cuts(built.specs)
         ]
         specs = with_numbers(specs, built.numbers, numbers)
-        program = lower([*inputs, *specs], examples, self.grads, {}, built.numbers)
+        try:
+            program = lower([*inputs, *specs], examples, self.grads, {}, built.numbers)
+        except Impossible:
+            self.program = False
+            return
         self.order = [keys[k] for k in program.leaves]
         self.program = program
 

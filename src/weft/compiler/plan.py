@@ -52,8 +52,12 @@ def lower(*given: Any) -> Any:
 
         return Interpreted(*given)
     from weft.compiler import program
+    from weft.compiler.ir import CannotLower
 
-    return program.lower(*given)
+    try:
+        return program.lower(*given)
+    except CannotLower as error:
+        raise Impossible(str(error)) from None
 
 
 class Builder:

@@ -29,6 +29,17 @@ __all__ = ["CannotLower", "Program", "lower"]
 ndarray = np.ndarray
 
 
+def needed_for(specs: Sequence[Spec], leaves: Any, ends: Any, writes: Any) -> set[int]:
+    """The nodes that some values depend on, by number. A backward node needs of its forward node
+    only what it reads, so that the node itself may not run.
+    """
+    needed = {r.node for r in ends} | set(writes)
+    for spec in reversed(specs):
+        if spec.id in needed and spec.id not in leaves:
+            needed.update(r.node for r in spec.refs())
+    return needed
+
+
 def lower(
     specs: Sequence[Spec],
     leaves: Mapping[int, ndarray | float | int],
@@ -45,7 +56,8 @@ def lower(
     """
     if not selection.ready():
         raise CannotLower("native code is off")
-    expansion = Expansion(specs, leaves, list(numbers))
+    ends = (*wanted, *writes.values())
+    expansion = Expansion(specs, leaves, list(numbers), needed_for(specs, leaves, ends, writes))
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
     nodes, ends = optimized(expansion.nodes, ends)
     building = Building(expansion, leaves)

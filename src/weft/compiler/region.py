@@ -50,6 +50,7 @@ from weft.graph.spec import listening
 ndarray, new, getrefcount = np.ndarray, object.__new__, sys.getrefcount
 BRANCHES = 16  # continuations that are remembered at one point
 PLANS = 8  # sets of held results that a point has plans for
+FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 LONGEST = 100_000  # tokens that may be pending
 
 # Ops that run at once: they fail by value, or what they give depends on values.
@@ -334,7 +335,7 @@ class Region(Listener):
         for k, t in enumerate(self.leaves):
             self.ids.setdefault(id(t), (LEAF, slots[k]))
 
-    def slots_of(self, args: Any) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
+    def slots_of(self, op: Any, args: Any) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
         """What arguments are to the trace; None if regions don't know such."""
         slots: list[tuple[int, Any]] = []
         met: list[LeafSlot] = []
@@ -351,7 +352,7 @@ class Region(Listener):
                     met.append(leaf)
                     slot = self.ids[id(x)] = (LEAF, leaf)
                 slots.append(slot)
-            elif x.__class__ in NUMBERS:
+            elif x.__class__ in NUMBERS and varies(op, args):
                 slots.append((NUMBER, x.__class__))
             elif trace.plain_attributes(x):
                 slots.append((CONSTANT, x))
@@ -360,7 +361,7 @@ class Region(Listener):
         return tuple(slots), met
 
     def add(self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any) -> Token | None:  # fmt: skip
-        found = self.slots_of(args) if trace.plain_attributes(attrs) else None
+        found = self.slots_of(op, args) if trace.plain_attributes(attrs) else None
         if found is None:
             self.cut(f"{op if isinstance(op, str) else op.name} on what regions don't know")
             return None
@@ -656,6 +657,12 @@ class Region(Listener):
         """The region has ended: nothing pending outlives it."""
         if not self.learning:
             self.compute("the region ended")
+
+
+def varies(op: Any, args: Any) -> bool:
+    """Whether numbers among the operands may be others in each run of one program."""
+    kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}
+    return getattr(op, "traced", False) and len(kinds) == 1 and kinds <= FLOATS
 
 
 def pending_in(x: Any) -> Region | None:
