@@ -346,6 +346,9 @@ class Loop:
         code, dtype, *_ = found
         out = buffers.empty(first.shape, dtype)
         size = first.size
+        if buffers.PLANNERS:
+            like = [a for a in args if a.__class__ is ndarray and a.dtype == dtype]
+            buffers.may_alias([out] * len(like), like)
         code(*args, out, size, threads.how_many(size, self.grain))
         return out
 
