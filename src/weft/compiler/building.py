@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.compiler import arena, driver
 from weft.compiler.expand import Expansion
+from weft.compiler.fused import FusedWork
 from weft.compiler.ir import CannotLower, Node, Number, Value
 from weft.compiler.updates import Update
 from weft.core import meta, planning, quiet
@@ -74,6 +75,14 @@ class Buffer:
     first: int = 0
     last: int = 0
     offset: int = 0  # in the arena
+    over: Buffer | None = None  # the one whose memory this takes over
+
+    def root(self) -> Buffer:
+        """The buffer whose memory this is."""
+        found = self
+        while found.over is not None:
+            found = found.over
+        return found
 
 
 class Place(NamedTuple):
@@ -135,6 +144,7 @@ class Building:
     status: Buffer | None = None
     clock: int = 0
     late: bool = False
+    reuses: list[tuple[Buffer, Buffer, int]] = field(default_factory=list)
     saved: dict[int, Place] = field(default_factory=dict)
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
     fresh: set[Value] = field(default_factory=set)  # values that may be read from there
@@ -192,6 +202,10 @@ class Building:
         try:
             self._plan(node, inputs, places)
         except (Unplannable, NotImplementedError) as error:
+            if isinstance(node.work, FusedWork):
+                for member in node.work.members:  # one by one, then
+                    self.run(member)
+                return
             if self.late:
                 raise NotInPlace from error
             self._fall_back(node, inputs, str(error))
@@ -238,11 +252,24 @@ class Building:
             quiet.leave(token)
         _check_kinds(node, found)
         at = self.take(job, places, node.work.name)
+        self._note_aliases(job, places, at)
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None
             home = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
             self.places[value] = Place(*home, geometry(array))
+
+    def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
+        """Keep in mind which results may be written over which inputs, if these end here."""
+        for output, source in job.aliases:
+            view, place = job.outputs[output], places[source]
+            if view is None or place.buffer.kind != TEMPORARY or place.offset:
+                continue
+            home, offset = at(view.place)
+            others = [p for p in places if p.buffer is place.buffer and p is not place]
+            same = all(p.offset == place.offset and p.lies == place.lies for p in others)
+            if same and not offset and home.size == place.buffer.size:
+                self.reuses.append((home, place.buffer, self.clock))
 
     def take(self, job: Job, places: list[Place], origin: str) -> Any:
         """Add the calls of a job; gives the function that finds its places among the program's."""
@@ -357,11 +384,24 @@ class Building:
 
     def finished(self) -> int:
         """Find a place in the arena for all that passes; gives its size."""
-        inside = [b for b in self.buffers if b.kind == TEMPORARY]
+        _join(self.reuses)
+        inside = [b for b in self.buffers if b.kind == TEMPORARY and b.over is None]
         offsets, size = arena.plan([arena.Lifetime(b.size, b.first, b.last) for b in inside])
         for buffer, offset in zip(inside, offsets, strict=True):
             buffer.offset = offset
+        for buffer in self.buffers:
+            if buffer.over is not None:
+                buffer.offset = buffer.root().offset
         return size
+
+
+def _join(reuses: list[tuple[Buffer, Buffer, int]]) -> None:
+    """Let results take over the memory of inputs whose last reader makes them."""
+    for result, source, clock in reuses:
+        root = source.root()
+        if result.kind == source.kind == TEMPORARY and result.over is None and root.last == clock:
+            result.over = root
+            root.last = max(root.last, result.last)
 
 
 def _copied(to: ndarray, source: ndarray) -> tuple[()]:
