@@ -11,7 +11,9 @@ import numpy as np
 
 from weft.compiler import arena, driver
 from weft.compiler.expand import Expansion
+from weft.compiler.fused import FusedWork
 from weft.compiler.ir import CannotLower, Node, Number, Value
+from weft.compiler.updates import Update
 from weft.core import meta, planning, quiet
 from weft.native.codegen.jit import pointer
 from weft.native.contract import Address, Job
@@ -73,6 +75,14 @@ class Buffer:
     first: int = 0
     last: int = 0
     offset: int = 0  # in the arena
+    over: Buffer | None = None  # the one whose memory this takes over
+
+    def root(self) -> Buffer:
+        """The buffer whose memory this is."""
+        found = self
+        while found.over is not None:
+            found = found.over
+        return found
 
 
 class Place(NamedTuple):
@@ -107,15 +117,24 @@ class PythonCall:
     generator: Any = None
 
 
+class NotInPlace(Exception):
+    """A step whose parameters are read, or may fail to be read, after it has updated them."""
+
+
 @dataclass
 class Building:
-    """A program while it is put together: steps, and what is written when all of them are done."""
+    """A program while it is put together.
+
+    ``steps`` change nothing that the caller can see; ``writes`` are made when all of them have
+    succeeded, and can't fail: updates of parameters, what is computed from these, and copies to
+    leaves. ``late`` says which of the two is being added to.
+    """
 
     expansion: Expansion
     leaves: Mapping[int, Any]
     places: dict[Value, Place] = field(default_factory=dict)
     steps: list[Call | PythonCall] = field(default_factory=list)
-    writes: list[Call | PythonCall] = field(default_factory=list)
+    writes: list[Call | PythonCall | Update] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     results: list[Place] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
@@ -124,6 +143,11 @@ class Building:
     notes: list[str] = field(default_factory=list)
     status: Buffer | None = None
     clock: int = 0
+    late: bool = False
+    reuses: list[tuple[Buffer, Buffer, int]] = field(default_factory=list)
+    saved: dict[int, Place] = field(default_factory=dict)
+    updated: set[int] = field(default_factory=set)  # leaves that have new values by now
+    fresh: set[Value] = field(default_factory=set)  # values that may be read from there
 
     # --- places ---
 
@@ -168,6 +192,8 @@ class Building:
         self.clock += 1
         inputs = list(dict.fromkeys(node.inputs()))
         places = [self.place(v) for v in inputs]
+        if self.late:
+            self._check_late(node, places, inputs)
         if all(0 in v.shape for v in node.results):
             for value in node.results:  # nothing to do
                 lies = geometry(np.empty(value.shape, value.dtype))
@@ -176,7 +202,39 @@ class Building:
         try:
             self._plan(node, inputs, places)
         except (Unplannable, NotImplementedError) as error:
+            if isinstance(node.work, FusedWork):
+                for member in node.work.members:  # one by one, then
+                    self.run(member)
+                return
+            if self.late:
+                raise NotInPlace from error
             self._fall_back(node, inputs, str(error))
+
+    def _check_late(self, node: Node, places: list[Place], inputs: list[Value]) -> None:
+        """Refuse what reads a parameter as it was before its update."""
+        for value, place in zip(inputs, places, strict=True):
+            if place.buffer.kind == LEAF and place.buffer.key in self.updated:
+                if value not in self.fresh:
+                    raise NotInPlace
+        self.fresh.update(node.results)
+
+    def update(self, nodes: list[Node]) -> None:
+        """Optimizer steps in one call, in place; all that comes after is late."""
+        self.clock += 1
+        places = []
+        for node in nodes:
+            mine = [self.place(x) for x in node.args]
+            if mine[1].lies != mine[0].lies:
+                raise NotInPlace  # a gradient that is laid out otherwise
+            mine[1].buffer.last = self.clock
+            places.append(mine)
+            for value, place in zip(node.results, (mine[0], *mine[2:]), strict=True):
+                self.places[value] = place
+                self.updated.add(place.buffer.key)
+                self.fresh.add(value)
+        self.late = True
+        self.writes.append(Update(nodes, places))
+        self.notes.append(f"{self.writes[-1].name} in one call, in place")
 
     def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
         found: list[Any] = []
@@ -194,13 +252,26 @@ class Building:
             quiet.leave(token)
         _check_kinds(node, found)
         at = self.take(job, places, node.work.name)
+        self._note_aliases(job, places, at)
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None
             home = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
             self.places[value] = Place(*home, geometry(array))
 
-    def take(self, job: Job, places: list[Place], origin: str, late: bool = False) -> Any:
+    def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
+        """Keep in mind which results may be written over which inputs, if these end here."""
+        for output, source in job.aliases:
+            view, place = job.outputs[output], places[source]
+            if view is None or place.buffer.kind != TEMPORARY or place.offset:
+                continue
+            home, offset = at(view.place)
+            others = [p for p in places if p.buffer is place.buffer and p is not place]
+            same = all(p.offset == place.offset and p.lies == place.lies for p in others)
+            if same and not offset and home.size == place.buffer.size:
+                self.reuses.append((home, place.buffer, self.clock))
+
+    def take(self, job: Job, places: list[Place], origin: str) -> Any:
         """Add the calls of a job; gives the function that finds its places among the program's."""
         made = [self.buffer(TEMPORARY, size) for size in job.results]
         if job.scratch:
@@ -212,7 +283,9 @@ class Building:
                 return home.buffer, home.offset + place.offset
             return made[place.buffer - job.inputs], place.offset
 
-        steps = self.writes if late else self.steps
+        if self.late and job.flags:
+            raise NotInPlace
+        steps = self.writes if self.late else self.steps
         for call in job.calls:
             words = [at(w) if isinstance(w, Address) else w for w in call.words]
             steps.append(Call(call.name, call.address, words, origin))
@@ -243,7 +316,7 @@ class Building:
 
     # --- ends ---
 
-    def want(self, value: Any) -> None:
+    def want(self, value: Any) -> Place:
         """Give a value to the caller, in memory that is its own."""
         if not isinstance(value, Value):
             raise CannotLower("a wanted value that is not an array")
@@ -254,7 +327,7 @@ class Building:
         if taken or not whole or not place.lies.size or min(place.lies.strides, default=0) < 0:
             place = self.copy(place)
         place.buffer.kind = RESULT
-        self.results.append(place)
+        return place
 
     def copy(self, place: Place) -> Place:
         """The same value in new memory, laid out as it was where that leaves no gaps."""
@@ -263,7 +336,7 @@ class Building:
         self.move(target, place)
         return target
 
-    def move(self, to: Place, source: Place, late: bool = False) -> None:
+    def move(self, to: Place, source: Place) -> None:
         """Write a value over another."""
         if not to.lies.size:
             return
@@ -275,36 +348,60 @@ class Building:
         try:
             job = planning.job(assign, [to.lies.model(), source.lies.model()])
         except Unplannable as error:
-            steps = self.writes if late else self.steps
+            steps = self.writes if self.late else self.steps
             steps.append(PythonCall("copy", _copied, [to, source], [], str(error)))
             return
-        self.take(job, [to, source], "copy", late)
+        self.take(job, [to, source], "copy")
+
+    def prepare(self, leaf: int, value: Any) -> None:
+        """Before anything is written: keep apart what lies in leaves, which may be written."""
+        if not isinstance(value, Value):
+            raise CannotLower("a written value that is not an array")
+        if value.leaf == leaf:
+            return
+        self.clock += 1
+        place = self.place(value)
+        if place.buffer.kind == LEAF:
+            self.saved[leaf] = self.copy(place)
+            place = self.saved[leaf]
+        place.buffer.last = NEVER
 
     def write(self, leaf: int, value: Any) -> None:
         """Put a value over a leaf's memory, when all else is done."""
-        if not isinstance(value, Value):
-            raise CannotLower("a written value that is not an array")
         if value.leaf == leaf:
             return
         example = self.leaves.get(leaf)
         if not isinstance(example, ndarray):
             raise CannotLower("a leaf that has no memory is written")
         self.clock += 1
-        place = self.place(value)
+        place = self.saved.get(leaf) or self.place(value)
         if place.buffer.kind == LEAF:
             place = self.copy(place)  # that leaf may be written too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
             raise CannotLower("a leaf is written with a value of another shape or dtype")
         place.buffer.last = NEVER
-        self.move(Place(self.leaf(leaf), 0, geometry(example)), place, late=True)
+        self.move(Place(self.leaf(leaf), 0, geometry(example)), place)
 
     def finished(self) -> int:
         """Find a place in the arena for all that passes; gives its size."""
-        inside = [b for b in self.buffers if b.kind == TEMPORARY]
+        _join(self.reuses)
+        inside = [b for b in self.buffers if b.kind == TEMPORARY and b.over is None]
         offsets, size = arena.plan([arena.Lifetime(b.size, b.first, b.last) for b in inside])
         for buffer, offset in zip(inside, offsets, strict=True):
             buffer.offset = offset
+        for buffer in self.buffers:
+            if buffer.over is not None:
+                buffer.offset = buffer.root().offset
         return size
+
+
+def _join(reuses: list[tuple[Buffer, Buffer, int]]) -> None:
+    """Let results take over the memory of inputs whose last reader makes them."""
+    for result, source, clock in reuses:
+        root = source.root()
+        if result.kind == source.kind == TEMPORARY and result.over is None and root.last == clock:
+            result.over = root
+            root.last = max(root.last, result.last)
 
 
 def _copied(to: ndarray, source: ndarray) -> tuple[()]:
@@ -331,8 +428,7 @@ def _geometries(node: Node, places: dict[int, Place]) -> list[Geometry]:
         found = [f._replace(dtype=meta.plain(f.dtype)) for f in found]
         kinds = [(v.shape, v.dtype) for v in node.results]
         if [(f.shape, f.dtype) for f in found] == kinds:
-            dense = [geometry(np.empty_like(f.model())) for f in found]
-            return dense
+            return [geometry(np.empty_like(f.model())) for f in found]
     except Exception:  # what reads values may do anything where there are none
         pass
     return [geometry(np.empty(v.shape, v.dtype)) for v in node.results]

@@ -16,10 +16,19 @@ from typing import Any
 import numpy as np
 
 from weft.compiler import arena, driver
-from weft.compiler.building import FOREIGN, TEMPORARY, Building, Call, Place, PythonCall
+from weft.compiler.building import (
+    FOREIGN,
+    TEMPORARY,
+    Building,
+    Call,
+    NotInPlace,
+    Place,
+    PythonCall,
+)
 from weft.compiler.expand import Expansion
-from weft.compiler.ir import CannotLower, Number
+from weft.compiler.ir import CannotLower, Node, Number
 from weft.compiler.passes import optimized
+from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
 from weft.graph.spec import Ref, Spec
 from weft.native.codegen.jit import pointer
@@ -60,14 +69,48 @@ def lower(
     expansion = Expansion(specs, leaves, list(numbers), needed_for(specs, leaves, ends, writes))
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
     nodes, ends = optimized(expansion.nodes, ends)
-    building = Building(expansion, leaves)
-    for node in nodes:
-        building.run(node)
-    for value in ends[: len(wanted)]:
-        building.want(value)
-    for leaf, value in zip(writes, ends[len(wanted) :], strict=True):
-        building.write(leaf, value)
+    written = dict(zip(writes, ends[len(wanted) :], strict=True))
+    for in_place in (True, False):
+        try:
+            building = Building(expansion, leaves)
+            _build(building, nodes, ends[: len(wanted)], written, in_place)
+            break
+        except NotInPlace:
+            continue
     return Program(building, building.finished())
+
+
+def _build(
+    building: Building, nodes: list[Node], wanted: list[Any], writes: dict[int, Any], in_place: bool
+) -> None:
+    """Plan all work: what only computes, the updates of parameters, and what reads these."""
+    leaves = building.leaves
+    steps = [n for n in nodes if in_place and is_plain(n, leaves, writes)]
+    new = {value for node in steps for value in node.results}
+    later: list[Node] = []
+    for node in nodes:
+        if node in steps:
+            continue
+        if any(x in new for x in node.inputs()):
+            later.append(node)
+            new.update(node.results)
+        else:
+            building.run(node)
+    found = {k: building.want(value) for k, value in enumerate(wanted) if value not in new}
+    done = {x.leaf for node in steps for x in node.inputs() if x is not node.args[1]}
+    rest = {leaf: value for leaf, value in writes.items() if leaf not in done}
+    for leaf, value in rest.items():
+        if value not in new:
+            building.prepare(leaf, value)
+    for group in grouped(steps, leaves):
+        building.update(group)
+    building.late = True
+    for node in later:
+        building.run(node)
+    found |= {k: building.want(value) for k, value in enumerate(wanted) if value in new}
+    for leaf, value in rest.items():
+        building.write(leaf, value)
+    building.results = [found[k] for k in range(len(wanted))]
 
 
 class Stretch:
@@ -122,7 +165,8 @@ class Program:
         self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
         outside = [b for b in built.buffers if b.kind != TEMPORARY]
         self._number = {id(b): k for k, b in enumerate(outside)}
-        self._bases = np.zeros(max(len(outside), 1), np.uint64)
+        self._all_bases = np.zeros(len(outside) + 1, np.int64)  # behind a zero: see ``Update``
+        self._bases = self._all_bases[1:]
         self._status = np.zeros(1, np.int64)
         self._slots = np.zeros(max(len(built.slots), 1), np.float64)
         self.leaves: tuple[int, ...] = tuple(built.used)
@@ -149,8 +193,10 @@ class Program:
         self._drive = driver.run()
         self._times: list[tuple[str, float]] | None = None
 
-    def _stretches(self, steps: list[Call | PythonCall]) -> list[Stretch | PythonCall]:
-        found: list[Stretch | PythonCall] = []
+    def _stretches(
+        self, steps: list[Call | PythonCall | Update]
+    ) -> list[Stretch | PythonCall | Update]:
+        found: list[Stretch | PythonCall | Update] = []
         calls: list[Call] = []
         for step in (*steps, None):
             if isinstance(step, Call):
@@ -161,6 +207,8 @@ class Program:
                 calls = []
             if step is not None:
                 found.append(step)
+            if isinstance(step, Update):
+                step.numbered(self._number, self._base)
         return found
 
     # --- running ---
@@ -204,10 +252,13 @@ class Program:
         self._go(self.writes, numbers)
         return results
 
-    def _go(self, steps: list[Stretch | PythonCall], numbers: Sequence[float]) -> bool:
+    def _go(self, steps: list[Stretch | PythonCall | Update], numbers: Sequence[float]) -> bool:
         bases = pointer(self._bases)
         for step in steps:
-            if isinstance(step, PythonCall):
+            if isinstance(step, Update):
+                if not step.run(self._all_bases, self._given):
+                    step.one_by_one(self._array)
+            elif isinstance(step, PythonCall):
                 if self._status[0] or not self._python(step, numbers):
                     return False
             elif self._times is None:
@@ -282,7 +333,7 @@ class Program:
             if isinstance(step, Stretch):
                 found += [f"{call.origin}: {call.name}" for call in step.calls]
             else:
-                found.append(f"{step.name}: Python")
+                found.append(step.name if isinstance(step, Update) else f"{step.name}: Python")
         return found
 
     def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:

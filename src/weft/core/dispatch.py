@@ -32,7 +32,7 @@ from weft.core.promotion import back, promoted
 from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
-from weft.native.codegen.trace import UFUNCS, Traced, lowered
+from weft.native.codegen.trace import UFUNCS, Traced, TracedNumber, lowered
 from weft.native.memory.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
 
@@ -59,7 +59,9 @@ def _on_stand_ins(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
 # What ops act on besides arrays, numbers and tensors, and how: a type that joins here can be put
 # through every op and every derivative rule. Tensors (with those on ``meta``, batches, duals and
 # subclasses) and arrays are asked first, and pay nothing for it.
-VALUES: dict[type, Callable[[Any, Any, dict[str, Any]], Any]] = {Traced: _on_stand_ins}
+VALUES: dict[type, Callable[[Any, Any, dict[str, Any]], Any]] = dict.fromkeys(
+    (Traced, TracedNumber), _on_stand_ins
+)
 
 
 def _in_rows(y: Any, arrays: Any) -> Any:
@@ -216,6 +218,7 @@ class Op:
         self.native: Any = None  # a kernel: its name, and itself from the first call on
         self.native_rules: dict[int, Callable] = {}
         self.loops: dict[Any, Callable] = {}
+        self.shared_loops: dict[Any, Any] = {}  # those that take numbers among the attributes
         camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
         camel = camel[0].upper() + camel[1:]
         self.grad_name = grad_name or f"{camel}Backward"

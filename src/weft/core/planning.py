@@ -10,7 +10,6 @@ derivative rules, which are written in both. What needs values, or what no loop 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,6 +60,9 @@ class StandIn(ndarray):
     def __getitem__(self, key: Any) -> Any:
         return seen(ndarray.__getitem__(bare(self), _plain_key(key)))
 
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         same = self.dtype == dtype
         return self.copy() if same else seen(_converted(bare(self), np.dtype(dtype)))
@@ -76,22 +78,22 @@ class StandIn(ndarray):
 
     flatten = ravel
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
-            **options: Any) -> Any:  # fmt: skip
-        return np.add.reduce(self, axis=axis, dtype=dtype, keepdims=keepdims)
+    def sum(  # type: ignore[override]
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        return seen(_reduced(np.add, self, axis, dtype, keepdims=keepdims))
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
-             **options: Any) -> Any:  # fmt: skip
-        total = np.add.reduce(self, axis=axis, dtype=dtype, keepdims=keepdims)
+    def mean(  # type: ignore[override]
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        total = self.sum(axis, dtype, keepdims=keepdims)
         return total / (self.size / max(total.size, 1))
 
-    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False,
-            **options: Any) -> Any:  # fmt: skip
-        return np.maximum.reduce(self, axis=axis, keepdims=keepdims)
+    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:  # type: ignore[override]
+        return seen(_reduced(np.maximum, self, axis, keepdims=keepdims))
 
-    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False,
-            **options: Any) -> Any:  # fmt: skip
-        return np.minimum.reduce(self, axis=axis, keepdims=keepdims)
+    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:  # type: ignore[override]
+        return seen(_reduced(np.minimum, self, axis, keepdims=keepdims))
 
     def fill(self, value: Any) -> None:
         buffers.move(bare(self), value)
@@ -109,7 +111,9 @@ class StandIn(ndarray):
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _without_values
     __array__ = item = tolist = tobytes = argmax = argmin = nonzero = _without_values
-    prod = std = var = sort = argsort = partition = cumsum = take = repeat = _without_values
+    dot = ptp = trace = round = put = choose = prod = std = var = sort = argsort = partition = (
+        cumsum
+    ) = take = repeat = _without_values
 
 
 def _unless(mask: ndarray, args: Any, options: Any) -> bool:
@@ -131,10 +135,12 @@ def _in_type(x: Any, dtype: Any) -> Any:
 
 def _plain_key(key: Any) -> Any:
     """An index of numbers and slices; arrays in it would have values that choose."""
-    for k in key if isinstance(key, tuple) else (key,):
+    places = key if isinstance(key, tuple) else (key,)
+    for k in places:
         if not (k is None or k is Ellipsis or isinstance(k, (int, slice, np.integer))):
             raise Unplannable("an index that is an array")
-    return key
+    # With an ellipsis even a single element is an array, and no value.
+    return places if Ellipsis in places else (*places, Ellipsis)
 
 
 def bare(x: Any) -> Any:
@@ -358,7 +364,7 @@ def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
 
 def _laid(op: Op, y: Any, arrays: Any) -> Any:
     """A result in the op's memory order: itself, a view of it, or a copy."""
-    if not isinstance(y, ndarray) or y.flags.c_contiguous and not op.images:
+    if not isinstance(y, ndarray) or (y.flags.c_contiguous and not op.images):
         return y
     # What the layout rule would do, asked of memory that costs nothing.
     span = sum((n - 1) * s for n, s in zip(y.shape, y.strides, strict=True)) + y.itemsize
@@ -424,7 +430,8 @@ def stand_in(x: Any) -> Any:
     first = sum((1 - n) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0)
     if not x.size:
         return np.empty(x.shape, x.dtype)
-    made = np.ndarray(x.shape, x.dtype, np.zeros(span, np.uint8), first, x.strides)
+    memory = (np.empty if x.dtype.kind in "fc" else np.zeros)(span, np.uint8)
+    made = np.ndarray(x.shape, x.dtype, memory, first, x.strides)
     if x.size == 1 and x.dtype.kind == "f":
         made.fill(np.nan)  # who reads it shall be found out: see ``_operand``
     return made

@@ -36,7 +36,7 @@ LEAST = 2  # elements for which a kernel for small arrays pays
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
 TRIES = 50  # small uses of an op for which its loop is compiled
-MANY = 64  # loops of one op, for different attributes
+MANY = 64  # loops that an op keeps, for different attributes
 OVER = 1024  # elements from which an in-place loop beats NumPy, once it is there
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
 
@@ -294,18 +294,66 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
     except TypeError:  # attributes that are no plain values
         return _no_loop
     if found is None:
-        if len(op.loops) >= MANY:
-            return _no_loop  # attributes that keep changing are not worth compiling
-        from weft.native.codegen.trace import Loop
-
-        fixed, inner = dict(attrs), function
-        if not suffix:
-            function = lambda *args: op(*args, **fixed)  # as a rule would call it
-        elif attrs:
-            function = lambda *args: inner(*args, **fixed)
-        made = Loop(f"{op.name}{suffix}_loop", function, op.limit)
-        found = op.loops.setdefault(key, made)  # another thread may have been first
+        found = _new_loop(op, suffix, function, attrs)
+        with once.LOCK:
+            while len(op.loops) >= MANY:  # the oldest is compiled again if it is asked for
+                op.loops.pop(next(iter(op.loops)))
+            found = op.loops.setdefault(key, found)  # another thread may have been first
     return found
+
+
+def _new_loop(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:
+    """A loop with its attributes in the code; numbers are arguments of one loop for all."""
+    from weft.native.codegen.trace import Loop
+
+    # Without a suffix it is the op itself, which rules may call on stand-ins too.
+    inner = function if suffix else op
+    numbers = {name: v for name, v in attrs.items() if v.__class__ is float}
+    fixed = {name: v for name, v in attrs.items() if name not in numbers}
+    name = f"{op.name}{suffix}_loop"
+
+    def with_constants() -> Any:
+        return Loop(name, lambda *args: inner(*args, **attrs), op.limit)
+
+    if not numbers:
+        return with_constants()
+    key = (suffix, tuple(numbers), *fixed.items())
+    shared = op.shared_loops.get(key)
+    if shared is None:
+        names, count = tuple(numbers), len(numbers)
+
+        def with_settings(*args: Any) -> Any:
+            given = dict(zip(names, args[-count:], strict=True))
+            return inner(*args[:-count], **fixed, **given)
+
+        made = Loop(f"{name}_set", with_settings, op.limit, settings=count)
+        shared = op.shared_loops.setdefault(key, made)
+    return _SetLoop(shared, tuple(numbers.values()), with_constants)
+
+
+class _SetLoop:
+    """A loop under certain settings: one that takes them, or one with them in its code.
+
+    The latter is for functions that look at their settings, such as an exponent. Which of the two
+    it is follows from the function alone, and both give the same bits.
+    """
+
+    __slots__ = ("constant", "make", "settings", "shared")
+
+    def __init__(self, shared: Any, settings: tuple[float, ...], make: Callable) -> None:
+        self.shared, self.settings, self.make, self.constant = shared, settings, make, None
+
+    def own(self) -> Any:
+        if self.constant is None:
+            self.constant = self.make()
+        return self.constant
+
+    def __call__(self, *args: Any) -> Any:
+        out = self.shared(*args, *self.settings)
+        return self.own()(*args) if out is None else out
+
+    def into(self, x: ndarray, *args: Any) -> bool:
+        return self.shared.into(x, *args, *self.settings) or self.own().into(x, *args)
 
 
 class _NoLoop:
@@ -316,11 +364,6 @@ class _NoLoop:
 
     def into(self, *args: Any) -> bool:
         return False
-
-    def way(self, args: Any) -> None:
-        return None
-
-    row_way = way
 
 
 _no_loop = _NoLoop()

@@ -78,6 +78,8 @@ class Job:
     single: bool
     calls: list[NativeCall]
     flags: tuple[Address, ...]  # words that are not zero after a run whose results can't be used
+    # Pairs of an output and an input that may be one memory: the output is written over the input.
+    aliases: tuple[tuple[int, int], ...] = ()
     keep: list[Any] = field(default_factory=list)  # constants that calls point at
     _blocks: list[Any] = field(default_factory=list)
 
@@ -183,6 +185,7 @@ class _Plan:
         self.kept: list[Any] = []
         self.calls: list[NativeCall] = []
         self.flags: list[Address] = []
+        self.aliases: list[tuple[Any, Any]] = []
         self.fault = ""
 
     # --- memory ---
@@ -225,6 +228,8 @@ class _Plan:
             low, high, _ = self.spans[number]
             if low <= address < high:
                 return Address(number, address - self.origins[number])
+            if low == address == high and low:
+                return 0  # memory of no size
         if isinstance(value, ndarray) and value.dtype.kind in "iu":
             self.constant(value)  # a table of places: kernels make those of nothing but sizes
         for start, array in self.constants.items():
@@ -265,6 +270,9 @@ class _Plan:
 
     def keep(self, value: Any) -> None:
         self.kept.append(value)
+
+    def may_alias(self, result: ndarray, source: ndarray) -> None:
+        self.aliases.append((self.place(result), self.place(source)))
 
 
 def _word(kind: str, value: Any) -> int:
@@ -338,7 +346,19 @@ def _finished(found: _Plan, results: Any) -> Job:
     outputs = tuple(None if v is None else v._replace(place=at(v.place)) for v in views)
     flags = tuple(at(f) for f in found.flags)
     keep = [*found.constants.values(), *found.kept]
-    return Job(inputs, tuple(sizes), scratch, outputs, single, calls, flags, keep)
+    aliases = _aliases(found, views) if len(calls) == 1 else ()
+    return Job(inputs, tuple(sizes), scratch, outputs, single, calls, flags, aliases, keep)
+
+
+def _aliases(found: _Plan, views: list[ResultView | None]) -> tuple[tuple[int, int], ...]:
+    """Which outputs may lie where which inputs do, if one call is all there is."""
+    outputs = {view.place: k for k, view in enumerate(views) if view is not None}
+    pairs = [(outputs.get(result), source) for result, source in found.aliases]
+    return tuple(
+        (k, source.buffer)
+        for k, source in pairs
+        if k is not None and isinstance(source, Address) and source.buffer < found.inputs
+    )
 
 
 # --- native helpers ----------------------------------------------------------------------

@@ -325,11 +325,7 @@ class Elementwise(Optimizer):
     ) -> list[np.ndarray]:
         """One step of one parameter as a function of arrays: parameter, states and counters."""
         counters = [np.array(x) for x in counters]
-        step: Any = False
-        if counters:
-            np.add(counters[0], ONE, counters[0])
-            step = counters[0].item()
-        flags, values = cls.__new__(cls)._coefficients(with_numbers(group), step, tuple(counters))
+        flags, values = cls.next_coefficients(group, counters)
         real = p.dtype.type(0).real.dtype if p.dtype.kind == "c" else p.dtype
         wide = np.dtype(np.float32) if real in dt.HALF else real
         flats = [flat_real(np.ascontiguousarray(x)).astype(wide) for x in (p, g, *states)]
@@ -341,6 +337,18 @@ class Elementwise(Optimizer):
             quiet.leave(token)
         shaped = [x.astype(real).view(p.dtype).reshape(p.shape) for x in (new, *changed)]
         return [*shaped, *counters]
+
+    @classmethod
+    def next_coefficients(
+        cls, group: dict[str, Any], counters: list[np.ndarray]
+    ) -> tuple[Any, tuple[float, ...]]:
+        """Flags and coefficients of the rule for the step after some counters, which move on."""
+        step: Any = False
+        if counters:
+            np.add(counters[0], ONE, counters[0])
+            step = counters[0].item()
+        found: Any = cls.__new__(cls)._coefficients(with_numbers(group), step, tuple(counters))
+        return found
 
     @classmethod
     def coefficients(cls, group: dict[str, Any]) -> tuple[Any, tuple[float, ...]]:

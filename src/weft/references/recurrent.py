@@ -6,8 +6,9 @@ product for all steps; each step adds the product with the state before it and t
 in place. The gradients of weights are one product each, after all steps.
 
 ``CELLS`` names the functions that do the work of a step, those that go through all steps, and those
-that allocate and move memory; layers take another table with faster ones. All arrays are row-major, except that ``gemm`` gets
-transposed ones too, and that rows of the gradients of gates may lie apart.
+that allocate and move memory; layers take another table with faster ones. All arrays are row-major,
+except that ``gemm`` gets transposed ones too, and that rows of the gradients of gates may lie
+apart.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from weft.native.once import lazy
+
 FLOATS = {"f32": "float", "f64": "double"}
 INTEGERS = {"i1": "i1", "i32": "i32", "i64": "i64"}
 LLVM = {**FLOATS, **INTEGERS}
@@ -127,19 +129,52 @@ def constant(value: float, kind: str) -> str:
     return str(int(value))
 
 
+class _Syntax:
+    """The syntax tree of a function, parsed when it is asked for: most are never compiled."""
+
+    def __init__(self, source: str | Callable) -> None:
+        self.source = source
+
+    @lazy
+    def tree(self) -> ast.FunctionDef:
+        source = self.source
+        if not isinstance(source, str):
+            source = textwrap.dedent(inspect.getsource(source))
+            source = source[source.index("def ") :]
+        found = ast.parse(textwrap.dedent(source)).body[0]
+        assert isinstance(found, ast.FunctionDef)
+        return found
+
+    @lazy
+    def parameters(self) -> list[tuple[str, str]]:
+        return [(a.arg, _annotation(a.annotation)) for a in self.tree.args.args]
+
+
 class Function:
     """A function of the language: its syntax tree, not yet bound to types."""
 
     def __init__(
-        self, source: str, scope: dict[str, Any], reassociate: bool = False, wide: Any = None
+        self,
+        source: str | Callable,
+        scope: dict[str, Any],
+        reassociate: bool = False,
+        wide: Any = None,
     ) -> None:
-        tree = ast.parse(textwrap.dedent(source)).body[0]
-        assert isinstance(tree, ast.FunctionDef)
-        self.tree, self.scope, self.name = tree, scope, tree.name
+        self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
-        self.origin: Callable | None = None  # the Python function that it was read from
-        self.parameters = [(a.arg, _annotation(a.annotation)) for a in tree.args.args]
+        # The Python function that it was read from.
+        self.origin = None if isinstance(source, str) else source
+        self.name: str = self.tree.name if isinstance(source, str) else source.__name__
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        return self._syntax.tree
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """The names and the types of the parameters."""
+        return self._syntax.parameters
 
 
 class Assembly:
@@ -799,11 +834,7 @@ def build(
 
 def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> Function:
     """A Python function as a function of the language."""
-    source = textwrap.dedent(inspect.getsource(fn))
-    start = source.index("def ")
-    made = Function(source[start:], fn.__globals__, reassociate, wide)
-    made.origin = fn
-    return made
+    return Function(fn, fn.__globals__, reassociate, wide)
 
 
 def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:

@@ -76,14 +76,20 @@ class _Engine:
             cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
         )
 
-    def load(self, name: str, text: str, symbols: list[str]) -> list[int]:
-        """The addresses of compiled functions; their code comes from disk if it is there."""
-        words = "\0".join((name, text, self.cpu, self.features, self.version))
+    def load(
+        self, name: str, text: str | Callable[[], str], symbols: list[str], recipe: str = ""
+    ) -> list[int]:
+        """The addresses of compiled functions; their code comes from disk if it is there.
+
+        ``recipe`` says all that the text is made from, where that is quicker to say.
+        """
+        source = recipe if callable(text) else text
+        words = "\0".join((name, source, self.cpu, self.features, self.version))
         key = hashlib.sha256(words.encode()).digest()
         with LOCK:
             code = cache.read(name, key)
             if code is None:
-                code = self.compile(text)
+                code = self.compile(text() if callable(text) else text)
                 cache.write(name, key, code)
             return self.link(symbols, code)
 
@@ -159,9 +165,12 @@ class Kernel:
 
     def __init__(self, function: Function) -> None:
         self.function, self.name = function, function.name
-        parameters = function.parameters[:-2]
-        self.parameters = parameters
         self.compiled: dict[Any, Callable] = {}
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """The names and types of what it takes, but for the range."""
+        return self.function.parameters[:-2]
 
     def get(self, *types: str, **consts: Any) -> Callable:
         """The native function for types (of ``T``, then ``U``) and fixed parameters.

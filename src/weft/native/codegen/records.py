@@ -19,18 +19,22 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import hashlib
 import struct
 import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.native.codegen import emit, entry
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, Value
 from weft.native.codegen.entry import DESCR, FLAGS, RANK, SHAPE, TUPLE
+from weft.native.once import LOCK
 
 BASE = HEAD + 32  # where an array keeps what its memory belongs to
 MOST = 16  # inputs of which a pattern is made
@@ -87,6 +91,9 @@ class Slots:
 
     def __getitem__(self, name: str) -> int:
         return self.at[name]
+
+    def __repr__(self) -> str:
+        return repr(self.at)
 
 
 class Unsupported(Exception):
@@ -300,7 +307,7 @@ class Finish(Emitter):
         self,
         name: str,
         places: dict[str, int],
-        classes: Classes,
+        layout: Layout,
         view: bool,
         several: bool,
         computes: bool,
@@ -308,14 +315,9 @@ class Finish(Emitter):
         super().__init__(name, places)
         self.view, self.several, self.computes = view, several, computes
         self.first = (2 if computes else 4) + several  # of the inputs
-        c = classes
-        self.tensor = Slots(c.tensor, *TENSOR)
-        self.node = Slots(c.node, *NODE)
-        self.output = Slots(c.output, *OUTPUT_NODE)
-        self.state = Slots(c.state, "mode", "scope")
-        self.plan = Slots(c.plan, "recipe")
-        self.frames = _frame_layout()
-        self.by_thread = isinstance(c.modes, _thread._local)
+        self.tensor, self.node, self.output = layout.tensor, layout.node, layout.output
+        self.state, self.plan = layout.state, layout.plan
+        self.frames, self.by_thread = layout.frames, layout.by_thread
         self.write()
 
     # --- parts -------------------------------------------------------------------------
@@ -1183,29 +1185,84 @@ class _Definition(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where objects of the layer above keep what compiled code reads and writes."""
+
+    tensor: Slots
+    node: Slots
+    output: Slots
+    state: Slots
+    plan: Slots
+    frames: FrameLayout | None
+    by_thread: bool  # whether the state of a thread is found by Python's thread-local objects
+
+    @classmethod
+    def of(cls, c: Classes) -> Layout:
+        """The layout of these classes, tried out on objects of them."""
+        return cls(
+            Slots(c.tensor, *TENSOR),
+            Slots(c.node, *NODE),
+            Slots(c.output, *OUTPUT_NODE),
+            Slots(c.state, "mode", "scope"),
+            Slots(c.plan, "recipe"),
+            _frame_layout(),
+            isinstance(c.modes, _thread._local),
+        )
+
+
+def _recipe(layout: Layout, places: dict[str, int]) -> str:
+    """All that the code is made from, or nothing where the sources can't be read.
+
+    To write the code takes ten times as long as to read it from the cache.
+    """
+    versions = (sys.version, np.__version__, object.__basicsize__, tuple.__basicsize__)
+    digest = hashlib.sha256(repr((versions, layout, places)).encode())
+    try:
+        for source in (__file__, emit.__file__, entry.__file__):
+            digest.update(Path(source).read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
 class Records:
-    """The compiled functions of a process, for the classes of the layer above."""
+    """The compiled functions of a process, for the classes of the layer above.
+
+    Each sort of function is compiled when an op first asks for it.
+    """
 
     def __init__(self, classes: Classes) -> None:
-        from weft.native.codegen import jit
-
         _check_layouts()
         self.table = _Table(classes)
-        names = {
-            (view, several, computes): f"{start}{'_view' * view}{'_several' * several}"
-            for view in (False, True)
-            for several in (False, True)
-            for computes, start in ((False, "finish"), (True, "call"))
-        }
-        text = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
-        text += "".join(
-            Finish(name, self.table.places, classes, *kind).text() for kind, name in names.items()
-        )
-        addresses = jit.engine().load("records", text, list(names.values()))
-        self.definitions = {
-            kind: _Definition(name.encode(), address, _FASTCALL, None)
-            for (kind, name), address in zip(names.items(), addresses, strict=True)
-        }
+        self.layout = Layout.of(classes)
+        self.recipe = _recipe(self.layout, self.table.places)
+        self.definitions: dict[tuple[bool, bool, bool], _Definition] = {}
+
+    def definition(self, view: bool, several: bool, computes: bool) -> _Definition:
+        """The compiled function of a sort."""
+        sort = view, several, computes
+        found = self.definitions.get(sort)
+        if found is None:
+            with LOCK:
+                found = self.definitions.get(sort) or self._compiled(*sort)
+                self.definitions[sort] = found
+        return found
+
+    def _compiled(self, view: bool, several: bool, computes: bool) -> _Definition:
+        from weft.native.codegen import jit
+
+        start = "call" if computes else "finish"
+        name = f"{start}{'_view' * view}{'_several' * several}"
+
+        def text() -> str:
+            head = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
+            made = Finish(name, self.table.places, self.layout, view, several, computes)
+            return head + made.text()
+
+        source = text if self.recipe else text()
+        (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe)
+        return _Definition(name.encode(), address, _FASTCALL, None)
 
     def function(
         self,
@@ -1217,7 +1274,7 @@ class Records:
         computed_by: tuple[Any, Any] | None = None,
     ) -> Callable:
         """What finishes the calls of one op or, given its reference and layout, does them."""
-        definition = self.definitions[view, several, computed_by is not None]
+        definition = self.definition(view, several, computed_by is not None)
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)

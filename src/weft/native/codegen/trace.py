@@ -33,7 +33,6 @@ KINDS = {d: k for k, d in DTYPES.items() if k != "i64"}  # what loops compute wi
 HALVES = {"float16": "f16", "bfloat16": "bf16"}  # kept in two bytes, computed in float32
 GRAIN = 16384  # elements that are worth a thread
 SPREADS = 256  # layouts of arguments that one function remembers
-VARIANTS = 512  # loops that one function may have before NumPy takes the rest
 
 
 class NotTraceableError(TypeError):
@@ -125,6 +124,27 @@ class Traced:
             self.text = self.tape.put(f"T({_text(self.tape, value)})", self.kind).text
 
 
+class TracedNumber(Traced):
+    """Stands for a number that is the same for all elements, such as a slope.
+
+    Python computes with numbers in double precision, and arrays take them rounded to their own
+    type. So does the loop, which hence gives the bits that it would with the number itself.
+    """
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
+        if not any(a.__class__ is Traced for a in args):
+            raise NotTraceableError(f"np.{ufunc.__name__} of numbers")
+        return super().__array_ufunc__(ufunc, method, *args, **options)
+
+
+def _only_numbers(values: Any) -> bool:
+    """Whether a calculation is between numbers, of which some stand for others."""
+    kinds = [v.__class__ for v in values]
+    return TracedNumber in kinds and not set(kinds) - {TracedNumber, int, float}
+
+
 def choose(tape: Tape, condition: Any, a: Any, b: Any) -> Traced:
     kind = _common(tape, a, b)
     test = _text(tape, condition)
@@ -144,6 +164,9 @@ def _common(tape: Tape, *values: Any) -> str:
 
 def _infix(symbol: str) -> Callable:
     def put(tape: Tape, a: Any, b: Any) -> Traced:
+        if _only_numbers((a, b)):
+            made = tape.put(f"f64({_text(tape, a)}) {symbol} f64({_text(tape, b)})", tape.kind)
+            return TracedNumber(tape, made.text, tape.kind)
         if _common(tape, a, b) == "b1":
             raise NotTraceableError("arithmetic on booleans")
         # Booleans count as numbers here.
@@ -153,7 +176,12 @@ def _infix(symbol: str) -> Callable:
 
 
 def _compared(symbol: str) -> Callable:
-    return lambda tape, a, b: tape.put(f"T({_text(tape, a)}) {symbol} T({_text(tape, b)})", "b1")
+    def put(tape: Tape, a: Any, b: Any) -> Traced:
+        if _only_numbers((a, b)):
+            raise NotTraceableError("a branch on a number")
+        return tape.put(f"T({_text(tape, a)}) {symbol} T({_text(tape, b)})", "b1")
+
+    return put
 
 
 def _logical(symbol: str) -> Callable:
@@ -169,7 +197,7 @@ def _logical(symbol: str) -> Callable:
 
 def _called(name: str, count: int = 1) -> Callable:
     def put(tape: Tape, *values: Any) -> Traced:
-        if _common(tape, *values) == "b1" or len(values) != count:
+        if _common(tape, *values) == "b1" or len(values) != count or _only_numbers(values):
             raise NotTraceableError(name)
         given = ", ".join(f"T({_text(tape, v)})" for v in values)
         tape.exact = tape.exact and name in INTRINSICS
@@ -180,12 +208,18 @@ def _called(name: str, count: int = 1) -> Callable:
 
 def _formula(text: str, kind: str = "") -> Callable:
     def put(tape: Tape, x: Any) -> Traced:
+        if x.__class__ is TracedNumber:
+            if text != "-x":
+                raise NotTraceableError(f"{text} of a number")
+            return TracedNumber(tape, tape.put(f"-f64({x.text})", tape.kind).text, tape.kind)
         return tape.put(text.replace("x", f"T({_text(tape, x)})"), kind or tape.kind)
 
     return put
 
 
 def _power(tape: Tape, x: Any, y: Any) -> Traced:
+    if TracedNumber in (x.__class__, y.__class__):
+        raise NotTraceableError("powers go by their exponent")
     if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
         if y == 2:
             return _infix("*")(tape, x, x)
@@ -306,10 +340,17 @@ class Loop:
     """
 
     def __init__(
-        self, name: str, function: Callable, least: int = 0, grain: int = GRAIN, kinds: Any = KINDS
+        self,
+        name: str,
+        function: Callable,
+        least: int = 0,
+        grain: int = GRAIN,
+        kinds: Any = KINDS,
+        settings: int = 0,
     ) -> None:
         self.name, self.function, self.least, self.grain = name, function, least, grain
         self.kinds = kinds
+        self.settings = settings  # of the arguments, how many at the end are settings
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
         # For plain arrays of one shape, made so far: with a new result, or over the first of them.
@@ -346,6 +387,9 @@ class Loop:
         code, dtype, *_ = found
         out = buffers.empty(first.shape, dtype)
         size = first.size
+        if buffers.PLANNERS:
+            like = [a for a in args if a.__class__ is ndarray and a.dtype == dtype]
+            buffers.may_alias([out] * len(like), like)
         code(*args, out, size, threads.how_many(size, self.grain))
         return out
 
@@ -461,8 +505,6 @@ class Loop:
         with LOCK:
             found = self.made.get(name)
             if found is None:
-                if len(self.made) >= VARIANTS:
-                    return False
                 found = self.made[name] = self._make(args, pattern, depth)
             return found
 
@@ -487,7 +529,10 @@ class Loop:
         tape = Tape(kind)
         parameters, stand_ins = [], []
         for k, a in enumerate(args):
-            if a.__class__ is ndarray:
+            if k >= len(args) - self.settings:
+                parameters.append((f"e{k}", "f64", ""))
+                stand_ins.append(TracedNumber(tape, f"e{k}", kind))
+            elif a.__class__ is ndarray:
                 mask = a.dtype == np.bool_
                 parameters.append((f"a{k}", f"Ptr[{'b1' if mask else lies}]", pattern[k]))
                 stand_ins.append(Traced(tape, f"e{k}", "b1" if mask else kind))

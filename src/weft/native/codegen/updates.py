@@ -72,6 +72,7 @@ def updated(
     if code is None:
         return None
     made = tuple(buffers.empty(value.shape, dtype) for _ in arrays[1:])
+    buffers.may_alias(made, (value, *arrays[2:]))
     code(*arrays, coefficients, *made, value.size, threads.how_many(value.size, GRAIN))
     return made
 
@@ -84,8 +85,10 @@ def _compiled(
     if key not in _made:
         with LOCK:
             if key not in _made:
-                given = (rule, flags, states, count, kind)
-                _made[key] = None if kind is None else _compile(*given, write)
+                made = None
+                if kind is not None:
+                    made = _compile(rule, flags, states, count, kind, write)
+                _made[key] = made
     return _made[key]
 
 

@@ -483,6 +483,7 @@ def _few_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
 
 def _few_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
     kind = FLOATS[g.dtype]
+    buffers.constant(job.offsets, job.info)
     seen = plain(x) if plan.source.is_plain() else plan.source.copied(x, 0)
     loops.few_weights.get(kind, lanes=block(kind)[0], double=_double(kind))(
         *map(pointer, (seen, g, to, job.offsets, job.info)), len(g), job.tasks, job.workers

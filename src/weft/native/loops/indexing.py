@@ -492,6 +492,8 @@ def embedding_back(
     if x.shape[: indices.ndim] != indices.shape:
         return None
     shape = (count, *x.shape[indices.ndim :])
+    if by_freq and buffers.planner() is not None:
+        return None  # counts are values
     out = _placed(None, x, indices, 0, shape, False, skipped=padding_idx)
     if out is None or not by_freq:
         return out

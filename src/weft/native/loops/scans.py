@@ -12,6 +12,7 @@ from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
 from weft.native.codegen.whole import Spec
 from weft.native.loops.sums import leaf
+from weft.native.memory import buffers
 
 ndarray = np.ndarray
 MOST = 4096  # elements; beyond, others are faster
@@ -101,7 +102,7 @@ def topk(
     if not 0 < n <= ROW or not 0 < k <= n or k * 8 < n:
         return None
     shape = (*x.shape[:-1], k)
-    values, places = np.empty(shape, F32), np.empty(shape, np.int64)
+    values, places = buffers.empty(shape, F32), buffers.empty(shape, np.int64)
     _greatest.get("f32")(x, values, places, n, k, not largest, x.size // n, 1)
     return values, places
 

@@ -26,6 +26,7 @@ class Planner(Protocol):
     def moved(self, to: ndarray, source: Any) -> None: ...
     def checked(self, flag: ndarray) -> None: ...
     def keep(self, value: Any) -> None: ...
+    def may_alias(self, result: ndarray, source: ndarray) -> None: ...
     def place(self, value: Any) -> Any: ...
     def raw(self, name: str, function: int, *words: Any) -> None: ...
 
@@ -55,10 +56,11 @@ def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
 
 def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
     """A new array of zeros."""
-    made = np.zeros(shape, dtype)
     if PLANNERS and (plan := planner()) is not None:
+        made = np.empty(shape, dtype)
         plan.allocated(made, True)
-    return made
+        return made
+    return np.zeros(shape, dtype)
 
 
 def empty_like(model: ndarray, dtype: Any = None) -> ndarray:
@@ -72,6 +74,13 @@ def constant(*arrays: ndarray | None) -> None:
         for array in arrays:
             if array is not None:
                 plan.constant(array)
+
+
+def may_alias(results: Any, sources: Any) -> None:
+    """Say that each result may be written over its source: element by element, and read before."""
+    if PLANNERS and (plan := planner()) is not None:
+        for result, source in zip(results, sources, strict=True):
+            plan.may_alias(result, source)
 
 
 def move(to: ndarray, source: Any) -> None:
