@@ -5,17 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from weft.compiler import allow_in_graph, disable, is_compiling, reset
-from weft.nn.module import Module
+from weft.compiler import OptimizedModule, allow_in_graph, disable, is_compiling, reset
 
 __all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "reset"]
 
 # Programs set switches here, such as suppress_errors; nothing reads them.
 config = SimpleNamespace(suppress_errors=False, verbose=False, cache_size_limit=8)
-
-
-class OptimizedModule(Module):
-    """What compiling a module gives in PyTorch; here the module itself comes back."""
 
 
 def graph_break(msg: str = "") -> None:

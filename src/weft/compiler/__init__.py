@@ -1,24 +1,46 @@
-"""``torch.compile`` and its companions, for programs that ask for compilation.
+"""``torch.compile``: repeating stretches of a program as single native calls.
 
-Nothing is compiled yet: what is given comes back as it is, with the same numbers and at the same
-speed.
+A compiled function runs as Python, every time. The first call is eager, and its ops are noted down
+as a trace. In later calls an op that was expected is not computed but answered with a pending
+tensor; when a value is read, or the function returns, all that is pending runs as one native call.
+Where the program takes another course than before, what is pending runs eagerly, the program goes on
+eagerly, and the new course is remembered.
+
+So nothing that Python decides is frozen: globals, attributes, branches, schedulers, ``print`` and
+exceptions act in every call. ``docs/compile.md`` says more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.compiler.region import Learned, Region
+from weft.compiler.trace import walk
 from weft.core import errors
 from weft.core.modes import MODES
+from weft.graph.spec import listening
+from weft.nn.module import Module
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
-    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance",
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "region", "reset",
+    "set_stance", "synchronize",
 ]  # fmt: skip
+
+# Names that programs give as ``backend=``; all but the eager ones mean weft's own compiler.
+BACKENDS = ("inductor", "cudagraphs", "onnxrt", "openxla", "tvm")
+EAGER = ("eager", "aot_eager", "eager_noexcept", "aot_eager_decomp_partition")
+STANCES = ("default", "eager_then_compile", "aot_eager_then_compile", "force_eager",
+           "eager_on_recompile", "fail_on_recompile")  # fmt: skip
+
+_stance = ["default"]
+_compiled: weakref.WeakSet[Compiled] = weakref.WeakSet()
+_regions: dict[str, Learned] = {}
 
 
 def compile(
@@ -33,7 +55,9 @@ def compile(
 ) -> Any:
     """A function or module whose repeating stretches run as native calls, with the same results.
 
-    >>> import weft as torch
+    ``fullgraph=True`` raises where a call takes another course than the first one. ``dynamic``,
+    ``mode`` and ``options`` are accepted and have nothing to choose between.
+
     >>> @torch.compile
     ... def double(x):
     ...     return 2 * x
@@ -44,6 +68,11 @@ def compile(
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same "
             f"time.\n  at {errors.here()}"
+        )
+    if isinstance(backend, str) and backend not in (*BACKENDS, *EAGER):
+        raise RuntimeError(
+            f"unknown backend {backend!r}; there are {', '.join((*BACKENDS, *EAGER))}\n"
+            f"  at {errors.here()}"
         )
     if model is None:
         return functools.partial(
@@ -57,47 +86,191 @@ def compile(
         )
     if disable:
         return model
-    return Compiled(model, fullgraph)
+    eager = not isinstance(backend, str) or backend in EAGER
+    if isinstance(model, Module):
+        return OptimizedModule(model, fullgraph, eager)
+    return Compiled(model, fullgraph, eager)
 
 
 class Compiled:
     """A compiled function."""
 
-    def __init__(self, function: Callable, fullgraph: bool = False) -> None:
-        self.function = function
-        self.learned = Learned(getattr(function, "__name__", type(function).__name__), fullgraph)
+    def __init__(self, function: Callable, fullgraph: bool = False, eager: bool = False) -> None:
         functools.update_wrapper(self, function, updated=())
+        self.function, self.fullgraph, self.eager = function, fullgraph, eager
+        self.forget()
+        _compiled.add(self)
+
+    def forget(self) -> None:
+        """Begin anew, as if it had never been called."""
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        self.learned = Learned(name, self.fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = MODES.now
-        if now.unusual or now.recorders or not self.learned.lock.acquire(blocking=False):
+        learned = self.learned
+        # Inside of another region it is a part of that; two threads would share one trace.
+        if (
+            self.eager
+            or now.recorders
+            or now.unusual
+            or _stance[0] == "force_eager"
+            or not learned.lock.acquire(blocking=False)
+        ):
             return self.function(*args, **kwargs)
         try:
-            return self._follow(args, kwargs)
+            with _following(learned):
+                return self.function(*args, **kwargs)
         finally:
-            self.learned.lock.release()
+            learned.lock.release()
 
-    def _follow(self, args: Any, kwargs: Any) -> Any:
-        self.learned.calls += 1
-        region = Region(self.learned)
-        with region:
-            try:
-                out = self.function(*args, **kwargs)
-            except BaseException:
-                region.reify()
-                raise
-            region.finish()
-        return out
+    def explain(self) -> str:
+        """In words: what was learned, what runs natively, and what does not, and why."""
+        return explained(self.learned)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compiled, (self.function, self.fullgraph, self.eager)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.function!r}>"
+
+
+class OptimizedModule(Module):
+    """What ``torch.compile(module)`` gives: the module as ``_orig_mod``, called as a region."""
+
+    def __init__(self, module: Module, fullgraph: bool = False, eager: bool = False) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["_compiled"] = Compiled(module, fullgraph, eager)
+        self.training = module.training
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled(*args, **kwargs)
+
+    forward = __call__
+
+    def explain(self) -> str:
+        """In words: what was learned, what runs natively, and what does not, and why."""
+        return self._compiled.explain()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self.__dict__["_modules"]["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in ("_orig_mod", "training") or "_orig_mod" not in self.__dict__.get(
+            "_modules", ()
+        )
+        if own:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        compiled = self._compiled
+        return OptimizedModule, (self._orig_mod, compiled.fullgraph, compiled.eager)
+
+    def __deepcopy__(self, memo: Any) -> OptimizedModule:
+        import copy
+
+        compiled = self._compiled
+        twin = copy.deepcopy(self._orig_mod, memo)
+        return OptimizedModule(twin, compiled.fullgraph, compiled.eager)
+
+
+@contextlib.contextmanager
+def _following(learned: Learned) -> Iterator[None]:
+    """A block whose ops are compared with what was learned; nothing pending outlives it."""
+    learned.calls += 1
+    followed = Region(learned, _stance[0])
+    with followed:
+        try:
+            yield
+        except BaseException:
+            followed.abandon()
+            raise
+        followed.finish()
+
+
+@contextlib.contextmanager
+def region(name: str) -> Iterator[None]:
+    """A block that is compiled as a function would be; blocks of one name share what is learned.
+
+    >>> x = torch.ones(3)
+    >>> for _ in range(3):
+    ...     with torch.compiler.region("double"):
+    ...         y = x * 2
+    >>> y
+    tensor([2., 2., 2.])
+    """
+    learned = _regions.setdefault(name, Learned(name))
+    now = MODES.now
+    stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
+    if stands_aside or not learned.lock.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _following(learned):
+            yield
+    finally:
+        learned.lock.release()
+
+
+def synchronize() -> None:
+    """Compute whatever this thread has pending in a compiled region."""
+    for recorder in MODES.now.recorders:
+        if isinstance(recorder, Region):
+            recorder.cut("synchronize() was called")
+
+
+def explain(compiled: Any) -> str:
+    """In words: what a compiled function or module, or a named region, has learned and runs."""
+    if isinstance(compiled, str):
+        return explained(_regions[compiled])
+    return compiled.explain()
+
+
+def explained(learned: Learned) -> str:
+    """What is known of a region, as text."""
+    plans = [p for point in walk(learned.root) for p in point.plans.values() if p]
+    lines = [
+        f"{learned.name}: {learned.calls} calls, {learned.tokens} ops learned, "
+        f"{learned.diverged} times another course, {len(plans)} programs"
+    ]
+    for title, table in (
+        ("computed because", learned.reasons),
+        ("run eagerly because", learned.refused),
+    ):
+        lines += [f"  {title} {why} ({n} times)" for why, n in table.items()]
+    for k, plan in enumerate(plans):
+        lines.append(f"  program {k}: {len(plan.path)} ops from {plan.begins_at()}")
+        lines += [f"    {line}" for line in plan.explain()]
+    return "\n".join(lines)
 
 
 def disable(
     fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """The function itself, as it is never compiled; also as a decorator with arguments."""
-    return allow_in_graph if fn is None else allow_in_graph(fn)
+    """A function that runs eagerly wherever it is called from; also as a decorator."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, (Module, type)):
+        return fn
+
+    @functools.wraps(fn)
+    def eagerly(*args: Any, **kwargs: Any) -> Any:
+        synchronize()
+        inside = any(isinstance(r, Region) for r in MODES.now.recorders)
+        if not inside:
+            return fn(*args, **kwargs)
+        with listening(*(r for r in MODES.now.recorders if not isinstance(r, Region))):
+            return fn(*args, **kwargs)
+
+    return eagerly
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -109,7 +282,7 @@ assume_constant_result = allow_in_graph
 
 
 def is_compiling() -> bool:
-    """Whether this code is being compiled: it never is."""
+    """Whether this code is being traced by a compiler that would not run it again: never."""
     return False
 
 
@@ -117,7 +290,10 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def reset() -> None:
-    """Forget what was compiled: nothing was."""
+    """Forget all that was learned."""
+    for compiled in tuple(_compiled):
+        compiled.forget()
+    _regions.clear()
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -125,21 +301,43 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """What could compile: nothing yet."""
-    return []
+    """The names that ``compile`` takes as ``backend``."""
+    return sorted(BACKENDS)
 
 
-@contextlib.contextmanager
-def _stance() -> Iterator[None]:
-    yield
+class set_stance:
+    """Say when to compile, from now on or for a block: ``force_eager`` runs everything as it is.
 
+    ``fail_on_recompile`` raises where a function takes a new course, ``eager_on_recompile`` lets it
+    take that eagerly without remembering it.
+    """
 
-def set_stance(
-    stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
-) -> Any:
-    """Say when to compile; functions run as they are under any stance."""
-    known = ("default", "eager_then_compile", "aot_eager_then_compile", "force_eager",
-             "eager_on_recompile", "fail_on_recompile")  # fmt: skip
-    if stance not in known:
-        raise RuntimeError(f"invalid stance {stance!r}; there is {known}\n  at {errors.here()}")
-    return _stance()
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: Any = None,
+    ) -> None:
+        if stance not in STANCES:
+            raise RuntimeError(
+                f"invalid stance {stance!r}; there is {STANCES}\n  at {errors.here()}"
+            )
+        self.stance, self.before = stance, _stance[0]
+        _stance[0] = stance
+
+    def __enter__(self) -> None:
+        _stance[0] = self.stance
+
+    def __exit__(self, *exc: object) -> None:
+        _stance[0] = self.before
+
+    def __call__(self, function: Callable) -> Callable:
+        _stance[0] = self.before
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return function(*args, **kwargs)
+
+        return wrapped

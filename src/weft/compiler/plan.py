@@ -27,6 +27,7 @@ from weft.compiler.trace import (
     Token,
 )
 from weft.core.dispatch import apply
+from weft.core.errors import describe_position
 from weft.core.modes import set_grad_enabled
 from weft.core.tensor import Tensor
 from weft.graph.derive import derive
@@ -253,6 +254,19 @@ class Plan:
             if token.first <= number:
                 return token, number - token.first
         raise AssertionError("a result that no call gave")
+
+    def begins_at(self) -> str:
+        """The line of the program's first op."""
+        token = self.path[0]
+        return describe_position(token.code, token.instruction)
+
+    def explain(self) -> list[str]:
+        """What the programs do, line by line."""
+        lines = list(self.program.explain())
+        for tape in self.tapes.values():
+            if tape.program:
+                lines += [f"backward: {line}" for line in tape.program.explain()]
+        return lines
 
     def run(self, region: Region) -> bool:
         """Compute, and give all that is held its values; False with nothing changed."""

@@ -38,7 +38,7 @@ from weft.compiler.trace import (
     Token,
     same,
 )
-from weft.core import frames
+from weft.core import errors, frames
 from weft.core.dispatch import Op, apply
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES, set_grad_enabled
@@ -83,8 +83,8 @@ class Learned:
 class Region(Listener):
     """One run of a compiled function."""
 
-    def __init__(self, learned: Learned) -> None:
-        self.learned = learned
+    def __init__(self, learned: Learned, stance: str = "default") -> None:
+        self.learned, self.stance = learned, stance
         self.thread = threading.get_ident()
         self.learning = False
         self.busy = False  # while what is pending is being computed
@@ -319,16 +319,18 @@ class Region(Listener):
     def diverge(self, why: str) -> None:
         """The program does something new: run what is pending eagerly, and learn from here on."""
         learned = self.learned
-        if learned.fullgraph and learned.calls > 1:
+        strict = learned.fullgraph or self.stance == "fail_on_recompile"
+        if strict and learned.calls > 1 and self.settled:
             self.reify()
+            how = "with fullgraph=True" if learned.fullgraph else "under fail_on_recompile"
             raise RuntimeError(
-                f"{learned.name} was compiled with fullgraph=True, but took another course than "
-                f"before at {why}"
+                f"{learned.name} was compiled {how}, but took another course than before: {why}"
+                f"\n  at {errors.here()}"
             )
         learned.diverged += 1
         self.reify()
-        if len(self.at.next) >= BRANCHES:
-            self.at = Point()  # too many courses: this one is not remembered
+        if len(self.at.next) >= BRANCHES or self.stance == "eager_on_recompile":
+            self.at = Point()  # this course is not remembered
         self.learning = True
         self.ids = {id(t): (RESULT, k) for k, t in enumerate(self.handles) if t is not None}
         slots = {slot.number: slot for token in self.path for slot in token.leaves}
@@ -653,10 +655,20 @@ class Region(Listener):
     def goes_back(self, work: Any, roots: Any) -> None:
         pass
 
+    @property
+    def settled(self) -> bool:
+        """Whether a course from here on was learned, so that another one is news."""
+        return bool(self.at.next) or self.at.resume is not None or bool(self.path)
+
     def finish(self) -> None:
         """The region has ended: nothing pending outlives it."""
         if not self.learning:
             self.compute("the region ended")
+
+    def abandon(self) -> None:
+        """The region has ended by an exception: what came before it happens, as in eager mode."""
+        self.reify()
+        self.start(self.at)
 
 
 def varies(op: Any, args: Any) -> bool:

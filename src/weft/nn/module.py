@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 import weakref
@@ -524,7 +525,9 @@ class Module(HookMethods, StateMethods, TreeMethods):
                 param.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to do: every call runs as it is written."""
+        """Compile this module's ``forward`` in place: see ``torch.compile``."""
+        compiler = importlib.import_module("weft.compiler")
+        object.__setattr__(self, "forward", compiler.compile(self.forward, *args, **kwargs))
 
     # --- printing and copying ---
 
