@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft.compiler.region import Learned, Region
+from weft.compiler.following import Learned, Region
 from weft.compiler.trace import walk
 from weft.core import errors
 from weft.core.modes import MODES

@@ -18,7 +18,7 @@ from weft.graph.spec import INPUT, Ref, Spec, listening
 
 if TYPE_CHECKING:
     from weft.compiler.plan import Builder
-    from weft.compiler.region import Region
+    from weft.compiler.following import Region
 
 ndarray = np.ndarray
 
@@ -77,9 +77,12 @@ class _RegionPlan:
 class Run:
     """What one run of a region was, for all nodes that it leaves."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, leaves: Collection[int]) -> None:
         self.path = tuple(region.path)
-        self.leaves = [wrap(a, n) for a, n in zip(region.arrays, region.nodes, strict=True)]
+        self.leaves = [
+            wrap(a, n) if k in leaves else None
+            for k, (a, n) in enumerate(zip(region.arrays, region.nodes, strict=True))
+        ]
         self.numbers = tuple(region.numbers)
         self.ends: dict[int, Any] = {}  # results with a node, as tensors
 
@@ -92,7 +95,7 @@ class Held:
 
     def again(self, g: Any) -> list[Any]:
         """The same by ordinary ops: for gradients that are to be differentiated, and errors."""
-        from weft.compiler.region import rerun
+        from weft.compiler.following import rerun
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)

@@ -37,7 +37,7 @@ from weft.graph.spec import DETACH as CUT
 from weft.graph.spec import FORWARD, INPUT, Leaf, Ref, Spec
 
 if TYPE_CHECKING:
-    from weft.compiler.region import Region
+    from weft.compiler.following import Region
 
 ndarray = np.ndarray
 
@@ -59,6 +59,19 @@ def lower(*given: Any) -> Any:
         return program.lower(*given)
     except CannotLower as error:
         raise Impossible(str(error)) from None
+
+
+def needed_for(
+    path: Sequence[Token], wanted: Collection[int], known: Collection[int] = ()
+) -> list[Token]:
+    """The calls that some results depend on, apart from those that are known."""
+    numbers, needed = set(wanted), []
+    for token in reversed(path):
+        mine = range(token.first, token.first + len(token.kinds))
+        if any(k in numbers and k not in known for k in mine):
+            needed.append(token)
+            numbers.update(what for kind, what in token.slots if kind == RESULT)
+    return needed
 
 
 class Builder:
@@ -223,6 +236,9 @@ class Plan:
                 saved.update(dict.fromkeys(tape.saved))
                 self.tapes[k] = tape
         self.saved = [k for k in saved if k not in self.wanted]
+        # The leaves that results with a history depend on: they stay as long as it does.
+        tokens = needed_for(path, list(self.tapes))
+        self.read = {w.number for t in tokens for kind, w in t.slots if kind == LEAF}
         forward = built.without_cuts(specs)
         wanted = [built.values[k] for k in (*self.wanted, *self.saved)]
         wanted = [built.cuts.get(r, r) for r in wanted]
@@ -279,7 +295,7 @@ class Plan:
         region.show_hidden()
         handles = region.handles
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
-        run = history.Run(region) if self.tapes else None
+        run = history.Run(region, self.read) if self.tapes else None
         made: dict[int, Tensor] = {}
         for k in self.order:  # a history ends in those of earlier results
             if k in self.origin:

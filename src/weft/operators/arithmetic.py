@@ -190,7 +190,10 @@ sub_scaled_op = _scaling(
 
 def _scaled(value: Any, alpha: Any, other: Any) -> Any:
     """``alpha * value`` in the type of the sum; alpha may not widen it."""
-    d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
+    if isinstance(value, Tensor) and isinstance(other, Tensor) and value.dtype is other.dtype:
+        d = value.dtype.np
+    else:
+        d = dt.result_dtype(x._a if isinstance(x, Tensor) else x for x in (value, other))
     if isinstance(alpha, bool) and d != dt.BOOL:
         raise RuntimeError(
             "Boolean alpha only supported for Boolean results. The result here is of type "

@@ -124,9 +124,14 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if memory_format is contiguous_format:
         if self._a.flags.c_contiguous:
             return self
-    elif _in_order(self._a, memory_format):
+    elif is_in_order(self, memory_format):
         return self
     return clone_op(self, memory_format=memory_format)
+
+
+def is_in_order(x: Tensor, format: Any) -> bool:
+    """Whether a tensor's elements lie in memory as a format says."""
+    return _in_order(x._a, format)
 
 
 def as_image(result: Tensor, input: Tensor) -> Tensor:
@@ -248,17 +253,16 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
     """The tensor in another dtype; itself if nothing changes and no copy is asked for."""
     plain = format is None or format is preserve_format
     if x._a.dtype == d:
-        # As in PyTorch: rows are what any tensor is in but one with its channels innermost.
-        fits = format is contiguous_format and not channels_wanted(x._a)
-        if copy or not (plain or fits or _in_order(x._a, format)):
+        if copy or not (plain or _fits(x, format)):
             return clone_op(x, memory_format=format)
         return x
     changed = to_op(x, dtype=d)
-    return (
-        changed
-        if plain or _in_order(changed._a, format)
-        else clone_op(changed, memory_format=format)
-    )
+    return changed if plain or is_in_order(changed, format) else clone_op(changed, memory_format=format)
+
+
+def _fits(x: Tensor, format: Any) -> bool:
+    # As in PyTorch: rows are what any tensor is in but one with its channels innermost.
+    return (format is contiguous_format and not channels_wanted(x._a)) or _in_order(x._a, format)
 
 
 @api.method

@@ -18,6 +18,7 @@ from weft.core.dlpack import Importer
 from weft.core.modes import MODES
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
+from weft.core.pending import model_of
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.memory.layout import dense_steps, empty_like_dense
 from weft.operators import api
@@ -661,7 +662,7 @@ def _like(name: str, fill: Any, doc: str) -> Any:
                 f"{name}(): argument 'input' (position 1) must be Tensor, not "
                 f"{type(input).__name__}\n  at {errors.here()}"
             )
-        source = input._a
+        source = model_of(input)
         d = source.dtype if dtype is None else dt.as_numpy(dtype)
         if device is not None or source.__class__ is not np.ndarray:
             source, d = source_for(input, device, d)
@@ -737,9 +738,10 @@ def _new(name: str, make: Any, doc: str) -> None:
         self: Tensor, *args: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
-        d = self._a.dtype if dtype is None else dt.as_numpy(dtype)
+        source = model_of(self)
+        d = source.dtype if dtype is None else dt.as_numpy(dtype)
         shape = sizes(args if size is None else (size,), name)
-        if device is not None or self._a.__class__ is not np.ndarray:
+        if device is not None or source.__class__ is not np.ndarray:
             where = self.device if device is None else device
             made = finish(build(make, shape, meta.plain(d), where), where)
             made = batching.beside(made, self) if MODES.now.batches else made

@@ -33,12 +33,16 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
     array = input._a
     if input.is_meta:
         return wrap(meta_empty(shape, array.dtype))
-    if shape == array.shape and not array.flags.c_contiguous and array.base is not None:
+    if shape == array.shape and not array.flags.c_contiguous and _is_view(input):
         out = empty_in_layout(shape, array.dtype, array.strides)
         order = sorted(range(out.ndim), key=lambda i: -out.strides[i])
         drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), array.dtype, one)
         return wrap(drawn).permute(*np.argsort(order).tolist())
     return wrap(generator().bernoulli(keep, shape, array.dtype, one))
+
+
+def _is_view(x: Tensor) -> bool:
+    return x._a.base is not None
 
 
 @functools.lru_cache(256)

@@ -358,7 +358,8 @@ def bmm(input: Tensor, mat2: Tensor, out_dtype: Any = None) -> Tensor:
     >>> torch.bmm(torch.zeros(8, 2, 3), torch.zeros(8, 3, 4)).shape
     torch.Size([8, 2, 4])
     """
-    a, b = input._a, mat2._a
+    a = input._a
+    b = mat2._a
     if a.ndim != 3 or b.ndim != 3:
         which = "batch1" if a.ndim != 3 else "batch2"
         raise _refuse(f"bmm: {which} must be a 3D tensor; use matmul() for other ranks")

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler import trace
-from weft.compiler.plan import Impossible, Plan, reached
+from weft.compiler.plan import Impossible, Plan, needed_for, reached
 from weft.compiler.trace import (
     BACKWARD,
     CALL,
@@ -738,25 +738,26 @@ def perform(token: Token, args: Any) -> Any:
 def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int) -> Any:
     """A result of a path's calls by ordinary ops, with a history; nothing is written to.
 
-    ``known`` are results that have a history of their own.
+    ``known`` are results that have a history of their own. What the result does not depend on is
+    not run, so that its leaves need not be there.
     """
+    needed = set(needed_for(path, [wanted], known))
     values: list[Any] = []
     left = iter(numbers)
     for token in path:
-        args = []
-        for kind, what in token.slots:
-            if kind == RESULT:
-                args.append(values[what])
-            elif kind == LEAF:
-                args.append(leaves[what.number])
-            else:
-                args.append(next(left) if kind == NUMBER else what)
+        given = [next(left) if kind == NUMBER else None for kind, _ in token.slots]
+        if token not in needed:
+            values += [known.get(token.first + k) for k in range(len(token.kinds))]
+            continue
+        args = [
+            values[what] if kind == RESULT else leaves[what.number] if kind == LEAF
+            else number if kind == NUMBER else what
+            for (kind, what), number in zip(token.slots, given, strict=True)
+        ]  # fmt: skip
         with set_grad_enabled(token.grad):
             values += perform(token, args)
         for k in range(token.first, len(values)):
             values[k] = known.get(k, values[k])
-        if len(values) > wanted:
-            break
     return values[wanted]
 
 
