@@ -43,7 +43,8 @@ from weft.core.dispatch import Op, apply
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import AccumulateGrad, Node, Output
-from weft.core.tensor import Parameter, Tensor, shares
+from weft.core.outside import is_outside
+from weft.core.tensor import Parameter, Tensor, shares, wrap
 from weft.graph.listen import Listener
 from weft.graph.spec import listening
 
@@ -130,6 +131,8 @@ class Region(Listener):
     # --- following ---
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        if MODES.now.backward is not None:
+            return None  # a hook or a recomputation; nothing is pending then
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
             return None
@@ -179,10 +182,10 @@ class Region(Listener):
                 if wanted.number < len(leaves):
                     if leaves[wanted.number] is x:
                         continue
-                elif wanted.parameter is x or not any(x is other for other in leaves):
+                elif wanted.outside or not any(x is other for other in leaves):
                     if pending_in(x) is None and wanted.fits(x):
                         leaves.append(x)
-                        self.arrays.append(x._a)
+                        self.arrays.append(aside(x._a) if wanted.outside else x._a)
                         self.nodes.append(x._node)
                         continue
             elif kind == NUMBER:
@@ -216,6 +219,8 @@ class Region(Listener):
         return t
 
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        if MODES.now.backward is not None:
+            return None
         if self.refuses(op):
             self.cut(f"{op.name}_ runs at once")
             return None
@@ -234,7 +239,8 @@ class Region(Listener):
         kind, wanted = token.slots[0]
         if kind == LEAF:
             # Whoever else holds the array could see that it has not changed yet.
-            if getrefcount(self.arrays[wanted.number]) > UNSHARED:
+            array = self.arrays[wanted.number]
+            if target._a is not array or getrefcount(array) > UNSHARED + 1:
                 self.forget(token)
                 return False
             self.hidden[id(target)] = (target, wanted.number)
@@ -261,6 +267,8 @@ class Region(Listener):
         del self.numbers[len(self.numbers) - given :]
 
     def detaching(self, tensor: Tensor) -> Any:
+        if MODES.now.backward is not None:
+            return None
         if not self.learning:
             if pending_in(tensor) is not self:
                 return None
@@ -344,7 +352,7 @@ class Region(Listener):
         for x in args:
             if isinstance(x, Tensor):
                 slot = self.ids.get(id(x))
-                if slot is None:
+                if slot is None or (slot[0] == LEAF and slot[1].outside):
                     if x.__class__ not in (Tensor, Parameter) or not trace.known_leaf(x):
                         return None
                     leaf = LeafSlot(len(self.leaves), x)
@@ -397,7 +405,7 @@ class Region(Listener):
         raise AssertionError("a result that no call gave")
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
-        if not self.learning or self.refuses(op):
+        if not self.learning or MODES.now.backward is not None or self.refuses(op):
             return
         kinds = tuple(Kind(t._a, t._node is not None) for t in results)
 
@@ -434,6 +442,8 @@ class Region(Listener):
     changing_now: Any = None  # the op in place that is running
 
     def writing(self, target: Tensor, result: Any) -> None:
+        if MODES.now.backward is not None:
+            return
         call, self.changing_now = self.changing_now, None
         whole = call is not None and call[1][0] is target
         if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
@@ -473,7 +483,8 @@ class Region(Listener):
             return
         targets = reached(self.path, slot[1])
         tensors = [self.leaves[slot.number] for slot in targets]
-        if not all(map(takes_gradient, tensors)) or any(t.kind == BACKWARD for t in self.path):
+        once = len({id(t) for t in tensors}) == len(tensors)
+        if not once or not all(map(takes_gradient, tensors)) or any(t.kind == BACKWARD for t in self.path):
             self.cut("backward into gradients that are there, or past hooks")
             return
         self.going_back = (root, targets)
@@ -520,7 +531,7 @@ class Region(Listener):
         self.learned.note(self.learned.reasons, why)
         self.busy = True
         try:
-            with listening():
+            with ordinary():
                 done = self.by_plan(point)
         finally:
             self.busy = False
@@ -570,14 +581,15 @@ class Region(Listener):
         values: list[Any] = []
         numbers = iter(self.numbers)
         try:
-            with listening():
+            with ordinary():
                 for token in path:
                     self.redo(token, values, numbers)
         finally:
             self.busy = False
 
     def redo(self, token: Token, values: list[Any], numbers: Any) -> None:
-        args = [self.argument(slot, values, numbers) for slot in token.slots]
+        views = getattr(token.op, "view", False)
+        args = [self.argument(slot, values, numbers, views) for slot in token.slots]
         if token.kind == BACKWARD:
             self.redo_backward(token, args[0], values)
             return
@@ -597,9 +609,12 @@ class Region(Listener):
     def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
         since = [t._grad for t in tensors]  # what the program has made of them
+        nodes = [(t._node, t._node.extras, t._node.post_accumulate) for t in tensors]
         for t in tensors:
-            t._grad = None
+            t._grad = t._node.extras = t._node.post_accumulate = None  # hooks have come since
         engine.backward(root)
+        for node, extras, hooks in nodes:
+            node.extras, node.post_accumulate = extras, hooks
         for k, t in enumerate(tensors):
             handle, found = self.handles[token.first + k], t._grad
             t._grad = since[k]
@@ -608,19 +623,20 @@ class Region(Listener):
                 found = handle
             values.append(found)
 
-    def argument(self, slot: tuple[int, Any], values: list[Any], numbers: Any) -> Any:
+    def argument(
+        self, slot: tuple[int, Any], values: list[Any], numbers: Any, views: bool
+    ) -> Any:
         kind, what = slot
         if kind == RESULT:
             return values[what]
         if kind == LEAF:
             t = self.leaves[what.number]
             array = self.arrays[what.number]
-            if t._a is array:
+            # A view shows the leaf's memory. All else reads the leaf as it was then: since, the
+            # program may have given it another array, or others may have written to it.
+            if t._a is array or views:
                 return t
-            aside = new(Tensor)  # the program has given the leaf another array since
-            aside._a, aside._node, aside._vc = array, self.nodes[what.number], [0]
-            aside._grad = aside._base = aside._view = aside._x = None
-            return aside
+            return wrap(array, self.nodes[what.number])
         return next(numbers) if kind == NUMBER else what
 
     def show_hidden(self, uncounted: list[Tensor] = []) -> None:
@@ -671,10 +687,44 @@ class Region(Listener):
         self.start(self.at)
 
 
+def aside(array: ndarray) -> ndarray:
+    """A copy with the same strides, of memory that could change before it is read."""
+    made = array.copy(order="K")
+    if made.strides == array.strides:
+        return made
+    low, high = np.lib.array_utils.byte_bounds(array)
+    memory = np.empty(high - low, np.uint8)
+    start = array.__array_interface__["data"][0] - low
+    made = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+    if array.size:
+        np.copyto(made, array)
+    return made
+
+
 def varies(op: Any, args: Any) -> bool:
     """Whether numbers among the operands may be others in each run of one program."""
     kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}
     return getattr(op, "traced", False) and len(kinds) == 1 and kinds <= FLOATS
+
+
+class ordinary(listening):
+    """A block without all that came about since the calls that it makes up for."""
+
+    SWITCHES = ("anomaly", "autocast", "batches", "before_write", "dual_level", "inference",
+                "saved_hooks")  # fmt: skip
+    USUAL = (False, None, (), None, -1, False, ())
+
+    def __enter__(self) -> None:
+        now = MODES.now
+        self.before = [getattr(now, name) for name in self.SWITCHES]
+        for name, value in zip(self.SWITCHES, self.USUAL, strict=True):
+            setattr(now, name, value)
+        super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        for name, value in zip(self.SWITCHES, self.before, strict=True):
+            setattr(MODES.now, name, value)
+        super().__exit__(*exc)
 
 
 def pending_in(x: Any) -> Region | None:

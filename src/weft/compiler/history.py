@@ -211,17 +211,15 @@ class Tape:
 
 
 def attach_freed(
-    region: Region, live: list[int], kinds: Sequence[Kind], path: Sequence[Token]
+    region: Region, live: dict[int, list[int]], kinds: Sequence[Kind], path: Sequence[Token]
 ) -> None:
     """Give results whose graph a backward pass has used up a node that says so."""
     token = path[-1]
-    for number in live:
+    for number, leaves in live.items():
         handle, kind = region.handles[number], kinds[number]
         if handle is not None:
+            edges = tuple(region.nodes[k] for k in leaves)
             handle._node = CompiledFunctionBackward(
-                _USED_UP, (), FREED, None, {},  # type: ignore[arg-type]
+                _RegionPlan(len(edges), True), edges, FREED, None, {},  # type: ignore[arg-type]
                 kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
             )  # fmt: skip
-
-
-_USED_UP = _RegionPlan(0, True)

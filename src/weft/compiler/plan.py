@@ -31,7 +31,7 @@ from weft.core.errors import describe_position
 from weft.core.modes import set_grad_enabled
 from weft.core.tensor import Tensor
 from weft.graph.derive import derive
-from weft.graph.gradient import ACCUMULATE, ONES, flows_through, kinds_of
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, flows_through, kinds_of
 from weft.graph.spec import BACKWARD as BACK
 from weft.graph.spec import DETACH as CUT
 from weft.graph.spec import FORWARD, INPUT, Leaf, Ref, Spec
@@ -222,12 +222,12 @@ class Plan:
         self.order = sorted({*self.wanted, *self.views})
         self.kinds = kinds
         self.tapes: dict[int, history.Tape] = {}
-        self.freed: list[int] = []
+        self.freed: dict[int, list[int]] = {}  # with the leaves behind them
         saved: dict[int, None] = {}  # results that backward passes read
         if live and built.backward is not None:
             if not built.holds or any(built.values[k] not in built.consumed for k in live):
                 raise Impossible("results with a history after a backward pass")
-            self.freed = live
+            self.freed = {k: [slot.number for slot in reached(path, k)] for k in live}
         else:
             # Gradients stop at every result that the program can name, as at a node of its own.
             ends = {k for k in (*live, *self.views) if kinds[k].requires}
@@ -235,6 +235,9 @@ class Plan:
                 tape = history.Tape(Builder(path, ends - {k}), k, kinds[k])
                 saved.update(dict.fromkeys(tape.saved))
                 self.tapes[k] = tape
+        refuse_overwritten(path, built)
+        for tape in self.tapes.values():
+            refuse_overwritten(path, tape.built)
         self.saved = [k for k in saved if k not in self.wanted]
         # The leaves that results with a history depend on: they stay as long as it does.
         tokens = needed_for(path, list(self.tapes))
@@ -332,6 +335,33 @@ class Plan:
             result = handle
         made[number] = result
         return result
+
+
+def refuse_overwritten(path: Sequence[Token], built: Builder) -> None:
+    """Leave backward passes that read what was changed in place since to eager mode's errors.
+
+    Of its target a change in place keeps a copy if its own derivative needs one.
+    """
+    changed = {
+        built.values[what]: token.op
+        for token in path
+        if token.kind == INPLACE
+        for kind, what in token.slots[:1]
+        if kind == RESULT
+    }
+    for spec in built.specs if changed else ():
+        if not isinstance(spec.op, Gradient):
+            continue
+        read = iter(spec.args[len(spec.attrs["outs"]) :])
+        forward = built.specs[spec.forward]  # type: ignore[index]
+        for kind, k in spec.op.sources:
+            if kind not in ("input", "output", "rest"):
+                continue
+            found = [next(read)] if kind != "rest" else list(read)
+            for x in found:
+                own = kind == "input" and k == 0 and forward.op is changed.get(x)
+                if x in changed and not own:
+                    raise Impossible("a backward pass reads what was changed in place")
 
 
 def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> list[Spec]:

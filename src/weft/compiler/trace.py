@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.core.dispatch import Op
 from weft.core.node import NOWHERE
+from weft.core.outside import is_outside
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
 
@@ -58,15 +59,17 @@ class Root(NamedTuple):
 
 
 class LeafSlot:
-    """A tensor from outside, in its role: the k-th that the calls along a path met."""
+    """A tensor that no call gave, in its role: the k-th that the calls along a path met.
 
-    __slots__ = ("kind", "number", "parameter", "plain")
+    One in memory that NumPy can reach is met anew by each call, since it may have changed.
+    """
+
+    __slots__ = ("kind", "number", "outside", "plain")
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
         self.kind = Kind(tensor._a, tensor._node is not None)
-        # Parameters are the same objects in every step, so that one comparison tells all.
-        self.parameter = tensor if tensor.__class__ is Parameter else None
+        self.outside = is_outside(tensor._a)
         self.plain = tensor._base is None
 
     def fits(self, x: Any) -> bool:
@@ -80,6 +83,7 @@ class LeafSlot:
             and array.strides == kind.strides
             and (x._node is not None) is kind.requires
             and (x._base is None) is self.plain
+            and is_outside(array) is self.outside
         )
 
 

@@ -32,6 +32,7 @@ from weft.core.node import (
     RemovableHandle,
     add_hook,
 )
+from weft.core.outside import let_out
 from weft.core.size import Size
 from weft.native.memory.layout import rows_of
 
@@ -779,6 +780,7 @@ class Tensor(metaclass=_TensorMeta):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"
             )
+        let_out(self._a)
         return self._a.view()  # whose shape and flags are the caller's to change
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -794,6 +796,7 @@ class Tensor(metaclass=_TensorMeta):
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         if self._a.__class__ is MetaArray:
             raise BufferError("Cannot pack tensors on meta: they have no values")
+        let_out(self._a)
         return exported(self._a, **{k: v for k, v in options.items() if k != "stream"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -802,6 +805,7 @@ class Tensor(metaclass=_TensorMeta):
     def __buffer__(self, flags: int) -> memoryview:
         if self._a.__class__ is MetaArray:
             raise BufferError("a meta tensor has no values")
+        let_out(self._a)
         return memoryview(self._a.data)
 
     def __bool__(self) -> bool:

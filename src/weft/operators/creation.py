@@ -18,6 +18,7 @@ from weft.core.dlpack import Importer
 from weft.core.modes import MODES
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
+from weft.core.outside import let_out
 from weft.core.pending import model_of
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.memory.layout import dense_steps, empty_like_dense
@@ -382,6 +383,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             UserWarning,
             stacklevel=2,
         )
+    let_out(ndarray)
     return wrap(_own_storage(ndarray))
 
 
