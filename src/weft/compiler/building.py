@@ -133,7 +133,7 @@ class Building:
     expansion: Expansion
     leaves: Mapping[int, Any]
     places: dict[Value, Place] = field(default_factory=dict)
-    steps: list[Call | PythonCall] = field(default_factory=list)
+    steps: list[Call | PythonCall | Update] = field(default_factory=list)
     writes: list[Call | PythonCall | Update] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     results: list[Place] = field(default_factory=list)
@@ -256,8 +256,8 @@ class Building:
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None
-            home = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
-            self.places[value] = Place(*home, geometry(array))
+            home, offset = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
+            self.places[value] = Place(home, offset, geometry(array))
 
     def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
         """Keep in mind which results may be written over which inputs, if these end here."""

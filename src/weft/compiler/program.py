@@ -301,7 +301,7 @@ class Program:
                 return whole
         low, high = lies.bounds()
         first = int(self._bases[at]) + place.offset - low
-        memory = (ctypes.c_char * (low + high)).from_address(first)
+        memory: Any = (ctypes.c_char * (low + high)).from_address(first)
         return np.ndarray(shape, dtype, memory, low, strides)
 
     # --- looking into it ---
@@ -326,7 +326,8 @@ class Program:
 
     def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:
         """A run, with the seconds that each call takes. What is written is written."""
-        self._times = found = []
+        found: list[tuple[str, float]] = []
+        self._times = found
         try:
             self.run(arrays, numbers)
         finally:

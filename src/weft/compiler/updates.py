@@ -119,7 +119,7 @@ class Update:
 
     def one_by_one(self, read: Any) -> None:
         """The same for each parameter alone; ``read`` gives the array at a place."""
-        found = []
+        found: list[tuple[ndarray, ndarray]] = []
         for work, places in zip(self.works, self.places, strict=True):
             arrays = [read(place) for place in places]
             new = work.python(*arrays)
