@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -543,6 +544,31 @@ def test_threads() -> None:
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_another_number_of_threads() -> None:
+    weft.manual_seed(0)
+    step = Step(mlp())
+    before = weft.get_num_threads()
+    try:
+        for count in (3, 1):
+            weft.set_num_threads(count)
+            step.run(count, 4096)
+    finally:
+        weft.set_num_threads(before)
+
+
+def test_fork() -> None:
+    graph, leaves, wanted = small()
+    program = lower(list(graph._specs.values()), leaves, wanted)
+    arrays = [leaves[id] for id in program.leaves]
+    want = program.run(arrays)
+    child = os.fork()
+    if not child:
+        found = program.run(arrays)
+        same = found is not None and all(map(np.array_equal, found, want))
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_python_runs_is_told() -> None:

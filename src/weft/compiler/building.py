@@ -102,7 +102,7 @@ class Call(NamedTuple):
     name: str
     address: int
     words: list[Word]
-    origin: str
+    origin: Any  # the name of the work, or an update whose counters it writes
 
 
 @dataclass
@@ -233,8 +233,13 @@ class Building:
                 self.updated.add(place.buffer.key)
                 self.fresh.add(value)
         self.late = True
-        self.writes.append(Update(nodes, places))
-        self.notes.append(f"{self.writes[-1].name} in one call, in place")
+        update = Update(nodes, places)
+        if not update.plan(self.leaves):
+            raise NotInPlace
+        self.writes.append(update)
+        for address, words in update.counts():
+            self.writes.append(Call("count", address, words, update))
+        self.notes.append(f"{update.name} in one call, in place")
 
     def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
         found: list[Any] = []
