@@ -1,7 +1,7 @@
 """Calls of many ops in an order that the command line gives: a digest of the bits of each.
 
-``tests/native/test_histories.py`` runs this in fresh processes. Which implementation an op takes may
-depend on its operands and on settings, but not on what ran before it.
+``tests/native/test_histories.py`` runs this in fresh processes. Which implementation an op takes
+may depend on its operands and on settings, but not on what ran before it.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Call(NamedTuple):
     name: str
     address: int
     words: list[Word]
-    origin: str
+    origin: Any  # the name of the work, or an update whose counters it writes
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Building:
     expansion: Expansion
     leaves: Mapping[int, Any]
     places: dict[Value, Place] = field(default_factory=dict)
-    steps: list[Call | PythonCall] = field(default_factory=list)
+    steps: list[Call | PythonCall | Update] = field(default_factory=list)
     writes: list[Call | PythonCall | Update] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     results: list[Place] = field(default_factory=list)
@@ -233,8 +233,13 @@ class Building:
                 self.updated.add(place.buffer.key)
                 self.fresh.add(value)
         self.late = True
-        self.writes.append(Update(nodes, places))
-        self.notes.append(f"{self.writes[-1].name} in one call, in place")
+        update = Update(nodes, places)
+        if not update.plan(self.leaves):
+            raise NotInPlace
+        self.writes.append(update)
+        for address, words in update.counts():
+            self.writes.append(Call("count", address, words, update))
+        self.notes.append(f"{update.name} in one call, in place")
 
     def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
         found: list[Any] = []
@@ -256,8 +261,8 @@ class Building:
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None
-            home = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
-            self.places[value] = Place(*home, geometry(array))
+            home, offset = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
+            self.places[value] = Place(home, offset, geometry(array))
 
     def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
         """Keep in mind which results may be written over which inputs, if these end here."""

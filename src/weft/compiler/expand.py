@@ -209,8 +209,8 @@ class Expansion:
                 places.append(k if kind == "input" else None)
             elif kind == "rest":
                 places += range(k, len(forward.args))
-        for at, k in enumerate(places):
-            index = None if k is None else self.numbers.get((forward.id, k))
+        for at, place in enumerate(places):
+            index = None if place is None else self.numbers.get((forward.id, place))
             if index is not None:
                 found[at] = self._number(forward, index, found[at])
         return found

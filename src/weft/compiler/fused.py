@@ -24,7 +24,7 @@ from weft.native.codegen.compiler import Function
 from weft.native.codegen.trace import GRAIN, KINDS, UNFIT, Tape, Traced, collapse, scope
 from weft.native.memory import buffers
 from weft.native.memory.buffers import Unplannable
-from weft.native.memory.layout import geometry, strides_of_result
+from weft.native.memory.layout import empty_with, geometry, strides_of_result
 from weft.native.once import LOCK
 
 ndarray = np.ndarray
@@ -82,7 +82,7 @@ class FusedWork(Work):
             lies[result] = result.shape, strides_of_result(result.shape, given)
         shape = self.results[0].shape
         steps = [_spread(*lies[v], shape) for v in (*self.inputs, *self.results)]
-        return _called(self, arrays, shape, steps)
+        return _called(self, arrays, [lies[v][1] for v in self.results], shape, steps)
 
 
 def _spread(shape: Any, steps: Any, wanted: Any) -> tuple[int, ...]:
@@ -91,8 +91,10 @@ def _spread(shape: Any, steps: Any, wanted: Any) -> tuple[int, ...]:
     return lead + tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True))
 
 
-def _called(work: FusedWork, arrays: list[ndarray], shape: Any, steps: list[Any]) -> Any:
-    """Allocate the results and call the loop; what is noted of that is the plan."""
+def _called(
+    work: FusedWork, arrays: list[ndarray], wanted: list[Any], shape: Any, steps: list[Any]
+) -> Any:
+    """Allocate the results with the wanted strides and call the loop, as a plan notes it."""
     count = len(arrays)
     if any(s % a.itemsize for a in arrays for s in a.strides):
         raise Unplannable("elements that are not aligned")
@@ -107,11 +109,7 @@ def _called(work: FusedWork, arrays: list[ndarray], shape: Any, steps: list[Any]
     if sizes == [1]:
         patterns = ("one",) * len(patterns)
     code, numbers, depends = _loop(work, arrays, patterns, len(sizes) - 1)
-    made = [
-        np.ndarray(v.shape, v.dtype, buffers.empty(v.dtype.itemsize * math.prod(v.shape), "u1"),
-                   0, tuple(s * v.dtype.itemsize for s in own))
-        for v, own in zip(work.results, steps[count:], strict=True)
-    ]  # fmt: skip
+    made = [empty_with(v.shape, v.dtype, w) for v, w in zip(work.results, wanted, strict=True)]
     for k, result in enumerate(made):
         like = [a for i, a in enumerate(arrays) if i in depends[k] and _same(a, result)]
         buffers.may_alias([result] * len(like), like)

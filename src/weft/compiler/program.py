@@ -19,11 +19,14 @@ from weft.compiler import arena, driver
 from weft.compiler.building import (
     FOREIGN,
     TEMPORARY,
+    Buffer,
     Building,
     Call,
+    Geometry,
     NotInPlace,
     Place,
     PythonCall,
+    geometry,
 )
 from weft.compiler.expand import Expansion
 from weft.compiler.ir import CannotLower, Node, Number
@@ -31,11 +34,13 @@ from weft.compiler.passes import optimized
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
 from weft.graph.spec import Ref, Spec
+from weft.native import threads
 from weft.native.codegen.jit import pointer
 
 __all__ = ["CannotLower", "Program", "lower"]
 
 ndarray = np.ndarray
+empty = np.empty
 
 
 def needed_for(specs: Sequence[Spec], leaves: Any, ends: Any, writes: Any) -> set[int]:
@@ -77,7 +82,17 @@ def lower(
             break
         except NotInPlace:
             continue
-    return Program(building, building.finished())
+    program = Program(building, building.finished())
+    models = {id: _model(x) for id, x in leaves.items()}
+    program._again = lambda: lower(specs, models, wanted, writes, numbers)
+    return program
+
+
+def _model(x: Any) -> Any:
+    """What a program needs to know of a leaf: how it lies, and the values of counters."""
+    if not isinstance(x, ndarray) or x.size <= 1:
+        return np.array(x) if isinstance(x, ndarray) else x
+    return geometry(x).model()
 
 
 def _build(
@@ -116,23 +131,43 @@ def _build(
 class Stretch:
     """Native calls one after another, as the driver takes them."""
 
-    def __init__(self, calls: list[Call], number: dict[int, int], base: int) -> None:
-        words: list[int] = []
-        moves: list[int] = []
+    def __init__(
+        self, calls: Sequence[Call | Update], number: dict[int, int], base: int = 0
+    ) -> None:
+        words: list[Any] = []
         table: list[int] = []
+        tables: list[tuple[int, Update]] = []
+        counters: list[tuple[int, Update]] = []
         for call in calls:
             table += [call.address, len(words)]
-            for word in call.words:
-                if isinstance(word, tuple):
-                    buffer, offset = word
-                    if buffer.kind == TEMPORARY:
-                        word = base + buffer.offset + offset
-                    else:
-                        moves += [len(words), number[id(buffer)], offset]
-                        word = 0
-                words.append(word)
+            if isinstance(call, Update):
+                tables.append((len(words), call))
+                call.stored.clear()
+            elif isinstance(call.origin, Update):
+                counters.append((len(words), call.origin))
+            words += call.words
+        for first, update in tables:
+            words[first] = None  # the address of the rows, which are words too
+            update.row = len(words)
+            for places in update.places:
+                words += [(p.buffer, p.offset) for p in places[: update.states + 2]]
+        moves: list[int] = []
+        for k, word in enumerate(words):
+            if isinstance(word, tuple):
+                buffer, offset = word
+                if buffer.kind == TEMPORARY:
+                    words[k] = base + buffer.offset + offset
+                else:
+                    moves += [k, number[id(buffer)], offset]
+                    words[k] = 0
         self.calls = calls
-        self.words = np.array(words, np.uint64).view(np.int64)
+        self.words = np.array([w or 0 for w in words], np.uint64).view(np.int64)
+        for first, update in tables:
+            self.words[first] = pointer(self.words) + 8 * update.row
+            update.settle(self.words, first + 4)
+        for first, update in counters:
+            dtype = update.places[0][update.states + 2 + len(update.stored)].lies.dtype
+            update.stored.append(self.words[first : first + 1].view(dtype)[:1])
         self.moves = np.array(moves, np.int64)
         self.table = np.array(table, np.uint64).view(np.int64)
         self.given = (
@@ -152,8 +187,32 @@ class Stretch:
         for k, call in enumerate(self.calls):
             start = time.perf_counter()
             drive(0, 0, bases, words, table + 16 * k, 1)
-            found.append((f"{call.origin}: {call.name}", time.perf_counter() - start))
+            found.append((_title(call), time.perf_counter() - start))
         return found
+
+
+def _title(call: Call | Update) -> str:
+    if isinstance(call, Update):
+        return call.name
+    return f"{getattr(call.origin, 'name', call.origin)}: {call.name}"
+
+
+def _stretches(
+    steps: Sequence[Call | PythonCall | Update], number: dict[int, int], base: int
+) -> list[Stretch | PythonCall]:
+    """Native calls one after another are one stretch."""
+    found: list[Stretch | PythonCall] = []
+    calls: list[Call | Update] = []
+    for step in (*steps, None):
+        if step is not None and not isinstance(step, PythonCall):
+            calls.append(step)
+            continue
+        if calls:
+            found.append(Stretch(calls, number, base))
+            calls = []
+        if step is not None:
+            found.append(step)
+    return found
 
 
 class Program:
@@ -164,15 +223,49 @@ class Program:
         self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
         self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
         outside = [b for b in built.buffers if b.kind != TEMPORARY]
-        self._number = {id(b): k for k, b in enumerate(outside)}
-        self._all_bases = np.zeros(len(outside) + 1, np.int64)  # behind a zero: see ``Update``
-        self._bases = self._all_bases[1:]
+        self._number = number = {id(b): k for k, b in enumerate(outside)}
+        self._bases = np.zeros(len(outside) + 1, np.int64)
         self._status = np.zeros(1, np.int64)
-        self._slots = np.zeros(max(len(built.slots), 1), np.float64)
         self.leaves: tuple[int, ...] = tuple(built.used)
-        self._leaf_at = [self._number[id(b)] for b in built.used.values()]
+        self._leaf_at = np.array([number[id(b)] for b in built.used.values()], np.int64)
+        self._place_of = {int(at): k for k, at in enumerate(self._leaf_at)}
+        self._fill_bases(built, outside)
+        self.steps = _stretches(built.steps, number, self._base)
+        self._updates = [s for s in built.writes if isinstance(s, Update)]
+        for update in self._updates:
+            counters = [places[update.states + 2 :] for places in update.places]
+            update.counters = [[self._place_of[number[id(p.buffer)]] for p in c] for c in counters]
+        self._later = [
+            s
+            for s in built.writes
+            if not isinstance(s, Update) and not isinstance(getattr(s, "origin", None), Update)
+        ]
+        self.writes = _stretches(built.writes, number, self._base)
+        self._result_at = np.array([number[id(p.buffer)] for p in built.results], np.int64)
+        self._shapes = [(*p.lies, _plain(p.lies)) for p in built.results]
+        self._kept = built.keep, built.buffers
+        self._notes = built.notes
+        self._turn = threading.Lock()
+        self._threads = threads.count()
+        self._again: Any = None  # makes the program anew, for another number of threads
+        self._python_calls = [
+            s for s in (*self.steps, *self.writes) if isinstance(s, PythonCall)
+        ]  # fmt: skip
+        self._generators = [c.generator for c in self._python_calls if c.generator is not None]
+        self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside of the arena
+        self._drive = driver.run()
+        self._times: list[tuple[str, float]] | None = None
+        self._call, self._record = None, 0
+        if not self._python_calls:
+            self._call = driver.call()
+            self._record_words = self._recorded()
+            self._record = pointer(self._record_words)
+
+    def _fill_bases(self, built: Building, outside: list[Buffer]) -> None:
+        """The addresses that are the same in every run."""
         if built.status is not None:
             self._bases[self._number[id(built.status)]] = pointer(self._status)
+        self._slots = np.zeros(max(len(built.slots), 1), np.float64)
         self._numbers = []
         for k, ((index, dtype), buffer) in enumerate(built.slots.items()):
             slot = self._slots[k : k + 1].view(dtype)[:1]
@@ -181,35 +274,20 @@ class Program:
         for b in outside:
             if b.kind == FOREIGN and b.key is not None:
                 self._bases[self._number[id(b)]] = b.key
-        self.steps = self._stretches(built.steps)
-        self.writes = self._stretches(built.writes)
-        self._results = [(self._number[id(p.buffer)], p.lies) for p in built.results]
-        self._kept = built.keep, built.buffers
-        self._notes = built.notes
-        self._turn = threading.Lock()
-        calls = [s for s in (*self.steps, *self.writes) if isinstance(s, PythonCall)]
-        self._generators = [c.generator for c in calls if c.generator is not None]
-        self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside of the arena
-        self._drive = driver.run()
-        self._times: list[tuple[str, float]] | None = None
 
-    def _stretches(
-        self, steps: list[Call | PythonCall | Update]
-    ) -> list[Stretch | PythonCall | Update]:
-        found: list[Stretch | PythonCall | Update] = []
-        calls: list[Call] = []
-        for step in (*steps, None):
-            if isinstance(step, Call):
-                calls.append(step)
-                continue
-            if calls:
-                found.append(Stretch(calls, self._number, self._base))
-                calls = []
-            if step is not None:
-                found.append(step)
-            if isinstance(step, Update):
-                step.numbered(self._number, self._base)
-        return found
+    def _recorded(self) -> ndarray:
+        """What the built-in function reads: see ``driver``."""
+        nothing = (0,) * 5
+        stretches = [s[0].given if s else nothing for s in (self.steps, self.writes)]  # type: ignore[union-attr]
+        return np.array(
+            [
+                *(len(self._leaf_at), pointer(self._leaf_at)),
+                *(len(self._result_at), pointer(self._result_at)),
+                *(pointer(self._bases), pointer(self._status)),
+                *(word for given in stretches for word in given),
+            ],
+            np.int64,
+        )
 
     # --- running ---
 
@@ -218,47 +296,64 @@ class Program:
 
         Then, as after an error, nothing has been written.
         """
+        if arrays.__class__ is not list:
+            arrays = list(arrays)
+        if len(arrays) != len(self.leaves):
+            raise ValueError(f"the program has {len(self.leaves)} leaves, not {len(arrays)}")
         with self._turn:
-            states = [(g, g.get_state()) for g in self._generators]
-            done = False
-            try:
-                found = self._run(arrays, numbers)
-                done = found is not None
-                return found
-            finally:
-                self._given.clear()
-                if not done:
-                    for generator, state in states:
-                        generator.set_state(state)
+            if threads.CELL.value != self._threads:
+                turn = self._turn
+                self.__dict__.update(self._again().__dict__)
+                self._turn = turn
+            for slot, index in self._numbers:
+                slot[0] = numbers[index]
+            results = [
+                empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
+                for shape, strides, dtype, plain in self._shapes
+            ]
+            together = all(update.prepared(arrays) for update in self._updates)
+            if self._call is not None and together and self._times is None:
+                self._call(arrays, results, self._record)
+                status = self._status[0]
+                if not status:
+                    return results
+                if status != 2:
+                    return None
+            return self._slowly(arrays, results, numbers, together)
 
-    def _run(self, arrays: Sequence[Any], numbers: Sequence[float]) -> list[ndarray] | None:
-        bases, given = self._bases, self._given
-        for at, array in zip(self._leaf_at, arrays, strict=True):
-            if array.__class__ is not ndarray:
-                array = np.asarray(array)
-            bases[at] = pointer(array)
-            given[at] = array
-        for slot, index in self._numbers:
-            slot[0] = numbers[index]
-        results = []
-        for at, (shape, strides, dtype) in self._results:
-            made = np.ndarray(shape, dtype, strides=strides if 0 not in shape else None)
-            bases[at] = pointer(made)
-            given[at] = made
-            results.append(made)
-        self._status[0] = 0
-        if not self._go(self.steps, numbers) or self._status[0]:
-            return None
-        self._go(self.writes, numbers)
-        return results
+    def _slowly(
+        self, arrays: list[Any], results: list[ndarray], numbers: Any, together: bool
+    ) -> list[ndarray] | None:
+        """A run step by step, with Python's calls in between; updates together or one by one."""
+        states = [(g, g.get_state()) for g in self._generators]
+        given, done = self._given, False
+        try:
+            arrays = [np.asarray(a) for a in arrays]
+            for at, array in zip((*self._leaf_at, *self._result_at), (*arrays, *results),
+                                 strict=True):  # fmt: skip
+                given[int(at)] = array
+                self._bases[at] = pointer(array)
+            self._status[0] = 0
+            if not self._go(self.steps, numbers) or self._status[0]:
+                return None
+            if together:
+                self._go(self.writes, numbers)
+            else:
+                for update in self._updates:
+                    update.one_by_one(self._array)
+                self._go(_stretches(self._later, self._number, self._base), numbers)
+            done = True
+            return results
+        finally:
+            given.clear()
+            if not done:
+                for generator, state in states:
+                    generator.set_state(state)
 
-    def _go(self, steps: list[Stretch | PythonCall | Update], numbers: Sequence[float]) -> bool:
+    def _go(self, steps: Sequence[Stretch | PythonCall], numbers: Sequence[float]) -> bool:
         bases = pointer(self._bases)
         for step in steps:
-            if isinstance(step, Update):
-                if not step.run(self._all_bases, self._given):
-                    step.one_by_one(self._array)
-            elif isinstance(step, PythonCall):
+            if isinstance(step, PythonCall):
                 if self._status[0] or not self._python(step, numbers):
                     return False
             elif self._times is None:
@@ -313,7 +408,7 @@ class Program:
                 return whole
         low, high = lies.bounds()
         first = int(self._bases[at]) + place.offset - low
-        memory = (ctypes.c_char * (low + high)).from_address(first)
+        memory: Any = (ctypes.c_char * (low + high)).from_address(first)
         return np.ndarray(shape, dtype, memory, low, strides)
 
     # --- looking into it ---
@@ -323,7 +418,7 @@ class Program:
         calls = [s for s in (*self.steps, *self.writes) if isinstance(s, Stretch)]
         count = sum(len(s.calls) for s in calls)
         counts = f"{count} native calls in {len(calls)} stretches"
-        rest = f"{len(self._results)} results, {len(self.leaves)} leaves"
+        rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
         return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *self._notes]
 
     def kernels(self) -> list[str]:
@@ -331,19 +426,27 @@ class Program:
         found: list[str] = []
         for step in (*self.steps, *self.writes):
             if isinstance(step, Stretch):
-                found += [f"{call.origin}: {call.name}" for call in step.calls]
+                found += map(_title, step.calls)
             else:
-                found.append(step.name if isinstance(step, Update) else f"{step.name}: Python")
+                found.append(f"{step.name}: Python")
         return found
 
     def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:
         """A run, with the seconds that each call takes. What is written is written."""
-        self._times = found = []
+        found: list[tuple[str, float]] = []
+        self._times = found
         try:
             self.run(arrays, numbers)
         finally:
             self._times = None
         return found
+
+
+def _plain(lies: Geometry) -> bool:
+    """Whether NumPy's own way to make an array gives these strides."""
+    return not lies.size or empty(lies.shape, np.uint8).strides == tuple(
+        s // lies.dtype.itemsize for s in lies.strides
+    )
 
 
 def _shared(array: ndarray, args: list[Any]) -> bool:

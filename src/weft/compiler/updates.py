@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler import driver
 from weft.compiler.expand import StepWork
 from weft.compiler.ir import Node, Value
-from weft.native import threads
+from weft.native import contract, threads
 from weft.native.codegen import updates
+from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 
 ndarray = np.ndarray
@@ -33,6 +35,8 @@ def is_plain(node: Node, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -
         if not isinstance(old, Value) or old.leaf is None or writes.get(old.leaf) is not new:
             return False
     arrays = [leaves[x.leaf] for x in (value, *state[: work.states])]
+    if any(x.dtype not in FLOATS or x.shape not in ((), (1,)) for x in state[work.states :]):
+        return False
     return value.dtype in FLOATS and all(
         isinstance(a, ndarray)
         and a.dtype == value.dtype
@@ -74,52 +78,81 @@ class Update:
         self.start = np.array([s for _, s in pieces], np.int64)
         self.grain = max(1, len(pieces) * updates.GRAIN // max(sum(sizes), 1))
         self.name = f"{work.name} of {len(nodes)} parameters"
+        self.counters: list[list[int]] = []  # as places among a program's leaves
+        self.stored: list[ndarray] = []  # the words that are the counters' new values
+        self.row = 0  # where among a program's words the addresses are
 
-    def numbered(self, number: Mapping[int, int], base: int) -> None:
-        """Be told the numbers of buffers outside of the arena, and where the arena begins."""
-        rows, offsets = [], []
-        for places in self.places:
-            mine = places[: self.states + 2]
-            rows.append([number.get(id(p.buffer), -1) + 1 for p in mine])
-            inside = [base + p.buffer.offset if id(p.buffer) not in number else 0 for p in mine]
-            offsets.append([start + p.offset for start, p in zip(inside, mine, strict=True)])
-        self.rows = np.array(rows, np.int64)
-        self.offsets = np.array(offsets, np.int64)
-        self.table = np.zeros(self.rows.shape, np.int64)
-        self.counters = [
-            [number[id(p.buffer)] for p in places[self.states + 2 :]] for places in self.places
-        ]
-
-    def run(self, bases: ndarray, given: Mapping[int, ndarray]) -> bool:
-        """Update all parameters; False, before anything is written, if one call can't.
-
-        ``bases`` are the addresses of buffers, behind a zero for those in the arena.
-        """
-        counters = [[given[at] for at in mine] for mine in self.counters]
-        first = [np.array(x) for x in counters[0]]
-        for mine in counters[1:]:
-            if any(a.item() != b.item() for a, b in zip(mine, first, strict=True)):
-                return False
-        rule = self.step.rule
-        group = self.settings if self.step.group is None else self.step.group
-        flags, values = rule.next_coefficients(group, first)
-        code = updates._compiled(rule.rule, flags, self.states, len(values), self.kind)
+    def plan(self, leaves: Mapping[int, Any]) -> bool:
+        """Find the loop of the rule under the settings as they are; False if there is none."""
+        first = [np.array(leaves[p.buffer.key]) for p in self.places[0][self.states + 2 :]]
+        self.flags, values = self._next(first)
+        self.count = len(values)
+        code = self._code()
         if code is None:
             return False
-        np.add(bases[self.rows], self.offsets, out=self.table)
-        code(
-            *(self.table, self.sizes, self.which, self.start),
-            *[float(c) for c in values],
-            *(len(self.which), threads.how_many(len(self.which), self.grain)),
-        )
-        for mine in counters:
-            for array, new in zip(mine, first, strict=True):
-                array[...] = new
+        self.address, self.words = code
+        return True
+
+    def _next(self, counters: list[ndarray]) -> tuple[Any, tuple[float, ...]]:
+        group = self.settings if self.step.group is None else self.step.group
+        found: Any = self.step.rule.next_coefficients(group, counters)
+        return found
+
+    def _code(self) -> tuple[int, list[Any]] | None:
+        """The address of the loop, and the words it takes; coefficients and rows come later."""
+        rule = self.step.rule.rule
+        code = updates._compiled(rule, self.flags, self.states, self.count, self.kind)
+        if code is None:
+            return None
+        size, many = len(self.which), threads.how_many(len(self.which), self.grain)
+
+        def kernel(rows: ndarray) -> Any:
+            arrays = self.sizes, self.which, self.start
+            buffers.constant(*arrays)
+            code(rows, *arrays, *[0.0] * self.count, size, many)
+            return ()
+
+        (call,) = contract.plan(kernel, (np.zeros(1, np.int64),)).calls
+        return call.address, list(call.words)
+
+    def settle(self, words: ndarray, first: int) -> None:
+        """Be told where among a program's words the coefficients are."""
+        wide = 2 if self.kind == "f32" else 1
+        view = words.view(np.float32 if wide == 2 else np.float64)
+        self.coefficients = view[wide * first : wide * (first + self.count) : wide]
+
+    def counts(self) -> list[Any]:
+        """The calls that write the counters, as address and words; the first word is the number."""
+        found = []
+        for k in range(self.states + 2, len(self.places[0])):
+            mine = [places[k] for places in self.places]
+            words = [0, len(mine), *((p.buffer, p.offset) for p in mine)]
+            found.append((driver.store(mine[0].lies.dtype.itemsize), words))
+        return found
+
+    def prepared(self, arrays: Sequence[Any]) -> bool:
+        """Set the coefficients for a run on leaves, and the counters after it.
+
+        False if the parameters are not of one age any more, or the settings ask for another loop.
+        """
+        counters = self.counters
+        first = [np.array(arrays[at]) for at in counters[0]]
+        for k, counter in enumerate(first):
+            now = counter.item()
+            for mine in counters:
+                if arrays[mine[k]].item() != now:
+                    return False
+        flags, values = self._next(first)
+        if flags != self.flags:
+            return False
+        self.coefficients[:] = values
+        for word, counter in zip(self.stored, first, strict=True):
+            word[0] = counter
         return True
 
     def one_by_one(self, read: Any) -> None:
         """The same for each parameter alone; ``read`` gives the array at a place."""
-        found = []
+        found: list[tuple[ndarray, ndarray]] = []
         for work, places in zip(self.works, self.places, strict=True):
             arrays = [read(place) for place in places]
             new = work.python(*arrays)

@@ -17,7 +17,7 @@ class _Group:
 
     def __init__(self, index: int, node: Node) -> None:
         self.members = [(index, node)]
-        self.elementwise = is_elementwise(node)
+        self.elementwise = is_elementwise(node) and 0 not in node.results[0].shape
         self.kind = kind_of(node) if self.elementwise else None
         self.shape = node.results[0].shape if self.elementwise else None
         self.first = self.last = index
@@ -128,7 +128,7 @@ def _in_order(groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[A
 
 def _node(group: _Group, wanted: set[Value], readers: dict[Value, set[int]]) -> Node:
     nodes = [node for _, node in group.members]
-    if not group.elementwise or 0 in (group.shape or ()):
+    if not group.elementwise:
         return nodes[0]
     made = [r for node in nodes for r in node.results]
     inside = set(made)

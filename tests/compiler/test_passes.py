@@ -1,0 +1,117 @@
+"""Passes: each leaves the values as they were, and does what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_program import leaves_of, like, moved, random_graph
+
+import weft
+from weft.compiler import passes, program
+from weft.compiler.expand import Expansion
+from weft.compiler.fused import FusedWork
+from weft.compiler.passes.common import without_repeats
+from weft.compiler.passes.dead import without_dead
+from weft.compiler.passes.fusion import fused
+from weft.compiler.program import lower
+from weft.core import selection
+from weft.graph.spec import LEAVES, Ref
+from weft.native.codegen import jit
+
+pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
+selection.start()
+
+
+def nodes_of(graph: Any) -> tuple[Any, list[Any]]:
+    expansion = Expansion(list(graph._specs.values()), leaves_of(graph))
+    return expansion, [expansion.read(r) for r in graph._outputs]
+
+
+def test_dead_code() -> None:
+    x = weft.randn(3)
+    with weft.graph.record() as graph:
+        y = x + 1
+        x * 2
+        z = y.exp()
+    del z
+    expansion, _ = nodes_of(graph)
+    ends = [expansion.values[Ref(s.id)] for s in graph._specs.values() if s.op_name == "exp"]
+    assert [n.work.name for n in without_dead(expansion.nodes, ends)] == ["add", "exp"]
+
+
+def test_equal_work_is_done_once() -> None:
+    x = weft.randn(3)
+    with weft.graph.record() as graph:
+        y = (x * 2.0).exp() + (x * 2.0).exp() + (x * 2).exp() + (x * -0.0) + (x * 0.0)
+    del y
+    expansion, ends = nodes_of(graph)
+    left, (end,) = without_repeats(expansion.nodes, ends)
+    names = [n.work.name for n in left]
+    # 2 and 2.0 are not the same operand, nor are 0.0 and -0.0.
+    assert names.count("mul") == 4 and names.count("exp") == 2
+    assert end in left[-1].results
+
+
+def test_neighbours_become_one_loop() -> None:
+    x, row = weft.randn(4, 5), weft.randn(5)
+    with weft.graph.record() as graph:
+        y = ((x * row + 1).tanh() - x).relu()
+        z = y.sum(0) * row
+    del z
+    expansion, ends = nodes_of(graph)
+    nodes = fused(expansion.nodes, ends)
+    groups = [n.work for n in nodes if isinstance(n.work, FusedWork)]
+    assert [len(g.members) for g in groups] == [5, 1]
+    assert len(groups[0].results) == 1
+
+
+def test_what_stands_between_is_not_passed() -> None:
+    x = weft.randn(6, 6)
+    with weft.graph.record() as graph:
+        y = x.exp()
+        z = y * (y @ x)  # depends on y through a product: two loops
+    del z
+    expansion, ends = nodes_of(graph)
+    nodes = fused(expansion.nodes, ends)
+    kinds = [n.work.name for n in nodes]
+    assert kinds == ["exp", "mm", "mul"] or kinds == ["exp", "matmul", "mul"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fusion_changes_no_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same program with loops of single ops, in separate memory."""
+    graph = random_graph(seed)
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    rng = np.random.default_rng(seed)
+    every = [r for s in specs if s.kind not in LEAVES and s.kind == "forward" for r in s.results()]
+    chosen = [every[int(k)] for k in rng.integers(0, len(every), 1 + len(every) // 4)]
+    together = lower(specs, leaves, chosen)
+    monkeypatch.setattr(program, "optimized", lambda nodes, ends: (list(nodes), list(ends)))
+    alone = lower(specs, leaves, chosen)
+    assert len(alone.kernels()) >= len(together.kernels())
+    given = {id: moved(a, rng) for id, a in leaves.items()}
+    first = together.run([like(given[id]) for id in together.leaves])
+    second = alone.run([like(given[id]) for id in alone.leaves])
+    assert first is not None and second is not None
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.strides == b.strides
+
+
+def test_a_transposed_reader_keeps_its_memory() -> None:
+    """A result must not be written over an input that is read at other places as well."""
+    x = weft.randn(16, 16)
+    with weft.graph.record() as graph:
+        y = x.exp()
+        z = y * 2 + y.t() * y
+    del z
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    found = lower(specs, leaves, graph._outputs).run(list(leaves.values()))
+    e = np.exp(leaves[0])
+    np.testing.assert_allclose(found[0], e * 2 + e.T * e, rtol=1e-5)  # type: ignore[index]
+
+
+def test_passes_are_all_there_is() -> None:
+    assert passes.optimized([], []) == ([], [])
