@@ -296,6 +296,10 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
         entry.WATCHED.value += 1
     try:
         results = kernel(*arrays, **(attrs or {}))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise Unplannable("memory that NumPy writes to") from None
     finally:
         with _COUNTING:
             entry.WATCHED.value -= 1

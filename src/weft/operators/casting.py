@@ -17,6 +17,7 @@ from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, SPECIAL
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
+from weft.native.memory import buffers
 from weft.native.memory.layout import (
     channels_wanted,
     dense_steps,
@@ -71,7 +72,7 @@ def in_format(x: np.ndarray, format: Any) -> np.ndarray:
         return x.copy("K" if keeps else "C")
     if keeps and not (x.flags.c_contiguous and (x.ndim < 4 or 1 not in x.shape)):
         out = empty_like_dense(x, x.dtype)
-        out[...] = x
+        buffers.move(out, x)
         return out
     return np.array(x, order="C")
 

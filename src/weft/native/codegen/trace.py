@@ -371,7 +371,8 @@ class Loop:
                 key.append(a.dtype)
                 if first is None:
                     first = a
-                if even and (a.shape != first.shape or not a.flags.carray):
+                flags = a.flags
+                if even and (a.shape != first.shape or not (flags.c_contiguous and flags.aligned)):
                     even = False
             elif a.__class__ is float or a.__class__ is int:
                 key.append(float)

@@ -46,6 +46,7 @@ def known(made: ndarray) -> ndarray:
     """A new array of undefined values that was just made, as a plan is told of it."""
     if PLANNERS and (plan := planner()) is not None:
         plan.allocated(made, False)
+        made.flags.writeable = False  # a write by NumPy would be no part of the plan
     return made
 
 
@@ -59,6 +60,7 @@ def zeros(shape: Any, dtype: Any = np.float64) -> ndarray:
     if PLANNERS and (plan := planner()) is not None:
         made = np.empty(shape, dtype)
         plan.allocated(made, True)
+        made.flags.writeable = False
         return made
     return np.zeros(shape, dtype)
 

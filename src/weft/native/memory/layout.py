@@ -196,7 +196,7 @@ def with_strides(y: ndarray, steps: tuple[int, ...]) -> ndarray:
     if _alike(y.shape, y.strides, wanted):
         return np.lib.stride_tricks.as_strided(y, y.shape, wanted)
     out = empty_with(y.shape, y.dtype, steps)
-    out[...] = y
+    buffers.move(out, y)
     return out
 
 
