@@ -211,15 +211,11 @@ class Tape:
 
 
 def attach_freed(
-    region: Region, live: dict[int, list[int]], kinds: Sequence[Kind], path: Sequence[Token]
+    region: Region, number: int, leaves: Sequence[int], kind: Kind, token: Token
 ) -> None:
-    """Give results whose graph a backward pass has used up a node that says so."""
-    token = path[-1]
-    for number, leaves in live.items():
-        handle, kind = region.handles[number], kinds[number]
-        if handle is not None:
-            edges = tuple(region.nodes[k] for k in leaves)
-            handle._node = CompiledFunctionBackward(
-                _RegionPlan(len(edges), True), edges, FREED, None, {},  # type: ignore[arg-type]
-                kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
-            )  # fmt: skip
+    """Give a result whose graph a backward pass has used up a node that says so."""
+    edges = tuple(region.nodes[k] for k in leaves)
+    region.handles[number]._node = CompiledFunctionBackward(
+        _RegionPlan(len(edges), True), edges, FREED, None, {},  # type: ignore[arg-type]
+        kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
+    )  # fmt: skip

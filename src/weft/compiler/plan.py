@@ -305,12 +305,12 @@ class Plan:
                 self._view(region, k, made)
             elif handles[k] is not None:
                 realise(handles[k], values[k])
+                if k in self.freed:
+                    history.attach_freed(region, k, self.freed[k], self.kinds[k], self.path[-1])
             if run is not None and handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
                     self.tapes[k].attach(region, values, self.wanted, run)
                 run.ends[k] = handles[k].alias_of()
-        if self.freed:
-            history.attach_freed(region, self.freed, self.kinds, self.path)
         return True
 
     def _view(self, region: Region, number: int, made: dict[int, Tensor]) -> Tensor:
