@@ -174,7 +174,10 @@ class Tape:
             return None
         if not g.flags.c_contiguous:  # gradients come in any layout; the program is made for one
             g = np.array(g, order="C")
-        return self.program.run([g if k is None else arrays[k] for k in self.order], numbers)
+        try:
+            return self.program.run([g if k is None else arrays[k] for k in self.order], numbers)
+        except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+            return None  # ordinary ops meet the same, and say where
 
     def _make(self, g: ndarray, arrays: dict[Any, ndarray], numbers: Any) -> None:
         """The program: saved values are its leaves."""

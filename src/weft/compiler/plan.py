@@ -292,8 +292,12 @@ class Plan:
         arrays = region.arrays
         leaves = self.leaves
         given = [arrays[leaves[k]] for k in self.program.leaves]
-        found = self.program.run(given, region.numbers)
+        try:
+            found = self.program.run(given, region.numbers)
+        except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+            found = None  # eager mode meets the same, and says where
         if found is None:
+            region.learned.note(region.learned.refused, "a program could not use these values")
             return False
         region.show_hidden()
         handles = region.handles
