@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import CO_VARARGS
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from weft.graph.frames import locals_of
 
 _MOST = 100  # items of a container that are looked at
 _DEEPEST = 2  # containers inside one another
+_HERE = os.path.dirname(__file__) + os.sep  # a recorder's own methods have a self as well
 
 
 class Name(NamedTuple):
@@ -36,7 +38,7 @@ def name_of(t: Tensor, frame: Any, home: Any = None) -> Name:
     start, asked, outermost = frame, None, (None, "")
     while frame is not None:
         code = frame.f_code
-        if code.co_varnames[:1] == ("self",):
+        if code.co_varnames[:1] == ("self",) and not code.co_filename.startswith(_HERE):
             locals = locals_of(frame)
             owner: Any = locals.get("self")
             if owner is not asked and hasattr(owner, "_parameters"):

@@ -175,7 +175,7 @@ def _unify(
     form: Traced, start: Any, look: Callable[[Any], Any], strict: bool
 ) -> tuple[dict[int, Any], list[Any]] | None:
     """Lay a pattern's ops over values, from the end backwards."""
-    placeholders = {id: k for k, id in enumerate(form.inputs) if id is not None}
+    placeholders = form.placeholders
     bound: dict[int, Any] = dict(getattr(form, "fixed", {}))
     inside: dict[int, Any] = {}
     values: list[Any] = []
