@@ -153,7 +153,10 @@ def _drawn(b: Batch) -> Any:
 def _product(b: Batch) -> Any:
     """mm, mv and dot as one matrix product."""
     (x, y), (x_on, y_on), name = b.args, b.on, b.op.name
-    if [t._a.ndim for t in b.logical] != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
+    ranks = [t._a.ndim for t in b.logical]
+    if name == "mm" and not y_on and ranks[1] == 2:
+        return b.run(x, y)  # rows of one product, whatever the rank
+    if ranks != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
         return each(b)
     bmm, mm = REGISTRY["bmm"], REGISTRY["mm"]
     if name == "dot":
@@ -165,8 +168,6 @@ def _product(b: Batch) -> Any:
         if not y_on:
             return b.unfold(b.run(b.fold(x), y), x._a.shape[1])
         return bmm(x, y.unsqueeze(2)).squeeze(2)
-    if not y_on:
-        return b.unfold(b.run(b.fold(x), y), x._a.shape[1])
     return bmm(*b.leads())
 
 
