@@ -61,6 +61,12 @@ class Listener:
     def detached(self, tensor: Tensor) -> None:
         """A tensor was cut off from its graph, by ``detach()`` or ``data``."""
 
+    def born(self, cell: list[Any]) -> None:
+        """A tensor is being made, with this version cell; told to recorders only."""
+
+    def asked(self, tensor: Tensor) -> None:
+        """Python has read a number from a tensor."""
+
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""
 

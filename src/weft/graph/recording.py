@@ -13,7 +13,7 @@ from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
-from weft.core.modes import MODES
+from weft.core.modes import INFERRING, MODES
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
@@ -67,11 +67,13 @@ class Recorder(Values, Listener):
 
     def __enter__(self) -> Graph:
         super().__enter__()
+        INFERRING.append(None)  # so that new tensors say that they are
         self.before_it = variables(self.home)
         return self.graph
 
     def __exit__(self, *exc: object) -> bool:  # type: ignore[override]
         super().__exit__()
+        INFERRING.pop()
         stopped = isinstance(exc[1], Stopped) and exc[1].recorder is self if exc else False
         last = self.choice.last
         outputs = tuple(last.results()) if stopped and last is not None else self._outputs()
@@ -90,6 +92,7 @@ class Recorder(Values, Listener):
             modules=self.modules,
         )
         self.places, self.nodes, self.watched, self.before_it = {}, {}, {}, {}
+        self.cells, self.numbers = {}, []
         return stopped
 
     def _gradients_at_end(self) -> dict[int, Ref | None]:
@@ -109,7 +112,9 @@ class Recorder(Values, Listener):
         """Why a repeated step would not be the program's, if so.
 
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
+        So is what Python made of a count that the step itself changes.
         """
+        self.stuck = self.stuck or self._counted()
         if self.stuck or not self.drawn:
             return self.stuck
         read = {r.node for spec in self.specs for r in spec.refs()}
@@ -123,6 +128,38 @@ class Recorder(Values, Listener):
                         f"would be used again: {spec.op_name} at {spec.line()}"
                     )
         return ""
+
+    def _counted(self) -> str:
+        """Where Python read a count of steps, whose next value a repeat would not see."""
+        for array, value, code, instruction in self.numbers:
+            if value is None and (place := self._held(array())) is not None:
+                value = None if place.root.leaf is None else Ref(place.root.leaf)
+            counter = None if value is None else self._counter_behind(value)
+            if counter is not None:
+                name = self.models.shown(self.specs[counter].label)
+                line = errors.describe_position(code, instruction)
+                return (
+                    f"the program read {name!r} as a number, and every step changes it, so the old "
+                    f"number would be used again\n  at {line}"
+                )
+        return ""
+
+    def _counter_behind(self, value: Ref) -> int | None:
+        """A count that the block changes, if a value was computed from such counts alone."""
+        found, seen, stack = None, {value.node}, [value.node]
+        while stack:
+            spec = self.specs[stack.pop()]
+            if spec.leaf is not None:
+                if "state" not in spec.attrs or spec.dtype.kind not in "iu":
+                    return None
+                found = spec.id if spec.id in self.updates else found
+            elif not spec.refs():
+                return None
+            for r in spec.refs():
+                if r.node not in seen:
+                    seen.add(r.node)
+                    stack.append(r.node)
+        return found
 
     def _outputs(self) -> tuple[Ref, ...]:
         """What the block was for: where backward began, and the ends that the program holds.

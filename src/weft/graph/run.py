@@ -251,7 +251,7 @@ class Execution:
                 f"run({{{name!r}: ...}}), or use weft.graph.record(), which holds its leaves"
                 f"\n  at {errors.here()}"
             )
-        return tensor
+        return spec.leaf.live if self.live and spec.leaf.live is not None else tensor
 
     def _call(self, spec: Spec, args: list[Any]) -> Any:
         """Run a Python function; one with a backward of its own must see what wants a gradient."""
@@ -502,13 +502,15 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     moved = {
         leaf: r
         for leaf, r in graph._updates.items()
-        if specs[leaf].kind == PARAMETER or "state" in specs[leaf].attrs
+        if _outlives(specs[leaf]) and not (leaf in given and specs[leaf].leaf.live is not None)
     }
     grads = {leaf: r for leaf, r in graph._gradients.items() if r is not None}
     if graph._frozen:
         raise GraphError(f"the step can't be repeated: {graph._frozen}\n  at {errors.here()}")
     count, held = len(graph._outputs), len(graph._outputs) + len(moved)
-    wanted = [*graph._outputs, *moved.values(), *grads.values()]
+    # The program draws what it does not use as well, and so moves its generator on.
+    draws = [Ref(spec.id) for spec in specs.values() if isinstance(spec.op, Draw)]
+    wanted = [*graph._outputs, *moved.values(), *grads.values(), *draws]
     with listening(), no_grad():
         work = Execution(graph, given, reuse=False, live=True)
         drawn_from = {id(g): (g, g.get_state()) for g in _generators(graph)}
@@ -521,8 +523,9 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
                 generator.set_state(state)
             raise
         for leaf, value in zip(moved, found[count:held], strict=True):
-            specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
-        for leaf, value in zip(grads, found[held:], strict=True):
+            own: Any = specs[leaf].leaf
+            (own.tensor if own.live is None else own.live).copy_(value)
+        for leaf, value in zip(grads, found[held:], strict=False):
             tensor: Any = specs[leaf].leaf.tensor  # type: ignore[union-attr]
             if value is not None and tensor._grad is not None:
                 tensor._grad.copy_(value)
@@ -532,6 +535,11 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
             if r is None:
                 specs[leaf].leaf.tensor._grad = None  # type: ignore[union-attr]
     return found[:count]
+
+
+def _outlives(spec: Spec) -> bool:
+    """Whether what a step writes to a leaf is there for the next step."""
+    return spec.kind == PARAMETER or "state" in spec.attrs or spec.leaf.live is not None
 
 
 def _generators(graph: Graph) -> list[Any]:

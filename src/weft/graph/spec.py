@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from copy import copy
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
@@ -55,12 +55,15 @@ pair_ref: Callable[[tuple[int, int]], Ref] = partial(tuple.__new__, Ref)
 class Leaf:
     """The tensor at an end of a graph: held weakly in a live graph, strongly in a record."""
 
-    __slots__ = ("_hold", "grad", "version")
+    __slots__ = ("_hold", "grad", "live", "version")
 
     def __init__(self, tensor: Tensor, strong: bool = True) -> None:
         self._hold: Any = tensor if strong else weakref.ref(tensor)
         self.version = version_of(tensor)
         self.grad = tensor._node is not None
+        # The program's own tensor, where ``tensor`` is the value that it had before the block
+        # wrote to it: what a repeated step reads and writes.
+        self.live: Tensor | None = None
 
     @property
     def tensor(self) -> Tensor | None:

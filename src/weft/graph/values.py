@@ -98,6 +98,8 @@ class Values:
         self.flows: set[Ref] = set()  # values that a gradient can reach
         self.at: dict[Ref, Any] = {}  # weak references to autograd's nodes, by the value
         self.values = False  # whether values are kept
+        self.cells: dict[int, Any] = {}  # version cells of tensors that were made in the block
+        self.numbers: list[tuple[Any, Ref | None, Any, int]] = []  # what Python has read, and where
 
     # --- nodes -------------------------------------------------------------------------
 
@@ -227,6 +229,17 @@ class Values:
             frame = caller(getframe(1))
             place.cut_at = frame.f_code, frame.f_lasti, MODES.now.scope
 
+    def born(self, cell: list[Any]) -> None:
+        """Note a tensor of the block's own."""
+        self.cells[id(cell)] = cell
+
+    def asked(self, tensor: Tensor) -> None:
+        """Note the line, and the value if it is known: one that is met later is a leaf."""
+        place = self._held(tensor._a)
+        value = None if place is None else self._update(place)
+        frame = caller(getframe(1))
+        self.numbers.append((ref(tensor._a), value, frame.f_code, frame.f_lasti))
+
     def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:
         return Ref(self._add(FORWARD, call, (value,), {}, t._a.shape, t._a.dtype).id)
 
@@ -303,8 +316,10 @@ class Values:
             self._keep_leaf(root.leaf)
             spec = self.specs[root.leaf]
             if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
-                old = spec.leaf.tensor
-                spec.leaf = Leaf(wrap(old._a.copy()))  # type: ignore[union-attr]
+                old: Any = spec.leaf.tensor
+                spec.leaf = Leaf(wrap(old._a.copy()))
+                if id(old._vc) not in self.cells:
+                    spec.leaf.live = old  # it outlives the step, which goes on from there
 
     def chosen(self) -> bool:
         """Whether the values of some nodes alone are kept."""
