@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,23 +124,27 @@ class Pattern:
         return max((len(form.specs) for form in self.forms), default=_REACH)
 
     def match(
-        self, start: Any, look: Callable[[Any], Any], kind: Callable[[Any], Any]
+        self,
+        start: Any,
+        look: Callable[[Any], Any],
+        kind: Callable[[Any], Any],
+        flows: Collection[Ref] = (),
     ) -> tuple[dict[str, Any], list[Any]] | None:
         """What the placeholders stand for if the pattern ends at a value, and the values inside.
 
         ``look(value)`` gives (op, args, attrs, index) or None at an end; ``kind(value)`` the shape
-        and dtype. The first look is at the ops alone; then the pattern is run on placeholders of
+        and dtype; ``flows`` the values of a graph that a gradient can reach. The first look is at the ops alone; then the pattern is run on placeholders of
         the kinds found, and everything has to agree.
         """
         for form in self.forms:
-            bound = _unify(form, start, look, strict=False)
+            bound = _unify(form, start, look, flows, strict=False)
             if bound is None or len(bound[0]) < len(self.names):
                 continue
             arguments = [bound[0][k] for k in range(len(self.names))]
             exact = self._exact(tuple(kind(a) for a in arguments), arguments)
             if exact is None:
                 continue
-            found = _unify(exact, start, look, strict=True)
+            found = _unify(exact, start, look, flows, strict=True)
             if found is not None and all(same(found[0][k], a) for k, a in enumerate(arguments)):
                 return dict(zip(self.names, arguments, strict=True)), found[1]
         return None
@@ -172,7 +176,7 @@ class Pattern:
 
 
 def _unify(
-    form: Traced, start: Any, look: Callable[[Any], Any], strict: bool
+    form: Traced, start: Any, look: Callable[[Any], Any], flows: Collection[Ref], strict: bool
 ) -> tuple[dict[int, Any], list[Any]] | None:
     """Lay a pattern's ops over values, from the end backwards."""
     placeholders = form.placeholders
@@ -198,7 +202,7 @@ def _unify(
             if not _same_leaf(spec, found, theirs):
                 return None
             continue
-        if spec.op is DETACH and _has_no_history(found, theirs):
+        if spec.op is DETACH and _has_no_history(found, theirs, flows):
             stack.append((spec.args[0], theirs))  # nothing was there to cut off
             continue
         if found is None or found[0] is not spec.op or found[3] != mine.index:
@@ -215,8 +219,10 @@ def _unify(
     return bound, values
 
 
-def _has_no_history(found: Any, theirs: Any) -> bool:
-    """Whether a value is a leaf that wants no gradient."""
+def _has_no_history(found: Any, theirs: Any, flows: Collection[Ref]) -> bool:
+    """Whether no gradient reaches a value, so that detach() leaves no trace."""
+    if theirs.__class__ is Ref and found is not None and found[0] is not None:
+        return found[0] is not DETACH and theirs not in flows
     tensor = theirs if isinstance(theirs, Tensor) else found[2] if found and not found[0] else None
     return isinstance(tensor, Tensor) and tensor._node is None
 
@@ -293,6 +299,6 @@ def _places(
         if spec.kind != FORWARD or spec.op_name not in ends:
             continue
         for end in spec.results():
-            found = pattern.match(end, look, kind)
+            found = pattern.match(end, look, kind, graph._flows())
             if found is not None:
                 yield end, found[0], {r.node for r in found[1]}

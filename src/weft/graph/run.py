@@ -170,7 +170,8 @@ class Execution:
         if spec.kind == OPTIMIZER:
             raise GraphError(
                 f"{self._name(spec)!r} can't run again: {spec.op_name} is not an optimizer whose "
-                "rule is a function of the gradient and its own state"
+                "rule is a function of the gradient and its own state, or it asked a closure"
+                f"\n  recorded at {spec.line()}\n  at {errors.here()}"
             )
         if isinstance(spec.op, Draw):
             return self._draw(spec)
