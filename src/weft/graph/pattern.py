@@ -133,8 +133,9 @@ class Pattern:
         """What the placeholders stand for if the pattern ends at a value, and the values inside.
 
         ``look(value)`` gives (op, args, attrs, index) or None at an end; ``kind(value)`` the shape
-        and dtype; ``flows`` the values of a graph that a gradient can reach. The first look is at the ops alone; then the pattern is run on placeholders of
-        the kinds found, and everything has to agree.
+        and dtype; ``flows`` the values of a graph that a gradient can reach. The first look is at
+        the ops alone; then the pattern is run on placeholders of the kinds found, and everything
+        has to agree.
         """
         for form in self.forms:
             bound = _unify(form, start, look, flows, strict=False)

@@ -202,7 +202,9 @@ class Values:
         place = self._place(t)
         node = t._node
         if node is None:
-            if place.node is None or not MODES.now.grad:
+            # A write to another view may have given the value a history that no node was met of.
+            has_history = place.node is not None or place.value in self.flows
+            if not has_history or not MODES.now.grad:
                 return place.value
             if place.cut is None:
                 place.cut = self._derived(DETACH, place.value, t)
