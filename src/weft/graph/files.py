@@ -204,8 +204,9 @@ class _Writer:
         tensor = None if spec.leaf is None else spec.leaf.tensor
         if tensor is not None:
             found["leaf"] = {**self.array(tensor._a), "grad": tensor.requires_grad}
-            if spec.leaf.live is not None:
-                found["leaf"]["live"] = self.array(spec.leaf.live._a)
+            live = spec.leaf.live  # type: ignore[union-attr]
+            if live is not None:
+                found["leaf"]["live"] = self.array(live._a)
         kept = self.graph._kept.get(spec.id) if values else None
         if kept is not None:
             found["kept"] = [self.array(t._a) if isinstance(t, Tensor) else None for t in kept]

@@ -241,7 +241,9 @@ class Execution:
         return None if owner is None or owner.tensor is None else owner.tensor._grad
 
     def _leaf(self, spec: Spec) -> Tensor:
-        tensor = None if spec.leaf is None else spec.leaf.tensor
+        tensor: Any = None
+        if spec.leaf is not None:
+            tensor = spec.leaf.lasting if self.live else spec.leaf.tensor
         if tensor is None:
             name = self._name(spec)
             if spec.leaf is None:
@@ -252,7 +254,7 @@ class Execution:
                 f"run({{{name!r}: ...}}), or use weft.graph.record(), which holds its leaves"
                 f"\n  at {errors.here()}"
             )
-        return spec.leaf.live if self.live and spec.leaf.live is not None else tensor
+        return tensor
 
     def _call(self, spec: Spec, args: list[Any]) -> Any:
         """Run a Python function; one with a backward of its own must see what wants a gradient."""
@@ -500,11 +502,7 @@ class Running:
 def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     """Run a step and write what it writes; all of it is computed before the first byte."""
     specs = graph._specs
-    moved = {
-        leaf: r
-        for leaf, r in graph._updates.items()
-        if _outlives(specs[leaf]) and not (leaf in given and specs[leaf].leaf.live is not None)
-    }
+    moved = {leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in given)}
     grads = {leaf: r for leaf, r in graph._gradients.items() if r is not None}
     if graph._frozen:
         raise GraphError(f"the step can't be repeated: {graph._frozen}\n  at {errors.here()}")
@@ -524,8 +522,7 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
                 generator.set_state(state)
             raise
         for leaf, value in zip(moved, found[count:held], strict=True):
-            own: Any = specs[leaf].leaf
-            (own.tensor if own.live is None else own.live).copy_(value)
+            specs[leaf].leaf.lasting.copy_(value)  # type: ignore[union-attr]
         for leaf, value in zip(grads, found[held:], strict=False):
             tensor: Any = specs[leaf].leaf.tensor  # type: ignore[union-attr]
             if value is not None and tensor._grad is not None:
@@ -538,9 +535,11 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     return found[:count]
 
 
-def _outlives(spec: Spec) -> bool:
+def _lasts(spec: Spec, given: bool) -> bool:
     """Whether what a step writes to a leaf is there for the next step."""
-    return spec.kind == PARAMETER or "state" in spec.attrs or spec.leaf.live is not None
+    if spec.kind == PARAMETER or "state" in spec.attrs:
+        return True
+    return spec.leaf is not None and spec.leaf.live is not None and not given
 
 
 def _generators(graph: Graph) -> list[Any]:

@@ -71,6 +71,11 @@ class Leaf:
         held = self._hold
         return held() if isinstance(held, weakref.ref) else held
 
+    @property
+    def lasting(self) -> Any:
+        """The tensor that a repeated step reads and writes."""
+        return self.tensor if self.live is None else self.live
+
 
 class Call:
     """Stands for an op where a node is a call of a Python function that weft can't look into."""

@@ -318,10 +318,10 @@ class Values:
             self._keep_leaf(root.leaf)
             spec = self.specs[root.leaf]
             if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
-                old: Any = spec.leaf.tensor
-                spec.leaf = Leaf(wrap(old._a.copy()))
-                if id(old._vc) not in self.cells:
-                    spec.leaf.live = old  # it outlives the step, which goes on from there
+                own: Any = spec.leaf.tensor
+                spec.leaf = Leaf(wrap(own._a.copy()))
+                if id(own._vc) not in self.cells:
+                    spec.leaf.live = own  # it outlives the step, which goes on from there
 
     def chosen(self) -> bool:
         """Whether the values of some nodes alone are kept."""

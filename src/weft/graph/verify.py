@@ -44,7 +44,7 @@ def verify(graph: Graph) -> None:
         raise GraphError(f"the graph is wrong: {reason}")
 
 
-class _Seen(dict[int, Spec]):
+class _Seen(dict[Any, Spec]):
     """The nodes so far, and what ops gave for the kinds and settings that they were given."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def _reading(spec: Spec, seen: _Seen) -> Iterator[str]:
             yield f"it reads result {r.index} of {r.node}, which has {len(seen[r.node].kinds())}"
 
 
-def _rule(spec: Spec) -> Callable[[Spec, dict[int, Spec]], Iterator[str]]:
+def _rule(spec: Spec) -> Callable[[Spec, _Seen], Iterator[str]]:
     if spec.kind in LEAVES:
         return _leaf
     if isinstance(spec.op, Gradient):
@@ -194,7 +194,7 @@ def _terms(spec: Spec, of: list[Ref], seen: _Seen) -> Iterator[str]:
 
 def _accumulate(spec: Spec, seen: _Seen) -> Iterator[str]:
     of, index = spec.attrs.get("of"), spec.attrs.get("index")
-    if of not in seen or type(index) is not int or not 0 <= index < len(seen[of].kinds()):
+    if type(of) is not int or of not in seen or type(index) is not int or not 0 <= index < len(seen[of].kinds()):
         yield f"it is the gradient of {of}"
         return
     if spec.several or (spec.shape, spec.dtype) != seen[of].kind_of(index):
