@@ -31,6 +31,7 @@ from weft.graph.spec import (
     Ref,
     Spec,
     listening,
+    pair_ref,
     show_kind,
     show_value,
 )
@@ -137,7 +138,7 @@ def moved(x: Any, place: dict[int, Any]) -> Any:
         return x
     found = place[x.node]
     if found.__class__ is Ref and not found.index:
-        return Ref(found.node, x.index)
+        return pair_ref((found[0], x[1]))
     return found
 
 
@@ -201,7 +202,7 @@ class Edit:
         self.specs[spec.id] = spec
         self.fresh.add(spec.id)
         self._note_reader(spec)
-        return Ref(spec.id)
+        return pair_ref((spec.id, 0))
 
     def take_in(
         self, specs: Iterable[Spec], place: dict[int, Any], change: Callable[[Spec], dict[str, Any]]

@@ -59,6 +59,7 @@ class Pattern:
         if not self.names:
             raise GraphError(f"a pattern needs a placeholder\n  at {errors.here()}")
         self._traces: dict[Any, Any] = {}
+        self._last: Traced | None = None  # what fitted last
         self._forms: dict[Any, Traced] = {}
         self.known = known or Vocabulary()
         self.searches = 0
@@ -137,6 +138,9 @@ class Pattern:
         the ops alone; then the pattern is run on placeholders of the kinds found, and everything
         has to agree.
         """
+        again = self._as_before(start, look, kind, flows)
+        if again is not None:
+            return again
         for form in self.forms:
             bound = _unify(form, start, look, flows, strict=False)
             if bound is None or len(bound[0]) < len(self.names):
@@ -147,8 +151,21 @@ class Pattern:
                 continue
             found = _unify(exact, start, look, flows, strict=True)
             if found is not None and all(same(found[0][k], a) for k, a in enumerate(arguments)):
+                self._last = exact
                 return dict(zip(self.names, arguments, strict=True)), found[1]
         return None
+
+    def _as_before(self, start: Any, look: Any, kind: Any, flows: Any) -> Any:
+        """A place that is like the last one, down to the kinds of all values: the common case."""
+        if self._last is None or len(self.forms) > 1:
+            return None
+        found = _unify(self._last, start, look, flows, strict=True)
+        if found is None or len(found[0]) < len(self.names):
+            return None
+        arguments = [found[0][k] for k in range(len(self.names))]
+        if self._traces.get(tuple([kind(a) for a in arguments])) is not self._last:
+            return None
+        return dict(zip(self.names, arguments, strict=True)), found[1]
 
     def _exact(self, kinds: tuple[Any, ...], arguments: list[Any]) -> Traced | None:
         if kinds not in self._traces:
@@ -296,10 +313,12 @@ def _places(
     graph: Graph, pattern: Pattern, look: Callable, kind: Callable
 ) -> Iterator[tuple[Ref, dict[str, Any], set[int]]]:
     ends = pattern.roots
+    cuts = any(s.op is DETACH for form in pattern.forms for s in form.specs)
+    flows = graph._flows() if cuts else ()
     for spec in graph._specs.values():
         if spec.kind != FORWARD or spec.op_name not in ends:
             continue
         for end in spec.results():
-            found = pattern.match(end, look, kind, graph._flows())
+            found = pattern.match(end, look, kind, flows)
             if found is not None:
                 yield end, found[0], {r.node for r in found[1]}

@@ -194,7 +194,12 @@ def _terms(spec: Spec, of: list[Ref], seen: _Seen) -> Iterator[str]:
 
 def _accumulate(spec: Spec, seen: _Seen) -> Iterator[str]:
     of, index = spec.attrs.get("of"), spec.attrs.get("index")
-    if type(of) is not int or of not in seen or type(index) is not int or not 0 <= index < len(seen[of].kinds()):
+    if (
+        type(of) is not int
+        or of not in seen
+        or type(index) is not int
+        or not 0 <= index < len(seen[of].kinds())
+    ):
         yield f"it is the gradient of {of}"
         return
     if spec.several or (spec.shape, spec.dtype) != seen[of].kind_of(index):
