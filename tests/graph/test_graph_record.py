@@ -674,3 +674,18 @@ def test_detach_of_a_value_that_a_write_to_a_view_gave_a_history():
     expected, w.grad = w.grad, None
     g.run().backward()
     assert same(w.grad, expected)
+
+
+def test_containers_that_change_while_they_are_looked_through():
+    """As those that another thread fills."""
+
+    class Key:
+        def __repr__(self):
+            batch[len(batch)] = 1
+            return "key"
+
+    batch = {Key(): k for k in range(3)}
+    x = weft.ones(2)
+    with weft.graph.record() as g:
+        (weft.ones(2) + x).sum()
+    assert [n.name for n in g if n.kind == "input"] == ["x"] and len(batch) > 3

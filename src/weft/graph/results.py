@@ -83,12 +83,12 @@ def _is_inner(held: Any) -> bool:
 def variables(frame: Any) -> dict[int, Any]:
     """Weak references to the tensors that a function's variables hold, by their id."""
     found = {}
-    for value in locals_of(frame).values():
+    for value in list(locals_of(frame).values()):  # other threads may add to them
         inside: Any = (value,)
         if value.__class__ in (list, tuple) and len(value) < _MOST:
             inside = value
         elif value.__class__ is dict and len(value) < _MOST:
-            inside = value.values()
+            inside = list(value.values())
         for x in inside:
             if isinstance(x, Tensor):
                 found[id(x)] = Weak(x)
