@@ -568,3 +568,35 @@ def test_what_a_node_hook_gives_has_a_history_if_the_gradient_has() -> None:
     (second,) = torch.autograd.grad(g.log().sum(), x, retain_graph=True)
     assert second.item() == pytest.approx(2.0)  # the hook had its say again
     assert not torch.autograd.grad(y, x)[0].requires_grad
+
+
+def test_only_gradients_that_lead_to_what_was_asked_for_are_computed(monkeypatch):
+    rows = []
+    op = REGISTRY["linear_with_bias"]
+    plain = op.rules[1]
+
+    def counted(g, x):
+        rows.append(x.shape)
+        return plain(g, x)
+
+    monkeypatch.setattr(op, "rules", (op.rules[0], counted, op.rules[2]))
+    monkeypatch.setattr(op, "plans", {})
+    first, second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+    x = torch.randn(5, 3, requires_grad=True)
+    loss = second(first(x).relu()).sum()
+    (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+    assert not rows
+    torch.autograd.grad(loss, first.weight, retain_graph=True)
+    assert rows == [(5, 3)]
+    loss.backward()
+    assert torch.equal(g, x.grad) and len(rows) == 3
+
+
+def test_a_backward_pass_towards_a_value_inside_uses_up_its_node():
+    w = torch.ones(2, requires_grad=True)
+    inside = w * w
+    loss = (inside * 3).sum()
+    loss.backward(inputs=[inside])
+    assert w.grad is None
+    with pytest.raises(RuntimeError, match="second time"):
+        inside.sum().backward()

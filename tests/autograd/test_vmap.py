@@ -226,3 +226,38 @@ def test_a_gradient_that_examples_share_is_refused() -> None:
     w = weft.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="shared by all examples"):
         weft.func.vmap(lambda r: weft.autograd.grad((w * r).sum(), w)[0])(weft.ones(2, 3))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_cross_entropy_for_each_example(reduction, weighted):
+    scores, labels = weft.randn(4, 3, 5), weft.randint(0, 5, (4, 3))
+    labels[0, 1] = -100
+    weight = weft.rand(5) + 0.5 if weighted else None
+
+    def loss(x, y):
+        return weft.nn.functional.cross_entropy(x, y, weight, reduction=reduction).sum()
+
+    at_once = weft.vmap(weft.func.grad(loss))(scores, labels)
+    by_hand = [weft.func.grad(loss)(x, y) for x, y in zip(scores, labels, strict=True)]
+    weft.testing.assert_close(at_once, weft.stack(by_hand), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_are_put_at_the_indices_of_each_example(accumulate):
+    x, values = weft.randn(4, 3, 5), weft.randn(4, 2, 5)
+    places = weft.tensor([[0, 2], [1, 0], [2, 1], [0, 1]])
+
+    def put(x, i, v):
+        return x.index_put((i,), v, accumulate=accumulate)
+
+    def put_in_columns(x, i, v):
+        return x.t().index_put((weft.arange(5).unsqueeze(1), i), v.t(), accumulate=accumulate)
+
+    for function in (put, put_in_columns):
+        at_once = weft.vmap(function)(x, places, values)
+        by_hand = weft.stack([function(*row) for row in zip(x, places, values, strict=True)])
+        assert weft.equal(at_once, by_hand)
+        one_for_all = weft.vmap(function, (0, None, 0))(x, places[0], values)
+        by_hand = weft.stack([function(a, places[0], v) for a, v in zip(x, values, strict=True)])
+        assert weft.equal(one_for_all, by_hand)

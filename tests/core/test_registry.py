@@ -313,6 +313,30 @@ def test_vjp_matches_finite_differences_for_every_subset_of_inputs(name: str) ->
                     assert g is None or g._a.shape == sample.args[i].shape
 
 
+# A joint rule is told what is needed, and may compute it in another order.
+@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if REGISTRY[n].joint is None])
+def test_a_gradient_that_is_asked_for_alone_has_the_bits_it_has_among_all(name: str) -> None:
+    op = REGISTRY[name]
+    for sample in samples(name):
+        wanted = smooth_inputs(op, sample)
+        tensors = as_tensors(op, sample, wanted)
+        results = results_of(op, tensors, sample.attrs)
+        chosen = [results[k] for k in smooth_outputs(op, results) if results[k].requires_grad]
+        seeds = [
+            wrap(direction_like(r._a, np.random.default_rng(2)).astype(r._a.dtype)) for r in chosen
+        ]
+        if len(wanted) < 2 or not chosen:
+            continue
+        options: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
+        given = [tensors[i] for i in wanted]
+        every = weft.autograd.grad(chosen, given, seeds, **options)
+        for x, whole in zip(given, every, strict=True):
+            (alone,) = weft.autograd.grad(chosen, [x], seeds, **options)
+            assert (alone is None) == (whole is None)
+            if whole is not None:
+                assert alone._a.tobytes() == whole._a.tobytes(), name
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jvp_matches_finite_differences(name: str) -> None:
     op = REGISTRY[name]

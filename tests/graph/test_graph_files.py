@@ -352,3 +352,10 @@ def test_wrong_use_of_the_shell(path, capsys, tmp_path):
     assert "No such file" in capsys.readouterr().err
     assert main(["run", path, "--input", "x"]) == 2
     assert "NAME=FILE.npy" in capsys.readouterr().err
+
+
+def test_a_live_graph_is_saved_and_read_back(tmp_path):
+    w = weft.ones(3, requires_grad=True)
+    loss = (w * weft.tensor([1.0, 2.0, 3.0])).exp().sum()
+    weft.graph.of(loss).save(tmp_path / "live.weft")
+    assert same(weft.graph.load(tmp_path / "live.weft").run(), loss)

@@ -148,3 +148,16 @@ def test_a_module_takes_the_place_of_one_with_computed_weights():
     with weft.graph.record() as g:
         layer(x)
     assert same(g.replace(g.find(op="linear")[0], other).run(), other(x))
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_masked_attention_with_and_without_gradients(wants):
+    q, k, v = (weft.randn(2, 3, 4, requires_grad=wants) for _ in range(3))
+    mask = weft.ones(3, 3).tril().bool()
+    with weft.graph.record() as g:
+        F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    h = g.rewrite(
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m),
+        lambda v, q: v * 2 + q,
+    )
+    assert same(h.run(), v * 2 + q)

@@ -9,8 +9,10 @@ import pytest
 
 import weft
 import weft.nn.functional as F
+from graph_programs import differs
 from weft import nn
 from weft.graph import GraphError
+from weft.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_avg_fn
 from weft.utils.checkpoint import checkpoint
 
 # --- how a program is repeated ---------------------------------------------------------
@@ -794,3 +796,135 @@ def test_equal_live_graphs_are_seen_to_be_equal_and_others_are_not():
     v.data[0, 0] = 5
     assert weft.graph.diff(graph(2.0, 0, w), weft.graph.of((v * 2.0 + v).sum(0).sum())).parting
     assert len(weft.graph.diff(graph(2.0, 0, w), graph(2.0, 0, w)).matched) == 5
+
+
+# --- what a program keeps beside its models ------------------------------------------------
+
+
+class Shadow:
+    """Averages of parameters and a sum of losses, as plain tensors of the program's own."""
+
+    def __init__(self, net):
+        self.net, self.total = net, weft.zeros(())
+        self.averages = [p.detach().clone() for p in net.parameters()]
+
+    @weft.no_grad()
+    def follow(self, loss):
+        self.total += loss.detach()
+        for average, p in zip(self.averages, self.net.parameters(), strict=True):
+            average.mul_(0.9).add_(p, alpha=0.1)
+
+    def state_dict(self):
+        return dict(enumerate([self.total, *self.averages]))
+
+    def named_parameters(self):
+        return ()
+
+
+def shadowed(nets, optimizers, x, y):
+    loss = plain(nets[:1], optimizers, x, y)
+    nets[1].follow(loss)
+    room = weft.zeros(2)  # made in every step anew
+    room[0] = loss.detach()
+    room += 1.0
+    return loss, room
+
+
+def make_shadow():
+    net = nn.Linear(6, 3)
+    return [net, Shadow(net)], [weft.optim.SGD(net.parameters(), lr=0.1)]
+
+
+def test_tensors_that_outlive_a_step_go_on_from_where_they_are():
+    compare(make_shadow, shadowed)
+
+
+def test_a_file_has_them_as_they_are_now(tmp_path):
+    def run_three(through_file):
+        weft.manual_seed(0)
+        nets, optimizers = make_shadow()
+        data = [(weft.randn(4, 6), weft.randn(4, 3)) for _ in range(3)]
+        x, y = data[0]
+        with weft.graph.record() as graph:
+            loss, _ = shadowed(nets, optimizers, x, y)
+        if through_file:
+            graph.save(tmp_path / "step.weft")
+            graph = weft.graph.load(tmp_path / "step.weft")
+        for x, y in data[1:]:
+            loss, _ = graph.run(x=x, y=y, update=True)
+        held = [s.leaf.live for s in graph._specs.values() if s.leaf and s.leaf.live is not None]
+        return [bits(t) for t in (loss, *held)]
+
+    mine, other = run_three(False), run_three(True)
+    assert len(mine) == 4 and [a.tobytes() for a in mine] == [b.tobytes() for b in other]
+
+
+def averaging(**options):
+    def make():
+        net = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+        averaged = AveragedModel(net, **options)
+        averaged.update_parameters(net)
+        return [net, averaged], [weft.optim.SGD(net.parameters(), lr=0.1)]
+
+    return make
+
+
+def averaged_step(nets, optimizers, x, y):
+    loss = plain(nets[:1], optimizers, x, y)
+    nets[1].update_parameters(nets[0])
+    return loss
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"use_buffers": True},
+        {"multi_avg_fn": get_ema_multi_avg_fn(0.9)},
+        {"avg_fn": get_swa_avg_fn()},
+    ],
+)
+def test_averaged_models(options):
+    compare(averaging(**options), averaged_step)
+
+
+def test_the_first_update_of_an_average_is_a_copy_and_not_repeated():
+    net = nn.Linear(6, 3)
+    averaged = AveragedModel(net)
+    with weft.graph.record() as graph:
+        averaged.update_parameters(net)
+    with pytest.raises(GraphError, match="'n_averaged' as a number") as info:
+        graph.run(update=True)
+    assert "test_graph_programs.py" in str(info.value)
+
+
+def test_a_count_that_python_reads_is_named():
+    net = nn.BatchNorm1d(3, momentum=None)  # its average is over all batches so far
+    x = weft.randn(4, 3)
+    with weft.graph.record() as graph:
+        out = net(x)
+    assert same_as(graph.run(), out)
+    with pytest.raises(GraphError, match="num_batches_tracked"):
+        graph.run(update=True)
+
+
+def test_a_loss_that_python_reads_is_no_count():
+    def step(nets, optimizers, x, y):
+        loss = plain(nets, optimizers, x, y)
+        assert loss.item() > -1 and nets[0].weight.sum() != 0
+        return loss
+
+    compare(lambda: _one(nn.Linear(6, 3)), step)
+
+
+def _one(net):
+    return [net], [weft.optim.Adam(net.parameters(), lr=0.01)]
+
+
+def same_as(a, b):
+    return bits(a).tobytes() == bits(b).tobytes()
+
+
+@pytest.mark.parametrize("seed", [0, 29, 32, 59, 76, *range(1000, 1020)])
+def test_random_trainings(seed):
+    assert not differs(seed)

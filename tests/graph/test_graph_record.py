@@ -661,3 +661,31 @@ def test_mermaid_and_dot(trained):
     assert dot.count("{") == dot.count("}") and 'subgraph "cluster_layers.0"' in dot
     one, two = g["x"].id, g["layers.0.fc1.linear"].id
     assert f"n{one} --> n{two}" in text and f"n{one} -> n{two};" in dot
+
+
+def test_detach_of_a_value_that_a_write_to_a_view_gave_a_history():
+    w = weft.arange(9.0).reshape(3, 3).requires_grad_()
+    memory = weft.zeros(3, 3)
+    with weft.graph.record() as g:
+        v = weft.ones(3, 3) * 1.0
+        v.t()[2].mul_((w * 2)[:, 0])
+        memory.add_(v.detach(), alpha=0.1)
+        ((v + memory) ** 2).sum().backward()
+    expected, w.grad = w.grad, None
+    g.run().backward()
+    assert same(w.grad, expected)
+
+
+def test_containers_that_change_while_they_are_looked_through():
+    """As those that another thread fills."""
+
+    class Key:
+        def __repr__(self):
+            batch[len(batch)] = 1
+            return "key"
+
+    batch = {Key(): k for k in range(3)}
+    x = weft.ones(2)
+    with weft.graph.record() as g:
+        (weft.ones(2) + x).sum()
+    assert [n.name for n in g if n.kind == "input"] == ["x"] and len(batch) > 3

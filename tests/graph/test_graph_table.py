@@ -70,7 +70,7 @@ def test_the_middle_of_a_long_graph_is_left_out_when_printed():
     with weft.graph.record() as g:
         y = x
         for k in range(3000):
-            y = functions[k * k % 7 + k % 2 - 1](y)  # a pattern longer than what is folded
+            y = functions[(k * k + k // 5) % 7](y)  # a pattern longer than what is folded
     lines = repr(g).splitlines()
     assert len(lines) < 110
     (left,) = [line for line in lines if line.startswith("...")]
@@ -90,10 +90,36 @@ def test_what_repeats_is_a_row_when_printed():
             y = y + 1
     lines = repr(g).splitlines()
     assert len(lines) == 5 and lines[1].startswith("x ")
-    assert lines[2].startswith("mul … sin:2500") and "mul, sin \u00d72500" in lines[2]
-    assert "40.0 kB" in lines[2] and "add \u00d7100" in lines[3]
+    assert lines[2].startswith("mul … sin:2500") and "2500 \u00d7 mul, sin" in lines[2]
+    assert "40.0 kB" in lines[2] and "100 \u00d7 add" in lines[3]
     assert lines[-1].startswith("5101 nodes") and "g.table()" in lines[-1]
     assert len(g.table().splitlines()) == 5103
+
+
+def test_a_loop_of_many_ops_is_a_row():
+    x = weft.ones(2)
+    with weft.graph.record() as g:
+        y = x
+        for _ in range(10):
+            y = ((y * 2).sin() + 1).exp().neg().tanh()
+    lines = repr(g).splitlines()
+    assert len(lines) == 4 and "10 \u00d7 mul, sin, add" in lines[2]
+
+
+def test_modules_that_repeat_are_a_row_where_they_would_not_fit():
+    net = nn.Sequential(*[m for _ in range(20) for m in (nn.Linear(4, 4), nn.ReLU())])
+    optimizer = weft.optim.Adam(net.parameters())
+    x = weft.randn(2, 4)
+    with weft.graph.record() as g:
+        net(x).square().mean().backward()
+        optimizer.step()
+    lines = repr(g).splitlines()
+    assert len(lines) < 15
+    (forward,) = [line for line in lines if "20 \u00d7 linear" in line]
+    assert (
+        forward.startswith("0.* \u2026 39.*") and f"{20 * 2 * 2 * 4 * 4 / 1000:.1f} kB" in forward
+    )
+    assert "g.table(depth=...)" in lines[-1]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
@@ -107,7 +133,7 @@ def test_a_clipped_step_of_twelve_layers_fits_the_terminal(step, width, monkeypa
     lines = repr(g).splitlines()
     assert len(lines) <= 62
     assert max(len(line) for line in lines[:-1]) <= width
-    assert sum("\u00d7144" in line or "…" in line for line in lines) >= 2
+    assert sum("144 \u00d7" in line or "…" in line for line in lines) >= 2
     assert max(len(line) for line in g.table(width=0).splitlines()) > 200  # nothing is cut off
 
 

@@ -339,3 +339,26 @@ def test_assert_unchanged(tmp_path, small, monkeypatch):
     with pytest.raises(TypeError, match="takes a graph"):
         assert_unchanged(x, path)
     assert [p.name for p in tmp_path.iterdir()] == ["net.graph"]
+
+
+def test_a_module_behind_an_op_with_several_results_is_a_graph():
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    x = weft.randn(2, 3, 8)
+    with weft.graph.record() as g:
+        out = net(x)
+    assert weft.equal(g.module("layers.1").subgraph()(net.layers[0](x)), out)
+
+
+def test_an_input_is_the_one_result_that_is_read():
+    x = weft.randn(5)
+    with weft.graph.record() as g:
+        values, places = x.topk(2)
+        out = places + 1
+    part = g.subgraph("topk", "add")
+    assert weft.equal(part(weft.tensor([3, 4])), weft.tensor([4, 5]))
+    with weft.graph.record() as g:
+        values, places = x.topk(2)
+        out = places + values
+    with pytest.raises(ValueError, match="the results \\[0, 1\\] of 'topk' are read"):
+        g.subgraph("topk", "add")
+    assert out.shape == (2,)

@@ -37,6 +37,7 @@ from weft.core.node import (
     Node,
     Output,
 )
+from weft.core.plan import Plan
 from weft.core.saved import (
     PackedGuard,
     as_history,
@@ -462,6 +463,11 @@ class _Run:
             saved = unpacked(saved)
         useful = self.useful
         needs = None
+        if useful is not None and plan.__class__ is Plan and not plan.joint:
+            wanted = tuple([inputs[i] in useful for i in plan.targets])
+            # Whoever watches sees the gradients of all inputs.
+            if not all(wanted) and self.watch is None and node.extras is None:
+                plan = plan.narrowed(wanted)
         if plan.joint:
             needs = tuple(
                 [isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs]
@@ -477,7 +483,7 @@ class _Run:
         except meta.NoValues:
             if self.records or plan.op.name not in REGISTRY or MODES.now.batches:
                 raise
-            results = like_inputs(node)
+            results = like_inputs(node, plan)
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
@@ -544,9 +550,9 @@ def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any
     return plan.vjp(g, saved, attrs, needs)
 
 
-def like_inputs(node: Node) -> list[Any]:
+def like_inputs(node: Node, plan: Any) -> list[Any]:
     """Gradients without values, where a rule would look at them: they are like their inputs."""
-    edges = [node.inputs[i] for i in node.plan.targets]
+    edges = [node.inputs[i] for i in plan.targets]
     return [
         wrap(meta.empty(e.shape, e.dtype))
         if isinstance(e, GraphNode) and e.shape is not None

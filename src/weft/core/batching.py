@@ -169,10 +169,21 @@ class Batch:
 
     def __init__(self, op: Op, args: Any, attrs: dict[str, Any], level: int) -> None:
         self.op, self.level, self.attrs = op, level, attrs
+        # A derivative rule may hand on what was saved, a bare array.
+        args = [wrap(x) if x.__class__ is ndarray else x for x in args]
         self.logical = args
         self.on = [level_of(x) == level for x in args]  # which operands have the batch
         self.args = [x._a.physical if on else x for x, on in zip(args, self.on, strict=True)]
         self.size = next(x._a.shape[0] for x, on in zip(self.args, self.on, strict=True) if on)
+
+    @classmethod
+    def of(cls, op: Op, other: Batch, args: Any, on: Any) -> Batch:
+        """Another op on physical tensors of the same batch; ``on`` says which of them have it."""
+        made = cls.__new__(cls)
+        made.op, made.level, made.attrs, made.size = op, other.level, {}, other.size
+        made.args, made.on = list(args), list(on)
+        made.logical = [batched(x, other.level) if o else x for x, o in zip(args, on, strict=True)]
+        return made
 
     def run(self, *args: Any, **attrs: Any) -> Any:
         """The op itself, on physical tensors."""
@@ -189,7 +200,7 @@ class Batch:
         """All operands with the batch in front, and as many dimensions behind it as the longest."""
         rank = self.rank()
         found = map(self.lead, range(len(self.args)))
-        return [_aligned(x, rank) if isinstance(x, Tensor) else x for x in found]
+        return [aligned(x, rank) if isinstance(x, Tensor) else x for x in found]
 
     def fold(self, x: Tensor) -> Tensor:
         """The first two dimensions as one."""
@@ -203,14 +214,15 @@ class Batch:
     def aligned(self, k: int, rank: int) -> Any:
         """An operand with as many dimensions behind its batch, if it has one, as the rank says."""
         x = self.args[k]
-        return _aligned(x, rank) if self.on[k] else x
+        return aligned(x, rank) if self.on[k] else x
 
     def rank(self) -> int:
         """The most dimensions that an operand has as an example."""
         return max(x._a.ndim for x in self.logical if isinstance(x, Tensor))
 
 
-def _aligned(x: Tensor, rank: int) -> Tensor:
+def aligned(x: Tensor, rank: int) -> Tensor:
+    """A tensor with as many dimensions behind its first as the rank says."""
     shape = x._a.shape
     missing = rank + 1 - len(shape)
     return x.reshape(shape[0], *(1,) * missing, *shape[1:]) if missing else x

@@ -34,7 +34,11 @@ entry = list.__getitem__
 
 def fresh_cell() -> list[Any]:
     """The version cell of a tensor that is being made."""
-    return Untracked((0,)) if MODES.now.inference else [0]
+    now = MODES.now
+    cell = Untracked((0,)) if now.inference else [0]
+    for recorder in now.recorders:
+        recorder.born(cell)
+    return cell
 
 
 def is_inference(x: Tensor) -> bool:

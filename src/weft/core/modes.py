@@ -14,8 +14,8 @@ from typing import Any
 OFF, PLAIN, SPECIAL = 0, 1, 2
 
 
-# One entry for each inference mode that is on, in any thread: while there is none, nothing that
-# makes a tensor has to ask.
+# One entry for each inference mode and each recorder that is on, in any thread: while there is
+# none, nothing that makes a tensor has to ask.
 INFERRING: list[None] = []
 
 

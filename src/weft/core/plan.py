@@ -12,6 +12,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from copy import copy
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from weft.core import selection
@@ -64,7 +66,7 @@ class Plan:
         *("cells", "direct", "holds", "joint", "large", "natives", "op", "pack", "pack_short"),
         *("quick",),
         *("recipe", "widens"),
-        *("simple", "single", "slots", "targets", "_traced"),
+        *("simple", "single", "slots", "targets", "_conj", "_narrowed", "_rules", "_traced"),
         *("vjp", "vjp_single", "way"),
     )
 
@@ -90,6 +92,8 @@ class Plan:
         self.pack = self._make_pack(tensors)
         self.recipe = self._recipe(tensors)
         self.quick = self._quick(tensors)
+        self._rules, self._conj = rules, conj
+        self._narrowed: dict[tuple[bool, ...], Plan] = {}
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
         self.vjp_single = _made(f"lambda g, s, at: {calls[0]}", scope) if calls else None
@@ -108,6 +112,22 @@ class Plan:
             if parameters(rule)[1:] == self.slots and self._holds_arrays():
                 self._traced = rule
         self.open_way()
+
+    def narrowed(self, wanted: tuple[bool, ...]) -> Plan:
+        """The same use of the op where only some of the targets get a gradient.
+
+        It reads what this plan saved, and runs the rules of those targets alone.
+        """
+        found = self._narrowed.get(wanted)
+        if found is None:
+            found = self._narrowed[wanted] = copy(self)
+            found.targets = tuple(compress(self.targets, wanted))
+            rules = {i: self._rules[i] for i in found.targets}
+            calls, scope = self._calls(rules, self._conj)
+            body = f"({', '.join(calls)},)" if calls else "()"
+            found.vjp = _made(f"lambda g, s, at, needs: {body}", scope)
+            found.large = found._large(rules, self._conj)
+        return found
 
     def open_way(self) -> None:
         """Let small arrays into native code, or keep them out."""

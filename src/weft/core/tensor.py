@@ -747,6 +747,8 @@ class Tensor(metaclass=_TensorMeta):
                 "Tensor.item() cannot be called on meta tensors: they have no values\n"
                 f"  at {errors.here()}"
             )
+        for recorder in MODES.now.recorders:
+            recorder.asked(self)
         value = self._a.item()
         return value if self._a.dtype.kind != "V" else float(value)
 

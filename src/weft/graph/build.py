@@ -328,6 +328,7 @@ class _Leaves:
 def _leaf_spec(id: int, leaf: tuple[Any, ...]) -> Spec:
     kind, shape, dtype, label, hold, version, wants = leaf
     held = object.__new__(Leaf)
+    held.live = None
     held._hold, held.version, held.grad = hold, version, wants
     scope = label.rpartition(".")[0] if kind == PARAMETER else ""
     return Spec(id, kind, kind, (), {}, shape, dtype, label=label, scope=scope, leaf=held)

@@ -31,6 +31,7 @@ from weft.graph.spec import (
     Ref,
     Spec,
     listening,
+    pair_ref,
     show_kind,
     show_value,
 )
@@ -101,6 +102,11 @@ class Traced:
         self.modules = recorder.modules
 
     @functools.cached_property
+    def placeholders(self) -> dict[int, int]:
+        """Which argument of the function a record stands for, once ``inputs`` is settled."""
+        return {id: k for k, id in enumerate(self.inputs) if id is not None}
+
+    @functools.cached_property
     def needed(self) -> list[Spec]:
         """The records that the results need, in order."""
         seen = {r.node for r in self.results}
@@ -132,7 +138,7 @@ def moved(x: Any, place: dict[int, Any]) -> Any:
         return x
     found = place[x.node]
     if found.__class__ is Ref and not found.index:
-        return Ref(found.node, x.index)
+        return pair_ref((found[0], x[1]))
     return found
 
 
@@ -196,7 +202,7 @@ class Edit:
         self.specs[spec.id] = spec
         self.fresh.add(spec.id)
         self._note_reader(spec)
-        return Ref(spec.id)
+        return pair_ref((spec.id, 0))
 
     def take_in(
         self, specs: Iterable[Spec], place: dict[int, Any], change: Callable[[Spec], dict[str, Any]]
@@ -210,7 +216,7 @@ class Edit:
             if tensor is not None and id(tensor) in self._leaves:
                 place[spec.id] = self._leaves[id(tensor)]
                 continue
-            args = tuple(moved(x, place) for x in spec.args)
+            args = tuple([moved(x, place) for x in spec.args])
             new = self.add(spec.but(id=self.number(), args=args, **change(spec)))
             place[spec.id] = new
             if tensor is not None:
@@ -351,6 +357,8 @@ class Edit:
         ends = (*self.outputs, *(r for p in self.passes for r, _ in p.roots))
         if new.__class__ is not Ref and old in ends:
             raise self.refused("an output of the graph can't be a constant")
+        if old not in ends and old not in self.updates.values():
+            return
         self.outputs = [new if r == old else r for r in self.outputs]
         self.updates = {k: new if r == old else r for k, r in self.updates.items()}
         self.passes = tuple(
@@ -501,7 +509,8 @@ class Edit:
         self.add(spec)
 
     def _needs(self, id: int) -> list[Ref]:
-        return list(self.specs[id].needs())
+        spec = self.specs[id]
+        return list(spec.needs()) if "outs" in spec.attrs else spec.refs()
 
     def _name(self, id: int) -> str:
         spec = self.specs[id]
@@ -515,11 +524,7 @@ class Edit:
             spec = self.specs[id]
             if spec.kind in LEAVES or isinstance(spec.op, (str, Gradient, Taken)):
                 continue
-            reads_new = any(
-                r.node in moved or (id in self.changed and r.node in self.fresh)
-                for r in spec.refs()
-            )
-            if id not in self.changed and not reads_new:
+            if id not in self.changed and moved.isdisjoint([r.node for r in spec.refs()]):
                 continue
             if self._reads_the_same_kinds(spec, old.get(id)):
                 continue

@@ -204,6 +204,9 @@ class _Writer:
         tensor = None if spec.leaf is None else spec.leaf.tensor
         if tensor is not None:
             found["leaf"] = {**self.array(tensor._a), "grad": tensor.requires_grad}
+            live = spec.leaf.live  # type: ignore[union-attr]
+            if live is not None:
+                found["leaf"]["live"] = self.array(live._a)
         kept = self.graph._kept.get(spec.id) if values else None
         if kept is not None:
             found["kept"] = [self.array(t._a) if isinstance(t, Tensor) else None for t in kept]
@@ -422,7 +425,12 @@ class _Reader:
         tensor = wrap(self.array(x["leaf"]))
         if kind == PARAMETER:
             tensor = Parameter(tensor, requires_grad=_field(x["leaf"], "grad", bool))
-        return Leaf(tensor)
+        made = Leaf(tensor)
+        if "live" in x["leaf"]:
+            made.live = wrap(self.array(x["leaf"]["live"]))
+            if made.live._a.shape != tensor._a.shape or made.live._a.dtype != tensor._a.dtype:
+                raise ValueError("what it was and what it is now are not alike")
+        return made
 
     def passes(self, found: list[Any]) -> tuple[Pass, ...]:
         """The backward passes; a gradient comes after what its pass began at."""

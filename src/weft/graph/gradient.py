@@ -7,7 +7,8 @@ can be run again with the engine's own bits, derived anew after an edit, saved, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from weft.core.dispatch import Op
 from weft.core.node import Node
 from weft.core.plan import Plan
 from weft.core.tensor import Tensor, wrap
-from weft.graph.spec import OPTIMIZER, Call, Ref, Spec
+from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
 
 ACCUMULATE = "AccumulateGrad"
 ONES = 1.0  # in the place of a gradient: the one that a scalar loss starts with
@@ -37,10 +38,8 @@ class Gradient:
 
     def __init__(self, op: Any, plan: Plan | None, needs: tuple[bool, ...], name: str) -> None:
         self.op, self.plan, self.needs, self.name = op, plan, needs, name
-        given = range(len(needs)) if plan is None else plan.targets
-        self.targets = tuple(i for i in given if needs[i])  # the inputs that get a gradient
-        slots = () if plan is None else plan.slots
-        self.sources = tuple(_source(op, slot) for slot in slots)
+        # The inputs that get a gradient, and where the values come from that the rules name.
+        self.targets, self.sources = _wiring(op, plan, needs)
         # Hooks of the node: on the gradients that come to it, and on those it gives.
         self.before: tuple[Any, ...] = ()
         self.post: tuple[Any, ...] = ()
@@ -52,7 +51,7 @@ class Gradient:
             if kind == "input":
                 found.append(forward.args[k])
             elif kind == "output":
-                found.append(Ref(forward.id, k))
+                found.append(pair_ref((forward.id, k)))
             elif kind == "rest":
                 found += forward.args[k:]
         return found
@@ -74,6 +73,15 @@ class Gradient:
 
     def __repr__(self) -> str:
         return f"<{self.name} of {self.op.name}>"
+
+
+@lru_cache(maxsize=4096)
+def _wiring(
+    op: Any, plan: Plan | None, needs: tuple[bool, ...]
+) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
+    given = range(len(needs)) if plan is None else plan.targets
+    slots = () if plan is None else plan.slots
+    return tuple(i for i in given if needs[i]), tuple(_source(op, slot) for slot in slots)
 
 
 def _source(op: Op, slot: str) -> tuple[str, int]:
@@ -103,16 +111,14 @@ def gradient_of(forward: Spec, wants: Iterable[bool]) -> Gradient | None:
         if op.cuts or op.is_leaf:
             return None
         return Gradient(op, None, needs, f"{op.name}Backward")
-    bits = sum(1 << i for i, need in enumerate(needs) if need)
-    tensors = sum(1 << i for i, x in enumerate(forward.args) if _is_tensor(x))
+    bits = tensors = 0
+    for i, x in enumerate(forward.args):
+        bits |= needs[i] << i
+        tensors |= (x.__class__ is Ref or isinstance(x, Tensor)) << i
     conj = any(d is not None and d.kind == "c" for _, d in forward.kinds())
     plan = op.plan_for(bits, tensors, len(needs), conj)
     made = Gradient(op, plan, needs, _name(forward))
     return made if made.targets else None
-
-
-def _is_tensor(x: Any) -> bool:
-    return x.__class__ is Ref or isinstance(x, Tensor)
 
 
 def _name(forward: Spec) -> str:
@@ -137,16 +143,18 @@ def kinds_of(
     return shapes, dtypes
 
 
-def flows_through(spec: Spec, flows: Collection[Ref]) -> list[Ref]:
+def flows_through(spec: Spec, flows: set[Ref]) -> list[Ref]:
     """The results of a node that a gradient can reach, given the values that came before."""
     if spec.leaf is not None:
-        return [Ref(spec.id)] if spec.leaf.grad else []
+        return [pair_ref((spec.id, 0))] if spec.leaf.grad else []
     op = spec.op
+    if op.__class__ is Gradient:
+        return []
     if spec.kind == OPTIMIZER:  # the parameter is the same leaf, with a new value
-        return [Ref(spec.id)] if spec.args[0] in flows else []
+        return [pair_ref((spec.id, 0))] if spec.args[0] in flows else []
     if not isinstance(op, (Op, Call)) or not spec.grad:
         return []
-    passes = any(r in flows for r in spec.refs())
+    passes = not flows.isdisjoint(spec.refs())
     if isinstance(op, Call):
         passes, constant = op.is_leaf or (passes and not op.cuts), op.constant
     else:
@@ -154,7 +162,7 @@ def flows_through(spec: Spec, flows: Collection[Ref]) -> list[Ref]:
     if not passes:
         return []
     return [
-        Ref(spec.id, k)
+        pair_ref((spec.id, k))
         for k, (_, dtype) in enumerate(spec.kinds())
         if k not in constant and dtype is not None and dtype.kind in FLOATS
     ]

@@ -426,13 +426,8 @@ class Graph(Running, Editing, Exporting):
         """
         starts = [self._id(n) for n in as_list(inputs)]
         ends = [self._id(n) for n in as_list(outputs)]
-        for id in starts:
-            if self._specs[id].several:
-                raise ValueError(
-                    f"subgraph: {self._names()[id]!r} has several results and can't be one input"
-                    f"\n  at {errors.here()}"
-                )
         inside = self._behind(ends, stop=starts)
+        given = {id: self._read_of(id, inside - set(starts)) for id in starts}
         loose = [
             self._names()[k] for k in inside if self._specs[k].kind == "input" and k not in starts
         ]
@@ -444,13 +439,27 @@ class Graph(Running, Editing, Exporting):
             )
         part = self._part(inside | set(starts), ends)
         names = self._names()
-        for id in starts:
+        for id, index in given.items():
+            kind = part._specs[id].kind_of(index)
+            part._specs[id] = Spec(id, "input", "input", (), {}, *kind, label=names[id])
+        for id in part._specs if any(given.values()) else ():
             spec = part._specs[id]
-            part._specs[id] = Spec(
-                id, "input", "input", (), {}, spec.shape, spec.dtype, label=names[id]
-            )
+            args = tuple(Ref(x.node) if x.__class__ is Ref and x.node in given else x
+                         for x in spec.args)  # fmt: skip
+            part._specs[id] = spec.but(args=args)
         part._order = [names[id] for id in starts]
         return part
+
+    def _read_of(self, id: int, readers: set[int]) -> int:
+        """Which result of a node others read: an input has but one."""
+        refs = (r for k in readers for r in self._specs[k].refs())
+        read = {r.index for r in refs if r.node == id}
+        if len(read) > 1:
+            raise ValueError(
+                f"subgraph: the results {sorted(read)} of {self._names()[id]!r} are read, and an "
+                f"input is one tensor; begin behind it\n  at {errors.here()}"
+            )
+        return read.pop() if read else 0
 
     def _part(self, ids: set[int], outputs: list[int]) -> Graph:
         specs = {k: spec for k, spec in self._specs.items() if k in ids}

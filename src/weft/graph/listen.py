@@ -68,6 +68,12 @@ class Listener:
         """``backward`` was called; True if it need not be done, since it will be."""
         return False
 
+    def born(self, cell: list[Any]) -> None:
+        """A tensor is being made, with this version cell; told to recorders only."""
+
+    def asked(self, tensor: Tensor) -> None:
+        """Python has read a number from a tensor."""
+
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import CO_VARARGS
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from weft.graph.frames import locals_of
 
 _MOST = 100  # items of a container that are looked at
 _DEEPEST = 2  # containers inside one another
+_HERE = os.path.dirname(__file__) + os.sep  # a recorder's own methods have a self as well
 
 
 class Name(NamedTuple):
@@ -36,7 +38,7 @@ def name_of(t: Tensor, frame: Any, home: Any = None) -> Name:
     start, asked, outermost = frame, None, (None, "")
     while frame is not None:
         code = frame.f_code
-        if code.co_varnames[:1] == ("self",):
+        if code.co_varnames[:1] == ("self",) and not code.co_filename.startswith(_HERE):
             locals = locals_of(frame)
             owner: Any = locals.get("self")
             if owner is not asked and hasattr(owner, "_parameters"):
@@ -59,7 +61,7 @@ def name_of(t: Tensor, frame: Any, home: Any = None) -> Name:
 def _in(held: Any, t: Tensor) -> tuple[str, Tensor] | None:
     """The name of a tensor in a dict, or of another on the same array."""
     other, array = None, t._a
-    for name, value in held.items():
+    for name, value in list(held.items()):  # other threads may add to it
         if value is t:
             return name, t
         if isinstance(value, Tensor) and value._a is array and not name.startswith("_"):
@@ -74,7 +76,7 @@ def _in_variables(t: Tensor, frame: Any, home: Any) -> Name:
         if found is not None:
             return Name(found[0], _kind(frame, found[0], home), found[1])
     for frame in frames:
-        for variable, value in locals_of(frame).items():
+        for variable, value in list(locals_of(frame).items()):
             for name, item in parts_of(variable, value):
                 if item is t:
                     return Name(name, _kind(frame, variable, home), t)
@@ -99,11 +101,11 @@ def parts_of(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str
         named = [f".{f}" for f in fields] if fields else [f"[{i}]" for i in range(len(value))]
         pairs = zip(named, value, strict=False) if len(value) < _MOST else ()
     elif isinstance(value, Mapping):
-        pairs = [(f"[{k!r}]", v) for k, v in value.items()] if len(value) < _MOST else ()
+        pairs = [(f"[{k!r}]", v) for k, v in list(value.items())] if len(value) < _MOST else ()
     elif isinstance(value, SimpleNamespace) or (
         dataclasses.is_dataclass(value) and not isinstance(value, type)
     ):
-        pairs = [(f".{k}", v) for k, v in getattr(value, "__dict__", {}).items()]
+        pairs = [(f".{k}", v) for k, v in list(getattr(value, "__dict__", {}).items())]
     for key, item in pairs:
         if isinstance(item, Tensor):
             yield name + key, item
@@ -115,7 +117,7 @@ def variables(frame: Any) -> dict[int, str]:
     """What the caller calls its tensors; a variable before a place in a container."""
     found: dict[int, str] = {}
     inner: dict[int, str] = {}
-    for name, value in locals_of(frame).items():
+    for name, value in list(locals_of(frame).items()):
         if isinstance(value, Tensor):
             found[id(value)] = name
         else:
@@ -247,9 +249,9 @@ def _variables_that_hold(model: Any, frames: list[Any]) -> Iterator[str]:
     """What the program calls a model: by a variable, or as an attribute of an object."""
     for frame in frames:
         held = locals_of(frame)
-        yield from (k for k, v in held.items() if v is model and k != "self")
+        yield from (k for k, v in list(held.items()) if v is model and k != "self")
         owner = getattr(held.get("self"), "__dict__", None)
         if isinstance(owner, dict):
-            yield from (k for k, v in owner.items() if v is model)
+            yield from (k for k, v in list(owner.items()) if v is model)
     for frame in frames:
-        yield from (k for k, v in frame.f_globals.items() if v is model)
+        yield from (k for k, v in list(frame.f_globals.items()) if v is model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +59,7 @@ class Pattern:
         if not self.names:
             raise GraphError(f"a pattern needs a placeholder\n  at {errors.here()}")
         self._traces: dict[Any, Any] = {}
+        self._last: Traced | None = None  # what fitted last
         self._forms: dict[Any, Traced] = {}
         self.known = known or Vocabulary()
         self.searches = 0
@@ -124,26 +125,47 @@ class Pattern:
         return max((len(form.specs) for form in self.forms), default=_REACH)
 
     def match(
-        self, start: Any, look: Callable[[Any], Any], kind: Callable[[Any], Any]
+        self,
+        start: Any,
+        look: Callable[[Any], Any],
+        kind: Callable[[Any], Any],
+        flows: Collection[Ref] = (),
     ) -> tuple[dict[str, Any], list[Any]] | None:
         """What the placeholders stand for if the pattern ends at a value, and the values inside.
 
         ``look(value)`` gives (op, args, attrs, index) or None at an end; ``kind(value)`` the shape
-        and dtype. The first look is at the ops alone; then the pattern is run on placeholders of
-        the kinds found, and everything has to agree.
+        and dtype; ``flows`` the values of a graph that a gradient can reach. The first look is at
+        the ops alone; then the pattern is run on placeholders of the kinds found, and everything
+        has to agree.
         """
+        again = self._as_before(start, look, kind, flows)
+        if again is not None:
+            return again
         for form in self.forms:
-            bound = _unify(form, start, look, strict=False)
+            bound = _unify(form, start, look, flows, strict=False)
             if bound is None or len(bound[0]) < len(self.names):
                 continue
             arguments = [bound[0][k] for k in range(len(self.names))]
             exact = self._exact(tuple(kind(a) for a in arguments), arguments)
             if exact is None:
                 continue
-            found = _unify(exact, start, look, strict=True)
+            found = _unify(exact, start, look, flows, strict=True)
             if found is not None and all(same(found[0][k], a) for k, a in enumerate(arguments)):
+                self._last = exact
                 return dict(zip(self.names, arguments, strict=True)), found[1]
         return None
+
+    def _as_before(self, start: Any, look: Any, kind: Any, flows: Any) -> Any:
+        """A place that is like the last one, down to the kinds of all values: the common case."""
+        if self._last is None or len(self.forms) > 1:
+            return None
+        found = _unify(self._last, start, look, flows, strict=True)
+        if found is None or len(found[0]) < len(self.names):
+            return None
+        arguments = [found[0][k] for k in range(len(self.names))]
+        if self._traces.get(tuple([kind(a) for a in arguments])) is not self._last:
+            return None
+        return dict(zip(self.names, arguments, strict=True)), found[1]
 
     def _exact(self, kinds: tuple[Any, ...], arguments: list[Any]) -> Traced | None:
         if kinds not in self._traces:
@@ -172,10 +194,10 @@ class Pattern:
 
 
 def _unify(
-    form: Traced, start: Any, look: Callable[[Any], Any], strict: bool
+    form: Traced, start: Any, look: Callable[[Any], Any], flows: Collection[Ref], strict: bool
 ) -> tuple[dict[int, Any], list[Any]] | None:
     """Lay a pattern's ops over values, from the end backwards."""
-    placeholders = {id: k for k, id in enumerate(form.inputs) if id is not None}
+    placeholders = form.placeholders
     bound: dict[int, Any] = dict(getattr(form, "fixed", {}))
     inside: dict[int, Any] = {}
     values: list[Any] = []
@@ -198,7 +220,7 @@ def _unify(
             if not _same_leaf(spec, found, theirs):
                 return None
             continue
-        if spec.op is DETACH and _has_no_history(found, theirs):
+        if spec.op is DETACH and _has_no_history(found, theirs, flows):
             stack.append((spec.args[0], theirs))  # nothing was there to cut off
             continue
         if found is None or found[0] is not spec.op or found[3] != mine.index:
@@ -215,8 +237,10 @@ def _unify(
     return bound, values
 
 
-def _has_no_history(found: Any, theirs: Any) -> bool:
-    """Whether a value is a leaf that wants no gradient."""
+def _has_no_history(found: Any, theirs: Any, flows: Collection[Ref]) -> bool:
+    """Whether no gradient reaches a value, so that detach() leaves no trace."""
+    if theirs.__class__ is Ref and found is not None and found[0] is not None:
+        return found[0] is not DETACH and theirs not in flows
     tensor = theirs if isinstance(theirs, Tensor) else found[2] if found and not found[0] else None
     return isinstance(tensor, Tensor) and tensor._node is None
 
@@ -289,10 +313,12 @@ def _places(
     graph: Graph, pattern: Pattern, look: Callable, kind: Callable
 ) -> Iterator[tuple[Ref, dict[str, Any], set[int]]]:
     ends = pattern.roots
+    cuts = any(s.op is DETACH for form in pattern.forms for s in form.specs)
+    flows = graph._flows() if cuts else ()
     for spec in graph._specs.values():
         if spec.kind != FORWARD or spec.op_name not in ends:
             continue
         for end in spec.results():
-            found = pattern.match(end, look, kind)
+            found = pattern.match(end, look, kind, flows)
             if found is not None:
                 yield end, found[0], {r.node for r in found[1]}

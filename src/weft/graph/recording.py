@@ -13,7 +13,7 @@ from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
-from weft.core.modes import MODES
+from weft.core.modes import INFERRING, MODES
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
@@ -32,9 +32,9 @@ from weft.graph.spec import (
     PARAMETER,
     STATE,
     Call,
-    Leaf,
     Ref,
     Spec,
+    pair_ref,
 )
 from weft.graph.steps import RULES, Step, Taken
 from weft.graph.values import Place, Root, Values
@@ -60,17 +60,20 @@ class Recorder(Values, Listener):
         self.filled: list[int] = []  # leaves whose .grad a pass filled
         self.drawn: dict[int, Place] = {}  # what random draws gave, by node
         self.arrived: dict[Ref, list[Any]] = {}  # gradients of the last pass, by value
+        self.back_from: Any = None  # where the last pass was asked for
         self.watched: dict[int, tuple[Any, float]] = {}
         self.before_it: dict[int, Any] = {}  # the variables at home when the block began
         self.stuck = ""  # why the step can't be repeated, if it can't
 
     def __enter__(self) -> Graph:
         super().__enter__()
+        INFERRING.append(None)  # so that new tensors say that they are
         self.before_it = variables(self.home)
         return self.graph
 
     def __exit__(self, *exc: object) -> bool:  # type: ignore[override]
         super().__exit__()
+        INFERRING.pop()
         stopped = isinstance(exc[1], Stopped) and exc[1].recorder is self if exc else False
         last = self.choice.last
         outputs = tuple(last.results()) if stopped and last is not None else self._outputs()
@@ -89,6 +92,7 @@ class Recorder(Values, Listener):
             modules=self.modules,
         )
         self.places, self.nodes, self.watched, self.before_it = {}, {}, {}, {}
+        self.cells, self.numbers = {}, []
         return stopped
 
     def _gradients_at_end(self) -> dict[int, Ref | None]:
@@ -108,8 +112,10 @@ class Recorder(Values, Listener):
         """Why a repeated step would not be the program's, if so.
 
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
+        So is what Python made of a count that the step itself changes.
         """
-        if self.stuck:
+        self.stuck = self.stuck or self._counted()
+        if self.stuck or not self.drawn:
             return self.stuck
         read = {r.node for spec in self.specs for r in spec.refs()}
         read |= {r.node for r in self.updates.values()}
@@ -122,6 +128,38 @@ class Recorder(Values, Listener):
                         f"would be used again: {spec.op_name} at {spec.line()}"
                     )
         return ""
+
+    def _counted(self) -> str:
+        """Where Python read a count of steps, whose next value a repeat would not see."""
+        for array, value, code, instruction in self.numbers:
+            if value is None and (place := self._held(array())) is not None:
+                value = None if place.root.leaf is None else Ref(place.root.leaf)
+            counter = None if value is None else self._counter_behind(value)
+            if counter is not None:
+                name = self.models.shown(self.specs[counter].label)
+                line = errors.describe_position(code, instruction)
+                return (
+                    f"the program read {name!r} as a number, and every step changes it, so the old "
+                    f"number would be used again\n  at {line}"
+                )
+        return ""
+
+    def _counter_behind(self, value: Ref) -> int | None:
+        """A count that the block changes, if a value was computed from such counts alone."""
+        found, seen, stack = None, {value.node}, [value.node]
+        while stack:
+            spec = self.specs[stack.pop()]
+            if spec.leaf is not None:
+                if "state" not in spec.attrs or spec.dtype.kind not in "iu":
+                    return None
+                found = spec.id if spec.id in self.updates else found
+            elif not spec.refs():
+                return None
+            for r in spec.refs():
+                if r.node not in seen:
+                    seen.add(r.node)
+                    stack.append(r.node)
+        return found
 
     def _outputs(self) -> tuple[Ref, ...]:
         """What the block was for: where backward began, and the ends that the program holds.
@@ -146,15 +184,16 @@ class Recorder(Values, Listener):
     def _results(self) -> list[Ref]:
         """The values of the tensors that the program holds, oldest first."""
         alive = [node for held, _ in self.nodes.values() if (node := held()) is not None]
-        tensors = [t for place in self.places.values() for t in place.tensors]
+        places = [place for place in self.places.values() if self._may_be_result(place)]
+        tensors = [t for place in places for t in place.tensors]
         nodes = {id(getattr(n, "node", n)): n for n in alive}.values()
         held = held_outside(tensors, nodes, self._leaves())
         new = new_since(self.before_it, self.home)
         found = set()
-        for place in list(self.places.values()):
+        for place in places:
             mine = {id(t()) for t in place.tensors} & held
             leaf = place.root.leaf
-            if leaf is not None and not place.chain and not self._is_result(leaf, mine & new):
+            if leaf is not None and not place.chain and not mine & new:
                 continue
             if mine:
                 found.add(self._value_at_end(place))
@@ -165,10 +204,13 @@ class Recorder(Values, Listener):
         leaves = (spec.leaf for spec in self.specs if spec.leaf is not None)
         return [t for leaf in leaves if (t := leaf.tensor) is not None]
 
-    def _is_result(self, leaf: int, new: set[int]) -> bool:
-        """Whether a tensor that no op made, but ops wrote to, is the program's new variable."""
+    def _may_be_result(self, place: Place) -> bool:
+        """Whether a tensor can be a result: a parameter or a state is none, written or not."""
+        leaf = place.root.leaf
+        if leaf is None or place.chain:
+            return True
         spec = self.specs[leaf]
-        return bool(new) and spec.kind != PARAMETER and "state" not in spec.attrs
+        return spec.kind != PARAMETER and "state" not in spec.attrs
 
     def _value_at_end(self, place: Place) -> Ref:
         root = place.root
@@ -224,7 +266,7 @@ class Recorder(Values, Listener):
         source = self.places[id(args[0]._a)] if op.view else None
         keeps = self._choose(spec)
         for k, t in enumerate(results):
-            value = Ref(spec.id, k)
+            value = pair_ref((spec.id, k))
             if source is not None and shares(t._a, args[0]._a):
                 chain = (*source.chain, (op, args[1:], attrs, k))
                 place = self._put(t, source.root, chain, value)
@@ -326,8 +368,12 @@ class Recorder(Values, Listener):
                                " with use_reentrant=True does")  # fmt: skip
         if not work.create:
             # What hooks do is inside of their nodes.
-            for name in ("call_hooks", "post_hooks", "accumulate"):
+            for name in ("call_hooks", "post_hooks"):
                 setattr(work, name, self._unheard(getattr(work, name)))
+            accumulate, unheard = work.accumulate, self._unheard(work.accumulate)
+            work.accumulate = lambda leaf, g, alone: (
+                unheard(leaf, g, alone) if leaf.post_accumulate else accumulate(leaf, g, alone)
+            )
         if (self.profile or self.values) and not work.create:
             work.seen, step = True, work.step
 
@@ -363,12 +409,7 @@ class Recorder(Values, Listener):
         grad = None if tensor is None else tensor._grad
         if grad is None or self._held(grad._a) is not None:
             return
-        made = Spec(
-            len(self.specs), CONSTANT, CONSTANT, (), {"grad_of": leaf}, grad._a.shape,
-            grad._a.dtype, scope=spec.scope, leaf=Leaf(grad), label=f"{spec.label}.grad",
-        )  # fmt: skip
-        self._append(made)
-        self._put(grad, Root(Ref(made.id), grad, made.id), (), Ref(made.id))
+        self._add_leaf(CONSTANT, grad, {"grad_of": leaf}, spec.scope, f"{spec.label}.grad")
 
     def _keep_gradient(self, node: Any, g: Any) -> None:
         value = self._of_node(node)
@@ -380,6 +421,7 @@ class Recorder(Values, Listener):
 
     def went_back(self, work: Any, roots: Any) -> None:
         number = len(self.passes)
+        self.back_from = self._whereabouts(getframe(1))
         seeded = [(self._of_node(node), _seed(g)) for node, g in roots]
         self.passes.append(Pass(tuple(seeded), work.sink))
         self.arrived = {}
@@ -433,7 +475,7 @@ class Recorder(Values, Listener):
         kind = kinds_of(op, forward, outs, self.specs)
         spec = Spec(
             len(self.specs), BACKWARD, op, args, {"outs": outs, "pass": number}, *kind,
-            forward.code, forward.instruction, forward.scope, forward=forward.id,
+            forward.code, forward.instruction, forward.scope, forward.id,
         )  # fmt: skip
         self._append(spec)
         return spec
@@ -479,12 +521,13 @@ class Recorder(Values, Listener):
         if held is not None:
             # What was there before is part of the sum.
             args, attrs["held"] = (*terms, self._update(held)), True
-        spec = self._add(BACKWARD, ACCUMULATE, args, attrs, grad._a.shape, grad._a.dtype)
+        here = self.back_from
+        spec = self._add_at(here, BACKWARD, ACCUMULATE, args, attrs, grad._a.shape, grad._a.dtype)
         spec.forward, spec.scope = target.node, self.specs[target.node].scope
         leaf = self.places[id(tensor._a)].root.leaf if id(tensor._a) in self.places else None
         if leaf is not None and self.passes[number].fills:
             self.filled.append(leaf)
-        value = Ref(spec.id)
+        value = pair_ref((spec.id, 0))
         if held is not None:
             root = held.root
             root.value, root.version, root.count = value, root.version + 1, version_of(grad)
@@ -496,6 +539,7 @@ class Recorder(Values, Listener):
         """``autograd.grad`` has answered with gradients."""
         for tensor, grad in zip(wanted, results, strict=True):
             if grad is not None and grad._node is None and self._held(grad._a) is None:
+                self.back_from = self._whereabouts(getframe(1))
                 target = self._of_node(tensor._node) or self.ref(tensor)
                 terms = self.arrived.get(target, [])
                 self._grad_arrives(target, tensor, grad, terms, len(self.passes) - 1)
@@ -514,6 +558,7 @@ class Recorder(Values, Listener):
         every = [(p, group) for group in optimizer.param_groups for p in group["params"]]
         moving = [(p, group) for p, group in every if p._grad is not None] or every
         taken = []
+        rule = _is_rule(optimizer)
         for p, group in moving:
             grad = None if p._grad is None else self.ref(p._grad)
             own = optimizer.state.get(p, {})
@@ -521,9 +566,8 @@ class Recorder(Values, Listener):
             if self.specs[value.node].leaf is not None:
                 self._keep_leaf(value.node)
             owner = self._owner(p, value)
-            states = {
-                n: self._state(owner, n, own[n]) for n in _names(optimizer, p, group) if n in own
-            }
+            names = _names(optimizer, p, group) if rule else ()
+            states = {n: self._state(owner, n, own[n]) for n in names if n in own}
             taken.append((p, group, value, version_of(p), grad, states))
         self.steps_taken.append(taken)
 
@@ -532,13 +576,8 @@ class Recorder(Values, Listener):
         if self._held(state._a) is not None:
             return self.ref(state)
         base = self.specs[owner]
-        spec = Spec(
-            len(self.specs), STATE, STATE, (), {"state": True}, state._a.shape,
-            state._a.dtype, scope=base.scope, leaf=Leaf(state), label=f"{base.label}.{name}",
-        )  # fmt: skip
-        self._append(spec)
-        self._put(state, Root(Ref(spec.id), state, spec.id), (), Ref(spec.id))
-        return Ref(spec.id)
+        label = f"{base.label}.{name}"
+        return pair_ref((self._add_leaf(STATE, state, {"state": True}, base.scope, label), 0))
 
     def _owner(self, p: Tensor, value: Ref) -> int:
         """The node that a parameter is: its leaf, or what made it."""
@@ -546,34 +585,36 @@ class Recorder(Values, Listener):
         return value.node if leaf is None else leaf
 
     def step_ended(self, optimizer: Any) -> None:
-        kind = type(optimizer).__name__
+        kind, rule = type(optimizer), _is_rule(optimizer)
         # With a closure it is not known how often it would be asked.
-        whole = None if self.by_closure or _is_rule(optimizer) else Taken(optimizer)
+        whole = None if self.by_closure or rule else Taken(optimizer)
+        here = self._whereabouts(getframe(1))
         for p, group, value, version, grad, before in self.steps_taken.pop():
             if version_of(p) == version:
                 continue
-            names = _names(optimizer, p, group)
+            names = _names(optimizer, p, group) if rule else ()
             own = optimizer.state.get(p, {})
-            known = _is_rule(optimizer) and grad is not None and all(n in own for n in names)
+            known = rule and grad is not None and all(n in own for n in names)
             settings = {k: v for k, v in group.items() if k not in ("params", "param_names")}
             leaf = self.places[id(p._a)].root.leaf
             owner = self._owner(p, value)
             if not known:
                 args = (value,) if grad is None else (value, grad)
-                spec = self._add(OPTIMIZER, whole or kind, args, settings, p._a.shape, p._a.dtype)
+                op, kinds = whole or kind.__name__, (p._a.shape, p._a.dtype)
+                spec = self._add_at(here, OPTIMIZER, op, args, settings, *kinds)
                 if whole is not None:
                     whole.members[spec.id] = p
             else:
                 states = [before.get(n) or self._state(owner, n, own[n]) for n in names]
-                tensors = [p, *(own[n] for n in names)]
-                spec = self._add(
-                    OPTIMIZER, Step(type(optimizer), group), (value, grad, *states), settings,
-                    tuple(t._a.shape for t in tensors), tuple(t._a.dtype for t in tensors),
+                tensors = [p, *[own[n] for n in names]]
+                spec = self._add_at(
+                    here, OPTIMIZER, Step(kind, group), (value, grad, *states), settings,
+                    tuple([t._a.shape for t in tensors]), tuple([t._a.dtype for t in tensors]),
                 )  # fmt: skip
-                for k, (state, t) in enumerate(zip(states, tensors[1:], strict=True), 1):
-                    self._stepped(t, Ref(spec.id, k), self._leaf_behind(state))
+                for k, state in enumerate(states, 1):
+                    self._stepped(tensors[k], pair_ref((spec.id, k)), self._leaf_behind(state))
             spec.forward, spec.scope = owner, self.specs[owner].scope
-            self._stepped(p, Ref(spec.id), leaf)
+            self._stepped(p, pair_ref((spec.id, 0)), leaf)
             if p._node is not None:
                 self._meet(p._node, self.places[id(p._a)])
 
@@ -631,8 +672,6 @@ def _is_rule(optimizer: Any) -> bool:
 
 def _names(optimizer: Any, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
     """The state of a parameter that a rule reads: arrays, then counters."""
-    if not _is_rule(optimizer):
-        return ()
     return (*optimizer._names_of(p, group), *optimizer._scalars)
 
 

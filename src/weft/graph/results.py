@@ -7,14 +7,17 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from types import MethodType
+from types import MethodType, NoneType
 from typing import Any
 
-from weft.core.node import Output
+from numpy import ndarray
+
+from weft.core.node import AccumulateGrad, Node, Output
 from weft.core.tensor import Tensor, wrap
 from weft.graph.frames import locals_of
 
 Weak = weakref.ref  # of a tensor
+_PLAIN = frozenset((Node, AccumulateGrad, ndarray, int, float, str, bool, NoneType, Weak))
 _MOST = 100  # longer lists of a program are not looked through
 
 
@@ -58,6 +61,8 @@ def _held_by(node: Any) -> Iterator[int]:
     seen = set()
     while stack:
         held = stack.pop()
+        if held.__class__ in _PLAIN:
+            continue
         if isinstance(held, Tensor):
             yield id(held)
         elif _is_inner(held) and id(held) not in seen:
@@ -78,12 +83,12 @@ def _is_inner(held: Any) -> bool:
 def variables(frame: Any) -> dict[int, Any]:
     """Weak references to the tensors that a function's variables hold, by their id."""
     found = {}
-    for value in locals_of(frame).values():
+    for value in list(locals_of(frame).values()):  # other threads may add to them
         inside: Any = (value,)
         if value.__class__ in (list, tuple) and len(value) < _MOST:
             inside = value
         elif value.__class__ is dict and len(value) < _MOST:
-            inside = value.values()
+            inside = list(value.values())
         for x in inside:
             if isinstance(x, Tensor):
                 found[id(x)] = Weak(x)

@@ -170,7 +170,8 @@ class Execution:
         if spec.kind == OPTIMIZER:
             raise GraphError(
                 f"{self._name(spec)!r} can't run again: {spec.op_name} is not an optimizer whose "
-                "rule is a function of the gradient and its own state"
+                "rule is a function of the gradient and its own state, or it asked a closure"
+                f"\n  recorded at {spec.line()}\n  at {errors.here()}"
             )
         if isinstance(spec.op, Draw):
             return self._draw(spec)
@@ -240,7 +241,9 @@ class Execution:
         return None if owner is None or owner.tensor is None else owner.tensor._grad
 
     def _leaf(self, spec: Spec) -> Tensor:
-        tensor = None if spec.leaf is None else spec.leaf.tensor
+        tensor: Any = None
+        if spec.leaf is not None:
+            tensor = spec.leaf.lasting if self.live else spec.leaf.tensor
         if tensor is None:
             name = self._name(spec)
             if spec.leaf is None:
@@ -499,16 +502,14 @@ class Running:
 def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
     """Run a step and write what it writes; all of it is computed before the first byte."""
     specs = graph._specs
-    moved = {
-        leaf: r
-        for leaf, r in graph._updates.items()
-        if specs[leaf].kind == PARAMETER or "state" in specs[leaf].attrs
-    }
+    moved = {leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in given)}
     grads = {leaf: r for leaf, r in graph._gradients.items() if r is not None}
     if graph._frozen:
         raise GraphError(f"the step can't be repeated: {graph._frozen}\n  at {errors.here()}")
     count, held = len(graph._outputs), len(graph._outputs) + len(moved)
-    wanted = [*graph._outputs, *moved.values(), *grads.values()]
+    # The program draws what it does not use as well, and so moves its generator on.
+    draws = [Ref(spec.id) for spec in specs.values() if isinstance(spec.op, Draw)]
+    wanted = [*graph._outputs, *moved.values(), *grads.values(), *draws]
     with listening(), no_grad():
         work = Execution(graph, given, reuse=False, live=True)
         drawn_from = {id(g): (g, g.get_state()) for g in _generators(graph)}
@@ -521,8 +522,8 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
                 generator.set_state(state)
             raise
         for leaf, value in zip(moved, found[count:held], strict=True):
-            specs[leaf].leaf.tensor.copy_(value)  # type: ignore[union-attr]
-        for leaf, value in zip(grads, found[held:], strict=True):
+            specs[leaf].leaf.lasting.copy_(value)  # type: ignore[union-attr]
+        for leaf, value in zip(grads, found[held:], strict=False):
             tensor: Any = specs[leaf].leaf.tensor  # type: ignore[union-attr]
             if value is not None and tensor._grad is not None:
                 tensor._grad.copy_(value)
@@ -532,6 +533,13 @@ def _repeat(graph: Graph, given: dict[int, Any]) -> list[Any]:
             if r is None:
                 specs[leaf].leaf.tensor._grad = None  # type: ignore[union-attr]
     return found[:count]
+
+
+def _lasts(spec: Spec, given: bool) -> bool:
+    """Whether what a step writes to a leaf is there for the next step."""
+    if spec.kind == PARAMETER or "state" in spec.attrs:
+        return True
+    return spec.leaf is not None and spec.leaf.live is not None and not given
 
 
 def _generators(graph: Graph) -> list[Any]:

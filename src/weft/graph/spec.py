@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -46,21 +48,33 @@ class Ref(NamedTuple):
     index: int = 0  # type: ignore[assignment]
 
 
+# A Ref of a pair, without the constructor that NamedTuple writes in Python.
+pair_ref: Callable[[tuple[int, int]], Ref] = partial(tuple.__new__, Ref)
+
+
 class Leaf:
     """The tensor at an end of a graph: held weakly in a live graph, strongly in a record."""
 
-    __slots__ = ("_hold", "grad", "version")
+    __slots__ = ("_hold", "grad", "live", "version")
 
     def __init__(self, tensor: Tensor, strong: bool = True) -> None:
         self._hold: Any = tensor if strong else weakref.ref(tensor)
         self.version = version_of(tensor)
         self.grad = tensor._node is not None
+        # The program's own tensor, where ``tensor`` is the value that it had before the block
+        # wrote to it: what a repeated step reads and writes.
+        self.live: Tensor | None = None
 
     @property
     def tensor(self) -> Tensor | None:
         """The tensor, while it lives."""
         held = self._hold
         return held() if isinstance(held, weakref.ref) else held
+
+    @property
+    def lasting(self) -> Any:
+        """The tensor that a repeated step reads and writes."""
+        return self.tensor if self.live is None else self.live
 
 
 class Call:
@@ -147,9 +161,21 @@ class Spec:
 
     def but(self, **changes: Any) -> Spec:
         """The same record with some fields changed."""
+        made = copy(self)
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    def __copy__(self) -> Spec:
+        # Line by line: edits of large graphs copy every node.
         made = object.__new__(Spec)
-        for name in Spec.__slots__:
-            setattr(made, name, changes[name] if name in changes else getattr(self, name))
+        made.id, made.kind, made.op = self.id, self.kind, self.op
+        made.args, made.attrs = self.args, self.attrs
+        made.shape, made.dtype = self.shape, self.dtype
+        made.code, made.instruction, made.scope = self.code, self.instruction, self.scope
+        made.forward, made.leaf, made.label = self.forward, self.leaf, self.label
+        made.grad, made.time = self.grad, self.time
+        made.source, made.stack = self.source, self.stack
         return made
 
     @property
@@ -170,11 +196,9 @@ class Spec:
         """Whether there are several results."""
         return self.dtype.__class__ is tuple
 
-    def refs(self) -> Iterator[Ref]:
+    def refs(self) -> list[Ref]:
         """The results of other nodes that this one reads."""
-        for x in self.args:
-            if x.__class__ is Ref:
-                yield x
+        return [x for x in self.args if x.__class__ is Ref]
 
     def needs(self) -> Iterator[Ref]:
         """All that must be there before this node can run: what it reads, and for a step of a
@@ -186,19 +210,21 @@ class Spec:
 
     def kind_of(self, index: int) -> tuple[Any, Any]:
         """Shape and NumPy dtype of one result."""
-        if self.several:
+        if self.dtype.__class__ is tuple:
             return self.shape[index], self.dtype[index]
         return self.shape, self.dtype
 
     def kinds(self) -> tuple[tuple[Any, Any], ...]:
         """Shape and NumPy dtype of every result."""
-        if self.several:
+        if self.dtype.__class__ is tuple:
             return tuple(zip(self.shape, self.dtype, strict=True))
         return ((self.shape, self.dtype),)
 
-    def results(self) -> Iterator[Ref]:
+    def results(self) -> list[Ref]:
         """Every result of the node."""
-        return (Ref(self.id, k) for k in range(len(self.kinds())))
+        if self.dtype.__class__ is tuple:
+            return [pair_ref((self.id, k)) for k in range(len(self.dtype))]
+        return [pair_ref((self.id, 0))]
 
     def nbytes(self) -> int:
         """Bytes of the results; a view has no memory of its own."""

@@ -22,11 +22,12 @@ from weft.graph.spec import (
 if TYPE_CHECKING:
     from weft.graph.graph import Graph
 
-LONG = 60  # rows from which on modules and repetitions are folded, deepest first
+ROLLED = 24  # rows from which on repetitions are folded
+LONG = 60  # rows from which on modules are folded, deepest first
 MOST = 100  # rows that printing a graph gives
 WIDTH = 120  # of a table that is printed to no terminal
 _INPUTS = 8  # of a node that are shown
-_PERIOD = 4  # nodes that may repeat as a whole
+_PERIOD = 24  # nodes that may repeat as a whole
 _REPEATS = 3  # from which on a repetition is folded
 _HEAD = ("name", "op", "result", "bytes", "time", "from", "module", "line")
 _NARROWEST = 18  # that a column of text becomes before others are left out
@@ -35,10 +36,15 @@ _FIRST_TO_GO = ("module", "from", "line")  # where even that is too wide
 
 
 class Run(NamedTuple):
-    """Nodes that repeat: ``norm`` 144 times, or ``mul`` and ``add`` by turns."""
+    """Rows that repeat: ``norm`` 144 times, ``mul`` and ``add`` by turns, 12 layers."""
 
-    specs: list[Spec]
+    items: list[Any]
     period: int
+
+    @property
+    def specs(self) -> list[Spec]:
+        """All nodes of it."""
+        return [s for item in self.items for s in (item[2] if item.__class__ is tuple else (item,))]
 
 
 def render(
@@ -57,10 +63,12 @@ def render(
         return "<a released graph>" if graph._released else "<an empty graph>"
     specs = [s for s in graph._specs.values() if backward or s.kind in (*LEAVES, FORWARD)]
     homes = _homes(graph, specs)
-    rolled = most is not None and depth is None and len(specs) > LONG
+    rolled = most is not None and depth is None and len(specs) > ROLLED
     if depth is None and len(specs) > LONG:
         depth = _depth_that_fits(specs, homes, rolled)
     items = _items(specs, homes, depth, rolled)
+    if rolled and len(items) > LONG:
+        items = _rolled(items, modules=True)
     cut = 0 if most is None else max(0, len(items) - most)
     middle = (len(items) - cut) // 2
     names = graph._names()
@@ -70,7 +78,8 @@ def render(
     if cut:
         lines.insert(middle + 1, f"... {cut} more rows: print(g.table())")
     notes = [f"{len(specs)} nodes"]
-    if any(item.__class__ is tuple for item in items):
+    shown = [x for item in items for x in (item.items if item.__class__ is Run else (item,))]
+    if any(item.__class__ is tuple for item in shown):
         notes.append(f"modules folded below depth {depth}: g.table(depth=...)")
     if any(item.__class__ is Run for item in items):
         notes.append("repetitions folded: g.table()")
@@ -168,16 +177,16 @@ def _items(
     return _rolled(items) if rolled else items
 
 
-def _rolled(items: list[Any]) -> list[Any]:
-    """Nodes that repeat one after another, each repetition as one item."""
-    keys = [
-        (s.kind, s.op_name, s.scope) if s.__class__ is Spec and s.kind not in LEAVES else object()
-        for s in items
-    ]
+def _rolled(items: list[Any], modules: bool = False) -> list[Any]:
+    """Nodes that repeat one after another, or folded modules, each repetition as one item."""
+    numbers: dict[Any, int] = {}
+    keys = [numbers.setdefault(_likeness(item, modules), len(numbers)) for item in items]
     found: list[Any] = []
     i = 0
     while i < len(items):
         for period in range(1, _PERIOD + 1):
+            if keys[i : i + 1] != keys[i + period : i + period + 1]:
+                continue
             end = i + period
             while end < len(items) and keys[end] == keys[end - period]:
                 end += 1
@@ -190,6 +199,17 @@ def _rolled(items: list[Any]) -> list[Any]:
             found.append(items[i])
             i += 1
     return found
+
+
+def _likeness(item: Any, modules: bool) -> Any:
+    """What rows have in common that repeat each other; a leaf of a name is like no other."""
+    if item.__class__ is Run:
+        return id(item)
+    if item.__class__ is tuple:
+        return (item[1], tuple([s.op_name for s in item[2]])) if modules else id(item)
+    if item.kind in LEAVES:
+        return item.id if item.label else (item.kind, item.shape)
+    return item.kind, item.op_name, item.scope
 
 
 def _folded(specs: list[Spec], homes: dict[int, str], depth: int | None) -> Any:
@@ -223,17 +243,33 @@ def _row_of(item: Any, names: dict[int, str]) -> tuple[str, ...]:
 
 def _run_row(run: Run, names: dict[int, str]) -> tuple[str, ...]:
     specs = run.specs
-    once = ", ".join(s.op_name for s in specs[: run.period])
+    first, last = (
+        f"{item[0]}.*" if item.__class__ is tuple else names[item.id]
+        for item in (run.items[0], run.items[-1])
+    )
+    once = ", ".join(_run_part(item) for item in run.items[: run.period])
     times = [s.time for s in specs if s.time is not None]
     kinds = {show_kind(*s.kinds()[0]) for s in specs}
     return (
-        f"{names[specs[0].id]} \u2026 {names[specs[-1].id]}",
-        f"{once} \u00d7{len(specs) // run.period}",
+        f"{first} \u2026 {last}",
+        f"{len(run.items) // run.period} \u00d7 {once}",
         kinds.pop() if len(kinds) == 1 else "",
-        human(sum(s.nbytes() for s in specs)),
+        human(sum(s.nbytes() for s in specs if s.kind not in LEAVES)),
         seconds(sum(times)) if times else "",
-        *("", specs[0].scope, _line(specs[0])),
+        *("", _shared([s.scope for s in specs]), _shared([_line(s) for s in specs])),
     )
+
+
+def _run_part(item: Any) -> str:
+    """What is done once in every round of a repetition."""
+    if item.__class__ is not tuple:
+        return str(item.op_name)
+    inner = [s.op_name for s in item[2] if s.kind not in LEAVES]
+    return inner[0] if len(inner) == 1 else f"{len(inner)} {item[1]}"
+
+
+def _shared(texts: list[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _row(spec: Spec, names: dict[int, str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from functools import cache
 from typing import Any
 
 from weft.core.dispatch import REGISTRY
@@ -32,6 +33,7 @@ from weft.graph.spec import (
     Leaf,
     Ref,
     Spec,
+    pair_ref,
 )
 
 getframe, ref = sys._getframe, weakref.ref
@@ -43,8 +45,11 @@ class Root:
     __slots__ = ("cell", "count", "kept", "leaf", "loose", "value", "version")
 
     def __init__(self, value: Ref, tensor: Tensor, leaf: int | None = None) -> None:
-        self.value, self.version, self.leaf = value, 0, leaf
-        self.cell, self.count = tensor._vc, version_of(tensor)
+        self.value = value
+        self.version = 0
+        self.leaf = leaf
+        cell = self.cell = tensor._vc
+        self.count = entry(cell, 0)
         self.kept: list[Ref] = []
         self.loose = False  # whether no tensor has the array yet, which a draw just made
 
@@ -59,7 +64,10 @@ class Place:
     __slots__ = ("array", "chain", "cut", "cut_at", "node", "root", "tensors", "value", "version")
 
     def __init__(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> None:
-        self.array, self.root, self.chain, self.value = ref(t._a), root, chain, value
+        self.array = ref(t._a)
+        self.root = root
+        self.chain = chain
+        self.value = value
         self.tensors = [ref(t)]  # who has the array, the last one seen at the end
         self.version = root.version
         self.node: Any = None  # a weak reference to the node that autograd gave the value
@@ -90,29 +98,56 @@ class Values:
         self.flows: set[Ref] = set()  # values that a gradient can reach
         self.at: dict[Ref, Any] = {}  # weak references to autograd's nodes, by the value
         self.values = False  # whether values are kept
+        self.cells: dict[int, Any] = {}  # version cells of tensors that were made in the block
+        self.numbers: list[tuple[Any, Ref | None, Any, int]] = []  # what Python has read, and where
 
     # --- nodes -------------------------------------------------------------------------
 
     def _add(
         self, kind: str, op: Any, args: Any, attrs: dict[str, Any], shape: Any, dtype: Any
     ) -> Spec:
+        here = self._whereabouts(getframe(2))
+        return self._add_at(here, kind, op, args, attrs, shape, dtype)
+
+    def _whereabouts(self, frame: Any) -> tuple[Any, int, str, bool, tuple[Any, ...]]:
+        """Where the program stands: code, instruction, module, whether it records, callers."""
         now = MODES.now
-        frame = caller(getframe(2))
         scope = now.scope
         if scope and scope not in self.modules:
-            class_of_scope(getframe(2), scope, self.modules)
-            self.models.meet(scope, getframe(2), self.home)
+            class_of_scope(frame, scope, self.modules)
+            self.models.meet(scope, frame, self.home)
+        frame = caller(frame)
+        return frame.f_code, frame.f_lasti, scope, now.grad, callers(frame)
+
+    def _add_at(
+        self, here: Any, kind: str, op: Any, args: Any, attrs: dict[str, Any], shape: Any,
+        dtype: Any,
+    ) -> Spec:  # fmt: skip
+        code, instruction, scope, grad, stack = here
         spec = Spec(
             len(self.specs), kind, op, args, attrs, shape, dtype,
-            frame.f_code, frame.f_lasti, scope, grad=now.grad,
+            code, instruction, scope, None, None, "", grad,
         )  # fmt: skip
-        spec.stack = callers(frame)
+        spec.stack = stack
         self._append(spec)
         return spec
 
+    def _add_leaf(self, kind: str, t: Tensor, attrs: dict[str, Any], scope: str, label: str) -> int:
+        """A node for a tensor that no op of the block made; its number."""
+        array, number = t._a, len(self.specs)
+        spec = Spec(
+            number, kind, kind, (), attrs, array.shape, array.dtype, None, 0, scope, None,
+            Leaf(t), label,
+        )  # fmt: skip
+        self._append(spec)
+        value = pair_ref((number, 0))
+        self._put(t, Root(value, t, number), (), value)
+        return number
+
     def _append(self, spec: Spec) -> None:
         self.specs.append(spec)
-        self.flows.update(flows_through(spec, self.flows))
+        if spec.leaf is None or spec.leaf.grad:
+            self.flows.update(flows_through(spec, self.flows))
 
     def _leaf(self, t: Tensor) -> Place:
         """A tensor that was not made in this block."""
@@ -121,17 +156,12 @@ class Values:
         kind = INPUT if known == "variable" else CONSTANT
         if isinstance(t, Parameter) or wants:
             kind = PARAMETER
-        spec = Spec(
-            len(self.specs), kind, kind, (), {}, t._a.shape, t._a.dtype,
-            scope=label.rpartition(".")[0] if known == "module" else "",
-            leaf=Leaf(t), label=label,
-        )  # fmt: skip
-        if known == "module":
-            spec.attrs["state"] = True
+        mine = known == "module"
+        scope = label.rpartition(".")[0] if mine else ""
+        number = self._add_leaf(kind, t, {"state": True} if mine else {}, scope, label)
         if wants:
-            self.leaves.append(spec.id)
-        self._append(spec)
-        place = self._put(t, Root(Ref(spec.id), t, spec.id), (), Ref(spec.id))
+            self.leaves.append(number)
+        place = self.places[id(t._a)]
         if t._node is not None:
             self._meet(t._node, place)
         return place
@@ -140,7 +170,7 @@ class Values:
         """Write paths as people do: with a model's name only if there are several models."""
         for scope in dict.fromkeys([spec.scope for spec in self.specs]):
             self.models.meet(scope, self.home)
-        shown = self.models.shown
+        shown = cache(self.models.shown)
         for spec in self.specs:
             spec.scope, spec.label = shown(spec.scope), shown(spec.label)
         self.modules = {path: kind for k, kind in self.modules.items() if (path := shown(k))}
@@ -172,7 +202,9 @@ class Values:
         place = self._place(t)
         node = t._node
         if node is None:
-            if place.node is None or not MODES.now.grad:
+            # A write to another view may have given the value a history that no node was met of.
+            has_history = place.node is not None or place.value in self.flows
+            if not has_history or not MODES.now.grad:
                 return place.value
             if place.cut is None:
                 place.cut = self._derived(DETACH, place.value, t)
@@ -198,6 +230,17 @@ class Values:
         if place is not None:
             frame = caller(getframe(1))
             place.cut_at = frame.f_code, frame.f_lasti, MODES.now.scope
+
+    def born(self, cell: list[Any]) -> None:
+        """Note a tensor of the block's own."""
+        self.cells[id(cell)] = cell
+
+    def asked(self, tensor: Tensor) -> None:
+        """Note the line, and the value if it is known: one that is met later is a leaf."""
+        place = self._held(tensor._a)
+        value = None if place is None else self._update(place)
+        frame = caller(getframe(1))
+        self.numbers.append((ref(tensor._a), value, frame.f_code, frame.f_lasti))
 
     def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:
         return Ref(self._add(FORWARD, call, (value,), {}, t._a.shape, t._a.dtype).id)
@@ -275,8 +318,10 @@ class Values:
             self._keep_leaf(root.leaf)
             spec = self.specs[root.leaf]
             if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
-                old = spec.leaf.tensor
-                spec.leaf = Leaf(wrap(old._a.copy()))  # type: ignore[union-attr]
+                own: Any = spec.leaf.tensor
+                spec.leaf = Leaf(wrap(own._a.copy()))
+                if id(own._vc) not in self.cells:
+                    spec.leaf.live = own  # it outlives the step, which goes on from there
 
     def chosen(self) -> bool:
         """Whether the values of some nodes alone are kept."""

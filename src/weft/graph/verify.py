@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from types import NoneType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from weft.core.dispatch import Op
 from weft.core.symbols import Undecided
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 def verify(graph: Graph) -> None:
     """Raise an error that names the first node that breaks a rule."""
-    seen: dict[int, Spec] = {}
+    seen = _Seen()
     for id, spec in graph._specs.items():
         for reason in chain(_reading(spec, seen), _rule(spec)(spec, seen)):
             raise GraphError(f"the node {graph._names()[id]!r} of the graph is wrong: {reason}")
@@ -41,7 +44,36 @@ def verify(graph: Graph) -> None:
         raise GraphError(f"the graph is wrong: {reason}")
 
 
-def _reading(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+class _Seen(dict[Any, Spec]):
+    """The nodes so far, and what ops gave for the kinds and settings that they were given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inferred: dict[Any, tuple[Any, ...]] = {}
+
+    def infer(self, op: Op, kinds: list[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
+        """The same as the op's own answer; nodes that are alike are asked once."""
+        try:
+            key = (op, *map(_form, kinds), *map(_form, attrs), *map(_form, attrs.values()))
+            found = self._inferred.get(key)
+        except TypeError:  # a setting that can't be a key
+            return tuple(op.infer(*kinds, **attrs))
+        if found is None:
+            found = self._inferred[key] = tuple(op.infer(*kinds, **attrs))
+        return found
+
+
+def _form(x: Any) -> Any:
+    """A kind or a setting as part of a key, where ``1``, ``1.0`` and ``True`` are three."""
+    kind = x.__class__
+    if kind in (tuple, list):
+        return (kind, *map(_form, x))
+    if kind in (int, float, bool, str, NoneType) or isinstance(x, np.dtype):
+        return kind, x
+    raise TypeError
+
+
+def _reading(spec: Spec, seen: _Seen) -> Iterator[str]:
     for r in spec.refs():
         if r.node not in seen:
             yield f"it reads {r.node}, which does not come before it"
@@ -49,7 +81,7 @@ def _reading(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
             yield f"it reads result {r.index} of {r.node}, which has {len(seen[r.node].kinds())}"
 
 
-def _rule(spec: Spec) -> Callable[[Spec, dict[int, Spec]], Iterator[str]]:
+def _rule(spec: Spec) -> Callable[[Spec, _Seen], Iterator[str]]:
     if spec.kind in LEAVES:
         return _leaf
     if isinstance(spec.op, Gradient):
@@ -65,15 +97,15 @@ def _rule(spec: Spec) -> Callable[[Spec, dict[int, Spec]], Iterator[str]]:
     return _op if spec.kind in (FORWARD, BACKWARD) else _unknown
 
 
-def _nothing(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _nothing(spec: Spec, seen: _Seen) -> Iterator[str]:
     return iter(())
 
 
-def _unknown(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _unknown(spec: Spec, seen: _Seen) -> Iterator[str]:
     yield f"its kind {spec.kind!r} is unknown"
 
 
-def _leaf(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _leaf(spec: Spec, seen: _Seen) -> Iterator[str]:
     if spec.op != spec.kind or spec.args:
         yield "a leaf runs nothing and reads nothing"
     tensor = None if spec.leaf is None else spec.leaf.tensor
@@ -85,12 +117,12 @@ def _leaf(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
             yield "it is the gradient of no leaf"
 
 
-def _call(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _call(spec: Spec, seen: _Seen) -> Iterator[str]:
     if "outs" in spec.attrs and (spec.forward not in seen or len(spec.args) < 1):
         yield "a hook acts on the gradient of a node"
 
 
-def _op(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _op(spec: Spec, seen: _Seen) -> Iterator[str]:
     op = spec.op
     if not isinstance(op, Op):
         yield f"{op!r} is no op"
@@ -102,7 +134,7 @@ def _op(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
     if op.shape is None or any(k.__class__ is tuple and k[0] is None for k in kinds):
         return
     try:
-        found = tuple(op.infer(*kinds, **spec.attrs))
+        found = seen.infer(op, kinds, spec.attrs)
     except Undecided:
         return
     except NotImplementedError:
@@ -115,16 +147,16 @@ def _op(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
         yield f"{op.name} gives {got} here, not {', '.join(show_kind(*k) for k in spec.kinds())}"
 
 
-def _kind(x: Any, seen: dict[int, Spec]) -> Any:
+def _kind(x: Any, seen: _Seen) -> Any:
     return seen[x.node].kind_of(x.index) if x.__class__ is Ref else x
 
 
-def _draw(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _draw(spec: Spec, seen: _Seen) -> Iterator[str]:
     if spec.op.name not in DRAWS or spec.several:
         yield f"{spec.op.name} is no random draw"
 
 
-def _gradient(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _gradient(spec: Spec, seen: _Seen) -> Iterator[str]:
     outs, forward = spec.attrs.get("outs"), seen.get(spec.forward)  # type: ignore[arg-type]
     if forward is None or forward.op is not spec.op.op:
         yield "it is the backward of no node before it"
@@ -146,7 +178,7 @@ def _gradient(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
         yield "its results are not like the inputs of its node"
 
 
-def _terms(spec: Spec, of: list[Ref], seen: dict[int, Spec]) -> Iterator[str]:
+def _terms(spec: Spec, of: list[Ref], seen: _Seen) -> Iterator[str]:
     """A gradient has the shape and dtype of what it is the gradient of."""
     for g, value in zip(spec.args, of, strict=False):
         wanted = seen[value.node].kind_of(value.index)
@@ -160,9 +192,14 @@ def _terms(spec: Spec, of: list[Ref], seen: dict[int, Spec]) -> Iterator[str]:
             yield f"a gradient of {show_kind(*wanted)} can't be {show_kind(*found)}"
 
 
-def _accumulate(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _accumulate(spec: Spec, seen: _Seen) -> Iterator[str]:
     of, index = spec.attrs.get("of"), spec.attrs.get("index")
-    if of not in seen or type(index) is not int or not 0 <= index < len(seen[of].kinds()):
+    if (
+        type(of) is not int
+        or of not in seen
+        or type(index) is not int
+        or not 0 <= index < len(seen[of].kinds())
+    ):
         yield f"it is the gradient of {of}"
         return
     if spec.several or (spec.shape, spec.dtype) != seen[of].kind_of(index):
@@ -170,7 +207,7 @@ def _accumulate(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
     yield from _terms(spec, [Ref(of, index)] * len(spec.args), seen)
 
 
-def _step(spec: Spec, seen: dict[int, Spec]) -> Iterator[str]:
+def _step(spec: Spec, seen: _Seen) -> Iterator[str]:
     if len(spec.args) != len(spec.kinds()) + 1 or not spec.several:
         yield "it gives what it reads, but for the gradient"
         return

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.batching import Batch, BatchedArray, each, elementwise
+from weft.core.batching import Batch, BatchedArray, aligned, each, elementwise
 from weft.core.dispatch import REGISTRY
+from weft.core.meta import plain
 from weft.core.tensor import Tensor, wrap
 
 # Attributes that name a dimension, or several.
@@ -139,6 +140,39 @@ def _indexed(b: Batch) -> Any:
     return out.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + at, 1 + at + rank)))
 
 
+def _put(b: Batch) -> Any:
+    """Values written or added at index arrays, which are each example's own or those of all."""
+    where, indices = b.attrs["where"], b.logical[2:]
+    at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
+    if not together or not b.size or any(i._a.dtype.kind == "b" for i in indices):
+        return each(b)
+    shape = np.broadcast_shapes(*(i._a.shape for i in indices))
+    own, rank = b.logical[0]._a.shape, len(shape)
+    values = b.lead(1)
+    wanted = (*own[:at], *shape, *own[at + len(where) :])
+    missing = (1,) * (len(wanted) + 1 - values._a.ndim)
+    values = values.reshape(b.size, *missing, *values._a.shape[1:])
+    behind = tuple(d + 1 for d in where)
+    if not any(b.on[2:]):
+        return b.run(b.lead(0), values, *b.args[2:], **{**b.attrs, "where": behind})
+    # With the number of the example before them the index arrays stand apart, and so what
+    # they choose stands in front.
+    values = values.expand(b.size, *wanted)
+    if at and rank:
+        values = values.movedim(tuple(range(1 + at, 1 + at + rank)), tuple(range(1, 1 + rank)))
+    rows = wrap(np.arange(b.size).reshape(b.size, *(1,) * rank))
+    chosen = [aligned(b.lead(k), rank) for k in range(2, len(b.args))]
+    return b.run(b.lead(0), values, rows, *chosen, **{**b.attrs, "where": (0, *behind)})
+
+
+def _put_back(b: Batch) -> Any:
+    """The backward of an index: its gradient is added into zeros."""
+    zeros = wrap(np.zeros((b.size, *b.attrs["shape"]), plain(b.logical[0]._a.dtype)))
+    put = Batch.of(REGISTRY["index_put"], b, (zeros, *b.args), (True, *b.on))
+    put.attrs = {"where": b.attrs["where"], "accumulate": True}
+    return _put(put)
+
+
 def _drawn(b: Batch) -> Any:
     """Random values, drawn for each example or once for all of them."""
     values = b.attrs["values"]
@@ -153,7 +187,10 @@ def _drawn(b: Batch) -> Any:
 def _product(b: Batch) -> Any:
     """mm, mv and dot as one matrix product."""
     (x, y), (x_on, y_on), name = b.args, b.on, b.op.name
-    if [t._a.ndim for t in b.logical] != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
+    ranks = [t._a.ndim for t in b.logical]
+    if name == "mm" and not y_on and ranks[1] == 2:
+        return b.run(x, y)  # rows of one product, whatever the rank
+    if ranks != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
         return each(b)
     bmm, mm = REGISTRY["bmm"], REGISTRY["mm"]
     if name == "dot":
@@ -165,8 +202,6 @@ def _product(b: Batch) -> Any:
         if not y_on:
             return b.unfold(b.run(b.fold(x), y), x._a.shape[1])
         return bmm(x, y.unsqueeze(2)).squeeze(2)
-    if not y_on:
-        return b.unfold(b.run(b.fold(x), y), x._a.shape[1])
     return bmm(*b.leads())
 
 
@@ -262,6 +297,53 @@ def _loss(b: Batch) -> Any:
     return y.mean(dims) if reduction == "mean" else y.sum(dims)
 
 
+def _labels(b: Batch) -> Any:
+    """nll_loss: the examples are so many more rows; then each has a sum or a mean of its own."""
+    if b.on[2] or not b.size:
+        return each(b)
+    x, target, reduction = b.lead(0), b.lead(1), b.attrs["reduction"]
+    loss = _of_rows(b, x, target)
+    if reduction == "none":
+        return loss
+    dims = tuple(range(1, loss._a.ndim))
+    total = loss.sum(dims) if dims else loss
+    return total if reduction == "sum" else total / _share(b, target, x._a.shape)
+
+
+def _labels_back(b: Batch) -> Any:
+    if b.on[2] or not b.size:
+        return each(b)
+    g, target, shape = b.lead(0), b.lead(1), (b.size, *b.attrs["shape"])
+    if b.attrs["reduction"] != "none":
+        if b.attrs["reduction"] == "mean":
+            total = _share(b, target, shape)
+            g = g / total.masked_fill(total == 0, 1)
+        g = g.reshape(b.size, *(1,) * (target._a.ndim - 1)).expand(target._a.shape)
+    return _of_rows(b, g, target, shape)
+
+
+def _of_rows(b: Batch, x: Tensor, target: Tensor, shape: Any = None) -> Any:
+    """The op without a reduction, on the rows of all examples."""
+    alone = target._a.ndim == 1  # an example is one row
+    attrs = {**b.attrs, "reduction": "none"}
+    if shape is not None:
+        attrs["shape"] = shape if alone else (shape[0] * shape[1], *shape[2:])
+    if alone:
+        return b.run(x, target, b.args[2], **attrs)
+    y = b.run(b.fold(x), b.fold(target), b.args[2], **attrs)
+    return b.unfold(y, target._a.shape[1])
+
+
+def _share(b: Batch, target: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What the mean of each example divides by: the weights of the labels that count."""
+    kind = b.logical[0]._a.dtype
+    ones = Batch.of(REGISTRY["nll_loss"], b, b.args, b.on)
+    ones.attrs = {"ignore_index": b.attrs["ignore_index"]}
+    used = _of_rows(ones, wrap(np.broadcast_to(np.array(-1, plain(kind)), shape)), target)
+    dims = tuple(range(1, used._a.ndim))
+    return used.sum(dims) if dims else used
+
+
 _ALONG = """
 sum mean prod all any count_nonzero amax amin aminmax max_dim min_dim logsumexp
 kthvalue median_dim nanmedian_dim mode var std var_mean std_mean linalg_vector_norm norm
@@ -301,6 +383,10 @@ _OTHERS = {
     "argmax": _of_all,
     "argmin": _of_all,
     "index": _indexed,
+    "index_put": _put,
+    "index_backward": _put_back,
+    "nll_loss": _labels,
+    "nll_loss_backward": _labels_back,
     "bernoulli_of": _drawn,
     "poisson_of": _drawn,
     "binomial_of": _drawn,

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import nn
 from weft.core import errors
+from weft.core.dtype import float32, float64
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.optim._schedule import LRScheduler, _format_param
@@ -59,12 +60,17 @@ def get_swa_multi_avg_fn() -> Callable:
 
     @no_grad()
     def swa_update(averages: Any, current: Any, num_averaged: Any) -> None:
-        weight = 1 / (float(num_averaged) + 1)
+        # From a tensor the weight is a tensor, so that a recorded update can be repeated.
+        count = num_averaged.double() if isinstance(num_averaged, Tensor) else num_averaged
+        weight = 1 / (count + 1)
         for average, value in zip(averages, current, strict=True):
-            if _blends(average):
-                average.lerp_(value, weight)
+            if average.dtype in (float32, float64) and isinstance(weight, Tensor):
+                average.lerp_(value, weight.to(average.dtype))
+            elif _blends(average):
+                average.lerp_(value, float(weight))
             else:
-                average.copy_(average + (value - average) * weight)
+                share = weight.float() if isinstance(weight, Tensor) else weight
+                average.copy_(average + (value - average) * share)
 
     return swa_update
 
@@ -124,7 +130,9 @@ class AveragedModel(nn.Module):
     def update_parameters(self, model: Any) -> None:
         """Take the model's current parameters into the average."""
         pairs = _pairs(self.module, model, self.use_buffers)
-        if not self.n_averaged > 0:
+        if not self.n_averaged._a > 0:
+            # Read where a recorder hears it: a repeat of this step would copy again.
+            self.n_averaged.item()
             for average, value in pairs:
                 average.copy_(value)
         elif self.avg_fn is not None:
