@@ -462,8 +462,9 @@ def _job(
         resume = worker.Resume(done.batches, begin, done.dataset, _sizes(loader))
     return worker.Job(
         dataset=loader.dataset, iterable=bool(loader._dataset_kind), batched=loader._auto_collation,
-        drop_last=loader.drop_last, collate_fn=loader.collate_fn, init_fn=loader.worker_init_fn if loader.num_workers else None,
-        worker_id=worker_id, num_workers=loader.num_workers, base_seed=progress.base_seed,
+        drop_last=loader.drop_last, collate_fn=loader.collate_fn,
+        init_fn=loader.worker_init_fn if loader.num_workers else None, worker_id=worker_id,
+        num_workers=loader.num_workers, base_seed=progress.base_seed,
         resume=resume,
     )  # fmt: skip
 
