@@ -83,7 +83,7 @@ REASONS: dict[str, tuple[str, str]] = {
 
 # Methods of tensors that weft does not have, by the reason.
 METHODS: dict[str, str] = {
-    "sparse": """to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
+    "sparse": """to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
         sparse_mask sparse_resize_ sparse_resize_and_clear_ _nnz coalesce
         is_coalesced indices crow_indices col_indices ccol_indices row_indices smm sspaddmm""",
     "quantization": """int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
