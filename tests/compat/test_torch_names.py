@@ -634,3 +634,14 @@ def test_batches_are_fetched_for_loaders_of_other_libraries() -> None:
         return [*found, kinds.create_fetcher(kinds.Map, [7], False, str, False).fetch(0)]
 
     assert batches(weft) == batches(torch)
+
+
+def test_forms_of_trees_are_printed_and_filled() -> None:
+    from torch.utils import _pytree as theirs
+
+    tree = {"a": [1, (2, 3)], "b": None, "c": {}}
+    (_, ours), (_, other) = _pytree.tree_flatten(tree), theirs.tree_flatten(tree)
+    assert repr(ours) == repr(other)
+    for smaller in (1, {"a": 1, "b": 2, "c": 3}, {"a": [1, 5], "b": 2, "c": {}}, [1], {"a": 1}):
+        found = _pytree._broadcast_to_and_flatten(smaller, ours)
+        assert found == theirs._broadcast_to_and_flatten(smaller, other)
