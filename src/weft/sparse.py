@@ -1,7 +1,8 @@
 """Sparse tensors in coordinate format: entries as a matrix of indices and a tensor of values.
 
-They can be made, also of dense tensors, coalesced, made dense, added to dense tensors, scaled, transposed and multiplied
-by matrices, with gradients for the values. All other functions refuse them and name ``to_dense``.
+They can be made, also of dense tensors, coalesced, made dense, added to dense tensors, scaled,
+transposed and multiplied by matrices, with gradients for the values. All other functions refuse
+them and name ``to_dense``.
 
 >>> import weft as torch
 >>> x = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [3.0, 4.0, 5.0], (2, 3))
@@ -332,7 +333,7 @@ def from_dense(x: Tensor, sparse_dim: int | None = None) -> Tensor:
 
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Sequence[int] | None = None,
     *,
@@ -360,7 +361,7 @@ def sparse_coo_tensor(
     if device is not None and weft.device(device).type != "cpu":
         raise RuntimeError(f"sparse_coo_tensor: weft has them on the CPU only\n  at {here()}")
     if values is None:
-        size = tuple(indices)
+        size = tuple(indices if size is None else size)
         indices, values = weft.zeros(len(size), 0, dtype=weft.int64), weft.zeros(0)
     places = (indices if isinstance(indices, Tensor) else weft.tensor(indices)).to(weft.int64)
     held = values if isinstance(values, Tensor) else weft.tensor(values, dtype=dtype)

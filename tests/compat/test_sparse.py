@@ -40,7 +40,7 @@ torch.ones(2, 3, 2).to_sparse(2), torch.eye(2).to_sparse(layout=torch.sparse_coo
 torch.tensor(2.0).to_sparse().to_dense(), x.to_sparse(), torch.tensor(0.0).to_sparse()._nnz()
 x.sum()
 x.double(), x.to(torch.float16), x.clone(), x.detach(), copy.deepcopy(x)
-torch.sparse_coo_tensor((2, 3))
+torch.sparse_coo_tensor((2, 3)), torch.sparse_coo_tensor(size=(2, 3))
 torch.sparse_coo_tensor([[0, 1]], [[1.0, 2.0], [3.0, 4.0]])
 torch.sparse_coo_tensor([[0, 1]], [[1.0, 2.0], [3.0, 4.0]]).to_dense()
 torch.sparse_coo_tensor([[0, 0]], [1, 2]).coalesce(), torch.sparse_coo_tensor([[0, 2]], [1, 2])

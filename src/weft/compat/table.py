@@ -533,9 +533,6 @@ weft.compat.stand_ins.helpers: while_loop
 [torch.nested]
 !nested: as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged
     to_padded_tensor
-[torch.nn.attention.flex_attention]
-!flex: AuxOutput AuxRequest BlockMask FlexKernelOptions and_masks create_block_mask create_mask
-    flex_attention noop_mask or_masks
 [torch.nn.attention.bias]
 !flex: CausalBias CausalVariant=UPPER_LEFT,LOWER_RIGHT causal_lower_right causal_upper_left
 [torch.cuda.graphs]
@@ -877,9 +874,6 @@ weft.nn._arguments: _single=single _pair=pair _triple=triple _quadruple=quadrupl
 weft.compat.stand_ins.helpers: _ntuple _list_with_default _reverse_repeat_tuple
 weft.nn._state: consume_prefix_in_state_dict_if_present
 [torch.nn.modules._functions]
-[torch.nn.attention.flex_attention]
-weft.compat.stand_ins.helpers: _DEFAULT_SPARSE_BLOCK_SIZE _mask_mod_signature=Collate
-    _score_mod_signature=Collate
 [torch.nn.parallel]
 weft.compat.stand_ins.parallel: gather parallel_apply replicate scatter
 [torch.nn.parallel.data_parallel]
