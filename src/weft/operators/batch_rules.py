@@ -153,9 +153,14 @@ def _drawn(b: Batch) -> Any:
 def _product(b: Batch) -> Any:
     """mm, mv and dot as one matrix product."""
     (x, y), (x_on, y_on), name = b.args, b.on, b.op.name
-    if [t._a.ndim for t in b.logical] != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
-        return each(b)
+    ranks = [t._a.ndim for t in b.logical]
     bmm, mm = REGISTRY["bmm"], REGISTRY["mm"]
+    if name == "mm" and ranks == [1, 2]:  # the gradient of a linear map of one vector
+        return bmm(*b.leads()).squeeze(1) if y_on else b.run(x, y)
+    if name == "mm" and ranks == [2, 1]:
+        name = "mv"
+    elif ranks != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
+        return each(b)
     if name == "dot":
         x, y = b.leads()
         return bmm(x.unsqueeze(1), y.unsqueeze(2)).reshape(b.size)
