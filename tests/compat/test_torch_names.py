@@ -645,3 +645,20 @@ def test_forms_of_trees_are_printed_and_filled() -> None:
     for smaller in (1, {"a": 1, "b": 2, "c": 3}, {"a": [1, 5], "b": 2, "c": {}}, [1], {"a": 1}):
         found = _pytree._broadcast_to_and_flatten(smaller, ours)
         assert found == theirs._broadcast_to_and_flatten(smaller, other)
+
+
+def test_functions_in_pickles_of_pytorch_are_found(tmp_path: pathlib.Path) -> None:
+    functions = (torch.relu, torch.matmul, torch.nn.functional.gelu, torch.nn.functional.relu)
+    path = tmp_path / "functions.pkl"
+    path.write_bytes(pickle.dumps(functions))
+    script = f"""
+        from weft import compat
+        compat.install()
+        import pickle, torch
+        found = pickle.load(open({str(path)!r}, "rb"))
+        F = torch.nn.functional
+        assert found == (torch.relu, torch.matmul, F.gelu, F.relu), found
+        assert not hasattr(torch._C._nn, "zzz")
+        assert not hasattr(torch._C._VariableFunctionsClass, "zzz")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)

@@ -615,10 +615,10 @@ torch: Size device dtype layout memory_format
 torch.futures: Future
 !script: ScriptMethod ScriptFunction ScriptModule ScriptObject Graph Value CompilationUnit
     FunctionSchema
-weft.compat.stand_ins.c: DispatchKey DispatchKeySet
+weft.compat.stand_ins.c: DispatchKey DispatchKeySet _VariableFunctionsClass
+    _VariableFunctions=_VariableFunctionsClass
 [torch._C._nn]
-weft.compat.stand_ins.c: _parse_to
-torch.nn.functional: avg_pool2d gelu linear scaled_dot_product_attention softplus
+weft.compat.stand_ins.c: _parse_to *=_of_layers
 [torch._C._functorch]
 weft.compat.stand_ins.c: is_batchedtensor=_false is_gradtrackingtensor=_false
     is_legacy_batchedtensor=_false is_functorch_wrapped_tensor=_false
