@@ -220,12 +220,10 @@ class BlockMask:
         index = index if isinstance(index, tuple) else (index,)
         index = tuple(slice(i, i + 1) if isinstance(i, int) and i >= 0 else i for i in index)
         index = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in index)
-        parts = [
-            None if t is None else t[index]
-            for t in (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks,
-                      self.full_kv_indices)
-        ]  # fmt: skip
-        return BlockMask(self.seq_lengths, *parts, self.BLOCK_SIZE, _sliced)  # type: ignore[arg-type]
+        full = self.full_kv_num_blocks, self.full_kv_indices
+        counts, columns = (None if t is None else t[index] for t in full)
+        kept = self.kv_num_blocks[index], self.kv_indices[index], counts, columns
+        return BlockMask(self.seq_lengths, *kept, self.BLOCK_SIZE, _sliced)
 
     def __repr__(self) -> str:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%)"
