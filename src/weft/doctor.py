@@ -102,12 +102,20 @@ def _packages() -> Iterator[str]:
         found = importlib.util.find_spec(name) is not None
         purpose, way = OPTIONAL.get(name, ("weft needs it", f"pip install {name}"))
         shown = _DISTRIBUTIONS.get(name, name)
-        what = importlib.metadata.version(shown) if found else f"{purpose}: {way}"
+        what = _version(shown) if found else f"{purpose}: {way}"
         yield _line(found, shown, what)
     active = distribution.active()
     without = " (weft torch install lets libraries import weft as torch)"
     hint = without if active.kind == "none" else ""
     yield _line(active.kind not in ("none", "partial"), "torch", f"{active}{hint}")
+
+
+def _version(name: str) -> str:
+    """The version of a package that can be imported; not all of those were put there by pip."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "of an unknown version"
 
 
 def _line(works: bool, name: str, what: str) -> str:

@@ -1,7 +1,8 @@
 """Sparse tensors in coordinate format: entries as a matrix of indices and a tensor of values.
 
-They can be made, coalesced, made dense, added to dense tensors, scaled, transposed and multiplied
-by matrices, with gradients for the values. All other functions refuse them and name ``to_dense``.
+They can be made, also of dense tensors, coalesced, made dense, added to dense tensors, scaled,
+transposed and multiplied by matrices, with gradients for the values. All other functions refuse
+them and name ``to_dense``.
 
 >>> import weft as torch
 >>> x = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [3.0, 4.0, 5.0], (2, 3))
@@ -119,9 +120,19 @@ class _CooTensor(Tensor):
         if dtype is not None:
             raise RuntimeError(f"dtype argument is not supported by sparse_to_dense\n  at {here()}")
         indices, values = self._held
+        if not self.sparse_dim():
+            return values.sum(0, dtype=values.dtype)
         return weft.zeros(self.shape, dtype=values.dtype).index_put(
             tuple(indices), values, accumulate=True
         )
+
+    def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, **more: Any) -> _CooTensor:
+        """The tensor itself."""
+        return self
+
+    def to_sparse_coo(self) -> _CooTensor:
+        """The tensor itself."""
+        return self
 
     def coalesce(self) -> _CooTensor:
         """One sorted entry for each index, with the sum of the values."""
@@ -300,8 +311,29 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
     return found
 
 
+def from_dense(x: Tensor, sparse_dim: int | None = None) -> Tensor:
+    """The entries of a dense tensor that are not zero; gradients reach the tensor.
+
+    With fewer sparse dimensions than it has, the entries are slices.
+    """
+    count = x.ndim if sparse_dim is None else sparse_dim
+    if not min(1, x.ndim) <= count <= x.ndim:
+        raise RuntimeError(
+            f"sparse_dim argument for dense_to_sparse must be in >0 and <= {x.ndim}, got "
+            f"{sparse_dim}\n  at {here()}"
+        )
+    with weft.no_grad():
+        there = x.detach() != 0
+        if count < x.ndim:
+            there = there.flatten(count).any(-1)
+        indices = there.nonzero().t().contiguous()
+    overrides.switch_on()
+    values = x[tuple(indices)] if count else x.reshape(1)[there.reshape(1)]
+    return _CooTensor(indices, values, x.shape, True)
+
+
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Sequence[int] | None = None,
     *,
@@ -329,7 +361,7 @@ def sparse_coo_tensor(
     if device is not None and weft.device(device).type != "cpu":
         raise RuntimeError(f"sparse_coo_tensor: weft has them on the CPU only\n  at {here()}")
     if values is None:
-        size = tuple(indices)
+        size = tuple(indices if size is None else size)
         indices, values = weft.zeros(len(size), 0, dtype=weft.int64), weft.zeros(0)
     places = (indices if isinstance(indices, Tensor) else weft.tensor(indices)).to(weft.int64)
     held = values if isinstance(values, Tensor) else weft.tensor(values, dtype=dtype)

@@ -79,6 +79,19 @@ with torch.no_grad():
     b += 1
 (saved, saved._version)
 """,
+    "an operand that no gradient needs is None": """
+a, b = torch.ones(2, 2, requires_grad=True), torch.full((2, 2), 3.0)
+found = [a * b, b / a, a / b, a @ b, torch.dot(a[0], b[0]), torch.nn.functional.linear(b, a)]
+[(n, getattr(y.grad_fn, n)) for y in found for n in sorted(dir(y.grad_fn))
+ if n.startswith("_saved_") and "_sym_" not in n]
+""",
+    "values kept by losses, convolutions and indices": """
+x, w = torch.ones(1, 2, 3, 3, requires_grad=True), torch.ones(2, 1, 2, 2, requires_grad=True)
+c = torch.nn.functional.conv_transpose2d(x, w).grad_fn
+s = torch.nn.functional.smooth_l1_loss(x, torch.zeros(1, 2, 3, 3)).grad_fn
+(c._saved_input is x, c._saved_weight is w, s._saved_target,
+ x[torch.tensor([0])].grad_fn._saved_indices)
+""",
     "saved values are gone after backward": """
 a = torch.ones(2, requires_grad=True)
 b = a * a

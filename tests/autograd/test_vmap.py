@@ -261,3 +261,68 @@ def test_values_are_put_at_the_indices_of_each_example(accumulate):
         one_for_all = weft.vmap(function, (0, None, 0))(x, places[0], values)
         by_hand = weft.stack([function(a, places[0], v) for a, v in zip(x, values, strict=True)])
         assert weft.equal(one_for_all, by_hand)
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, run: object) -> dict[str, int]:
+    """How often each op runs on batches while a function runs."""
+    from weft.core import batching
+
+    counts: dict[str, int] = {}
+    plain = batching.Batch.run
+
+    def counting(self, *args, **attrs):
+        counts[self.op.name] = counts.get(self.op.name, 0) + 1
+        return plain(self, *args, **attrs)
+
+    monkeypatch.setattr(batching.Batch, "run", counting)
+    run()  # type: ignore[operator]
+    return counts
+
+
+@pytest.mark.parametrize("inner", ["jacrev", "jacfwd"])
+@pytest.mark.parametrize("outer", ["jacrev", "jacfwd"])
+def test_second_derivatives_of_a_layer_are_a_few_passes(inner, outer, monkeypatch) -> None:
+    weight, x = weft.randn(5, 3, dtype=weft.float64), weft.randn(3, dtype=weft.float64)
+
+    def layer(x):
+        return weft.nn.functional.linear(x, weight).tanh()
+
+    # The derivative of tanh'(a) = 1 - t**2 is -2 t (1 - t**2).
+    t = layer(x)
+    expected = weft.einsum("o,oi,oj->oij", -2 * t * (1 - t**2), weight, weight)
+    first, second = getattr(weft.func, inner), getattr(weft.func, outer)
+    found = []
+    counts = _calls(monkeypatch, lambda: found.append(second(first(layer))(x)))
+    assert weft.allclose(found[0], expected, atol=1e-12)
+    # A loop over unit vectors would run the product 5 * 3 or 3 * 3 times.
+    assert counts["mm"] <= 3
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 2, 7])
+def test_jacfwd_in_chunks_of_several_inputs(chunk_size: int | None) -> None:
+    a, b = weft.randn(2, 3, dtype=weft.float64), weft.randn(3, 4, dtype=weft.float64)
+
+    def f(a, b):
+        return {"product": a @ b, "sum": (a * a).sum()}
+
+    forward = weft.func.jacfwd(f, (0, 1), chunk_size=chunk_size)(a, b)
+    reverse = weft.func.jacrev(f, (0, 1))(a, b)
+    for name in ("product", "sum"):
+        for x, y in zip(forward[name], reverse[name], strict=True):
+            assert x.shape == y.shape and weft.allclose(x, y)
+
+
+def test_products_of_a_vector_and_a_matrix_in_batches() -> None:
+    mm = weft.core.dispatch.REGISTRY["mm"]
+    vectors, matrices = weft.randn(4, 3), weft.randn(4, 3, 2)
+    for dims in ((0, 0), (0, None), (None, 0)):
+        operands = [x if d == 0 else x[0] for x, d in zip((vectors, matrices), dims, strict=True)]
+        found = weft.vmap(lambda v, m: mm(v, m), in_dims=dims)(*operands)
+        for i in range(4):
+            v, m = (x[i] if d == 0 else x for x, d in zip(operands, dims, strict=True))
+            assert weft.allclose(found[i], v @ m, atol=1e-6)
+        turned = operands[1].transpose(-2, -1)
+        found = weft.vmap(lambda m, v: mm(m, v), in_dims=dims[::-1])(turned, operands[0])
+        for i in range(4):
+            v, m = (x[i] if d == 0 else x for x, d in zip(operands, dims, strict=True))
+            assert weft.allclose(found[i], v @ m, atol=1e-6)

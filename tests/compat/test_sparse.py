@@ -34,9 +34,13 @@ x * 2, 2 * x, x / 2, -x, x.mul(3), x * torch.tensor(2.0)
 x @ torch.ones(3, 2), x @ torch.ones(3), torch.ones(4, 2) @ x, torch.mm(x, torch.ones(3, 2))
 torch.sparse.mm(x, torch.ones(3, 2)), torch.sparse.mm(torch.ones(4, 2), x)
 x.t(), x.T, x.transpose(0, 1), x.t().to_dense()
+x.to_dense().to_sparse(), x.to_dense().to_sparse().is_coalesced(), torch.eye(3).to_sparse_coo()
+x.to_dense().to_sparse(1), torch.zeros(2, 3).to_sparse(), torch.arange(4).to_sparse()
+torch.ones(2, 3, 2).to_sparse(2), torch.eye(2).to_sparse(layout=torch.sparse_coo)
+torch.tensor(2.0).to_sparse().to_dense(), x.to_sparse(), torch.tensor(0.0).to_sparse()._nnz()
 x.sum()
 x.double(), x.to(torch.float16), x.clone(), x.detach(), copy.deepcopy(x)
-torch.sparse_coo_tensor((2, 3))
+torch.sparse_coo_tensor((2, 3)), torch.sparse_coo_tensor(size=(2, 3))
 torch.sparse_coo_tensor([[0, 1]], [[1.0, 2.0], [3.0, 4.0]])
 torch.sparse_coo_tensor([[0, 1]], [[1.0, 2.0], [3.0, 4.0]]).to_dense()
 torch.sparse_coo_tensor([[0, 0]], [1, 2]).coalesce(), torch.sparse_coo_tensor([[0, 2]], [1, 2])
@@ -115,6 +119,8 @@ def test_sparse_gradients_and_other_devices_are_refused() -> None:
         lambda t, x, m: (m.t() + x * 3).pow(2).sum(),
         lambda t, x, m: (m @ x).pow(2).sum(),
         lambda t, x, m: x.sum() * m.sum(),
+        lambda t, x, m: t.sparse.mm(m.to_sparse(), x.to_dense()).pow(2).sum(),
+        lambda t, x, m: (m * 2).to_sparse(1).to_dense().pow(2).sum() + x.sum(),
     ],
 )
 def test_gradients_reach_values_and_matrices(use) -> None:

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import pathlib
 import subprocess
-import sysconfig
 import venv
 import zipfile
 
@@ -32,11 +31,11 @@ class Venv:
     def _link(self, name: str) -> None:
         """Make a package of the running environment visible, without its neighbours."""
         try:
-            files = importlib.metadata.files(name) or []
+            found = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             return
-        home = pathlib.Path(sysconfig.get_path("platlib"))
-        for first in {f.parts[0] for f in files} - {"..", "__pycache__"}:
+        home = pathlib.Path(str(found.locate_file("")))
+        for first in {f.parts[0] for f in found.files or ()} - {"..", "__pycache__"}:
             if (home / first).exists() and not (self.site / first).exists():
                 (self.site / first).symlink_to(home / first)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import pathlib
 import pickle
@@ -115,11 +116,11 @@ def test_a_dtype_that_weft_lacks_can_be_compared_with(name: str) -> None:
 
 
 def test_a_method_that_weft_lacks_says_what_to_do() -> None:
-    with pytest.raises(AttributeError, match=r"Tensor\.to_sparse.*few functions.*Use a dense"):
-        weft.eye(2).to_sparse()
+    with pytest.raises(AttributeError, match=r"Tensor\.to_sparse_csr.*few functions.*Use a dense"):
+        weft.eye(2).to_sparse_csr()
     with pytest.raises(AttributeError, match=r"_make_wrapper_subclass.*__torch_function__"):
         weft.Tensor._make_wrapper_subclass(weft.Tensor, (2,))
-    assert not hasattr(weft.eye(2), "to_sparse")
+    assert not hasattr(weft.eye(2), "to_sparse_csr")
     missing = {m for names in table.METHODS.values() for m in names.split()}
     assert [m for m in missing if not hasattr(torch.Tensor, m)] == []
     assert [m for m in missing if hasattr(weft.Tensor, m)] == []
@@ -224,6 +225,7 @@ def test_marks_for_other_profilers_can_be_switched_off() -> None:
 def test_a_mere_function_refuses_and_an_enumeration_has_its_members() -> None:
     with pytest.raises(RuntimeError, match=r"torch\.onnx\.export: .*ONNX.*Save the weights"):
         tree.member("torch.onnx", "export")(None)
+    importlib.import_module("torch.distributed.fsdp")
     strategy = tree.member("torch.distributed.fsdp", "ShardingStrategy")
     assert strategy.FULL_SHARD.name in torch.distributed.fsdp.ShardingStrategy.__members__
     error = tree.member("torch._dynamo.exc", "Unsupported")
@@ -632,3 +634,31 @@ def test_batches_are_fetched_for_loaders_of_other_libraries() -> None:
         return [*found, kinds.create_fetcher(kinds.Map, [7], False, str, False).fetch(0)]
 
     assert batches(weft) == batches(torch)
+
+
+def test_forms_of_trees_are_printed_and_filled() -> None:
+    from torch.utils import _pytree as theirs
+
+    tree = {"a": [1, (2, 3)], "b": None, "c": {}}
+    (_, ours), (_, other) = _pytree.tree_flatten(tree), theirs.tree_flatten(tree)
+    assert repr(ours) == repr(other)
+    for smaller in (1, {"a": 1, "b": 2, "c": 3}, {"a": [1, 5], "b": 2, "c": {}}, [1], {"a": 1}):
+        found = _pytree._broadcast_to_and_flatten(smaller, ours)
+        assert found == theirs._broadcast_to_and_flatten(smaller, other)
+
+
+def test_functions_in_pickles_of_pytorch_are_found(tmp_path: pathlib.Path) -> None:
+    functions = (torch.relu, torch.matmul, torch.nn.functional.gelu, torch.nn.functional.relu)
+    path = tmp_path / "functions.pkl"
+    path.write_bytes(pickle.dumps(functions))
+    script = f"""
+        from weft import compat
+        compat.install()
+        import pickle, torch
+        found = pickle.load(open({str(path)!r}, "rb"))
+        F = torch.nn.functional
+        assert found == (torch.relu, torch.matmul, F.gelu, F.relu), found
+        assert not hasattr(torch._C._nn, "zzz")
+        assert not hasattr(torch._C._VariableFunctionsClass, "zzz")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)

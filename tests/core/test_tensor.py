@@ -186,8 +186,8 @@ def test_making_literally() -> None:
 REASONS = {
     "sparse tensors": """
         ccol_indices coalesce col_indices crow_indices indices is_coalesced resize_as_sparse_
-        row_indices smm sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm to_sparse
-        to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values
+        row_indices smm sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm
+        to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr values
         ccol_indices_copy col_indices_copy crow_indices_copy dsmm hsmm hspmm indices_copy
         row_indices_copy saddmm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
         sparse_csc_tensor sparse_csr_tensor spmm values_copy
@@ -328,8 +328,8 @@ def test_absent_names_say_so() -> None:
         assert not hasattr(weft, name)
         with pytest.raises(AttributeError, match=f"weft does not have torch.{name}"):
             getattr(weft, name)
-    with pytest.raises(AttributeError, match=r"torch\.Tensor\.to_sparse"):
-        weft.ones(2).to_sparse()
+    with pytest.raises(AttributeError, match=r"torch\.Tensor\.to_sparse_csr"):
+        weft.ones(2).to_sparse_csr()
 
 
 # --- what is printed -------------------------------------------------------------------

@@ -572,3 +572,41 @@ def test_iterators_ask_of_a_loader_what_pytorch_asks(workers: int) -> None:
     loader = weft.utils.data.DataLoader(range(3))
     assert isinstance(iter(loader), weft.utils.data.dataloader._BaseDataLoaderIter)
     assert loader._dataset_kind == weft.utils.data.dataloader._DatasetKind.Map
+
+
+def _asked(library: Any, **options: Any) -> set[str]:
+    """The attributes that a loader is asked for while it is iterated over."""
+    names: set[str] = set()
+
+    class Loader(library.utils.data.DataLoader):
+        watched = False
+
+        def __getattribute__(self, name: str) -> Any:
+            if type(self).watched:
+                names.add(name)
+            return super().__getattribute__(name)
+
+    loader = Loader(range(4), batch_size=2, **options)
+    Loader.watched = True
+    assert len(list(loader)) == 2
+    Loader.watched = False
+    return names
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}])
+def test_iterating_asks_a_loader_for_nothing_that_pytorch_has_not(options: dict) -> None:
+    names = _asked(weft, **options)
+    assert "_get_iterator" in names
+    # What it asks for beyond that is there in loaders that were not set up as PyTorch's are.
+    more = names - _asked(torch, **options)
+    assert all(hasattr(weft.utils.data.DataLoader, name) for name in more), more
+
+
+def test_a_subclass_puts_its_own_iterator_in_place() -> None:
+    for library in (weft, torch):
+
+        class Twice(library.utils.data.DataLoader):
+            def _get_iterator(self) -> Any:
+                return iter([1, 1])
+
+        assert list(Twice(range(3))) == [1, 1]

@@ -500,6 +500,23 @@ def test_the_doctor_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> No
     assert len(lines) == 5 and all(re.search(r" [\d.]+ (GFLOP/s|GB/s|us)", line) for line in lines)
 
 
+def test_the_doctor_copes_with_packages_that_pip_did_not_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.metadata
+
+    plain = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "scipy":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return plain(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert main(["doctor", "--no-speed"]) in (0, 1)
+    assert re.search(r"ok +scipy +of an unknown version", capsys.readouterr().out)
+
+
 def test_bench_without_pytorch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,7 @@ REASONS: dict[str, tuple[str, str]] = {
 
 # Methods of tensors that weft does not have, by the reason.
 METHODS: dict[str, str] = {
-    "sparse": """to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
+    "sparse": """to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
         sparse_mask sparse_resize_ sparse_resize_and_clear_ _nnz coalesce
         is_coalesced indices crow_indices col_indices ccol_indices row_indices smm sspaddmm""",
     "quantization": """int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
@@ -533,9 +533,6 @@ weft.compat.stand_ins.helpers: while_loop
 [torch.nested]
 !nested: as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged
     to_padded_tensor
-[torch.nn.attention.flex_attention]
-!flex: AuxOutput AuxRequest BlockMask FlexKernelOptions and_masks create_block_mask create_mask
-    flex_attention noop_mask or_masks
 [torch.nn.attention.bias]
 !flex: CausalBias CausalVariant=UPPER_LEFT,LOWER_RIGHT causal_lower_right causal_upper_left
 [torch.cuda.graphs]
@@ -618,10 +615,10 @@ torch: Size device dtype layout memory_format
 torch.futures: Future
 !script: ScriptMethod ScriptFunction ScriptModule ScriptObject Graph Value CompilationUnit
     FunctionSchema
-weft.compat.stand_ins.c: DispatchKey DispatchKeySet
+weft.compat.stand_ins.c: DispatchKey DispatchKeySet _VariableFunctionsClass
+    _VariableFunctions=_VariableFunctionsClass
 [torch._C._nn]
-weft.compat.stand_ins.c: _parse_to
-torch.nn.functional: avg_pool2d gelu linear scaled_dot_product_attention softplus
+weft.compat.stand_ins.c: _parse_to *=_of_layers
 [torch._C._functorch]
 weft.compat.stand_ins.c: is_batchedtensor=_false is_gradtrackingtensor=_false
     is_legacy_batchedtensor=_false is_functorch_wrapped_tensor=_false
@@ -877,9 +874,6 @@ weft.nn._arguments: _single=single _pair=pair _triple=triple _quadruple=quadrupl
 weft.compat.stand_ins.helpers: _ntuple _list_with_default _reverse_repeat_tuple
 weft.nn._state: consume_prefix_in_state_dict_if_present
 [torch.nn.modules._functions]
-[torch.nn.attention.flex_attention]
-weft.compat.stand_ins.helpers: _DEFAULT_SPARSE_BLOCK_SIZE _mask_mod_signature=Collate
-    _score_mod_signature=Collate
 [torch.nn.parallel]
 weft.compat.stand_ins.parallel: gather parallel_apply replicate scatter
 [torch.nn.parallel.data_parallel]

@@ -230,7 +230,9 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 _TORCH_NAMES = {
     "avg_pool": {"kernel": "kernel_size"},
     "clamp": {"low": "min", "high": "max"},
+    "conv_transpose": {"x": "input", "w": "weight"},
     "convolution": {"x": "input", "w": "weight"},
+    "dot": {"b": "tensor"},
     "embedding": {"by_freq": "scale_grad_by_freq"},
     "index": {"rest": "indices"},
     "linalg_cholesky_ex": {"y": "L"},
@@ -243,11 +245,15 @@ _TORCH_NAMES = {
     "max_pool_with_indices": {"indices": "result1", "kernel": "kernel_size"},
     "mse_loss": {"b": "target"},
     "native_batch_norm": {"x": "input", "mean": "result1"},
+    "smooth_l1_loss": {"b": "target"},
     "native_layer_norm": {"x": "input", "mean": "result1", "rstd": "result2"},
     "upsample": {"size": "output_size"},
 }
 # Details of weft's rules that PyTorch's nodes don't show.
 _UNSHOWN = {"variant", "width", "where", "shapes", "reverse", "rank", "antialias"}
+# Products, of which an operand is kept for the gradient of the other one only. PyTorch's nodes have
+# its name all the same, with None.
+_PRODUCTS = frozenset(("mul", "div", "mm", "bmm", "dot", "linear", "linear_with_bias"))
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -259,7 +265,11 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
             found = _find_saved(node, own + name[len(base) :], raw)
             # PyTorch multiplies by the transposed weight, and keeps that.
             turned = known == "mat2" and isinstance(found, Tensor) and found.ndim == 2
-            return found.t() if turned else found
+            found = found.t() if turned else found
+            # Indices stand beside slices, as arrays.
+            if known == "indices" and isinstance(found, tuple):
+                found = tuple(wrap(v) if isinstance(v, ndarray) else v for v in found)
+            return found
     found = _find_saved(node, name, raw)
     return _REDUCTIONS.get(found, found) if name == "reduction" else found
 
@@ -291,6 +301,8 @@ def _find_saved(node: Node, name: str, raw: bool) -> Any:
         return value
     if wanted in node.attrs and not raw:
         return node.attrs[wanted]
+    if wanted in op.names[:2] and op.name in _PRODUCTS and not raw:
+        return None
     prefix = "_raw_saved_" if raw else "_saved_"
     raise AttributeError(
         f"{node.name()!r} object has no attribute {prefix + name!r}: it keeps "
@@ -316,6 +328,10 @@ def saved_names(node: Node) -> list[str]:
         elif base in ("a", "b", "x") and base in op.names[:2]:
             base = "self" if base == op.names[0] else _SECOND.get(op.name, "other")
         found.append(f"_saved_{base}" + "_sym_sizes" * slot.endswith("_shape"))
+    if op.name in _PRODUCTS:
+        second = known.get(op.names[1]) or _SECOND.get(op.name, "other")
+        both = (f"_saved_{known.get(op.names[0], 'self')}", f"_saved_{second}")
+        found += [name for name in both if name not in found]
     return found
 
 

@@ -1370,6 +1370,10 @@ class Tensor:
         """Another dtype or device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``."""
     def to_dense(self, dtype: _Dtype | None = None, *, masked_grad: _bool | None = None) -> Tensor:
         """The tensor itself: it is dense; in another dtype if one is given."""
+    def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: _int | None = None) -> Tensor:
+        """The entries that are not zero, as a sparse tensor in coordinate format."""
+    def to_sparse_coo(self) -> Tensor:
+        """The entries that are not zero, as a sparse tensor in coordinate format."""
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
     @overload

@@ -433,9 +433,9 @@ def jacrev(
     return wrapper
 
 
-def _rows(row: Callable, o: Tensor, inputs: list[Tensor], chunk_size: int | None) -> list[Tensor]:
-    """What a function gives for every unit vector of an output, in one pass if that can be done."""
-    shapes = [(*o.shape, *x.shape) for x in inputs]
+def _rows(row: Callable, o: Tensor, results: list[Tensor], chunk_size: int | None) -> list[Tensor]:
+    """What a linear function of ``o`` gives for its unit vectors, in one pass if it can be done."""
+    shapes = [(*o.shape, *x.shape) for x in results]
     if o._a.size > 1 and not o.is_meta:
         units = api.FUNCTIONS["eye"](o._a.size, dtype=o.dtype).reshape(o._a.size, *o.shape)
         try:
@@ -446,14 +446,14 @@ def _rows(row: Callable, o: Tensor, inputs: list[Tensor], chunk_size: int | None
     rows = [row(unit) for unit in _basis(o)]
     return [
         _stacked([r[i] for r in rows], shape, x)
-        for i, (shape, x) in enumerate(zip(shapes, inputs, strict=True))
+        for i, (shape, x) in enumerate(zip(shapes, results, strict=True))
     ]
 
 
-def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor, dim: int = 0) -> Tensor:
+def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
     if not parts:
         return wrap(filled(np.zeros, shape, like._a.dtype))
-    return api.FUNCTIONS["stack"](parts, dim).reshape(shape)
+    return api.FUNCTIONS["stack"](parts).reshape(shape)
 
 
 def jacfwd(
@@ -464,7 +464,7 @@ def jacfwd(
     randomness: str = "error",
     chunk_size: int | None = None,
 ) -> Callable:
-    """A function that gives the Jacobian of ``func``, one pass for each input element."""
+    """A function that gives the Jacobian of ``func``, by one pass for all input elements."""
     _check_chunks(chunk_size, "jacfwd")
 
     @functools.wraps(func)
@@ -478,20 +478,17 @@ def jacfwd(
         columns: list[list[Tensor]] = []
         for i, x in enumerate(inputs):
             zeros = [wrap(np.zeros_like(y._a)) for y in inputs]
-            moved = []
-            for unit in _basis(x):
-                zeros[i] = unit
-                moved.append(push(zeros))
-            columns.append(
-                [
-                    _stacked([m[k] for m in moved], (*o.shape, *x.shape), o, dim=-1)
-                    for k, o in enumerate(outs)
-                ]
-            )
+
+            def column(unit: Tensor, zeros: list[Any] = zeros, i: int = i) -> tuple[Tensor, ...]:
+                return tuple(push([*zeros[:i], unit, *zeros[i + 1 :]]))
+
+            found = _rows(column, x, outs, chunk_size)
+            order = range(x.ndim)
+            columns.append([g.permute(*range(x.ndim, g.ndim), *order) for g in found])
         blocks = []
         for k in range(len(outs)):
-            found = tree_unflatten([column[k] for column in columns], spec)
-            blocks.append(found if isinstance(argnums, tuple) else found[0])
+            block = tree_unflatten([c[k] for c in columns], spec)
+            blocks.append(block if isinstance(argnums, tuple) else block[0])
         result = tree_unflatten(blocks, out_spec)
         return (result, aux) if has_aux else result
 

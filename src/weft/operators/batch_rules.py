@@ -190,9 +190,13 @@ def _product(b: Batch) -> Any:
     ranks = [t._a.ndim for t in b.logical]
     if name == "mm" and not y_on and ranks[1] == 2:
         return b.run(x, y)  # rows of one product, whatever the rank
-    if ranks != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
-        return each(b)
     bmm, mm = REGISTRY["bmm"], REGISTRY["mm"]
+    if name == "mm" and ranks == [1, 2]:  # the gradient of a linear map of one vector
+        return bmm(*b.leads()).squeeze(1) if y_on else b.run(x, y)
+    if name == "mm" and ranks == [2, 1]:
+        name = "mv"
+    elif ranks != {"mm": [2, 2], "mv": [2, 1], "dot": [1, 1]}[name]:
+        return each(b)
     if name == "dot":
         x, y = b.leads()
         return bmm(x.unsqueeze(1), y.unsqueeze(2)).reshape(b.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,34 @@ def dense_dim(self: Tensor) -> int:
 def sparse_dim(self: Tensor) -> int:
     """The number of sparse dimensions: none."""
     return 0
+
+
+@api.method
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The entries that are not zero, as a sparse tensor in coordinate format.
+
+    >>> torch.eye(2).to_sparse().indices()
+    tensor([[0, 1],
+            [0, 1]])
+    """
+    if isinstance(sparse_dim, Layout):
+        sparse_dim, layout = None, sparse_dim
+    if (layout is not None and repr(layout) != "torch.sparse_coo") or blocksize or dense_dim:
+        raise NotImplementedError(
+            "to_sparse: weft has sparse tensors in coordinate format only. Leave layout, blocksize "
+            f"and dense_dim out\n  at {errors.here()}"
+        )
+    # Sparse tensors are a type made of these functions, and loaded when there is one.
+    return importlib.import_module("weft.sparse").from_dense(self, sparse_dim)
+
+
+@api.method
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The entries that are not zero, as a sparse tensor in coordinate format."""
+    return self.to_sparse()
 
 
 @api.both

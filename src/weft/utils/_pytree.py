@@ -282,10 +282,11 @@ class TreeSpec:
     def __hash__(self) -> int:
         return hash((self.type, self.num_leaves))
 
-    def __repr__(self) -> str:
+    def __repr__(self, indent: int = 0) -> str:
         if self.type is None:
             return "*"
-        inside = ", ".join(map(repr, self.children_specs))
+        gap = ",\n" + " " * (indent + 2)
+        inside = gap.join(c.__repr__(indent + 2) for c in self.children_specs)
         return f"TreeSpec({self.type.__name__}, {self.context}, [{inside}])"
 
 
@@ -340,6 +341,26 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
             f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
         )
     return treespec.unflatten(leaves)
+
+
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Any] | None:
+    """The leaves of a tree whose leaves may stand for whole branches of a form; None if not so."""
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    if treespec.is_leaf() or _kind(tree) is not treespec.type:
+        return None
+    children, context = SUPPORTED_NODES[treespec.type].flatten_fn(tree)
+    if len(children) != treespec.num_children or context != treespec.context:
+        return None
+    found: list[Any] = []
+    for child, spec in zip(children, treespec.children_specs, strict=True):
+        leaves = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if leaves is None:
+            return None
+        found += leaves
+    return found
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:

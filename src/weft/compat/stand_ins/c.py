@@ -98,6 +98,22 @@ def _get_privateuse1_backend_name() -> str:
     return "privateuseone"
 
 
+def _of_layers(name: str) -> Any:
+    """A function of ``torch._C._nn``, most of which are those of ``torch.nn.functional``."""
+    return getattr(weft.nn.functional, name)
+
+
+class _ByName(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(weft, name)
+
+
+class _VariableFunctionsClass(metaclass=_ByName):
+    """Has the functions of tensors: pickles that PyTorch makes name them as its attributes."""
+
+
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """The arguments of ``Tensor.to`` as device, dtype, non_blocking and memory format."""
     device, dtype = kwargs.get("device"), kwargs.get("dtype")

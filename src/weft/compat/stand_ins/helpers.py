@@ -28,7 +28,6 @@ MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | weft.device | str | dict[s
 StorageLike: TypeAlias = Any
 DeviceObjType = weft.device
 Collate: TypeAlias = Callable[..., Any]
-_DEFAULT_SPARSE_BLOCK_SIZE = 128
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 np_str_obj_array_pattern = re.compile(r"[SaUO]")
 

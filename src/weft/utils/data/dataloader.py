@@ -72,7 +72,8 @@ class DataLoader(Generic[T_co]):
     [[1, 2], [3]]
     """
 
-    _initialized = False
+    __initialized = False
+    _saved: dict[str, Any] | None = None  # where the next iteration is to go on
 
     def __init__(
         self,
@@ -124,12 +125,11 @@ class DataLoader(Generic[T_co]):
         self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._IterableDataset_len_called: int | None = None  # what __len__ said of a stream
         self._progress: Progress | None = None  # of the last iteration
-        self._saved: dict[str, Any] | None = None  # where the next iteration is to go on
-        self._initialized = True
+        self.__initialized = True
         self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._initialized and name in _FIXED:
+        if self.__initialized and name in _FIXED:
             raise ValueError(
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )
@@ -146,22 +146,26 @@ class DataLoader(Generic[T_co]):
         return found
 
     def __iter__(self) -> Any:
-        iterator = self._new_iterator()
-        self._progress, self._saved = iterator.progress, None
+        iterator = self._iterator if self.persistent_workers and self.num_workers else None
+        if iterator is None or iterator.closed:
+            self._iterator = None
+            iterator = self._get_iterator()
+            if self.persistent_workers and self.num_workers:
+                self._iterator = iterator
+        else:
+            iterator.restart(self)
+        # A subclass may have iterators of its own, which keep no account.
+        self._progress, self._saved = getattr(iterator, "progress", None), None
         return iterator
 
-    def _new_iterator(self) -> Any:
+    def _get_iterator(self) -> Any:
+        """A fresh iterator; subclasses put their own in its place."""
         if not self.num_workers:
-            return _SingleProcessDataLoaderIter(self)
-        if not self.persistent_workers:
-            return _MultiProcessingDataLoaderIter(self)
-        if self._iterator is None or self._iterator.closed:
-            # It gets a copy: if each held the other, workers would live until the collector runs.
-            self._iterator = None
-            self._iterator = _MultiProcessingDataLoaderIter(copy.copy(self))
-        else:
-            self._iterator.restart(self)
-        return self._iterator
+            return _SingleProcessDataLoaderIter(self, self._saved)
+        # One that stays gets a copy: if each held the other, workers would live until the
+        # collector runs.
+        loader = copy.copy(self) if self.persistent_workers else self
+        return _MultiProcessingDataLoaderIter(loader, self._saved)
 
     def state_dict(self) -> dict[str, Any]:
         """The position in the epoch and all that the rest of it depends on, as plain data.
@@ -381,9 +385,9 @@ class _Batches(_BaseDataLoaderIter):
     libraries with loaders of their own that give these iterators just that.
     """
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, saved: dict[str, Any] | None) -> None:
         self.loader, self.sources = loader, Sources(loader)
-        state = (getattr(loader, "_saved", None) or {}).get("progress")
+        state = (saved or {}).get("progress")
         self.resuming = state is not None
         if state is None:
             self.indices = iter(loader._index_sampler)
@@ -421,8 +425,8 @@ class _Batches(_BaseDataLoaderIter):
 class _SingleProcessDataLoaderIter(_Batches):
     """Makes batches in this process."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: DataLoader, saved: dict[str, Any] | None = None) -> None:
+        super().__init__(loader, saved)
         if loader.timeout:
             raise AssertionError("timeout needs num_workers > 0")
         progress, resume = self.progress, None
@@ -447,17 +451,20 @@ class _SingleProcessDataLoaderIter(_Batches):
         return batch
 
 
-def _job(loader: DataLoader, worker_id: int, progress: Progress) -> worker.Job:
+def _job(
+    loader: DataLoader, worker_id: int, progress: Progress, resuming: bool = False
+) -> worker.Job:
     resume = None
-    if getattr(loader, "_saved", None) is not None and loader.num_workers:
+    if resuming and loader.num_workers:
         done = progress.workers[worker_id]
         replay = loader._dataset_kind and done.dataset is None
         begin = done.begin if replay else done.random
         resume = worker.Resume(done.batches, begin, done.dataset, _sizes(loader))
     return worker.Job(
         dataset=loader.dataset, iterable=bool(loader._dataset_kind), batched=loader._auto_collation,
-        drop_last=loader.drop_last, collate_fn=loader.collate_fn, init_fn=loader.worker_init_fn,
-        worker_id=worker_id, num_workers=loader.num_workers, base_seed=progress.base_seed,
+        drop_last=loader.drop_last, collate_fn=loader.collate_fn,
+        init_fn=loader.worker_init_fn if loader.num_workers else None, worker_id=worker_id,
+        num_workers=loader.num_workers, base_seed=progress.base_seed,
         resume=resume,
     )  # fmt: skip
 
@@ -489,15 +496,16 @@ class _Worker:
 class _MultiProcessingDataLoaderIter(_Batches):
     """Has batches made by worker processes, some ahead of their use."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: DataLoader, saved: dict[str, Any] | None = None) -> None:
+        super().__init__(loader, saved)
         method = "fork" if sys.platform == "linux" else None
         context = loader.multiprocessing_context or multiprocessing.get_context(method)
         self.workers: list[_Worker] = []
         self._finish = weakref.finalize(self, _shut_down, self.workers, os.getpid())
         try:
             for number in range(loader.num_workers):
-                self.workers.append(_Worker(context, _job(loader, number, self.progress)))
+                job = _job(loader, number, self.progress, saved is not None)
+                self.workers.append(_Worker(context, job))
         except BaseException:
             self._finish()
             raise
