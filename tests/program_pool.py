@@ -119,7 +119,10 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         named = [f"{k}={text(writer, v)}" for k, v in kwargs.items()]
     except Unfit:
         return None
-    if "batch_norm" in op.name and twofold(texts, named):
+    if "batch_norm" in op.name and (twofold(texts, named) or moved(texts, named)):
+        return None
+    if inplace and op.name.startswith("logical_"):
+        # PyTorch leaves the history as it was, as if nothing had changed, on leaves too.
         return None
     if inplace:
         texts[0] = f"({texts[0]} * 1)" if rng.random() < 0.7 else texts[0]
@@ -141,6 +144,11 @@ def twofold(texts: list[str], named: list[str]) -> bool:
     return not set(values.findall(" ".join(texts[1:3]))).isdisjoint(
         values.findall(" ".join([*texts[3:], *named]))
     )
+
+
+def moved(texts: list[str], named: list[str]) -> bool:
+    """Whether a value of the program is updated as a running statistic: torch counts no change."""
+    return "training=True" in named and bool(re.search(r"\bv\d+\b", " ".join(texts[1:3])))
 
 
 def text(writer: Any, value: Any, first: bool = False) -> str:

@@ -207,8 +207,8 @@ class Session:
         self.names: dict[str, int] = {}  # tensor -> its version when it was made
         self.gradients: set[str] = set()  # names of gradients with a graph
         if noise:
-            fit = self.scope["fit"]
-            self.scope["fit"] = lambda *args: self.shaken(fit(*args))
+            for name in ("fit", "rand"):
+                self.scope[name] = functools.partial(self.off, self.scope[name])
         lib.default_generator.manual_seed(7)
 
     def do(self, step: Step) -> Look:
@@ -280,6 +280,10 @@ class Session:
                     t.data.add_((self.factor(t) - 1) * t.detach().abs().max().clamp(1e-3))
             except RuntimeError:
                 return  # elements that share memory
+
+    def off(self, function: Callable, *args: Any) -> Any:
+        """What a function gives, off by a rounding error."""
+        return self.shaken(function(*args))
 
     def shaken(self, t: Any) -> Any:
         """The same for a value in the middle of an expression."""

@@ -344,6 +344,31 @@ PROGRAMS = {
         "v1 = torch.cat([v0, v0])",
         "(v1 * v1).sum().backward(create_graph=True)",
     ),
+    "a gradient that nobody asked for need not exist": (
+        "v0 = rand(1, (3,), torch.float64, 0.5, 1.5).requires_grad_()",
+        "v1 = rand(2, (3,), torch.float64, 0.5, 1.5).requires_grad_()",
+        "v2 = v0 * v1",
+        "v3, v4 = torch.igammac(v1, v2), torch.special.zeta(v1 + 1, v2)",
+        "v5 = grad(v3.sum() + v4.sum(), [v2], create_graph=True)[0]",
+        "v3.sum().backward(inputs=[v2], retain_graph=True)",
+        "v3.sum().backward(inputs=[v0])",
+        "v3.sum().backward(inputs=[v2])",
+        "v4.sum().backward()",
+    ),
+    "stacked images lie in rows": (
+        "v0 = rand(1, (1, 2, 4, 4)).contiguous(memory_format=torch.channels_last).requires_grad_()",
+        "v1 = torch.stack(v0.unbind(0))",
+        "v2 = torch.default_generator.manual_seed(63) and F.dropout(v1)",
+        "v3 = v1.view(-1)",
+    ),
+    "a leaf that has become a result takes no gradient": (
+        "v0 = rand(1, (2,)).requires_grad_()",
+        "v1 = v0.flip(0)",
+        "v0.requires_grad_(False)",
+        "v0 += v1",
+        "v0.sin().sum().backward()",
+        "v1.sum().backward()",
+    ),
 }
 
 

@@ -63,12 +63,13 @@ class Plan:
     __slots__ = (
         *("cells", "direct", "holds", "joint", "large", "op", "pack", "pack_short", "quick"),
         *("recipe", "widens"),
-        *("simple", "single", "slots", "targets", "_traced"),
+        *("simple", "single", "slots", "targets", "_pattern", "_traced"),
         *("vjp", "vjp_single", "way"),
     )
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
         self.op = op
+        self._pattern = sum(1 << i for i, x in enumerate(tensors) if x), len(tensors), conj
         self.joint = op.joint is not None
         if op.joint is not None:
             rules = {0: op.joint}
@@ -107,6 +108,14 @@ class Plan:
             if parameters(rule)[1:] == self.slots and self._holds_arrays():
                 self._traced = rule
         self.open_way()
+
+    def part(self, targets: tuple[int, ...], saved: Any) -> tuple[Plan, tuple[Any, ...]]:
+        """The plan for some of the targets, and those of the saved values that it reads.
+
+        So what nobody asked for is not computed, and a rule that refuses is not asked.
+        """
+        plan = self.op.plan_for(sum(1 << i for i in targets), *self._pattern)
+        return plan, tuple(saved[self.slots.index(slot)] for slot in plan.slots)
 
     def open_way(self) -> None:
         """Let small arrays into native code, or keep them out."""

@@ -1009,7 +1009,7 @@ stack_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
-    layout="rows or last",
+    layout="rows",
     shape=shape_rules.stacked,
 )
 
