@@ -17,7 +17,6 @@ import functools
 import itertools
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -25,7 +24,6 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
@@ -144,10 +142,6 @@ class Difference(NamedTuple):
     kind: str
     step: int
     text: str
-
-
-class Slow(BaseException):
-    """A program over its time limit; no Exception, so that the program cannot catch it."""
 
 
 # --- running ---------------------------------------------------------------------------
@@ -644,7 +638,7 @@ def check(
     """Run a seed's program; a report with the smallest failing one if it shows a difference."""
     from program_steps import program
 
-    with warnings.catch_warnings(), time_limit(60):
+    with warnings.catch_warnings(), opdb.time_limit(60):
         warnings.simplefilter("ignore")
         try:
             steps, expected, theirs = program(seed, theme, show_open)
@@ -653,7 +647,7 @@ def check(
                 return None
             if cut:
                 steps, found, expected = cut_down(steps, found)
-        except Slow:
+        except opdb.Slow:
             return Report(seed, "slow", "took too long", "", "slow")
         except Exception:
             return Report(seed, "harness", traceback.format_exc(), "", "harness")
@@ -677,22 +671,6 @@ def cut_down(steps: list[Step], found: Difference) -> tuple[list[Step], Differen
     steps = smallest(steps, fails)
     expected, theirs = run(steps)
     return steps, replay(steps, expected, theirs) or found, expected
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise Slow in the block when it takes too long: by its own time, not that of a busy machine."""
-
-    def stop(*_: Any) -> None:
-        raise Slow
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 # --- command line ----------------------------------------------------------------------
