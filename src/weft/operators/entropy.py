@@ -275,8 +275,9 @@ def _soft_targets(
 
 
 def _bce(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if ((a < 0) | (a > 1)).any():
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    for name, x in (("input", a), ("target", b)):
+        if not ((x >= 0) & (x <= 1)).all():  # nor may it be NaN
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     low = np.asarray(-100, a.dtype)
     return (b - 1) * np.maximum(np.log1p(-a), low) - b * np.maximum(np.log(a), low)
 

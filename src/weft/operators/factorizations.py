@@ -19,7 +19,7 @@ from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import where_op
-from weft.operators.build import Sample, constant, general, refusing
+from weft.operators.build import Sample, general, refusing
 from weft.operators.matmul import (
     adjoint,
     conjugate,
@@ -745,10 +745,14 @@ ldl_factor_op = general(
     samples=None,
     shape=lambda x: [x.of(x.dtype), *shape_rules.pivoted(x)[1:]],
 )
-ldl_solve_op = constant(
+ldl_solve_op = general(
     "linalg_ldl_solve",
     _ldl_solve,
+    refusing("linalg_ldl_solve"),
+    None,
+    refusing("linalg_ldl_solve"),
     names=("x", "pivots", "b"),
+    samples=None,
     shape=lambda x, b: shape_rules.columns(ShapeDtype(shape_rules.solved(x, b), b.dtype)),
 )
 ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")

@@ -179,6 +179,11 @@ polygamma_op: Op = elementwise(
 @api.top(out=True)
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of the digamma function."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+        raise TypeError(
+            f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}\n"
+            f"  at {errors.here()}"
+        )
     if n < 0:
         raise RuntimeError(
             f"polygamma(n, x) does not support negative n, which is {n}\n  at {errors.here()}"
