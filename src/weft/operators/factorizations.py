@@ -263,12 +263,17 @@ def triangular_solve(
 def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
     lead = x.shape[:-2]
     try:
-        return np.linalg.cholesky(x, upper=upper), np.zeros(lead, np.int32)
+        factor = np.linalg.cholesky(x, upper=upper)
+        if not np.isnan(np.diagonal(factor, 0, -2, -1)).any():
+            return factor, np.zeros(lead, np.int32)
     except np.linalg.LinAlgError:
         pass
 
     def one(a: np.ndarray) -> tuple[np.ndarray, np.int32]:
         made, info = lapack("potrf", a.dtype)(a, lower=not upper, clean=True)
+        unknown = np.isnan(np.diagonal(made))  # which some libraries do not take for a failure
+        if not info and unknown.any():
+            info = int(unknown.argmax()) + 1
         return made.astype(a.dtype), np.int32(info)
 
     factor, info = each(one, x)

@@ -203,6 +203,8 @@ api.inplace("polygamma_", _polygamma_method)
 @api.both(out=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions."""
+    if input._a.dtype == np.bool_:
+        raise RuntimeError(f"The input tensor may not be a boolean tensor.\n  at {errors.here()}")
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1\n  at {errors.here()}")
     total = lgamma_op(input)
