@@ -260,20 +260,32 @@ def triangular_solve(
 # --- Cholesky --------------------------------------------------------------------------
 
 
+def _cholesky_by_columns(a: np.ndarray, upper: bool) -> tuple[np.ndarray, int]:
+    """The factor of a matrix that is not finite, where libraries forget infinities and NaN."""
+    made = np.tril(a.conj().T if upper else a)
+    for j in range(len(a)):
+        row = made[j, :j].conj()
+        pivot = (made[j, j] - made[j, :j] @ row).real
+        if not pivot > 0:
+            return made.conj().T if upper else made, j + 1
+        made[j, j] = np.sqrt(pivot)
+        made[j + 1 :, j] = (made[j + 1 :, j] - made[j + 1 :, :j] @ row) / made[j, j]
+    return made.conj().T if upper else made, 0
+
+
 def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
     lead = x.shape[:-2]
     try:
         factor = np.linalg.cholesky(x, upper=upper)
-        if not np.isnan(np.diagonal(factor, 0, -2, -1)).any():
+        if np.isfinite(np.diagonal(factor, 0, -2, -1)).all():
             return factor, np.zeros(lead, np.int32)
     except np.linalg.LinAlgError:
         pass
 
     def one(a: np.ndarray) -> tuple[np.ndarray, np.int32]:
         made, info = lapack("potrf", a.dtype)(a, lower=not upper, clean=True)
-        unknown = np.isnan(np.diagonal(made))  # which some libraries do not take for a failure
-        if not info and unknown.any():
-            info = int(unknown.argmax()) + 1
+        if not info and not np.isfinite(np.diagonal(made)).all():
+            made, info = _cholesky_by_columns(a, upper)
         return made.astype(a.dtype), np.int32(info)
 
     factor, info = each(one, x)
