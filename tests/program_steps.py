@@ -499,7 +499,11 @@ class Writer:
             choices = tuple(c for c in choices if "outer" not in c and "@" not in c)
         if t.dim() and t.numel() > 2048 * t.shape[-1]:  # products of all rows: gigabytes
             choices = tuple(c for c in choices if not re.search("matmul|linear|cdist", c))
-        self.define(self.rng.choice(choices).format(a=a, b=b))
+        text = self.rng.choice(choices)
+        for name in self.define(text.format(a=a, b=b)):
+            if re.search(PRODUCTS, text) and self.get(name)._is_view():
+                # Turned round by torch where that is cheaper, and so no value of its own.
+                self.good = [n for n in self.good if n != name]
 
     def share(self) -> None:
         x = self.some()
@@ -822,6 +826,7 @@ class Writer:
             self.emit(call[0] + call[1], (), True)
 
 
+PRODUCTS = r"@|matmul|linear|einsum"
 # torch's rules for these save more than the gradient needs, and so forbid more changes.
 OVERWRITTEN = re.compile(r"modified by an inplace operation|its base has been modified inplace")
 SAVES_MORE = re.compile(

@@ -17,7 +17,6 @@ import functools
 import itertools
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -25,7 +24,6 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
@@ -146,10 +144,6 @@ class Difference(NamedTuple):
     text: str
 
 
-class Slow(BaseException):
-    """A program over its time limit; no Exception, so that the program cannot catch it."""
-
-
 # --- running ---------------------------------------------------------------------------
 
 # PyTorch's choice between these two depends on where in its layers it gave up.
@@ -207,8 +201,8 @@ class Session:
         self.names: dict[str, int] = {}  # tensor -> its version when it was made
         self.gradients: set[str] = set()  # names of gradients with a graph
         if noise:
-            fit = self.scope["fit"]
-            self.scope["fit"] = lambda *args: self.shaken(fit(*args))
+            for name in ("fit", "rand"):
+                self.scope[name] = functools.partial(self.off, self.scope[name])
         lib.default_generator.manual_seed(7)
 
     def do(self, step: Step) -> Look:
@@ -280,6 +274,10 @@ class Session:
                     t.data.add_((self.factor(t) - 1) * t.detach().abs().max().clamp(1e-3))
             except RuntimeError:
                 return  # elements that share memory
+
+    def off(self, function: Callable, *args: Any) -> Any:
+        """What a function gives, off by a rounding error."""
+        return self.shaken(function(*args))
 
     def shaken(self, t: Any) -> Any:
         """The same for a value in the middle of an expression."""
@@ -640,7 +638,7 @@ def check(
     """Run a seed's program; a report with the smallest failing one if it shows a difference."""
     from program_steps import program
 
-    with warnings.catch_warnings(), time_limit(60):
+    with warnings.catch_warnings(), opdb.time_limit(60):
         warnings.simplefilter("ignore")
         try:
             steps, expected, theirs = program(seed, theme, show_open)
@@ -649,7 +647,7 @@ def check(
                 return None
             if cut:
                 steps, found, expected = cut_down(steps, found)
-        except Slow:
+        except opdb.Slow:
             return Report(seed, "slow", "took too long", "", "slow")
         except Exception:
             return Report(seed, "harness", traceback.format_exc(), "", "harness")
@@ -673,22 +671,6 @@ def cut_down(steps: list[Step], found: Difference) -> tuple[list[Step], Differen
     steps = smallest(steps, fails)
     expected, theirs = run(steps)
     return steps, replay(steps, expected, theirs) or found, expected
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise Slow in the block when it takes too long."""
-
-    def stop(*_: Any) -> None:
-        raise Slow
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 # --- command line ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -335,6 +336,39 @@ def test_a_gradient_that_is_asked_for_alone_has_the_bits_it_has_among_all(name: 
             assert (alone is None) == (whole is None)
             if whole is not None:
                 assert alone._a.tobytes() == whole._a.tobytes(), name
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("create", [False, True], ids=["bare", "recorded"])
+def test_the_gradient_of_some_inputs_is_their_part_of_the_gradient(name: str, create: bool) -> None:
+    op = REGISTRY[name]
+    rng = np.random.default_rng(3)
+    for sample in samples(name):
+        smooth = smooth_inputs(op, sample)
+        if len(smooth) < 2:
+            continue
+        tensors = as_tensors(op, sample, smooth)
+        results = results_of(op, tensors, sample.attrs)
+        chosen = [k for k in smooth_outputs(op, results) if results[k].requires_grad]
+        if not chosen:
+            continue
+        weights = [wrap(w) for w in weights_like([results[k]._a for k in chosen], rng)]
+        gradients = functools.partial(
+            weft.autograd.grad,
+            [results[k] for k in chosen],
+            grad_outputs=weights,
+            retain_graph=True,
+            create_graph=create,
+            allow_unused=True,
+        )
+        whole = dict(zip(smooth, gradients([tensors[i] for i in smooth]), strict=True))
+        for size in range(1, len(smooth)):
+            for subset in itertools.combinations(smooth, size):
+                some = gradients([tensors[i] for i in subset])
+                for i, g in zip(subset, some, strict=True):
+                    assert (g is None) == (whole[i] is None)
+                    if g is not None:
+                        np.testing.assert_allclose(g._a, whole[i]._a, 1e-12, 1e-14)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

@@ -824,7 +824,7 @@ def test_where_nameless_files_get_no_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["model.pt"]
 
 
-def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     program = textwrap.dedent(
         f"""
@@ -835,7 +835,7 @@ def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path) -> None:
                 weft.save([weft.full((1 << 20,), value) for _ in range(4)], {str(path)!r})
         """
     )
-    complete = litter = 0
+    complete = 0
     for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.31):
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert child.stdout is not None
@@ -854,11 +854,64 @@ def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path) -> None:
             assert all(float(t.min()) == float(got[0].max()) for t in got)
         if hasattr(os, "O_TMPFILE"):
             # A file gets a name only when it is whole, and the old one's with the next system call.
-            for name in set(os.listdir(tmp_path)) - {"model.pt"}:
-                assert len(weft.load(tmp_path / name)) == 4
-                os.remove(tmp_path / name)
-                litter += 1
-    assert complete and litter <= 1
+            litter = set(os.listdir(tmp_path)) - {"model.pt"}
+            assert all(len(weft.load(tmp_path / name)) == 4 for name in litter)
+        weft.save([weft.ones(1)] * 4, path)
+        assert os.listdir(tmp_path) == ["model.pt"]
+        path.unlink()
+    assert complete
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks, so nothing is removed")
+def test_a_save_removes_only_what_killed_saves_to_the_same_file_left(tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "model.pt"
+    left = tmp_path / ".model.pt.0123456789abcdef.tmp"
+    kept = [
+        tmp_path / name
+        for name in (
+            *("model.pt.0123456789abcdef.tmp", ".model.pt.tmp", ".model.pt.0123456789abcdeg.tmp"),
+            *(".model.pt2.0123456789abcdef.tmp", ".model.pt.0123456789abcdef.tmp2"),
+            *(".modelxpt.0123456789abcdef.tmp", "other.pt", ".model.pt.aaaaaaaaaaaaaaaa.tmp"),
+        )
+    ]
+    for file in (left, *kept):
+        file.write_bytes(b"left")
+    linked = tmp_path / ".model.pt.bbbbbbbbbbbbbbbb.tmp"
+    linked.symlink_to("other.pt")
+    pipe = tmp_path / ".model.pt.cccccccccccccccc.tmp"
+    os.mkfifo(pipe)
+    with open(kept[-1], "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as one that is being written is
+        weft.save(weft.ones(3), path)
+    assert not left.exists() and linked.is_symlink() and pipe.exists()
+    assert all(file.read_bytes() == b"left" for file in kept)
+    weft.save(weft.ones(3), path)
+    assert not kept.pop().exists()
+    assert all(file.read_bytes() == b"left" for file in kept)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks, so nothing is removed")
+@pytest.mark.parametrize("way", ["nameless", "named", "copied"])
+def test_saves_at_the_same_time_leave_each_others_files(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "named":
+        monkeypatch.setattr("weft.io.atomic._open_nameless", lambda folder: None)
+    elif way == "copied":
+        monkeypatch.setattr(os, "link", lambda *args, **options: os.stat("/none/such"))
+    replace = os.replace
+
+    def slowly(source: Any, target: Any) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        weft.save(weft.zeros(2), path)  # another save, while this file has its passing name
+        replace(source, target)
+
+    path = tmp_path / "model.pt"
+    monkeypatch.setattr(os, "replace", slowly)
+    weft.save(weft.ones(3), path)
+    assert weft.load(path).tolist() == [1.0] * 3 and os.listdir(tmp_path) == ["model.pt"]
 
 
 def test_modes_links_and_pipes(tmp_path: Path) -> None:

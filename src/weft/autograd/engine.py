@@ -37,7 +37,6 @@ from weft.core.node import (
     Node,
     Output,
 )
-from weft.core.plan import Plan
 from weft.core.saved import (
     PackedGuard,
     as_history,
@@ -245,6 +244,12 @@ class _Run:
         tensor = leaf.ref()
         if tensor is None:
             return
+        if tensor._node is not leaf and tensor.grad_fn is not None:
+            raise RuntimeError(
+                "leaf variable has been moved into the graph interior: a leaf of this graph was "
+                "changed in place after requires_grad_(False), and is a result by now. clone() "
+                "it before changing it"
+            )
         with _accumulating:
             held = tensor._grad
             if tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
@@ -462,16 +467,15 @@ class _Run:
         elif guard.__class__ is PackedGuard:
             saved = unpacked(saved)
         useful = self.useful
-        needs = None
-        if useful is not None and plan.__class__ is Plan and not plan.joint:
-            wanted = tuple([inputs[i] in useful for i in plan.targets])
-            # Whoever watches sees the gradients of all inputs.
-            if not all(wanted) and self.watch is None and node.extras is None:
-                plan = plan.narrowed(wanted)
+        needs, asked, whole = None, plan.targets, plan
         if plan.joint:
             needs = tuple(
                 [isinstance(e, GraphNode) and (useful is None or e in useful) for e in inputs]
             )
+        elif useful is not None and len(asked) > 1 and not plan.op.variadic:
+            asked = tuple(i for i in asked if inputs[i] in useful)
+            if 0 < len(asked) < len(plan.targets):
+                plan, saved = plan.part(asked, saved)
         wide = plan.widens and not self.create and half(g)
         try:
             if self.create:
@@ -483,13 +487,15 @@ class _Run:
         except meta.NoValues:
             if self.records or plan.op.name not in REGISTRY or MODES.now.batches:
                 raise
-            results = like_inputs(node, plan)
+            results, plan = like_inputs(node), whole
         except (ValueError, IndexError) as error:
             if plan.op.name not in REGISTRY:
                 raise  # the user's own backward
             raise RuntimeError(
                 f"backward of {node.op.name}: {error}\n  recorded at {node.source}"
             ) from error
+        if plan is not whole:
+            results, plan = in_places(results, plan.targets, whole.targets), whole
         if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
             edges = [inputs[i] for i in plan.targets]
             results = [
@@ -550,9 +556,15 @@ def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any
     return plan.vjp(g, saved, attrs, needs)
 
 
-def like_inputs(node: Node, plan: Any) -> list[Any]:
+def in_places(results: Any, targets: tuple[int, ...], all_targets: tuple[int, ...]) -> list[Any]:
+    """The gradients of some targets as those of all, with None for the others."""
+    found = dict(zip(targets, results, strict=True))
+    return [found.get(i) for i in all_targets]
+
+
+def like_inputs(node: Node) -> list[Any]:
     """Gradients without values, where a rule would look at them: they are like their inputs."""
-    edges = [node.inputs[i] for i in plan.targets]
+    edges = [node.inputs[i] for i in node.plan.targets]
     return [
         wrap(meta.empty(e.shape, e.dtype))
         if isinstance(e, GraphNode) and e.shape is not None

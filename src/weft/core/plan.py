@@ -12,8 +12,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from copy import copy
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from weft.core import selection
@@ -66,12 +64,13 @@ class Plan:
         *("cells", "direct", "holds", "joint", "large", "natives", "op", "pack", "pack_short"),
         *("quick",),
         *("recipe", "widens"),
-        *("simple", "single", "slots", "targets", "_conj", "_narrowed", "_rules", "_traced"),
+        *("simple", "single", "slots", "targets", "_pattern", "_traced"),
         *("vjp", "vjp_single", "way"),
     )
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
         self.op = op
+        self._pattern = sum(1 << i for i, x in enumerate(tensors) if x), len(tensors), conj
         self.joint = op.joint is not None
         if op.joint is not None:
             rules = {0: op.joint}
@@ -92,8 +91,6 @@ class Plan:
         self.pack = self._make_pack(tensors)
         self.recipe = self._recipe(tensors)
         self.quick = self._quick(tensors)
-        self._rules, self._conj = rules, conj
-        self._narrowed: dict[tuple[bool, ...], Plan] = {}
         calls, scope = self._calls(rules, conj)
         self.single = self.targets[0] if len(self.targets) == 1 and not self.joint else -1
         self.vjp_single = _made(f"lambda g, s, at: {calls[0]}", scope) if calls else None
@@ -113,21 +110,13 @@ class Plan:
                 self._traced = rule
         self.open_way()
 
-    def narrowed(self, wanted: tuple[bool, ...]) -> Plan:
-        """The same use of the op where only some of the targets get a gradient.
+    def part(self, targets: tuple[int, ...], saved: Any) -> tuple[Plan, tuple[Any, ...]]:
+        """The plan for some of the targets, and those of the saved values that it reads.
 
-        It reads what this plan saved, and runs the rules of those targets alone.
+        So what nobody asked for is not computed, and a rule that refuses is not asked.
         """
-        found = self._narrowed.get(wanted)
-        if found is None:
-            found = self._narrowed[wanted] = copy(self)
-            found.targets = tuple(compress(self.targets, wanted))
-            rules = {i: self._rules[i] for i in found.targets}
-            calls, scope = self._calls(rules, self._conj)
-            body = f"({', '.join(calls)},)" if calls else "()"
-            found.vjp = _made(f"lambda g, s, at, needs: {body}", scope)
-            found.large = found._large(rules, self._conj)
-        return found
+        plan = self.op.plan_for(sum(1 << i for i in targets), *self._pattern)
+        return plan, tuple(saved[self.slots.index(slot)] for slot in plan.slots)
 
     def open_way(self) -> None:
         """Let small arrays into native code, or keep them out."""

@@ -227,6 +227,8 @@ def moved(
     needs = None
     if plan.joint:
         needs = tuple(i in gradient.targets for i in range(len(kinds)))
+    elif 0 < len(gradient.targets) < len(plan.targets) and not plan.op.variadic:
+        plan, saved = plan.part(tuple(gradient.targets), saved)
     results = engine.vjp(plan, g, saved, attrs, needs)
     found = dict(zip(plan.targets, results, strict=True))
     if gradient.post:

@@ -94,7 +94,11 @@ def _rules(graph: Graph, spec: Spec, read: list[Any]) -> list[Any]:
             shapes, dtypes = zip(*results, strict=True)
             g = with_zeros(grads, shapes, dtypes, gradient.op.constant_outputs)
     saved = gradient.values(read[len(outs) :], kinds, bare=False)
-    needs = tuple(i in gradient.targets for i in range(len(kinds))) if plan.joint else None
+    needs = None
+    if plan.joint:
+        needs = tuple(i in gradient.targets for i in range(len(kinds)))
+    elif 0 < len(gradient.targets) < len(plan.targets) and not plan.op.variadic:
+        plan, saved = plan.part(tuple(gradient.targets), tuple(saved))
     found = dict(zip(plan.targets, plan.vjp(g, saved, forward.attrs, needs), strict=True))
     return [_fitted(found[i], *kinds[i]) for i in gradient.targets]
 

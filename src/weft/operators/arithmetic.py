@@ -200,8 +200,7 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
             f"{dt.of_numpy(d)!r}\n  at {errors.here()}"
         )
     kind = dt.category(dt.scalar_dtype(alpha))
-    if d in dt.HALF:
-        fits_half(d, alpha)
+    fits(d, alpha)
     if kind > max(dt.category(d), dt.dtype.INTEGER):
         least, wider = "integral", "a floating point"
         if dt.category(d) == dt.dtype.FLOAT:
@@ -237,6 +236,20 @@ def fits_half(d: np.dtype, value: Any) -> None:
             raise RuntimeError(
                 f"value cannot be converted to type c10::{dt.TYPE_NAMES[d.name]} without overflow: "
                 f"{value}\n  at {errors.here()}"
+            )
+
+
+def fits(d: np.dtype, value: Any) -> None:
+    """Refuse a number that the type of a tensor can't hold, where it would wrap around."""
+    if d in dt.HALF:
+        fits_half(d, value)
+    elif d.kind in "iu" and isinstance(value, int):
+        limits = np.iinfo(d)
+        # As in PyTorch: of unsigned types negative numbers wrap around.
+        if not (-limits.max if d.kind == "u" else limits.min) <= value <= limits.max:
+            raise RuntimeError(
+                f"value cannot be converted to type {d.name}_t without overflow: {value}\n"
+                f"  at {errors.here()}"
             )
 
 
@@ -987,6 +1000,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
             f"where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype}\n  at {errors.here()}"
         )
+    for number, beside in ((input, other), (other, input)):
+        if number.__class__ is int and isinstance(beside, Tensor) and beside._a.dtype.kind in "iu":
+            fits(beside._a.dtype, number)
     return apply(where_op, (condition, input, other), NO_ATTRS)
 
 

@@ -398,6 +398,9 @@ def multi_head_attention_forward(
     q, k, v = _projected(query, key, value, weights, in_proj_bias)
     cat = api.FUNCTIONS["cat"]
     if bias_k is not None and bias_v is not None:
+        for part in (bias_k, bias_v):
+            if part._a.shape[-1:] != (size,):
+                refuse(f"Sizes of tensors must match: a bias of {list(part._a.shape)} for {size}")
         k = cat([k, bias_k.expand(1, samples, size)])
         v = cat([v, bias_v.expand(1, samples, size)])
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)

@@ -139,6 +139,11 @@ def _arguments(args: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, 
             raise _refuse("must provide at least one operand")
         return operands, *_parse(args[0])
     output = None
+    if any(not isinstance(x, Tensor) for x in args[::2][: len(args) // 2]):
+        raise TypeError(
+            "einsum(): argument 'equation' (position 1) must be str, not "
+            f"{type(args[0]).__name__}\n  at {errors.here()}"
+        )
     if len(args) % 2:
         args, output = args[:-1], _sublist(args[-1])
     return args[::2], tuple(_sublist(labels) for labels in args[1::2]), output
@@ -147,9 +152,10 @@ def _arguments(args: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, 
 def _sublist(labels: Any) -> tuple[int, ...]:
     found = []
     for label in labels:
-        if label is not Ellipsis and not 0 <= int(label) < 52:
+        number = ELLIPSIS if label is Ellipsis else operator.index(label)
+        if label is not Ellipsis and not 0 <= number < 52:
             raise _refuse(f"not within the valid range [0, 52): subscript {label}")
-        found.append(ELLIPSIS if label is Ellipsis else int(label))
+        found.append(number)
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.meta import no_values
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, shape_rules
+from weft.operators.activations import log_sigmoid_op
 from weft.operators.along import counters, dropped_shape
 from weft.operators.arguments import need_float, refuse, scalar_name
 from weft.operators.arithmetic import where_op
@@ -275,8 +276,9 @@ def _soft_targets(
 
 
 def _bce(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if ((a < 0) | (a > 1)).any():
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    for name, x in (("input", a), ("target", b)):
+        if not ((x >= 0) & (x <= 1)).all():  # nor may it be NaN
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     low = np.asarray(-100, a.dtype)
     return (b - 1) * np.maximum(np.log1p(-a), low) - b * np.maximum(np.log(a), low)
 
@@ -342,6 +344,9 @@ def binary_cross_entropy(
             ValueError,
         )
     need_float(input, "binary_cross_entropy")
+    if target._a.dtype != input._a.dtype:
+        found, wanted = scalar_name(target.dtype), scalar_name(input.dtype)
+        refuse(f"Found dtype {found} but expected {wanted}; convert the target with .to()")
     loss = binary_cross_entropy_op(input, target)
     # Here, unlike in other losses, weights do not change the divisor of the mean.
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -410,10 +415,14 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     """The logistic loss of each class, averaged over the classes."""
     reduction = reduction_of(reduction, size_average, reduce)
-    loss = bce_with_logits_op(input, target)
+    if target._a.dtype == input._a.dtype:
+        loss = bce_with_logits_op(input, target)
+    else:
+        loss = -(target * log_sigmoid_op(input) + (1 - target) * log_sigmoid_op(-input))
     if weight is not None:
         loss = loss * weight
-    return reduced(loss.sum(-1) / input._a.shape[-1], reduction)
+    classes = input.ndim - 1  # the target may have more dimensions
+    return reduced(loss.sum(classes) / input._a.shape[classes], reduction)
 
 
 @api.under("nn.functional")

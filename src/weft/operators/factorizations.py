@@ -19,7 +19,7 @@ from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import where_op
-from weft.operators.build import Sample, constant, general, refusing
+from weft.operators.build import Sample, general, refusing
 from weft.operators.matmul import (
     adjoint,
     conjugate,
@@ -260,15 +260,32 @@ def triangular_solve(
 # --- Cholesky --------------------------------------------------------------------------
 
 
+def _cholesky_by_columns(a: np.ndarray, upper: bool) -> tuple[np.ndarray, int]:
+    """The factor of a matrix that is not finite, where libraries forget infinities and NaN."""
+    made = np.tril(a.conj().T if upper else a)
+    for j in range(len(a)):
+        row = made[j, :j].conj()
+        pivot = (made[j, j] - made[j, :j] @ row).real
+        if not pivot > 0:
+            return made.conj().T if upper else made, j + 1
+        made[j, j] = np.sqrt(pivot)
+        made[j + 1 :, j] = (made[j + 1 :, j] - made[j + 1 :, :j] @ row) / made[j, j]
+    return made.conj().T if upper else made, 0
+
+
 def _cholesky(x: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
     lead = x.shape[:-2]
     try:
-        return np.linalg.cholesky(x, upper=upper), np.zeros(lead, np.int32)
+        factor = np.linalg.cholesky(x, upper=upper)
+        if np.isfinite(np.diagonal(factor, 0, -2, -1)).all():
+            return factor, np.zeros(lead, np.int32)
     except np.linalg.LinAlgError:
         pass
 
     def one(a: np.ndarray) -> tuple[np.ndarray, np.int32]:
         made, info = lapack("potrf", a.dtype)(a, lower=not upper, clean=True)
+        if not info and not np.isfinite(np.diagonal(made)).all():
+            made, info = _cholesky_by_columns(a, upper)
         return made.astype(a.dtype), np.int32(info)
 
     factor, info = each(one, x)
@@ -745,10 +762,14 @@ ldl_factor_op = general(
     samples=None,
     shape=lambda x: [x.of(x.dtype), *shape_rules.pivoted(x)[1:]],
 )
-ldl_solve_op = constant(
+ldl_solve_op = general(
     "linalg_ldl_solve",
     _ldl_solve,
+    refusing("linalg_ldl_solve"),
+    None,
+    refusing("linalg_ldl_solve"),
     names=("x", "pivots", "b"),
+    samples=None,
     shape=lambda x, b: shape_rules.columns(ShapeDtype(shape_rules.solved(x, b), b.dtype)),
 )
 ldl_factor_result = result_type("linalg_ldl_factor", "LD", "pivots")

@@ -208,6 +208,8 @@ def smooth_l1_loss(
     input, target = same_shape(input, target)
     if not beta >= 0:
         refuse("smooth_l1_loss does not support negative values for beta.")
+    if not input.is_floating_point() and target.is_floating_point():
+        input = input.to(target.dtype)
     need_float(input, "smooth_l1_cpu")
     return smooth_l1_loss_op(input, target, reduction=reduction, width=beta)
 
@@ -226,6 +228,15 @@ def huber_loss(
     if not delta > 0:
         refuse("huber_loss does not support non-positive values for delta.")
     need_float(input, "huber_cpu")
+    if target._a.dtype != input._a.dtype:
+        # In the type of both, then rounded to that of the input.
+        if target.is_complex():
+            refuse(
+                f"result type ComplexFloat can't be cast to the desired output type "
+                f"{dt.TYPE_NAMES[input.dtype.name]}"
+            )
+        loss = huber_loss_op(input, target, reduction="none", width=delta).to(input.dtype)
+        return reduced(loss, reduction, weight)
     if weight is None:
         return huber_loss_op(input, target, reduction=reduction, width=delta)
     return reduced(huber_loss_op(input, target, reduction="none", width=delta), reduction, weight)
@@ -360,7 +371,15 @@ def soft_margin_loss(
             f"output with shape {list(input._a.shape)} doesn't match the broadcast shape "
             f"{list(shape)} of input and target"
         )
-    return reduced((-target * input).exp().log1p(), reduction)
+    if target.is_complex() > input.is_complex() or not (
+        input.is_floating_point() or input.is_complex()
+    ):
+        found = target if target.is_complex() else input
+        refuse(
+            f"result type {'ComplexFloat' if found is target else 'Float'} can't be cast to the "
+            f"desired output type {dt.TYPE_NAMES[input.dtype.name]}"
+        )
+    return reduced((-target.to(input.dtype) * input).exp().log1p(), reduction)
 
 
 def _check_labels(input: Tensor, target: Tensor) -> None:

@@ -585,6 +585,10 @@ def addr(
     """``beta * input + alpha * outer(vec1, vec2)``, in the common type."""
     if last:
         input, vec1, vec2, beta, alpha = _beta_first("addr", input, vec1, vec2, *last)
+    if vec1._a.ndim == vec2._a.ndim == 1:
+        # Products too are of the common type.
+        wide = dt.OF_NUMPY[dt.result_dtype(x._a for x in (input, vec1, vec2))]
+        vec1, vec2 = vec1.to(wide), vec2.to(wide)
     product = outer(vec1, vec2)
     common = dt.promote(input._a.dtype, product._a.dtype)
     if common == np.bool_:
@@ -658,6 +662,17 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear(): input sizes {input1._a.shape[-1]} and {input2._a.shape[-1]} do not "
             f"match weight size {list(weight._a.shape)}"
         )
+    if bias is not None:
+        if bias._a.dtype != weight._a.dtype:
+            raise _refuse(
+                "bilinear(): all tensors must have the same dtype, got weight: "
+                f"{type_name(weight)}, bias: {type_name(bias)}"
+            )
+        if bias._a.shape != (count,):
+            raise _refuse(
+                f"bilinear(): bias size does not match weight size: got {list(bias._a.shape)} but "
+                f"expected [{count}]"
+            )
     left, right = rows(input1), rows(input2)
     side = weight.permute(1, 0, 2).reshape(first, count * second)
     halfway = mm_pair(left, side).reshape(left._a.shape[0], count, second)
@@ -765,6 +780,8 @@ def _cross(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
     d = api.wrap_dim(dim, len(a))
     if a[d] != 3 or b[d] != 3:
         raise _refuse(f"{name}: inputs dimension {dim} must have length 3. Got {a[d]} and {b[d]}")
+    if input._a.dtype != other._a.dtype:
+        raise _refuse(f"expected scalar type {type_name(input)} but found {type_name(other)}")
     a1, a2, a3 = input.unbind(d)
     b1, b2, b3 = other.unbind(d)
     return stack_op(a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1, dim=d)
@@ -896,6 +913,11 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The matrix of a vector's powers from the lowest, for each vector of a batch."""
     if not x._a.ndim:
         x = x.reshape(1)
+    if x._a.dtype == np.bool_ or x._a.dtype in dt.HALF:
+        raise _refuse(
+            "linalg.vander supports floating point, complex, and integer tensors, but got "
+            f"{type_name(x)}"
+        )
     count = x._a.shape[-1] if N is None else N
     if count <= 1:
         raise _refuse("linalg.vander: N must be greater than 1.")

@@ -125,7 +125,7 @@ def native_layer_norm(
     _check_types(input, weight, bias)
     attrs = {"rank": len(shape), "eps": eps}
     y, mean, rstd = apply(layer_norm_op, (input, weight, bias), attrs, shown=1)
-    return y, mean.detach(), rstd.detach()
+    return _like_input(y, input), mean.detach(), rstd.detach()
 
 
 def _check_types(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
@@ -507,8 +507,8 @@ def native_batch_norm(
         )
     if mean is None or var is None:
         empty = input.detach().reshape(-1)[:0]
-        return y, empty, empty
-    return y, mean.detach(), (var.detach() + eps) ** -0.5
+        return _like_input(y, input), empty, empty
+    return _like_input(y, input), mean.detach(), (var.detach() + eps) ** -0.5
 
 
 # --- over groups and instances ---------------------------------------------------------

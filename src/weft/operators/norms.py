@@ -128,6 +128,14 @@ def vector_norm(
             f"{name} cannot compute the {p:g} norm on an empty tensor because the operation "
             "does not have an identity"
         )
+    return _vector_norm_of(x, p, dims, keepdim)
+
+
+def _vector_norm_of(x: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    shape = x._a.shape
+    if p and all(shape[d] == 1 for d in dims):  # no power of a single element can overflow
+        found = abs_op(x).contiguous()
+        return found if keepdim or not dims else found.squeeze(dims)
     return vector_norm_op(x, p=p, dim=dims, keepdim=keepdim)
 
 
@@ -313,8 +321,10 @@ def cdist(
             "X1 and X2 must have the same number of columns. X1: "
             f"{x1._a.shape[-1]} X2: {x2._a.shape[-1]}"
         )
-    if p < 0:
+    if not p >= 0:
         raise refuse("cdist only supports non-negative p values")
+    if x1._a.dtype != x2._a.dtype:
+        raise refuse(f"expected scalar type {type_name(x1)} but found {type_name(x2)}")
     if compute_mode is not None and compute_mode not in MM_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if x1._a.dtype in dt.HALF and x2._a.dtype == x1._a.dtype:
@@ -334,6 +344,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances between all pairs of rows, each pair once."""
     if input._a.ndim != 2:
         raise refuse(f"pdist only supports 2D tensors, got: {input._a.ndim}D")
+    if not input.is_floating_point():
+        raise refuse("pdist only supports floating-point dtypes")
     if p < 0:
         raise refuse("pdist only supports non-negative p values")
     first, second = (wrap(k) for k in np.triu_indices(input._a.shape[0], 1))

@@ -15,7 +15,7 @@ from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, shape_rules
 from weft.operators.along import result_type
-from weft.operators.arithmetic import conj_op, fits_half, pow, where_op
+from weft.operators.arithmetic import conj_op, fits, pow, where_op
 from weft.operators.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.operators.casting import convert
 from weft.operators.pointwise import (
@@ -146,11 +146,15 @@ clamp_op = elementwise(
 )
 
 
-def _limits(low: Any, high: Any) -> tuple[Any, Any]:
+def _limits(input: Tensor, low: Any, high: Any) -> tuple[Any, Any]:
     if low is None and high is None:
         raise RuntimeError(
             f"torch.clamp: At least one of 'min' or 'max' must not be None\n  at {errors.here()}"
         )
+    d = input._a.dtype
+    if d.kind in "iu" or d in dt.HALF:
+        fits(d, low)
+        fits(d, high)
     return low, high
 
 
@@ -164,10 +168,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     >>> x.clamp(min=0)
     tensor([0.0000, 0.5000, 3.0000])
     """
-    if input._a.dtype in dt.HALF:
-        for limit in (min, max):
-            fits_half(input._a.dtype, limit)
-    return apply(clamp_op, (input, *_limits(min, max)), NO_ATTRS)
+    return apply(clamp_op, (input, *_limits(input, min, max)), NO_ATTRS)
 
 
 @api.both(out=True)
@@ -175,7 +176,7 @@ def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Values below ``min`` raised to it."""
     api.need_tensors("clamp_min", input=input)
     foreign.refuse(min)
-    return clamp_op(input, min, None)
+    return clamp_op(input, *_limits(input, min, None))
 
 
 @api.both(out=True)
@@ -183,25 +184,25 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Values above ``max`` lowered to it."""
     api.need_tensors("clamp_max", input=input)
     foreign.refuse(max)
-    return clamp_op(input, None, max)
+    return clamp_op(input, *_limits(input, None, max))
 
 
 @api.method
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Clamp in place."""
-    return apply_inplace(clamp_op, (self, *_limits(min, max)), {})
+    return apply_inplace(clamp_op, (self, *_limits(self, min, max)), {})
 
 
 @api.method
 def clamp_min_(self: Tensor, min: Any) -> Tensor:
     """Raise what is below ``min``, in place."""
-    return apply_inplace(clamp_op, (self, min, None), {})
+    return apply_inplace(clamp_op, (self, *_limits(self, min, None)), {})
 
 
 @api.method
 def clamp_max_(self: Tensor, max: Any) -> Tensor:
     """Lower what is above ``max``, in place."""
-    return apply_inplace(clamp_op, (self, None, max), {})
+    return apply_inplace(clamp_op, (self, *_limits(self, None, max)), {})
 
 
 api.alias("clamp", "clip")

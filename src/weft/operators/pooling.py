@@ -398,9 +398,19 @@ def _offer_avg_pool(count: int) -> None:
     ) -> Tensor:
         """The mean of each window."""
         kernel, stride, padding, _ = _window_arguments(count, kernel_size, stride, padding)
+        if divisor_override is not None and not isinstance(divisor_override, (int, np.integer)):
+            refuse(
+                f"avg_pool{count}d(): argument 'divisor_override' must be int, not "
+                f"{type(divisor_override).__name__}",
+                TypeError,
+            )
         if divisor_override == 0:
             refuse("divisor must be not zero")
         x, batched = _planes(input, count, f"avg_pool{count}d")
+        sizes = x._a.shape[2:]
+        if count == 3 and any(n < k for n, k in zip(sizes, kernel, strict=True)):
+            # Unlike planes, volumes have to hold a whole window, whatever the padding.
+            refuse(f"input image {sizes} smaller than kernel size {kernel}")
         y = avg_pool_op(
             x,
             kernel=kernel,
@@ -424,8 +434,6 @@ def _adaptive_size(input: Tensor, output_size: Any, count: int) -> Ints:
     if output_size is None or isinstance(output_size, (int, np.integer)):
         output_size = (output_size,) * count
     given = tuple(output_size)
-    if len(given) == 1:
-        given *= count
     if len(given) != count:
         refuse(f"adaptive pooling: output_size must be {count} numbers, got {list(given)}")
     size = tuple(n if wanted is None else int(wanted) for n, wanted in zip(own, given, strict=True))

@@ -593,6 +593,11 @@ def normal(
             given["dtype"] = dt.of_numpy(number_type(dtype, out))
         return put_into(out, normal, (mean, std), "normal" if size is None else "randn", **given)
     foreign.refuse(mean, std)
+    if size is not None and (isinstance(mean, Tensor) or isinstance(std, Tensor)):
+        raise TypeError(
+            "normal() received an invalid combination of arguments: a size goes with numbers as "
+            f"mean and std, not with tensors\n  at {errors.here()}"
+        )
     g = source(generator)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if not isinstance(size, (tuple, list)):

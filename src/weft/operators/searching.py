@@ -433,10 +433,12 @@ def _histogram(x: np.ndarray, weight: Any, *edges: np.ndarray, density: bool) ->
     return counts
 
 
-histogram_op = constant(
+histogram_op = general(
     "histogram",
     _histogram,
+    joint=refusing("histogram"),
     names=("x", "weight"),
+    samples=None,
     shape=lambda x, rest: tuple(edge.shape[0] - 1 for edge in rest),
 )
 _histogram_result = result_type("histogram", "hist", "bin_edges")
@@ -534,7 +536,7 @@ def histogram(
             "histogram() received an invalid combination of arguments: a range goes with a number "
             f"of bins, not with their edges\n  at {errors.here()}"
         )
-    flat = input.detach().reshape((-1, 1))
+    flat = input.reshape((-1, 1))
     _check_histogram(flat, (bins,), range, weight)
     (edges,) = _bin_edges(flat, (bins,), range)
     found = _histogram_result(histogram_op(flat, weight, edges, density=density), edges)
@@ -559,7 +561,7 @@ def histogramdd(
             "histogramdd: The size of bins must be equal to the innermost dimension of the input, "
             f"{columns}, not {len(many)}\n  at {errors.here()}"
         )
-    points = input.detach().reshape((math.prod(input._a.shape[:-1]), columns))
+    points = input.reshape((math.prod(input._a.shape[:-1]), columns))
     _check_histogram(points, many, range, weight)
     if not columns:
         empty = wrap(np.asarray(np.nan if density else 0.0, input._a.dtype))

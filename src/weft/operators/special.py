@@ -179,6 +179,11 @@ polygamma_op: Op = elementwise(
 @api.top(out=True)
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of the digamma function."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+        raise TypeError(
+            f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}\n"
+            f"  at {errors.here()}"
+        )
     if n < 0:
         raise RuntimeError(
             f"polygamma(n, x) does not support negative n, which is {n}\n  at {errors.here()}"
@@ -198,6 +203,8 @@ api.inplace("polygamma_", _polygamma_method)
 @api.both(out=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions."""
+    if input._a.dtype == np.bool_:
+        raise RuntimeError(f"The input tensor may not be a boolean tensor.\n  at {errors.here()}")
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1\n  at {errors.here()}")
     total = lgamma_op(input)

@@ -350,6 +350,9 @@ def norm(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension because the "
             f"operation does not have an identity\n  at {errors.here()}"
         )
+    if ord and count_of(input._a.shape, dims) == 1:  # no power of a single element can overflow
+        found = abs_op(input).contiguous()
+        return found if keepdim or not dims else found.squeeze(dims)
     return apply_one(norm_op, input, {"ord": ord, "dim": dims, "keepdim": bool(keepdim)})
 
 
@@ -372,6 +375,12 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
         raise RuntimeError(
             "renorm: linalg.vector_norm: Expected a floating point or complex tensor as input. "
             f"Got {input.dtype}\n  at {errors.here()}"
+        )
+    if not p > 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported: {p}\n  at {errors.here()}")
+    if not maxnorm >= 0:
+        raise RuntimeError(
+            f"renorm: expected maxnorm to be >= 0 but got {maxnorm}\n  at {errors.here()}"
         )
     d = api.wrap_dim(dim, input._a.ndim)
     others = tuple(i for i in range(input._a.ndim) if i != d)

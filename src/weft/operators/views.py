@@ -694,7 +694,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One slice along a dimension."""
     if not input.ndim:
         raise IndexError(f"select() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
-    d, index = api.wrap_dim(dim, input.ndim), int(index)
+    d, index = api.wrap_dim(dim, input.ndim), _whole(index, "select(): argument 'index'")
     size = input._a.shape[d]
     if not -size <= index < size:
         raise IndexError(
@@ -702,6 +702,13 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"dimension {d}\n  at {errors.here()}"
         )
     return select_op(input, dim=d, index=index % size)
+
+
+def _whole(value: Any, argument: str) -> int:
+    """A whole number; a float is none, even if it has no fraction."""
+    if isinstance(value, (float, complex)):
+        raise TypeError(f"{argument} must be int, not {type(value).__name__}\n  at {errors.here()}")
+    return int(value)
 
 
 @api.both
@@ -713,7 +720,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise RuntimeError(f"narrow() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
     if isinstance(start, Tensor) and (start._a.ndim or start._a.dtype.kind not in "iu"):
         raise RuntimeError(f"start must be an 0-dim integral Tensor.\n  at {errors.here()}")
-    d, start, length = api.wrap_dim(dim, input.ndim), int(start), int(length)
+    d = api.wrap_dim(dim, input.ndim)
+    start, length = _whole(start, "narrow(): 'start'"), _whole(length, "narrow(): 'length'")
     size = input._a.shape[d]
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative.\n  at {errors.here()}")
@@ -1010,7 +1018,7 @@ stack_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
-    layout="rows or last",
+    layout="rows",
     shape=shape_rules.stacked,
 )
 
@@ -1209,6 +1217,10 @@ unfold_back_op: Op = linear(
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along a dimension, as a last dimension; overlapping ones share memory."""
     d = api.wrap_dim(dimension, self.ndim)
+    size, step = (
+        _whole(size, "unfold(): argument 'size'"),
+        _whole(step, "unfold(): argument 'step'"),
+    )
     length = self._a.shape[d] if self.ndim else 1
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0\n  at {errors.here()}")
