@@ -32,7 +32,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     number = _open_nameless(folder)
     if number is None:
         temporary = _free_name(target)
-        number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _O_BINARY, 0o666)
+        try:
+            number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _O_BINARY, 0o666)
+        except OSError as error:
+            error.filename = os.fspath(path)  # the passing name would say nothing to the user
+            raise
     else:
         temporary = None
     try:
