@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +90,83 @@ print(json.dumps([digest.hexdigest(), told, trainer.updates]))
 """
 
 
-def run(folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps({"folder": str(folder), **options})],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+# Importing takes longer than the training, so one process imports once, and a fork of it runs each
+# training: it is killed, or ends by a signal or an exit code, as a program of its own would.
+FORKS = """
+import contextlib, json, os, select, signal, sys, traceback
+import numpy, weft.train, weft.utils.data, weft.utils.tensorboard
+
+
+def train(code, given, out, err):
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    sys.argv = ["-c", given]
+    try:
+        exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
+        status = 0
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException as error:
+        traceback.print_exc()
+        status = 1
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(status)
+
+
+def read_all(ends):
+    said = {end: b"" for end in ends}
+    while ends:
+        for end in select.select(ends, [], [])[0]:
+            read = os.read(end, 65536)
+            said[end] += read
+            if not read:
+                ends = [e for e in ends if e != end]
+                os.close(end)
+    return [text.decode() for text in said.values()]
+
+
+for line in sys.stdin:
+    code, given, err_path = json.loads(line)
+    (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        train(code, given, to_out, os.open(err_path, os.O_WRONLY) if err_path else to_err)
+    os.close(to_out)
+    os.close(to_err)
+    told = read_all([out, err])
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([status, *told]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Any]:
+    """Runs trainings in processes of their own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=environment,
+    ) as process:  # fmt: skip
+        yield process
+        process.stdin.close()  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def run(forks: Any) -> Callable[..., Any]:
+    return functools.partial(_run, forks)
+
+
+def _run(
+    forks: Any, folder: Path, err: str | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Train in a folder; ``more`` says what stops it, ``err`` where its errors go."""
+    given = json.dumps({"folder": str(folder), **more})
+    print(json.dumps([PROGRAM, given, err]), file=forks.stdin, flush=True)
+    return subprocess.CompletedProcess([], *json.loads(forks.stdout.readline()))
 
 
 def logged(folder: Path) -> tuple[Any, Any, Any]:
@@ -121,10 +195,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def straight(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A training that nothing stops: what it prints, and its folder."""
     folder = tmp_path_factory.mktemp("straight")
-    found = run(folder)
+    found = _run(forks, folder)
     assert found.returncode == 0, found.stderr
     return found.stdout, folder
 
@@ -132,7 +206,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("name", CASES)
 def test_a_stopped_training_goes_on_to_the_same_bits(
-    name: str, tmp_path: Path, straight: Any
+    name: str, tmp_path: Path, straight: Any, run: Any
 ) -> None:
     options = CASES[name]
     stopped = run(tmp_path, **options)
@@ -153,7 +227,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP"])
-def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path) -> None:
+def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path, run: Any) -> None:
     stopped = run(tmp_path, how=how, at=2)
     assert stopped.returncode == 128 + getattr(signal, how), stopped.stderr
     assert "interrupted at epoch 1, update 2: saved to" in stopped.stderr
@@ -161,7 +235,7 @@ def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on files there")
-def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any) -> None:
+def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any, run: Any) -> None:
     done = run(tmp_path, how="disk", at=13)
     assert done.returncode == 0, done.stderr
     assert "warning: no checkpoint of update 15 (File too large)" in done.stderr
@@ -172,7 +246,7 @@ def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on files there")
-def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any) -> None:
+def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any, run: Any) -> None:
     done = run(tmp_path / "once", how="disk and Ctrl-C")
     assert done.returncode == 0 and done.stdout == straight[0], done.stderr
     assert "not interrupted at epoch 2, update 13: it could not be saved" in done.stderr
@@ -182,13 +256,8 @@ def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device there")
-def test_a_log_on_a_full_disk_ends_no_training(tmp_path: Path, straight: Any) -> None:
-    command = [sys.executable, "-c", PROGRAM, json.dumps({"folder": str(tmp_path)})]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=300,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+def test_a_log_on_a_full_disk_ends_no_training(tmp_path: Path, straight: Any, run: Any) -> None:
+    done = run(tmp_path, err="/dev/full")
     assert done.returncode == 0 and done.stdout == straight[0]
 
 
