@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,83 +89,15 @@ print(json.dumps([digest.hexdigest(), told, trainer.updates]))
 """
 
 
-# Importing takes longer than the training, so one process imports once, and a fork of it runs each
-# training: it is killed, or ends by a signal or an exit code, as a program of its own would.
-FORKS = """
-import contextlib, json, os, select, signal, sys, traceback
-import numpy, weft.train, weft.utils.data, weft.utils.tensorboard
-
-
-def train(code, given, out, err):
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    sys.argv = ["-c", given]
-    try:
-        exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
-        status = 0
-    except SystemExit as end:
-        status = end.code or 0
-    except BaseException as error:
-        traceback.print_exc()
-        status = 1
-        if isinstance(error, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-    os._exit(status)
-
-
-def read_all(ends):
-    said = {end: b"" for end in ends}
-    while ends:
-        for end in select.select(ends, [], [])[0]:
-            read = os.read(end, 65536)
-            said[end] += read
-            if not read:
-                ends = [e for e in ends if e != end]
-                os.close(end)
-    return [text.decode() for text in said.values()]
-
-
-for line in sys.stdin:
-    code, given, err_path = json.loads(line)
-    (out, to_out), (err, to_err) = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        train(code, given, to_out, os.open(err_path, os.O_WRONLY) if err_path else to_err)
-    os.close(to_out)
-    os.close(to_err)
-    told = read_all([out, err])
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps([status, *told]), flush=True)
-"""
-
-
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Any]:
-    """Runs trainings in processes of their own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=environment,
-    ) as process:  # fmt: skip
-        yield process
-        process.stdin.close()  # type: ignore[union-attr]
+def run() -> Iterator[Any]:
+    """Trains in a folder, in a process of its own; options say what stops it."""
+    from forking import Forks  # a test below imports this file where helpers are not on the path
 
-
-@pytest.fixture
-def run(forks: Any) -> Callable[..., Any]:
-    return functools.partial(_run, forks)
-
-
-def _run(
-    forks: Any, folder: Path, err: str | None = None, **more: Any
-) -> subprocess.CompletedProcess[str]:
-    """Train in a folder; ``more`` says what stops it, ``err`` where its errors go."""
-    given = json.dumps({"folder": str(folder), **more})
-    print(json.dumps([PROGRAM, given, err]), file=forks.stdin, flush=True)
-    return subprocess.CompletedProcess([], *json.loads(forks.stdout.readline()))
+    with Forks("weft.train", "weft.utils.data", "weft.utils.tensorboard") as forks:
+        yield lambda folder, err=None, **options: forks.run(
+            PROGRAM, json.dumps({"folder": str(folder), **options}), err=err
+        )
 
 
 def logged(folder: Path) -> tuple[Any, Any, Any]:
@@ -195,10 +126,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def straight(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def straight(run: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A training that nothing stops: what it prints, and its folder."""
     folder = tmp_path_factory.mktemp("straight")
-    found = _run(forks, folder)
+    found = run(folder)
     assert found.returncode == 0, found.stderr
     return found.stdout, folder
 
