@@ -2,19 +2,23 @@
 
     python examples/detection_shapes.py
 
-It finds more than 90% of the shapes (right class, overlap above 0.5) after 600 steps.
+After 400 steps it finds more than 95% of the shapes (right class, overlap and score above 0.5), and
+less than 5% of what it reports is something else. Two things make that reliable: a feature map that
+is as fine as the shapes lie apart (a quarter of the resolution), and group norm in the heads.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 
 import weft as torch
 from weft import nn
 from weft.vision.models.detection import AnchorGenerator, RetinaNet
+from weft.vision.models.detection.retinanet import RetinaNetHead
 from weft.vision.ops import box_iou
 
-SIDE, STEPS, GOAL = 64, 600, 0.9
+SIDE, STEPS, GOAL = 64, 400, 0.95
 
 
 def picture(generator: torch.Generator) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -40,33 +44,36 @@ def picture(generator: torch.Generator) -> tuple[torch.Tensor, dict[str, torch.T
     return image, {"boxes": torch.stack(boxes), "labels": torch.tensor(labels)}
 
 
-def backbone() -> nn.Sequential:
-    """Features of 32 channels at an eighth of the resolution."""
+def network() -> RetinaNet:
+    """A RetinaNet on features of 32 channels, with anchors of three sizes."""
     layers: list[nn.Module] = []
-    for inner, outer in ((3, 16), (16, 24), (24, 32)):
-        layers += [nn.Conv2d(inner, outer, 3, stride=2, padding=1, bias=False)]
+    for inner, outer, stride in ((3, 16, 2), (16, 24, 2), (24, 32, 1)):
+        layers += [nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)]
         layers += [nn.BatchNorm2d(outer), nn.ReLU()]
-    made = nn.Sequential(*layers)
-    made.out_channels = 32
-    return made
+    backbone = nn.Sequential(*layers)
+    backbone.out_channels = 32
+    head = RetinaNetHead(32, 3, 2, norm_layer=functools.partial(nn.GroupNorm, 8))
+    anchors = AnchorGenerator(((12, 17, 22),), ((1.0,),))
+    norm = {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
+    return RetinaNet(backbone, 2, SIDE, SIDE, anchor_generator=anchors, head=head, **norm)
 
 
-def share_found(net: RetinaNet, count: int = 40) -> float:
-    """The share of shapes that a detection of the right class overlaps by more than half."""
+def found_and_right(net: RetinaNet, count: int = 100) -> tuple[float, float]:
+    """The share of shapes that were found, and the share of reports that were shapes."""
     generator = torch.Generator().manual_seed(1000)
-    found = total = 0
+    found = shapes = reports = 0
     net.eval()
     with torch.no_grad():
         for _ in range(count):
             image, target = picture(generator)
             detected = net([image])[0]
-            sure = detected["scores"] > 0.3
+            sure = detected["scores"] > 0.5
             overlaps = box_iou(target["boxes"], detected["boxes"][sure])
             same = target["labels"][:, None] == detected["labels"][sure]
             found += int(((overlaps > 0.5) & same).any(dim=1).sum())
-            total += len(target["boxes"])
+            shapes, reports = shapes + len(target["boxes"]), reports + int(sure.sum())
     net.train()
-    return found / total
+    return found / shapes, found / max(reports, 1)
 
 
 def main() -> None:
@@ -76,9 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     steps = options.steps
     torch.manual_seed(options.seed)
-    anchors = AnchorGenerator(((12, 17, 22),), ((1.0,),))
-    norm = {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
-    net = RetinaNet(backbone(), 2, SIDE, SIDE, anchor_generator=anchors, **norm)
+    net = network()
     optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=2e-3, total_steps=max(STEPS, steps)
@@ -95,9 +100,11 @@ def main() -> None:
         schedule.step()
         if step % max(1, steps // 10) == 0:
             print(f"step {step} loss {loss.item():.6g}")
-    result = share_found(net)
-    print(f"result: {result:.1%} of new shapes found (goal {GOAL:.0%})")
-    if steps >= STEPS and result < GOAL:
+    found, right = found_and_right(net)
+    print(
+        f"result: {found:.1%} of new shapes found, {right:.1%} of reports right (goal {GOAL:.0%})"
+    )
+    if steps >= STEPS and min(found, right) < GOAL:
         raise SystemExit("the goal was missed")
 
 

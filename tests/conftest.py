@@ -7,6 +7,9 @@ import signal
 
 os.environ.setdefault("WEFT_TRACEBACK", "full")  # a failing test of weft is about weft's frames
 
+# Workers share the processors: threads that spin while they wait would take time from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import pytest
 
 from weft.compat import distribution

@@ -18,7 +18,6 @@ OPTIONAL = {
     "PIL": ("reads and writes images for weft.vision and weft.viz", "pip install 'weft[vision]'"),
     "tqdm": ("draws the progress bar of Trainer", "pip install 'weft[train]'"),
     "tensorboard": ("shows logs of trainings", "pip install tensorboard"),
-    "mpi4py": ("training on many machines", "pip install mpi4py"),
 }
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow"}
 # What of a processor matters to the kernels, in the words of Linux.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from weft_command import exits
 
 EXAMPLES = """\
-to use them:
+examples, by shell:
   bash    eval "$(weft completion bash)"          in ~/.bashrc
   zsh     eval "$(weft completion zsh)"           in ~/.zshrc, after compinit
   fish    weft completion fish > ~/.config/fish/completions/weft.fish

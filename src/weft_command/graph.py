@@ -21,6 +21,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Look at graphs that were saved."
     parser.epilog = EXAMPLES
     cli.configure(parser)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                lines = [x for x in EXAMPLES.splitlines() if f" graph {name} " in x]
+                sub.epilog = "\n".join(["examples:", *lines])
+                sub.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def run(options: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ def _take_any_text() -> None:
 
 
 def _run(given: list[str], rest: list[str], command: str | None) -> int:
-    options = tree.parser(command).parse_args(given)
+    options = tree.parse(given, command)
     if options.version:
         from weft_command.version import version
 

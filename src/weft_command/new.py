@@ -24,8 +24,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.description = (
-        "Make a folder with a small project: data, a model, a training that can be stopped and "
-        "resumed,\nand a test. It is plain code in PyTorch's API, to be changed."
+        "Make a folder with a small project: data, a model, a training with checkpoints and "
+        "curves,\nand tests. It is meant to be changed."
     )
     parser.epilog = EXAMPLES
     parser.add_argument("name", help="the name of the project, and of its folder")
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         )
     target = os.path.join(folder, name)
     if os.path.lexists(target):
-        raise FileExistsError(17, "Is there already", target)
+        raise exits.Refusal(f"{target} is there already; choose another name, or remove it first")
     made = tempfile.mkdtemp(prefix=f".{name}-", dir=folder or ".")
     try:
         os.chmod(made, 0o755)
@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
-    print(f"{target}: a project that trains\n  cd {target}\n  python train.py\n  python -m pytest")
+    print(f"{target}: a project that trains\n  cd {target}")
+    print("  python train.py          # trains; Ctrl-C stops it, --resume goes on")
+    print("  weft watch runs --open   # its curves\n  python -m pytest         # its tests")
     return exits.DONE
 
 

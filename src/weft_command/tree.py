@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -59,6 +60,16 @@ class Parser(argparse.ArgumentParser):
         exits.tell(f"{message} (see {self.prog} --help)", command or None)
         raise SystemExit(exits.WRONG_USE)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does, but short, and with the word that was meant."""
+        if action.choices is None or value in action.choices:
+            return
+        words = [str(choice) for choice in action.choices]
+        what = action.metavar if isinstance(action.metavar, str) else action.dest
+        meant = difflib.get_close_matches(str(value), words, 1)
+        way_out = f"did you mean {meant[0]!r}?" if meant else f"it is one of {', '.join(words)}"
+        self.error(f"unknown {what} {value!r}: {way_out}")
+
 
 def parser(chosen: str | None = None, *, every: bool = False) -> Parser:
     """The tree, with the arguments of the chosen command, or of every one."""
@@ -85,6 +96,17 @@ def parser(chosen: str | None = None, *, every: bool = False) -> Parser:
         if every or name == chosen:
             load(name).configure(sub)
     return made
+
+
+def parse(given: list[str], command: str | None) -> argparse.Namespace:
+    """The options; what no parser takes is told of by the command that it was given to."""
+    made = parser(command)
+    options, unknown = made.parse_known_args(given)
+    if unknown:
+        if command is not None:
+            made.prog = f"weft {command}"
+        made.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
 def _add_debug(made: argparse.ArgumentParser, default: object) -> None:

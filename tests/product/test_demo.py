@@ -155,8 +155,9 @@ def test_at_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.line("after")
     lines = screen.getvalue().split("\n")
     drawn = lines[0].split("\r")
-    assert len(drawn) == 4 and lines[1] == "after"
-    assert "epoch  2/2  loss 0.2500  test 90.0%" in drawn[3] and "s left" in drawn[3]
+    assert len(drawn) == 5 and lines[1] == "after"
+    assert "epoch  1/2  loss 0.5000  test 90.0%" in drawn[3], "an epoch ends with its own accuracy"
+    assert "epoch  2/2  loss 0.2500  test 90.0%" in drawn[4] and "s left" in drawn[4]
     assert all(len(re.sub(r"\x1b\[[\d;]*[mK]", "", d)) <= 90 for d in drawn)
     monkeypatch.setenv("COLUMNS", "20")
     progress.step(2, 2, 2, 0.25)  # a narrow one is no fault

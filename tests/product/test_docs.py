@@ -45,18 +45,25 @@ def test_the_walk_through_of_adding_an_op_runs() -> None:
     assert "walked through ['exp2', 'cumsum']" in done.stdout
 
 
-def test_the_readme_example_runs_and_prints_what_the_readme_shows(tmp_path: pathlib.Path) -> None:
-    text = (ROOT / "README.md").read_text()
-    code = re.search(r"```python\n(.*?)```", text, re.S)
-    shown = re.search(r"```\n(tensor.*?)```", text, re.S)
-    assert code and shown
-    (tmp_path / "example.py").write_text(code[1])
+@pytest.mark.parametrize("number, name", [(0, "example"), (1, "edit")])
+def test_the_programs_of_the_readme_print_what_it_shows(
+    number: int, name: str, tmp_path: pathlib.Path
+) -> None:
+    shown = re.findall(
+        r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / "README.md").read_text(), re.S
+    )
+    assert len(shown) == 2
+    code, output = shown[number]
+    (tmp_path / f"{name}.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "example.py"], capture_output=True, text=True, cwd=tmp_path,
+        [sys.executable, f"{name}.py"], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "COLUMNS": "100"},  # tables are as wide as the terminal
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [line.rstrip() for line in done.stdout.splitlines()] == shown[1].splitlines()
+    # How far rounding moves the outputs of a resized network depends on the machine.
+    exact = lambda text: re.sub(r"moved by \S+,", "moved by little,", text)
+    printed = [line.rstrip() for line in exact(done.stdout).splitlines()]
+    assert printed == exact(output).splitlines()
 
 
 def test_the_readme_shows_an_error_as_it_is_shown(tmp_path: pathlib.Path) -> None:

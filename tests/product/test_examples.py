@@ -12,9 +12,12 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from forking import Forks
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples"
 TEXTS = {p.stem: p.read_text() for p in sorted(FOLDER.glob("*.py")) if p.stem != "__main__"}
@@ -68,9 +71,26 @@ def on_torch() -> dict[str, str]:
     return json.loads(run("-c", ALL_ON_TORCH, json.dumps([short(name) for name in NAMES])))
 
 
+@pytest.fixture(scope="module")
+def weft_run() -> Iterator[Any]:
+    """``weft run`` with arguments; gives what it printed."""
+    if not hasattr(os, "fork"):
+        yield lambda *arguments: run("-m", "weft", "run", *arguments)
+        return
+    command = "import sys\nfrom weft_command import main\nraise SystemExit(main(sys.argv[1:]))"
+    with Forks("weft", "weft_command.running") as forks:
+
+        def started(*arguments: str) -> str:
+            done = forks.run(command, "run", *arguments, cwd=FOLDER)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        yield started
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_prints_the_same_losses_on_both(name: str) -> None:
-    printed = run("-m", "weft", "run", *short(name))
+def test_an_example_prints_the_same_losses_on_both(name: str, weft_run: Any) -> None:
+    printed = weft_run(*short(name))
     ours = losses(printed)
     assert list(ours) == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, ours.values()))

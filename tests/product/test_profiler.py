@@ -28,6 +28,35 @@ def test_ops_are_counted_and_timed() -> None:
     assert p.key_averages()[0].count == 3  # nothing is measured after the block
 
 
+def test_ops_in_place_are_timed() -> None:
+    x, y = torch.ones(600, 600), torch.ones(600, 600)
+    with profile(record_shapes=True) as p:
+        with record_function("block"):
+            for _ in range(5):
+                x.mul_(y)
+            (y.requires_grad_() * 2).relu_().sum().backward()
+    rows = {row.key: row for row in p.key_averages()}
+    assert rows["aten::mul_"].count == 5 and rows["aten::relu_"].count == 1
+    # 360,000 products and their write take longer than hearing of a call, which is some 5 us.
+    assert rows["aten::mul_"].cpu_time > 20
+    assert rows["aten::mul_"].self_cpu_time_total <= rows["block"].cpu_time_total
+    event = next(e for e in p.events() if e.name == "aten::mul_")
+    assert event.input_shapes == [[600, 600], [600, 600]]
+    assert event.cpu_parent is not None and event.cpu_parent.name == "block"
+
+
+def test_a_failed_op_holds_nothing_of_what_follows() -> None:
+    x = torch.ones(2, 3)
+    with profile() as p:
+        with pytest.raises(RuntimeError):
+            x @ x
+        with pytest.raises(RuntimeError):
+            x.add_(torch.ones(5, 2, 3))
+        x.exp()
+    (exp,) = (e for e in p.events() if e.name == "aten::exp")
+    assert exp.cpu_parent is None
+
+
 def test_a_block_holds_what_runs_in_it() -> None:
     x = torch.ones(4)
     with profile() as p:

@@ -108,7 +108,8 @@ CALLS: dict[str, Call] = {
         "x", 0.1, 2, new_style=True, double_precision=True),
     "scalars": lambda w, t: [w.add_scalars("l/oss", {"a": k, "b": 2 * k}, k) for k in range(3)],
     "histogram": lambda w, t: w.add_histogram("h", spread(t, -3, 5, 101), 1),
-    "histogram, auto": lambda w, t: w.add_histogram("h", spread(t, -3, 5, 101) ** 3, 1, "auto"),
+    "histogram, auto": lambda w, t: w.add_histogram(
+        "h", t.tensor(np.linspace(-3, 5, 101) ** 3), 1, "auto"),
     "histogram, one value": lambda w, t: w.add_histogram("h", t.zeros(4, 2), 1),
     "histogram, coarse": lambda w, t: w.add_histogram(
         "h", spread(t, -3, 5, 101), 1, bins=[k / 7 for k in range(-70, 71)], max_bins=30),

@@ -15,7 +15,15 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.nn import functional as F
-from weft.train import Callback, EarlyStopping, LayerStats, NonFiniteError, Trainer, seed_everything
+from weft.train import (
+    Callback,
+    EarlyStopping,
+    LayerStats,
+    NonFiniteError,
+    Trainer,
+    WeightAverage,
+    seed_everything,
+)
 from weft.utils.data import DataLoader, TensorDataset
 
 
@@ -221,6 +229,39 @@ def test_nan_is_never_the_best(tmp_path: Path) -> None:
     assert trainer.best is None and not (tmp_path / "best.pt").exists()
     trainer.fit(loader(), epochs=4, resume=True)
     assert trainer.best == 0.5
+
+
+def test_weights_are_averaged_and_go_on_exactly(tmp_path: Path) -> None:
+    def training(folder: Path | None) -> tuple[Trainer, WeightAverage]:
+        weft.manual_seed(5)
+        average = WeightAverage(decay=0.9)
+        return make(callbacks=[average], folder=folder, seed=6), average
+
+    trainer, average = training(None)
+    seen = []
+
+    class Note(Callback):
+        def on_update_end(self, trainer: Any) -> None:
+            seen.append(trainer.model[0].weight.detach().clone())
+
+    trainer.callbacks.append(Note())
+    trainer.fit(loader(), epochs=3)
+    expected = seen[0]  # the first update is taken as it is, as PyTorch's AveragedModel does
+    for weight in seen[1:]:
+        expected = 0.9 * expected + 0.1 * weight
+    assert weft.allclose(average.model[0].weight, expected, atol=1e-6)
+    assert not weft.equal(average.model[0].weight, trainer.model[0].weight)
+
+    training(tmp_path)[0].fit(loader(), epochs=1)
+    resumed, again = training(tmp_path)
+    resumed.fit(loader(), epochs=3, resume=True)
+    assert bits(resumed.model) == bits(trainer.model) and bits(again.model) == bits(average.model)
+    again.use(resumed)
+    assert bits(resumed.model) == bits(again.model)
+    with pytest.raises(ValueError, match=r"decay is at least 0 and below 1.*1\.5"):
+        WeightAverage(1.5)
+    with pytest.raises(RuntimeError, match="before a training has begun"):
+        _ = WeightAverage().model
 
 
 def test_layers_are_measured() -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,15 @@ print(json.dumps([digest.hexdigest(), told, trainer.updates]))
 """
 
 
-def run(folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps({"folder": str(folder), **options})],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def run() -> Iterator[Any]:
+    """Trains in a folder, in a process of its own; options say what stops it."""
+    from forking import Forks  # a test below imports this file where helpers are not on the path
+
+    with Forks("weft.train", "weft.utils.data", "weft.utils.tensorboard") as forks:
+        yield lambda folder, err=None, **options: forks.run(
+            PROGRAM, json.dumps({"folder": str(folder), **options}), err=err
+        )
 
 
 def logged(folder: Path) -> tuple[Any, Any, Any]:
@@ -121,7 +126,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def straight(run: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A training that nothing stops: what it prints, and its folder."""
     folder = tmp_path_factory.mktemp("straight")
     found = run(folder)
@@ -132,7 +137,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("name", CASES)
 def test_a_stopped_training_goes_on_to_the_same_bits(
-    name: str, tmp_path: Path, straight: Any
+    name: str, tmp_path: Path, straight: Any, run: Any
 ) -> None:
     options = CASES[name]
     stopped = run(tmp_path, **options)
@@ -153,7 +158,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP"])
-def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path) -> None:
+def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path, run: Any) -> None:
     stopped = run(tmp_path, how=how, at=2)
     assert stopped.returncode == 128 + getattr(signal, how), stopped.stderr
     assert "interrupted at epoch 1, update 2: saved to" in stopped.stderr
@@ -161,7 +166,7 @@ def test_the_end_of_a_batch_job_or_a_terminal_saves_too(how: str, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on files there")
-def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any) -> None:
+def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any, run: Any) -> None:
     done = run(tmp_path, how="disk", at=13)
     assert done.returncode == 0, done.stderr
     assert "warning: no checkpoint of update 15 (File too large)" in done.stderr
@@ -172,7 +177,7 @@ def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on files there")
-def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any) -> None:
+def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any, run: Any) -> None:
     done = run(tmp_path / "once", how="disk and Ctrl-C")
     assert done.returncode == 0 and done.stdout == straight[0], done.stderr
     assert "not interrupted at epoch 2, update 13: it could not be saved" in done.stderr
@@ -182,13 +187,8 @@ def test_an_interrupt_on_a_full_disk_loses_no_work(tmp_path: Path, straight: Any
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device there")
-def test_a_log_on_a_full_disk_ends_no_training(tmp_path: Path, straight: Any) -> None:
-    command = [sys.executable, "-c", PROGRAM, json.dumps({"folder": str(tmp_path)})]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=300,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+def test_a_log_on_a_full_disk_ends_no_training(tmp_path: Path, straight: Any, run: Any) -> None:
+    done = run(tmp_path, err="/dev/full")
     assert done.returncode == 0 and done.stdout == straight[0]
 
 

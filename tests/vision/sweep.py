@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import inspect
 import pathlib
 import pickle
 import random
@@ -163,6 +164,78 @@ def samples(seeds: range) -> Iterator[Case]:
             yield f"sample {spec} seed {seed}", run, 2e-5
 
 
+# What each geometric function is called with, after the input and what says where that lies.
+GEOMETRY: dict[str, dict[str, Any]] = {
+    "affine": {"angle": 10.0, "translate": [2.0, 3.0], "scale": 1.1, "shear": [3.0, 4.0]},
+    "center_crop": {"output_size": [10, 12]},
+    "crop": {"top": 2, "left": 3, "height": 10, "width": 12},
+    "elastic": {"displacement": None},
+    "horizontal_flip": {},
+    "pad": {"padding": [1, 2, 3, 4]},
+    "perspective": {
+        "startpoints": [[0, 0], [29, 0], [29, 19], [0, 19]],
+        "endpoints": [[1, 1], [27, 2], [28, 18], [2, 17]],
+    },
+    "resize": {"size": [14, 17]},
+    "resized_crop": {"top": 2, "left": 3, "height": 10, "width": 12, "size": [7, 9]},
+    "rotate": {"angle": 17.0},
+    "vertical_flip": {},
+}
+PIXELS: dict[str, tuple[Any, ...]] = {
+    "adjust_brightness": (1.3,), "adjust_contrast": (1.3,), "adjust_gamma": (0.7,),
+    "adjust_hue": (0.1,), "adjust_saturation": (1.5,), "adjust_sharpness": (1.4,),
+    "autocontrast": (), "equalize": (), "five_crop": ([6, 7],), "gaussian_blur": ([3, 5],),
+    "gaussian_noise": (), "get_dimensions": (), "get_num_channels": (), "grayscale_to_rgb": (),
+    "invert": (), "normalize": ([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]),
+    "permute_channels": ([2, 0, 1],), "posterize": (3,), "rgb_to_grayscale": (),
+    "solarize": (0.4,), "ten_crop": ([6, 7],), "to_dtype": (),
+}  # fmt: skip
+
+
+def kernels(seeds: range) -> Iterator[Case]:
+    """The functions of v2 for plain tensors of one kind: ``resize_image`` and so on."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        image = rng.random((3, 20, 30), dtype=np.float32)
+        inputs = {
+            "image": image,
+            "video": np.stack([image, image[::-1]]),
+            "mask": rng.integers(0, 4, (20, 30)),
+            "bounding_boxes": some_boxes(rng, 4, 20).astype(np.float32),
+            "keypoints": (rng.random((5, 2)) * 20).astype(np.float32),
+        }
+        moved = (rng.random((1, 20, 30, 2), dtype=np.float32) - 0.5) * 0.2
+        for name, settings in GEOMETRY.items():
+            for kind, array in inputs.items():
+
+                def run(
+                    L: Any, V: Any, name=name, kind=kind, array=array, settings=settings, to=moved
+                ) -> Any:
+                    function = getattr(V.transforms.v2.functional, f"{name}_{kind}")
+                    takes = inspect.signature(function).parameters
+                    where = {"canvas_size": (20, 30)} if "canvas_size" in takes else {}
+                    if "format" in takes:
+                        where["format"] = V.tv_tensors.BoundingBoxFormat.XYXY
+                    if name == "elastic":
+                        settings = {"displacement": L.from_numpy(to.copy())}
+                    return function(L.from_numpy(array.copy()), **where, **settings)
+
+                yield f"{name}_{kind} seed {seed}", run, 2e-5
+        for name, given in PIXELS.items():
+            for kind in ("image", "video"):
+                if name in ("grayscale_to_rgb", "rgb_to_grayscale") and kind == "video":
+                    continue  # torchvision has no such names
+
+                def run_pixels(
+                    L: Any, V: Any, name=name, kind=kind, array=inputs[kind], given=given, s=seed
+                ) -> Any:
+                    L.manual_seed(s)
+                    function = getattr(V.transforms.v2.functional, f"{name}_{kind}")
+                    return function(L.from_numpy(array.copy()), *given)
+
+                yield f"{name}_{kind} seed {seed}", run_pixels, 2e-5
+
+
 # --- ops -------------------------------------------------------------------------------------
 
 
@@ -196,6 +269,7 @@ def _ops_of(seed: int) -> Iterator[Case]:
     x = rng.standard_normal((2, 4, 11, 9)).astype(dtype)
     rois = np.concatenate([rng.integers(0, 2, (count, 1)), b - 5], 1).astype(dtype)
     size = tuple(int(n) for n in rng.integers(1, 5, 2))
+    shared = rng.standard_normal((2, 3 * size[0] * size[1], 11, 9)).astype(dtype)
     scale, ratio, aligned = (
         float(rng.uniform(0.2, 1.2)),
         int(rng.integers(-1, 4)),
@@ -233,6 +307,14 @@ def _ops_of(seed: int) -> Iterator[Case]:
                 L, lambda x: V.ops.roi_pool(x, t(L, rois), size, scale), x
             ),
         ),
+        (
+            "ps_roi_align",
+            lambda L, V: with_gradients(
+                L, lambda x: V.ops.ps_roi_align(x, t(L, rois), size, scale, ratio), shared
+            ),
+        ),
+        # Values alone: torchvision's gradient at the border fails its own gradcheck.
+        ("ps_roi_pool", lambda L, V: V.ops.ps_roi_pool(t(L, shared), t(L, rois), size, scale)),
         (
             "focal",
             lambda L, V: with_gradients(
@@ -545,7 +627,8 @@ def detectors(seeds: range) -> Iterator[Case]:
 
 
 PARTS = {
-    part.__name__: part for part in (transforms, samples, ops, utils, datasets, models, detectors)
+    part.__name__: part
+    for part in (transforms, samples, kernels, ops, utils, datasets, models, detectors)
 }
 
 

@@ -217,3 +217,37 @@ def test_frozen_normalisation_has_no_parameters() -> None:
     x = weft.randn(2, 3, 4, 4)
     assert not list(layer.parameters())
     assert weft.allclose(layer(x), plain(x), atol=1e-6)
+
+
+def test_position_sensitive_bins_read_their_own_channels() -> None:
+    """Bin (i, j) of channel c is read from channel (c * rows + i) * columns + j."""
+    weft.manual_seed(0)
+    x = weft.randn(2, 12, 9, 8, dtype=weft.float64)
+    boxes = [weft.tensor([[0.0, 1, 6, 5]]), weft.tensor([[2.0, 2, 7, 8], [-3, 0, 20, 4]])]
+    boxes = [part.double() for part in boxes]
+    found = ops.ps_roi_align(x, boxes, (3, 2), 0.9, 2)
+    plain = ops.roi_align(x, boxes, (3, 2), 0.9, 2, aligned=True)
+    assert found.shape == (3, 2, 3, 2)
+    for channel in range(2):
+        for i in range(3):
+            for j in range(2):
+                own = plain[:, (channel * 3 + i) * 2 + j, i, j]
+                assert weft.equal(found[:, channel, i, j], own)
+    for function in (ops.ps_roi_align, ops.ps_roi_pool):
+        x = x.detach()[:, :6, :5, :4].clone().requires_grad_()
+        assert gradcheck(lambda x, f=function: f(x, boxes, (3, 2), 0.5), (x,))
+    with pytest.raises(ValueError, match="multiple of 4; the input has 6"):
+        ops.ps_roi_align(x, boxes, 2)
+    layer = ops.PSRoIAlign(2, 0.5, -1)
+    assert repr(layer) == "PSRoIAlign(output_size=2, spatial_scale=0.5, sampling_ratio=-1)"
+    assert ops.PSRoIPool(1, 1.0)(x, boxes).shape == (3, 6, 1, 1)
+
+
+def test_position_sensitive_pooling_is_a_mean() -> None:
+    x = weft.arange(64.0).reshape(1, 1, 8, 8).repeat(1, 4, 1, 1)
+    found = ops.ps_roi_pool(x, [weft.tensor([[1.0, 2.0, 5.0, 6.0]])], 2)
+    wanted = [[x[0, 0, 2 + 2 * i : 4 + 2 * i, 1 + 2 * j : 3 + 2 * j].mean() for j in (0, 1)]
+              for i in (0, 1)]  # fmt: skip
+    assert weft.allclose(found[0, 0], weft.tensor(wanted))
+    outside = ops.ps_roi_pool(x, [weft.tensor([[20.0, 20.0, 30.0, 30.0]])], 2)
+    assert outside.abs().sum() == 0

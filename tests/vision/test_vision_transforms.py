@@ -230,3 +230,22 @@ def test_without_pillow_the_error_names_the_extra() -> None:
         "else:\n    raise SystemExit(1)\n"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_functions_of_one_kind_do_what_the_common_ones_do() -> None:
+    """``sweep.py kernels`` compares them with torchvision."""
+    image, mask = weft.rand(3, 20, 30), weft.randint(0, 4, (20, 30))
+    boxes, points = weft.tensor([[1.0, 2, 9, 12]]), weft.tensor([[3.0, 4.0]])
+    assert weft.equal(F2.resize_image(image, [7, 9]), F2.resize(image, [7, 9]))
+    assert set(F2.rotate_mask(mask, 20.0).unique().tolist()) <= {0, 1, 2, 3}
+    assert weft.equal(F2.crop_mask(mask, 1, 2, 5, 6), mask[1:6, 2:8])
+    wrapped = tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=(20, 30))
+    for name, more in (("affine", (10.0, [1, 2], 1.1, [3, 4])), ("horizontal_flip", ())):
+        moved = getattr(F2, f"{name}_bounding_boxes")(boxes, "XYXY", (20, 30), *more)
+        assert type(moved) is weft.Tensor
+        assert weft.equal(moved, getattr(F2, name)(wrapped, *more).as_subclass(weft.Tensor))
+    half, canvas = F2.resize_bounding_boxes(boxes, (20, 30), [10, 15])
+    assert half.tolist() == [[0.5, 1.0, 4.5, 6.0]] and canvas == (10, 15)
+    moved, canvas = F2.crop_keypoints(points, 1, 2, 5, 6)
+    assert moved.tolist() == [[1.0, 3.0]] and canvas == (5, 6)
+    assert F2.vertical_flip_keypoints(points, (20, 30)).tolist() == [[3.0, 15.0]]

@@ -29,7 +29,7 @@ Window = Callable[..., Tensor]
 
 
 class _Windowed(nn.Module):
-    """Sizes of frames, with their usual values: whole windows, and steps of half a window."""
+    """How a waveform is cut into frames: by default whole windows, in steps of half a window."""
 
     window: Tensor
 
@@ -38,13 +38,18 @@ class _Windowed(nn.Module):
         n_fft: int,
         win_length: int | None,
         hop_length: int | None,
+        pad: int,
         window_fn: Window,
+        normalized: bool | str,
         wkwargs: dict[str, Any] | None,
+        *edges: Any,
     ) -> None:
         super().__init__()
         self.n_fft = n_fft
         self.win_length = n_fft if win_length is None else win_length
         self.hop_length = self.win_length // 2 if hop_length is None else hop_length
+        self.pad, self.normalized = pad, normalized
+        self.center, self.pad_mode, self.onesided = edges
         self.register_buffer("window", window_fn(self.win_length, **(wkwargs or {})))
 
 
@@ -66,13 +71,9 @@ class Spectrogram(_Windowed):
         onesided: bool = True,
         return_complex: bool | None = None,
     ) -> None:
-        super().__init__(n_fft, win_length, hop_length, window_fn, wkwargs)
-        self.pad = pad
+        edges = center, pad_mode, onesided
+        super().__init__(n_fft, win_length, hop_length, pad, window_fn, normalized, wkwargs, *edges)
         self.power = power
-        self.normalized = normalized
-        self.center = center
-        self.pad_mode = pad_mode
-        self.onesided = onesided
 
     def forward(self, waveform: Tensor) -> Tensor:
         """(…, frequency, time) of (…, time)."""
@@ -107,12 +108,8 @@ class InverseSpectrogram(_Windowed):
         pad_mode: str = "reflect",
         onesided: bool = True,
     ) -> None:
-        super().__init__(n_fft, win_length, hop_length, window_fn, wkwargs)
-        self.pad = pad
-        self.normalized = normalized
-        self.center = center
-        self.pad_mode = pad_mode
-        self.onesided = onesided
+        edges = center, pad_mode, onesided
+        super().__init__(n_fft, win_length, hop_length, pad, window_fn, normalized, wkwargs, *edges)
 
     def forward(self, spectrogram: Tensor, length: int | None = None) -> Tensor:
         """(…, time) of (…, frequency, time)."""

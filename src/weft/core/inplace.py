@@ -93,6 +93,8 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         change_tangent(target, level, tangent)
         if tracking:
             keep_tangents(op, duals, (target,))
+    for recorder in now.recorders:
+        recorder.changed(op, args, attrs)
     return target
 
 

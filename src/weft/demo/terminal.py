@@ -77,9 +77,11 @@ class Progress:
         now = time.perf_counter()
         self._spent, self._since = self._spent + now - self._since, now
         self._steps += 1
-        share = ((epoch - 1) * batches + batch) / (self.epochs * batches)
+        self._draw(((epoch - 1) * batches + batch) / (self.epochs * batches), epoch, loss)
+
+    def _draw(self, share: float, epoch: int, loss: float) -> None:
         rate = self._steps / self._spent if self._spent else 0.0
-        left = (self.epochs * batches - self._steps) / rate if rate else 0.0
+        left = self._spent * (1 - share) / share
         words = f"epoch {epoch:>2}/{self.epochs}  loss {loss:.4f}"
         if self._accuracy is not None:
             words += f"  test {self._accuracy:.1%}"
@@ -88,7 +90,9 @@ class Progress:
     def epoch(self, epoch: int, loss: float, accuracy: float) -> None:
         """An epoch has ended."""
         self._accuracy = accuracy
-        if not self.terminal.moving:
+        if self.terminal.moving:
+            self._draw(epoch / self.epochs, epoch, loss)
+        else:
             self.terminal.line(
                 f"  epoch {epoch:>2} of {self.epochs}  loss {loss:.4f}  "
                 f"test accuracy {accuracy:.2%}"

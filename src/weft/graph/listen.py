@@ -51,6 +51,9 @@ class Listener:
     def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op has run and is about to write over its first input."""
 
+    def changed(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+        """An op has run in place, and its history is recorded."""
+
     def writing(self, target: Tensor, result: Any) -> None:
         """An array is about to be written into a tensor."""
 

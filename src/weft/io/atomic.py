@@ -39,7 +39,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     _remove_left(target)
     number, temporary = _open_nameless(folder), None
     if number is None:
-        number, temporary = _open_named(target)
+        try:
+            number, temporary = _open_named(target)
+        except OSError as error:
+            error.filename = os.fspath(path)  # the passing name would say nothing to the user
+            raise
     try:
         with os.fdopen(number, "w+b", _BUFFER) as file, contextlib.ExitStack() as held:
             if mode is not None and hasattr(os, "fchmod"):

@@ -8,7 +8,7 @@
 ['aten::exp', 'aten::sum', 'forward']
 
 ``print(measured.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))`` prints a
-table. In-place ops are counted; their time is part of the block around them.
+table.
 """
 
 from __future__ import annotations

@@ -108,9 +108,17 @@ def memory_timeline(used: Sequence[tuple[float, int]], path: str | os.PathLike[s
     elif name.endswith(".svg"):
         _write(path, _picture(used))
     elif name.endswith(".html"):
-        _write(path, f"<!doctype html><meta charset=utf-8><title>Memory</title>{_picture(used)}")
+        head = "<!doctype html><meta charset=utf-8><title>Memory</title>"
+        _write(path, f"{head}<style>body {{ margin: 0 }}</style>{_picture(used)}")
     else:
         raise ValueError(f"the memory timeline is a .json, .html or .svg file, not {name!r}")
+
+
+_STYLE = (
+    "<style>rect { fill: #fff } text { fill: #555 } path { fill: #c7cdf6; stroke: #3c4fd0 } "
+    "@media (prefers-color-scheme: dark) { rect { fill: #15161a } text { fill: #b4b4bb } "
+    "path { fill: #2f3667; stroke: #8f9bff } }</style>"
+)
 
 
 def _picture(used: Sequence[tuple[float, int]]) -> str:
@@ -122,9 +130,9 @@ def _picture(used: Sequence[tuple[float, int]]) -> str:
     line = "".join(f"H{x(t):.1f}V{y(count):.1f}" for t, count in used)
     floor = y(0)
     space = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-    text = f'<svg {space} font-family="sans-serif" font-size="12" fill="#555">'
-    text += f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
-    text += f'<path d="M{_EDGE} {floor:.1f}{line}V{floor:.1f}Z" fill="#c7cdf6" stroke="#3c4fd0"/>'
+    text = f'<svg {space} font-family="sans-serif" font-size="12">{_STYLE}'
+    text += f'<rect width="{_WIDTH}" height="{_HEIGHT}"/>'
+    text += f'<path d="M{_EDGE} {floor:.1f}{line}V{floor:.1f}Z"/>'
     text += (
         f'<text x="{_EDGE - 8}" y="{y(most) + 4:.1f}" text-anchor="end">{_megabytes(most)}</text>'
     )

@@ -36,6 +36,7 @@ class Recorder(Listener):
         self._words = None if known is None else known.words
         self.events: list[FunctionEvent] = []
         self.open: list[FunctionEvent] = []
+        self.op: FunctionEvent | None = None  # the op that runs now
         self.thread = threading.get_native_id()
 
     def begin(self, name: str) -> FunctionEvent:
@@ -66,26 +67,36 @@ class Recorder(Listener):
     # --- what is heard ---
 
     def before(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
-        event = self.begin(f"aten::{op.name}")
+        self._begin_op(f"aten::{op.name}", args)
+
+    def _begin_op(self, name: str, args: Any) -> None:
+        self._end_op()  # ops do not nest: one that is still open has failed
+        self.op = event = self.begin(name)
         if self.shapes:
             event.input_shapes = _shapes(args)
             event.time_range.start = now_us()
 
+    def _end_op(self) -> FunctionEvent | None:
+        event, self.op = self.op, None
+        if event is not None and event in self.open:
+            self.end(event)
+        return event
+
     def saw(self, op: Any, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
-        event = self.open[-1]
-        self.end(event)
+        event = self._end_op()
+        if event is None:
+            return
         if self.memory and not op.view:
             event.cpu_memory_usage = sum(r._a.nbytes for r in results)
         if self.flops and not op.view and results:
             shapes = [x._a.shape for x in args if isinstance(x, Tensor)]
             event.flops = forward_flops(op.name, results[0]._a.shape, shapes)
 
-    def changing(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
-        # It has computed already when it is heard of, so only the call is known.
-        event = self.begin(f"aten::{op.name}_")
-        self.end(event)
-        if self.shapes:
-            event.input_shapes = _shapes(args)
+    def overwriting(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
+        self._begin_op(f"aten::{op.name}_", args)
+
+    def changed(self, op: Any, args: Any, attrs: dict[str, Any]) -> None:
+        self._end_op()
 
     def goes_back(self, work: Any, roots: Any) -> None:
         self.begin("backward")

@@ -14,7 +14,7 @@ True
 
 from __future__ import annotations
 
-from weft.train.callbacks import Callback, EarlyStopping, LayerStats
+from weft.train.callbacks import Callback, EarlyStopping, LayerStats, WeightAverage
 from weft.train.finders import LearningRates, find_batch_size, find_lr
 from weft.train.guard import NonFiniteError
 from weft.train.loggers import (
@@ -41,6 +41,7 @@ __all__ = [
     "TensorBoardLogger",
     "Trainer",
     "WandbLogger",
+    "WeightAverage",
     "find_batch_size",
     "find_lr",
     "seed_everything",

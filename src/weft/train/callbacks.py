@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from weft.core.modes import no_grad
+from weft.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-__all__ = ["Callback", "EarlyStopping", "LayerStats"]
+__all__ = ["Callback", "EarlyStopping", "LayerStats", "WeightAverage"]
 
 
 class Callback:
@@ -85,6 +86,59 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take these up."""
         self.best, self.bad = state["best"], state["bad"]
+
+
+class WeightAverage(Callback):
+    """Keeps an exponential moving average of the weights (EMA), which often test better.
+
+    ``model`` is the averaged model, a copy of its own; ``use(trainer)`` puts its weights into the
+    model that was trained.
+
+    >>> average = WeightAverage(decay=0.99)
+    """
+
+    def __init__(self, decay: float = 0.999, every: int = 1) -> None:
+        if not 0 <= decay < 1 or every < 1:
+            raise ValueError(
+                "WeightAverage: decay is at least 0 and below 1, and every at least 1, not "
+                f"{decay!r} and {every!r}"
+            )
+        self.decay, self.every = decay, every
+        self.average: AveragedModel | None = None
+        self._saved: dict[str, Any] | None = None
+
+    @property
+    def model(self) -> Any:
+        """The model with the averaged weights."""
+        if self.average is None:
+            raise RuntimeError("WeightAverage: there is no average before a training has begun")
+        return self.average.module
+
+    def on_fit_start(self, trainer: Any) -> None:
+        """Begin with the weights as they are, or with those that were saved."""
+        blend = get_ema_multi_avg_fn(self.decay)
+        self.average = AveragedModel(trainer.model, multi_avg_fn=blend, use_buffers=True)
+        if self._saved is not None:
+            self.average.load_state_dict(self._saved)
+            self._saved = None
+
+    def on_update_end(self, trainer: Any) -> None:
+        """Take the new weights in."""
+        if trainer.updates % self.every == 0:
+            assert self.average is not None
+            self.average.update_parameters(trainer.model)
+
+    def use(self, trainer: Any) -> None:
+        """Let the trained model have the averaged weights."""
+        trainer.model.load_state_dict(self.model.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averaged weights."""
+        return {} if self.average is None else dict(self.average.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take these up, when the training begins."""
+        self._saved = state or None
 
 
 class LayerStats(Callback):

@@ -17,9 +17,8 @@ def spirals(count: int, noise: float = 0.05) -> TensorDataset:
     return TensorDataset(points + noise * torch.randn(2 * count, 2), label)
 
 
-def loaders(count: int = 400, batch_size: int = 64, seed: int = 0) -> tuple[DataLoader, DataLoader]:
+def loaders(count: int = 400, batch_size: int = 64) -> tuple[DataLoader, DataLoader]:
     """Batches to learn from, in a random order, and batches to be tested with."""
-    torch.manual_seed(seed)
     data = spirals(count)
     train, test = random_split(data, [len(data) - len(data) // 5, len(data) // 5])
     return DataLoader(train, batch_size, shuffle=True), DataLoader(test, batch_size)

@@ -1,4 +1,4 @@
-"""Train the model, evaluate it, and save it so that the training can be resumed."""
+"""Train the model: checkpoints and curves go to runs/, Ctrl-C saves, --resume goes on exactly."""
 
 from __future__ import annotations
 
@@ -10,77 +10,46 @@ from model import Model
 
 import weft as torch
 import weft.nn.functional as F
-from weft.utils.data import DataLoader
+from weft.train import EarlyStopping, Trainer, seed_everything
 
 
-def train_epoch(model: Model, optimizer: torch.optim.Optimizer, batches: DataLoader) -> float:
-    """One pass over the data; the mean loss."""
-    model.train()
-    total, count = 0.0, 0
-    for points, labels in batches:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(points), labels)
-        loss.backward()
-        optimizer.step()
-        total, count = total + loss.item() * len(labels), count + len(labels)
-    return total / count
-
-
-@torch.no_grad()
-def evaluate(model: Model, batches: DataLoader) -> float:
+def accuracy(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The share of points that are classified correctly."""
-    model.eval()
-    right, count = 0, 0
-    for points, labels in batches:
-        right += int((model(points).argmax(1) == labels).sum())
-        count += len(labels)
-    return right / count
+    return (output.argmax(1) == labels).float().mean()
 
 
-def save(path: Path, model: Model, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-    """Keep all that a training needs to go on exactly; the file is replaced as a whole."""
-    state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "random": torch.get_rng_state(),
-        "epoch": epoch,
-    }
-    torch.save(state, path)
-
-
-def resume(path: Path, model: Model, optimizer: torch.optim.Optimizer) -> int:
-    """Go back to where a training was; the number of epochs it had done."""
-    state = torch.load(path)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["random"])
-    return state["epoch"]
-
-
-def run(epochs: int, checkpoint: Path, seed: int = 0, again: bool = False) -> tuple[float, float]:
-    """Train; the last loss and the accuracy on the test data."""
-    train, test = loaders(seed=seed)
-    torch.manual_seed(seed)
+def run(
+    epochs: int, folder: Path, seed: int = 0, resume: bool = False, progress: bool = True
+) -> dict[str, float]:
+    """Train; the metrics of the last epoch."""
+    seed_everything(seed)
+    train, test = loaders()
     model = Model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    done = resume(checkpoint, model, optimizer) if again else 0
-    loss = accuracy = float("nan")
-    for epoch in range(done + 1, epochs + 1):
-        loss = train_epoch(model, optimizer, train)
-        accuracy = evaluate(model, test)
-        print(f"epoch {epoch}  loss {loss:.4f}  test accuracy {accuracy:.1%}")
-        save(checkpoint, model, optimizer, epoch)
-    return loss, accuracy
+    trainer = Trainer(
+        model,
+        F.cross_entropy,
+        torch.optim.Adam(model.parameters(), lr=1e-2),
+        metrics={"accuracy": accuracy},
+        seed=seed,
+        folder=folder,  # last.pt and best.pt
+        monitor="val_accuracy",
+        mode="max",
+        loggers=["csv"],
+        callbacks=[EarlyStopping("val_loss", patience=20)],
+        progress=progress,
+    )
+    return trainer.fit(train, test, epochs=epochs, resume=resume)[-1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint.pt"))
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--folder", type=Path, default=Path("runs/first"))
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     options = parser.parse_args()
-    run(options.epochs, options.checkpoint, options.seed, options.resume)
+    metrics = run(options.epochs, options.folder, options.seed, options.resume)
+    print(f"test accuracy {metrics['val_accuracy']:.1%}")
 
 
 if __name__ == "__main__":

@@ -38,15 +38,26 @@ from weft.vision.ops.misc import (
     Permute,
     SqueezeExcitation,
 )
-from weft.vision.ops.pooling import MultiScaleRoIAlign, RoIAlign, RoIPool, roi_align, roi_pool
+from weft.vision.ops.pooling import (
+    MultiScaleRoIAlign,
+    PSRoIAlign,
+    PSRoIPool,
+    RoIAlign,
+    RoIPool,
+    ps_roi_align,
+    ps_roi_pool,
+    roi_align,
+    roi_pool,
+)
 
 __all__ = [
     "MLP", "Conv2dNormActivation", "Conv3dNormActivation", "DeformConv2d", "DropBlock2d",
-    "DropBlock3d", "FeaturePyramidNetwork", "FrozenBatchNorm2d", "MultiScaleRoIAlign", "Permute",
-    "RoIAlign", "RoIPool", "SqueezeExcitation", "StochasticDepth", "batched_nms", "box_area",
-    "box_convert", "box_iou", "boxes", "clip_boxes_to_image", "complete_box_iou",
-    "complete_box_iou_loss", "deform_conv", "deform_conv2d", "distance_box_iou",
-    "distance_box_iou_loss", "drop_block2d", "drop_block3d", "feature_pyramid_network",
-    "generalized_box_iou", "generalized_box_iou_loss", "masks_to_boxes", "misc", "nms",
-    "remove_small_boxes", "roi_align", "roi_pool", "sigmoid_focal_loss", "stochastic_depth",
+    "DropBlock3d", "FeaturePyramidNetwork", "FrozenBatchNorm2d", "MultiScaleRoIAlign",
+    "PSRoIAlign", "PSRoIPool", "Permute", "RoIAlign", "RoIPool", "SqueezeExcitation",
+    "StochasticDepth", "batched_nms", "box_area", "box_convert", "box_iou", "boxes",
+    "clip_boxes_to_image", "complete_box_iou", "complete_box_iou_loss", "deform_conv",
+    "deform_conv2d", "distance_box_iou", "distance_box_iou_loss", "drop_block2d", "drop_block3d",
+    "feature_pyramid_network", "generalized_box_iou", "generalized_box_iou_loss",
+    "masks_to_boxes", "misc", "nms", "ps_roi_align", "ps_roi_pool", "remove_small_boxes",
+    "roi_align", "roi_pool", "sigmoid_focal_loss", "stochastic_depth",
 ]  # fmt: skip

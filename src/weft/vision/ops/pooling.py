@@ -80,6 +80,77 @@ def roi_pool(
     return roi_pool_op(input, rows, size=_pair(output_size), scale=float(spatial_scale))[0]
 
 
+def _own_bins(input: Tensor, size: tuple[int, int], name: str) -> None:
+    """Check that the channels can be shared out among the bins."""
+    if input.shape[1] % (size[0] * size[1]):
+        raise ValueError(
+            f"{name}: each of the {size[0]}x{size[1]} bins reads channels of its own, so their "
+            f"number must be a multiple of {size[0] * size[1]}; the input has {input.shape[1]}"
+            f"\n  at {errors.here()}"
+        )
+
+
+def ps_roi_align(
+    input: Tensor,
+    boxes: Tensor | list[Tensor],
+    output_size: int | tuple[int, int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+) -> Tensor:
+    """RoI align in which each bin reads channels of its own (position-sensitive; Light-Head R-CNN).
+
+    >>> import weft
+    >>> ps_roi_align(weft.ones(1, 8, 6, 6), [weft.tensor([[0.0, 0.0, 4.0, 4.0]])], 2).shape
+    torch.Size([1, 2, 2, 2])
+    """
+    size = _pair(output_size)
+    _own_bins(input, size, "ps_roi_align")
+    every = roi_align(input, boxes, size, spatial_scale, sampling_ratio, aligned=True)
+    every = every.unflatten(1, (-1, *size))  # box, channel, the bin of a channel, bin
+    return every.diagonal(dim1=2, dim2=4).diagonal(dim1=2, dim2=3)
+
+
+def ps_roi_pool(
+    input: Tensor,
+    boxes: Tensor | list[Tensor],
+    output_size: int | tuple[int, int],
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    """Means over a grid of bins in each box, each bin reading channels of its own (R-FCN)."""
+    size = _pair(output_size)
+    _own_bins(input, size, "ps_roi_pool")
+    rows = _rows(input, boxes, "ps_roi_pool").detach()
+    edges = _half_up(rows[:, 1:] * spatial_scale)
+    across = _inside(edges[:, 0], edges[:, 2], size[1], input.shape[3]).to(input.dtype)
+    down = _inside(edges[:, 1], edges[:, 3], size[0], input.shape[2]).to(input.dtype)
+    features = input.unflatten(1, (-1, *size)).permute(0, 3, 1, 2, 4, 5)  # N, x, C, y, H, W
+    result = input.new_zeros(len(rows), input.shape[1] // (size[0] * size[1]), *size)
+    for image in rows[:, 0].unique().long().tolist():
+        places = weft.where(rows[:, 0] == image)[0]
+        # Sums over columns for all boxes of an image at once, then over rows.
+        columns = features[image].flatten(1, 3) @ across[places].permute(1, 2, 0)
+        columns = columns.unflatten(1, (-1, size[0], input.shape[2]))  # x, C, y, H, K
+        sums = (columns * down[places].permute(1, 2, 0)).sum(3).permute(3, 1, 2, 0)
+        area = down[places].sum(2)[:, :, None] * across[places].sum(2)[:, None]
+        result = result.index_put((places,), sums / area.clamp(min=1)[:, None])
+    return result
+
+
+def _half_up(x: Tensor) -> Tensor:
+    """Rounded, halves away from zero, as in C."""
+    return x.sign() * (x.abs() + 0.5).floor()
+
+
+def _inside(start: Tensor, end: Tensor, bins: int, length: int) -> Tensor:
+    """Which places along a side each bin of each box covers: (box, bin, place)."""
+    step = (end - start).clamp(min=1)[:, None] / bins
+    order = weft.arange(bins, dtype=start.dtype)
+    low = ((order * step).floor() + start[:, None]).clamp(0, length - 1)
+    high = (((order + 1) * step).ceil() + start[:, None]).clamp(0, length - 1)
+    place = weft.arange(length, dtype=start.dtype)
+    return (place >= low[..., None]) & (place < high[..., None])
+
+
 class RoIAlign(nn.Module):
     """``roi_align`` as a module."""
 
@@ -121,6 +192,36 @@ class RoIPool(nn.Module):
     def __repr__(self) -> str:
         size, scale = self.output_size, self.spatial_scale
         return f"{type(self).__name__}(output_size={size}, spatial_scale={scale})"
+
+
+class PSRoIAlign(nn.Module):
+    """``ps_roi_align`` as a module."""
+
+    def __init__(
+        self, output_size: int | tuple[int, int], spatial_scale: float, sampling_ratio: int
+    ) -> None:
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+        self.sampling_ratio = sampling_ratio
+
+    def forward(self, input: Tensor, rois: Tensor | list[Tensor]) -> Tensor:
+        """Features of each box."""
+        size, scale = self.output_size, self.spatial_scale
+        return ps_roi_align(input, rois, size, scale, self.sampling_ratio)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(output_size={self.output_size}, "
+            f"spatial_scale={self.spatial_scale}, sampling_ratio={self.sampling_ratio})"
+        )
+
+
+class PSRoIPool(RoIPool):
+    """``ps_roi_pool`` as a module."""
+
+    def forward(self, input: Tensor, rois: Tensor | list[Tensor]) -> Tensor:
+        """Features of each box."""
+        return ps_roi_pool(input, rois, self.output_size, self.spatial_scale)
 
 
 class LevelMapper:

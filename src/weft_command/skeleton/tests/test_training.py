@@ -8,11 +8,12 @@ import train
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    _, accuracy = train.run(epochs=40, checkpoint=tmp_path / "checkpoint.pt")
-    assert accuracy > 0.95
+    assert train.run(40, tmp_path, progress=False)["val_accuracy"] > 0.95
 
 
 def test_it_resumes_exactly(tmp_path: Path) -> None:
-    whole = train.run(epochs=4, checkpoint=tmp_path / "whole.pt")
-    train.run(epochs=2, checkpoint=tmp_path / "parts.pt")
-    assert train.run(epochs=4, checkpoint=tmp_path / "parts.pt", again=True) == whole
+    whole = train.run(4, tmp_path / "whole", progress=False)
+    train.run(2, tmp_path / "parts", progress=False)
+    parts = train.run(4, tmp_path / "parts", resume=True, progress=False)
+    for name in ("loss", "val_loss", "val_accuracy"):
+        assert parts[name] == whole[name]
