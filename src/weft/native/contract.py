@@ -288,6 +288,8 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
 
     Nothing is computed and no array is read. Threads can plan at the same time.
     """
+    if jit.INTERPRETED:
+        raise Unplannable("kernels run in Python")
     found, thread = _Recording(arrays), get_ident()
     if thread in buffers.PLANNERS:
         raise Unplannable("a plan inside of another one")
