@@ -614,8 +614,8 @@ def _over(op: Any, call: Call, late: list[Damage], at_end: bool) -> None:
     plan, g, saved = _saved(op, call, late, at_end)
     if isinstance(g, np.ndarray):
         plan.over(g.copy(), saved)
-        if plan.way is not None:
-            plan.way(g, *saved)
+        if plan.entry is not None:
+            plan.entry(g, *saved)
     if op.traced and call.args and isinstance(call.args[0], np.ndarray):
         selection.into(op, call.args[0].copy(), *call.args[1:])
 

@@ -105,6 +105,17 @@ def in_place(name: str, op: str, size: int) -> Callable[[], list[Any]]:
     return run
 
 
+def converted(name: str, op: str, kind: str, size: int) -> Callable[[], list[Any]]:
+    """An op in another type."""
+
+    def run() -> list[Any]:
+        x = (values(name, size).abs() + 0.1).to(getattr(weft, kind))
+        y = F.gelu(x) if op == "gelu" else getattr(weft, op)(x)
+        return [y.double()]
+
+    return run
+
+
 def attributes(count: int) -> Callable[[], list[Any]]:
     """An op under many different attributes, of which no more than some are compiled."""
 
@@ -145,6 +156,11 @@ def cases() -> dict[str, Callable[[], list[Any]]]:
     for shape in ((1, 2, 4, 4), (4, 3, 16, 16), (4, 8, 32, 32)):
         for op, function in IMAGES.items():
             found[f"{op} {shape}"] = graded(f"{op} {shape}", function, *shape)
+    for kind in ("float64", "bfloat16"):
+        for size in (7, 1500, 9000):
+            for op in ("exp", "tanh", "sigmoid", "sum", "sqrt", "gelu"):
+                name = f"{op} {kind} {size}"
+                found[name] = converted(name, op, kind, size)
     found["attributes"] = attributes(70)
     found["attributes again"] = attributes(3)
     return found

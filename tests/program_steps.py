@@ -175,7 +175,7 @@ ALONE = (
         "copy_({n} * {x})",
     ),
 )
-TURNED = ("t_()", "unsqueeze_(0)", "squeeze_()", "transpose_(0, -1)", "swapaxes_(0, -1)")
+TRANSPOSED = ("t_()", "unsqueeze_(0)", "squeeze_()", "transpose_(0, -1)", "swapaxes_(0, -1)")
 WITH = (
     "add_({y})",
     "mul_({y})",
@@ -616,7 +616,7 @@ class Writer:
         t = self.get(x)
         if t.retains_grad:
             return  # torch keeps a retained gradient in the shape that the value had before
-        self.emit(f"{x}.{self.rng.choice(TURNED)}", (), True)
+        self.emit(f"{x}.{self.rng.choice(TRANSPOSED)}", (), True)
 
     def other(self, x: str) -> str | None:
         """A value to write into another one; a copy where they share memory."""

@@ -16,7 +16,7 @@ from weft.core import selection
 from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit, trace
 from weft.native.codegen.compiler import Ptr, T, f64, i64
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import indexing, normalize, reduce, softmax, sums
 
 F32 = np.float32
@@ -62,13 +62,13 @@ def loop() -> trace.Loop:
 
 def test_a_way_takes_plain_arrays_of_one_shape_and_numbers() -> None:
     a, b = some(3, 4), some(3, 4, seed=1)
-    way = loop().way((a, b, 2.0))
-    assert way is not None
-    np.testing.assert_array_equal(way(a, b, 2.0), a * b + F32(2))
-    np.testing.assert_array_equal(way(a, b, 3), a * b + F32(3))
+    entry = loop().entry((a, b, 2.0))
+    assert entry is not None
+    np.testing.assert_array_equal(entry(a, b, 2.0), a * b + F32(2))
+    np.testing.assert_array_equal(entry(a, b, 3), a * b + F32(3))
     for shape in ((), (0,), (5, 0, 2), (1,), (2, 1, 3, 1, 2)):
         a, b = some(*shape), some(*shape, seed=1)
-        got = way(a, b, 0.5)
+        got = entry(a, b, 0.5)
         assert got.shape == shape and got.dtype == F32
         np.testing.assert_array_equal(got, a * b + F32(0.5))
 
@@ -92,20 +92,20 @@ def test_a_way_takes_plain_arrays_of_one_shape_and_numbers() -> None:
 )
 def test_a_way_gives_none_for_the_rest(other: object) -> None:
     a = some(3, 4)
-    way = loop().way((a, a, 1.0))
-    assert way is not None
-    assert way(a, other, 1.0) is None and way(other, a, 1.0) is None
-    assert way(a, a, a) is None and way(a, a) is None and way(a, a, "1") is None
-    assert way(a, a, True) is None
+    entry = loop().entry((a, a, 1.0))
+    assert entry is not None
+    assert entry(a, other, 1.0) is None and entry(other, a, 1.0) is None
+    assert entry(a, a, a) is None and entry(a, a) is None and entry(a, a, "1") is None
+    assert entry(a, a, True) is None
 
 
 def test_results_belong_to_the_caller_and_nothing_leaks() -> None:
     a, kind = some(30, 40), np.dtype(F32)
-    way = loop().way((a, a, 1.0))
-    assert way is not None
+    entry = loop().entry((a, a, 1.0))
+    assert entry is not None
     ways = [
-        lambda: way(a, a, 1.0),
-        lambda: way(a, a.T, 1.0),
+        lambda: entry(a, a, 1.0),
+        lambda: entry(a, a.T, 1.0),
         lambda: softmax.softmax(a, 1),
         lambda: sums.small(a, (1,), True),
         lambda: reduce.max_dim(a, 1, False),
@@ -180,7 +180,7 @@ def test_elements_out_of_range_are_left_to_the_reference() -> None:
 
 
 def test_specs_check_every_shape() -> None:
-    rows = Spec(
+    rows = EntrySpec(
         ("f32", "f32 row"), ("f32 like 0",), ("take 0", "give 0", "1", "0"), "size", "1", most=20
     )
     run = scaled.whole(rows, "f32")
@@ -196,7 +196,7 @@ def test_specs_check_every_shape() -> None:
 def test_small_arrays_get_the_same_bits_before_and_after_native_code_is_there(dtype: str) -> None:
     """What small exact ops give must not depend on how often they ran."""
     x, y = (some(5, 6, seed=k).astype(dtype) for k in (0, 1))
-    selection.open_ways()
+    selection.open_entries()
 
     def values() -> list[np.ndarray]:
         a = weft.tensor(x, requires_grad=True)
@@ -213,7 +213,9 @@ def test_small_arrays_get_the_same_bits_before_and_after_native_code_is_there(dt
     selection.start()
     for _ in range(3 * selection.TRIES):
         after = values()
-    assert REGISTRY["mul"].way is not None and not isinstance(REGISTRY["mul"].way, selection.Chance)
+    assert REGISTRY["mul"].entry is not None and not isinstance(
+        REGISTRY["mul"].entry, selection.LazyEntry
+    )
     for first, later in zip(before, after, strict=True):
         np.testing.assert_array_equal(first, later)
 
@@ -222,30 +224,30 @@ def test_a_chance_is_given_up_for_other_types() -> None:
     op = REGISTRY["hypot"] if "hypot" in REGISTRY else REGISTRY["maximum"]
     selection.open_op(op)
     for _ in range(selection.TRIES):
-        assert op.way is not None
-        op.way(np.ones(3, int), np.ones(3, int))
-    assert op.way is None
+        assert op.entry is not None
+        op.entry(np.ones(3, int), np.ones(3, int))
+    assert op.entry is None
     selection.open_op(op)
 
 
 def test_turning_kernels_off_shuts_the_ways() -> None:
     selection.enable(False)
     try:
-        assert all(op.way is None and op.scaled is None for op in REGISTRY.values())
+        assert all(op.entry is None and op.entry_with_number is None for op in REGISTRY.values())
     finally:
         selection.enable(True)
-    assert isinstance(REGISTRY["add"].way, selection.Chance)
+    assert isinstance(REGISTRY["add"].entry, selection.LazyEntry)
 
 
 def test_many_threads_share_a_way() -> None:
     a = some(64, 64)
-    way = loop().way((a, a, 1.0))
-    assert way is not None
+    entry = loop().entry((a, a, 1.0))
+    assert entry is not None
     wanted, wrong = a * a + F32(1), []
 
     def work() -> None:
         for _ in range(300):
-            if not np.array_equal(way(a, a, 1.0), wanted):
+            if not np.array_equal(entry(a, a, 1.0), wanted):
                 wrong.append(1)
 
     workers = [threading.Thread(target=work) for _ in range(4)]
@@ -298,20 +300,20 @@ def test_scaled_sums_in_place(shape: tuple[int, ...], name: str) -> None:
 def test_a_row_is_repeated_along_an_array() -> None:
     made = trace.Loop("row_difference", lambda a, b: a - b)
     x, row = some(4, 5), some(5, seed=1)
-    way = made.row_way((x, row))
-    assert way is not None
-    np.testing.assert_array_equal(way(x, row), x - row)
-    np.testing.assert_array_equal(way(some(2, 3, 5), row), some(2, 3, 5) - row)
-    np.testing.assert_array_equal(way(some(400, 500), some(500)), some(400, 500) - some(500))
+    entry = made.row_entry((x, row))
+    assert entry is not None
+    np.testing.assert_array_equal(entry(x, row), x - row)
+    np.testing.assert_array_equal(entry(some(2, 3, 5), row), some(2, 3, 5) - row)
+    np.testing.assert_array_equal(entry(some(400, 500), some(500)), some(400, 500) - some(500))
     for a, b in ((row, x), (x, some(4)), (x, x), (x.T, some(4)), (x, row[::-1]), (x, row[None])):
-        assert way(a, b) is None
+        assert entry(a, b) is None
     for a, b in ((x, some(4)), (row, row), (x, x), (x, row.astype(np.float64))):
-        assert made.row_way((a, b)) is None
+        assert made.row_entry((a, b)) is None
     selection.start()
     a, b = weft.tensor(x, requires_grad=True), weft.tensor(row, requires_grad=True)
     for _ in range(3 * selection.TRIES):
         y = a * b
-    assert REGISTRY["mul"].row.__class__.__name__ == "builtin_function_or_method"
+    assert REGISTRY["mul"].entry_with_row.__class__.__name__ == "builtin_function_or_method"
     np.testing.assert_array_equal(y.detach().numpy(), x * row)
     y.sum().backward()
     np.testing.assert_allclose(b.grad.numpy(), x.sum(0), rtol=1e-6)
@@ -418,7 +420,7 @@ def compiled_functions() -> list[tuple[str, Any, Any, list[str]]]:
 
 def test_every_entry_point_refuses_hostile_numbers() -> None:
     entries, places = compiled_functions(), 0
-    is_whole = lambda key: bool(key) and isinstance(key[0], Spec)
+    is_whole = lambda key: bool(key) and isinstance(key[0], EntrySpec)
     wholes = [e for e in entries if is_whole(e[1])]
     for _, key, function, kinds in entries:
         if is_whole(key):

@@ -71,7 +71,7 @@ def arithmetic_only(function: object, count: int, dtype: str) -> bool:
     """Whether a function is made of operations that are exactly rounded."""
     tape = trace.Tape("f32" if dtype == "f4" else "f64")
     try:
-        function(*(trace.Traced(tape, f"e{k}", tape.kind) for k in range(count)))  # type: ignore[operator]
+        function(*(trace.Element(tape, f"e{k}", tape.kind) for k in range(count)))  # type: ignore[operator]
     except Exception:
         return False  # masks among the arguments
     called = re.findall(r"(\w+)\(", " ".join(tape.lines))

@@ -331,13 +331,13 @@ class _Run:
                 if (
                     guard is None or (plan.cells == 1 and guard[0] == guard[1][0])
                 ) and saved is not FREED:
-                    way, gi = plan.way, None
+                    entry, gi = plan.entry, None
                     large = g.size >= selection.LARGE
                     # A gradient that only this pass holds can be written over.
                     if large and getrefcount(g) == ALONE and g.base is None and plan.over(g, saved):
                         gi = g
-                    elif way is not None:
-                        gi = way(g, *saved)
+                    elif entry is not None:
+                        gi = entry(g, *saved)
                     if gi is None:
                         if plan.large is not None and (
                             g.size >= plan.op.limit

@@ -32,7 +32,7 @@ from weft.core.promotion import back, promoted
 from weft.core.saved import pack_values
 from weft.core.tensor import Tensor, refresh, shares, wrap
 from weft.core.viewing import IN_INFERENCE, link_view, link_views
-from weft.native.codegen.trace import UFUNCS, Traced, TracedNumber, lowered
+from weft.native.codegen.trace import UFUNCS, Element, Setting, lowered
 from weft.native.memory.layout import channels_wanted, like_image, like_operands
 from weft.native.once import lazy
 
@@ -60,7 +60,7 @@ def _on_stand_ins(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
 # through every op and every derivative rule. Tensors (with those on ``meta``, batches, duals and
 # subclasses) and arrays are asked first, and pay nothing for it.
 VALUES: dict[type, Callable[[Any, Any, dict[str, Any]], Any]] = dict.fromkeys(
-    (Traced, TracedNumber), _on_stand_ins
+    (Element, Setting), _on_stand_ins
 )
 
 
@@ -211,9 +211,9 @@ class Op:
         # Whether those loops take half types as they are.
         self.halves = self.traced and not narrow and check is None and not set("fVh") & set(refuses)
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
-        self.way: Callable | None = None
-        self.scaled: Callable | None = None
-        self.row: Callable | None = None
+        self.entry: Callable | None = None
+        self.entry_with_number: Callable | None = None
+        self.entry_with_row: Callable | None = None
         self.exact = NEVER  # arrays below this size: native code gives the reference's bits
         self.native: Any = None  # a kernel: its name, and itself from the first call on
         self.native_rules: dict[int, Callable] = {}
@@ -281,9 +281,9 @@ class Op:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
         if LIVE and any_meta(args):
             return shapes.compute(self, args, attrs)
-        way = self.way
-        if way is not None and not attrs:
-            out = way(*args)
+        entry = self.entry
+        if entry is not None and not attrs:
+            out = entry(*args)
             if out is not None:
                 return out
         run = self.reference
@@ -378,7 +378,7 @@ def _with_half_numbers(op: Op, args: Any) -> Any:
 
 
 def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None) -> Any:
-    """Run an op on tensors and record it: the general way through dispatch.
+    """Run an op on tensors and record it: the general path through dispatch.
 
     ``shown`` is how many results the caller looks at, if not at all of them.
     """

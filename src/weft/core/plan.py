@@ -54,9 +54,9 @@ class Plan:
     ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
     input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
-    bare rule itself if it takes just the gradient and one saved value, and ``way`` its native code
-    for small arrays if it takes the gradient and all saved values. A plan is ``simple`` if
-    one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
+    bare rule itself if it takes just the gradient and one saved value, and ``entry`` its native
+    entry point for small arrays if it takes the gradient and all saved values. A plan is ``simple``
+    if one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
     arrays are large; ``natives`` is that code rule by rule, with None where there is none.
     """
 
@@ -65,7 +65,7 @@ class Plan:
         *("quick",),
         *("recipe", "widens"),
         *("simple", "single", "slots", "targets", "_pattern", "_traced"),
-        *("vjp", "vjp_single", "way"),
+        *("vjp", "vjp_single", "entry"),
     )
 
     def __init__(self, op: Op, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool):
@@ -108,7 +108,7 @@ class Plan:
             rule = rules[self.single]
             if parameters(rule)[1:] == self.slots and self._holds_arrays():
                 self._traced = rule
-        self.open_way()
+        self.open_entry()
 
     def part(self, targets: tuple[int, ...], saved: Any) -> tuple[Plan, tuple[Any, ...]]:
         """The plan for some of the targets, and those of the saved values that it reads.
@@ -118,11 +118,11 @@ class Plan:
         plan = self.op.plan_for(sum(1 << i for i in targets), *self._pattern)
         return plan, tuple(saved[self.slots.index(slot)] for slot in plan.slots)
 
-    def open_way(self) -> None:
+    def open_entry(self) -> None:
         """Let small arrays into native code, or keep them out."""
-        self.way = None
+        self.entry = None
         if self._traced is not None and selection.enabled():
-            self.way = selection.Chance(self, "way", lambda args: self._loop().way(args))
+            self.entry = selection.LazyEntry(self, "entry", lambda args: self._loop().entry(args))
 
     def over(self, g: Any, saved: Any) -> bool:
         """Write the one gradient that goes out over the one that came in; False if it can't."""
@@ -193,7 +193,7 @@ class Plan:
         return traced
 
     def _quick(self, tensors: tuple[bool, ...]) -> int:
-        """Which of the usual things is saved, for the short way: see the constants above."""
+        """Which of the usual things is saved, for the short path: see the constants above."""
         if not self.slots:
             return NOTHING
         if len(self.slots) > 1:

@@ -1,15 +1,18 @@
 """Which code runs an op on large arrays: a native kernel where one takes them, else the reference.
 
-An op has a ``limit``, the size of an array from which native code pays; below it the NumPy
-reference runs and nothing here is asked. Elementwise ops need no kernel of their own: their
-reference and their derivative rules are traced (``weft.native.codegen.trace``). Others are
-offered one by ``offer``.
+**The rule**: which implementation gives an op's bits depends on the op, its attributes, the dtypes,
+layouts and shapes of its operands, and fixed settings (threads, processor, libraries), never on
+what ran before. ``tests/histories.py`` holds this against programs in different orders.
 
-Once native code is loaded, elementwise ops and rules that give the same bits as NumPy take small
-arrays too: their ``way`` is a built-in function that checks, allocates and computes in one call,
-in less time than NumPy needs to begin. Where bits can differ, the size alone decides, never what
-ran before. An op whose large arrays get other bits can be offered a second kernel for small ones,
-which gives NumPy's: see ``offer_small``.
+An op has a ``limit``, the size of an array from which native code pays; below it the NumPy
+reference gives the bits. Elementwise ops need no kernel of their own: their reference and their
+derivative rules are traced (``weft.native.codegen.trace``). Others are offered one by ``offer``.
+
+Where native code gives the reference's bits, it may take over at any time, and then it is a matter
+of speed alone: loading native code and compiling an entry point wait until they pay. Such an
+``entry`` is a built-in function for small arrays that checks, allocates and computes in one call,
+in less time than NumPy needs to begin. An op whose large arrays get other bits can be offered a
+second kernel for small ones, which gives NumPy's: see ``offer_small``.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 ndarray = np.ndarray
 # What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
-WAYS = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
+ENTRY_TYPES = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
 NEVER = 1 << 62
 LEAST = 2  # elements for which a kernel for small arrays pays
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
@@ -61,7 +64,7 @@ def enabled() -> bool:
 def enable(on: bool) -> None:
     """Use native kernels or, for comparison, NumPy alone."""
     _enabled[0] = on
-    open_ways()
+    open_entries()
 
 
 def start() -> bool:
@@ -111,10 +114,11 @@ def at_hand() -> bool:
     return ready() if _begun else enough(1)
 
 
-class Chance:
-    """Stands for the way of an op or of a rule until that is worth compiling, or is given up.
+class LazyEntry:
+    """Stands for the entry point of an op or a rule until it is worth compiling, or is given up.
 
-    A way is for one pattern of float arrays, masks and numbers; it takes many uses of the same.
+    An entry point is for one pattern of float arrays, masks and numbers. It gives the reference's
+    bits, so it may take over at any time; compiling it pays after many uses of one pattern.
     """
 
     __slots__ = ("find", "holder", "misses", "name", "pattern", "uses")
@@ -126,7 +130,7 @@ class Chance:
 
     def __call__(self, *args: Any) -> None:
         pattern = [a.dtype if a.__class__ is ndarray else a.__class__ for a in args]
-        if pattern != self.pattern or not WAYS.issuperset(pattern):
+        if pattern != self.pattern or not ENTRY_TYPES.issuperset(pattern):
             self.pattern, self.uses = pattern, 0
             self.misses += 1
             if self.misses >= TRIES:
@@ -142,23 +146,24 @@ class Chance:
 
 def open_op(op: Op) -> None:
     """Let small arrays into the native code of an elementwise op, or keep them out again."""
-    op.way = op.scaled = op.row = None
+    op.entry = op.entry_with_number = op.entry_with_row = None
     if op.traced and _enabled[0]:
         loop = lambda: loop_for(op, "", op.reference, NOTHING)
-        op.way, op.scaled = (
-            Chance(op, name, lambda args: loop().way(args)) for name in ("way", "scaled")
+        op.entry, op.entry_with_number = (
+            LazyEntry(op, name, lambda args: loop().entry(args))
+            for name in ("entry", "entry_with_number")
         )
-        op.row = Chance(op, "row", lambda args: loop().row_way(args))
+        op.entry_with_row = LazyEntry(op, "entry_with_row", lambda args: loop().row_entry(args))
 
 
-def open_ways() -> None:
+def open_entries() -> None:
     """The same for all ops and their rules."""
     from weft.core.dispatch import REGISTRY
 
     for op in REGISTRY.values():
         open_op(op)
         for plan in op.plans.values():
-            plan.open_way()
+            plan.open_entry()
 
 
 def load(path: str) -> Callable:
@@ -228,7 +233,7 @@ def by_size(bound: int, small: str, large_one: Any) -> Callable:
 
 def large(args: Any, limit: int) -> bool:
     """Whether an array among the arguments is worth native code."""
-    for a in args:  # noqa: SIM110 - on the way of every small op, where any() is slower
+    for a in args:  # noqa: SIM110 - part of every small op, where any() is slower
         if a.__class__ is ndarray and a.size >= limit:
             return True
     return False
@@ -343,17 +348,20 @@ class _SetLoop:
     def __init__(self, shared: Any, settings: tuple[float, ...], make: Callable) -> None:
         self.shared, self.settings, self.make, self.constant = shared, settings, make, None
 
-    def own(self) -> Any:
-        if self.constant is None:
-            self.constant = self.make()
-        return self.constant
-
     def __call__(self, *args: Any) -> Any:
-        out = self.shared(*args, *self.settings)
-        return self.own()(*args) if out is None else out
+        if self.constant is None:
+            out = self.shared(*args, *self.settings)
+            if out is not None:
+                return out
+            self.constant = self.make()
+        return self.constant(*args)
 
     def into(self, x: ndarray, *args: Any) -> bool:
-        return self.shared.into(x, *args, *self.settings) or self.own().into(x, *args)
+        if self.constant is None:
+            if self.shared.into(x, *args, *self.settings):
+                return True
+            self.constant = self.make()
+        return self.constant.into(x, *args)
 
 
 class _NoLoop:

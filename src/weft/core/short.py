@@ -1,4 +1,4 @@
-"""The short way through dispatch, for plain float tensors: little Python, same meaning."""
+"""The short path through dispatch, for plain float tensors: little Python, same meaning."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def fast_unary(op: Op) -> Callable:
             x = input._a
             d = x.dtype
             if d is F32 or d is F64:
-                way = op.way
-                y = None if way is None else way(x)
+                entry = op.entry
+                y = None if entry is None else entry(x)
                 if y is None:
                     try:
                         y = reference(x) if x.size < op.limit else op.run(x)
@@ -170,10 +170,10 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
             else:
                 usual = False
             if usual:
-                way = op.way if tensor else op.scaled
-                z = None if way is None else way(x, y)
-                if z is None and tensor and op.row is not None and y.ndim == 1:
-                    z = op.row(x, y)
+                entry = op.entry if tensor else op.entry_with_number
+                z = None if entry is None else entry(x, y)
+                if z is None and tensor and op.entry_with_row is not None and y.ndim == 1:
+                    z = op.entry_with_row(x, y)
                 if z is None:
                     try:
                         small = x.size < op.limit and (not tensor or y.size < op.limit)

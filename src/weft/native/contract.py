@@ -168,7 +168,7 @@ def _bounds(a: ndarray) -> tuple[int, int]:
     return low, high + a.itemsize
 
 
-class _Plan:
+class _Recording:
     """What is noted while a kernel runs, instead of what it would do."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
@@ -288,7 +288,9 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
 
     Nothing is computed and no array is read. Threads can plan at the same time.
     """
-    found, thread = _Plan(arrays), get_ident()
+    if jit.INTERPRETED:
+        raise Unplannable("kernels run in Python")
+    found, thread = _Recording(arrays), get_ident()
     if thread in buffers.PLANNERS:
         raise Unplannable("a plan inside of another one")
     buffers.PLANNERS[thread], entry.LISTENERS[thread] = found, found.told
@@ -314,7 +316,7 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
 _COUNTING = threading.Lock()
 
 
-def _finished(found: _Plan, results: Any) -> Job:
+def _finished(found: _Recording, results: Any) -> Job:
     single = isinstance(results, ndarray)
     views: list[ResultView | None] = []
     for result in (results,) if single else results:
@@ -354,7 +356,7 @@ def _finished(found: _Plan, results: Any) -> Job:
     return Job(inputs, tuple(sizes), scratch, outputs, single, calls, flags, aliases, keep)
 
 
-def _aliases(found: _Plan, views: list[ResultView | None]) -> tuple[tuple[int, int], ...]:
+def _aliases(found: _Recording, views: list[ResultView | None]) -> tuple[tuple[int, int], ...]:
     """Which outputs may lie where which inputs do, if one call is all there is."""
     outputs = {view.place: k for k, view in enumerate(views) if view is not None}
     pairs = [(outputs.get(result), source) for result, source in found.aliases]

@@ -259,7 +259,7 @@ def _linear_with_bias(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np
             f"{TYPE_NAMES[dt.OF_NUMPY[x.dtype].name]}"
         )
     y = _linear(x, weight)
-    row = REGISTRY["add"].row
+    row = REGISTRY["add"].entry_with_row
     total = None if row is None else row(y, bias)  # the same bits, sooner
     if total is None:
         y += bias

@@ -103,11 +103,11 @@ class Emitter:
 
     def empty(self) -> Value:
         """A variable that is null from the start of the function, also if that ends early."""
-        place = self.room(1)
+        place = self.stack(1)
         self.variables.append(f"  store ptr null, ptr {place}")
         return place
 
-    def room(self, words: int) -> Value:
+    def stack(self, words: int) -> Value:
         """Memory for some addresses, for the length of the call."""
         self.count += 1
         place = Value(f"%x{self.count}")

@@ -14,7 +14,7 @@ from weft import _cpu
 from weft.native import threads
 from weft.native.codegen import cache, entry, whole
 from weft.native.codegen.compiler import Function, build, read
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.once import LOCK, once
 
 ndarray = np.ndarray
@@ -225,8 +225,8 @@ class Kernel:
         types = tuple(bound[k] for k in ("T", "U") if k in bound)
         self.get(*types, **consts)(*args, over, threads.how_many(over, grain))
 
-    def whole(self, spec: Spec, *types: str, **consts: Any) -> Callable:
-        """A built-in function that is a whole op: see ``whole.Spec``."""
+    def whole(self, spec: EntrySpec, *types: str, **consts: Any) -> Callable:
+        """A built-in function that is a whole op: see ``whole.EntrySpec``."""
         if INTERPRETED:
             return _declines
         key = (spec, types, *consts.items())
@@ -238,7 +238,7 @@ class Kernel:
         return found
 
     def _compile_whole(
-        self, spec: Spec, types: tuple[str, ...], consts: dict[str, Any]
+        self, spec: EntrySpec, types: tuple[str, ...], consts: dict[str, Any]
     ) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
@@ -253,9 +253,9 @@ def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
     return key, text + entry.HELPERS + entry.call(name, kinds, key) + entry.packed(name, kinds)
 
 
-def _functions(name: str, text: str, kinds: list[str], key: int, *ways: str) -> list[Callable]:
+def _functions(name: str, text: str, kinds: list[str], key: int, *entries: str) -> list[Callable]:
     """The compiled code as functions of Python; under ``key`` it can also be called without."""
-    wanted = [f"{name}.{way}" for way in ways] + ([f"{name}.packed"] if key else [])
+    wanted = [f"{name}.{e}" for e in entries] + ([f"{name}.packed"] if key else [])
     addresses = engine().load(name, text, wanted)
     threads.count()  # compiled code reads it
     if key:

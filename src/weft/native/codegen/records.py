@@ -55,7 +55,7 @@ _FUNCTIONS = (
     *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
     *("PyThreadState_Get", "PyThreadState_GetID", "PyType_GenericAlloc"),
 )
-_ATTRIBUTES = ("now", "limit", "way", "scaled", "row")
+_ATTRIBUTES = ("now", "limit", "entry", "entry_with_number", "entry_with_row")
 
 
 @dataclass(frozen=True)
@@ -491,7 +491,7 @@ class Finish(Emitter):
         self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
         self.leave_if(self.test("slt", self.bare, 0), "fail")
         with self.when(self.test("eq", self.bare, 0)):
-            self.try_ways(places, result)
+            self.try_entrys(places, result)
         with self.when(self.test("eq", self.load(result), NULL)):
             with self.when(self.load(self.large, 0, "i1")):
                 self.try_native(given, result)
@@ -507,10 +507,10 @@ class Finish(Emitter):
 
     def try_native(self, given: Value, result: Value) -> None:
         """The op's kernel, where there is one that takes such arrays."""
-        room = self.room(3)
+        words = self.stack(3)
         for k, value in enumerate((self.op, given, self.attrs)):
-            self.store(value, room, 8 * k)
-        y = self.call("PyObject_Vectorcall", self.known("forward"), room, self.constant(3), NULL)
+            self.store(value, words, 8 * k)
+        y = self.call("PyObject_Vectorcall", self.known("forward"), words, self.constant(3), NULL)
         self.stop_if_failed(y)
         none = self.is_known(y, "None")
         with self.when(none):
@@ -532,8 +532,8 @@ class Finish(Emitter):
         yield
         held = self.load(token)
         with self.when(self.test("ne", held, NULL)):
-            room = self.room(3)
-            parts = [self.at(room, 8 * k) for k in range(3)]
+            words = self.stack(3)
+            parts = [self.at(words, 8 * k) for k in range(3)]
             self.call("PyErr_Fetch", *parts, kind="void")
             self.call("PyContextVar_Reset", self.known("warnings"), held, kind="i32")
             self.drop(held)
@@ -600,26 +600,26 @@ class Finish(Emitter):
         flags = self.load(array, FLAGS, "i32")
         return self.test("ne", self.arithmetic("and", flags, 1), 0)
 
-    def try_ways(self, places: Value, result: Value) -> None:
+    def try_entrys(self, places: Value, result: Value) -> None:
         """Native code for small arrays of one shape, for one with a number, for one with a row."""
         number = self.both(self.load(self.number, 0, "i1"), self.test("eq", self.inputs, 2))
         with self.when(number):
-            self.try_way("scaled", places, result)
+            self.try_entry("entry_with_number", places, result)
         with self.otherwise(number):
-            self.try_way("way", places, result)
+            self.try_entry("entry", places, result)
             unfound = self.test("eq", self.load(result), NULL)
             with self.when(self.both(unfound, self.test("eq", self.inputs, 2))):
                 second = self.load(places, 8)
                 with self.when(self.is_a(second, "ndarray")):
                     with self.when(self.test("eq", self.load(second, RANK, "i32"), 1)):
-                        self.try_way("row", places, result)
+                        self.try_entry("entry_with_row", places, result)
 
-    def try_way(self, name: str, places: Value, result: Value) -> None:
-        way = self.attribute(name)
-        with self.otherwise(self.is_known(way, "None")):
-            y = self.call("PyObject_Vectorcall", way, places, self.inputs, NULL)
+    def try_entry(self, name: str, places: Value, result: Value) -> None:
+        entry = self.attribute(name)
+        with self.otherwise(self.is_known(entry, "None")):
+            y = self.call("PyObject_Vectorcall", entry, places, self.inputs, NULL)
             self.store(y, result)
-        self.drop(way)
+        self.drop(entry)
         y = self.load(result)
         failed = self.either(self.test("eq", y, NULL), self.is_known(y, "None"))
         with self.when(failed):
@@ -640,10 +640,10 @@ class Finish(Emitter):
         """The result as an array, in the memory order that the op asks for."""
         y = self.load(result)
         with self.otherwise(self.is_a(y, "ndarray")):
-            room = self.room(1)
-            self.store(y, room)
+            words = self.stack(1)
+            self.store(y, words)
             made = self.call(
-                "PyObject_Vectorcall", self.known("asarray"), room, self.constant(1), NULL
+                "PyObject_Vectorcall", self.known("asarray"), words, self.constant(1), NULL
             )
             self.store(made, result)
             self.drop(y)
@@ -654,10 +654,10 @@ class Finish(Emitter):
             y = self.load(result)
             rows = self.both(self.load(self.in_rows, 0, "i1"), self.is_contiguous(y))
             with self.otherwise(self.both(rows, self.fact(ROWS))):
-                room = self.room(2)
-                self.store(y, room)
-                self.store(given, room, 8)
-                made = self.call("PyObject_Vectorcall", layout, room, self.constant(2), NULL)
+                words = self.stack(2)
+                self.store(y, words)
+                self.store(given, words, 8)
+                made = self.call("PyObject_Vectorcall", layout, words, self.constant(2), NULL)
                 self.store(made, result)
                 self.drop(y)
                 self.stop_if_failed(made)
@@ -1044,18 +1044,18 @@ class Finish(Emitter):
         known, done = self.label(), self.label()
         if self.frames is not None:
             self.walk(n, self.frames, done)
-        room = self.room(2)
-        self.store(self.depth, room, 8)
+        words = self.stack(2)
+        self.store(self.depth, words, 8)
         frame = self.variable("ptr", "null")
         flags = Value(str(1 - (1 << 63)), "i64")  # the place before the arguments may be used
         asked = self.call(
-            "PyObject_Vectorcall", self.known("getframe"), self.at(room, 8), flags, NULL
+            "PyObject_Vectorcall", self.known("getframe"), self.at(words, 8), flags, NULL
         )
         self.store(asked, frame)
         lost = self.test("eq", asked, NULL)
         with self.when(lost):
             self.call("PyErr_Clear", kind="void")
-            self.store(self.hold(self.known("None")), room, 8)
+            self.store(self.hold(self.known("None")), words, 8)
         with self.otherwise(lost):
             code = self.call("PyFrame_GetCode", asked)
             last = self.first_of(self.known("last_caller"))
@@ -1065,11 +1065,11 @@ class Finish(Emitter):
                 self.go(known)
                 self.here(self.label())
             self.drop(code)
-            self.store(asked, room, 8)
+            self.store(asked, words, 8)
         found = self.call(
-            "PyObject_Vectorcall", self.known("caller"), self.at(room, 8), flags, NULL
+            "PyObject_Vectorcall", self.known("caller"), self.at(words, 8), flags, NULL
         )
-        self.drop(self.load(room, 8))
+        self.drop(self.load(words, 8))
         self.leave_if(self.test("eq", found, NULL), "fail")
         self.store(found, frame)
         real = self.is_a(found, "frame")

@@ -117,8 +117,10 @@ class Source:
         count = threads.how_many(pieces, max(1, GRAIN * pieces // max(size, 1)))
         if last:
             apart = int(info[2] == 1)
-            turned = int(info[5] == 1 and not apart)
-            code = spread_last.get(kind, apart=apart, turned=turned, double=int(kind == "f64"))
+            transposed = int(info[5] == 1 and not apart)
+            code = spread_last.get(
+                kind, apart=apart, transposed=transposed, double=int(kind == "f64")
+            )
             code(x, to, self.which, self.spans, info, self.places, pieces, count)
         elif self.held[2] <= SMALL:
             numbers = (self.steps[1], self.channels, info[1], info[2])

@@ -17,7 +17,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import INTRINSICS, Function, KernelError
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.memory import buffers
 from weft.native.memory.layout import geometry, strides_of_result
 from weft.native.once import LOCK, module
@@ -46,14 +46,14 @@ class Tape:
         self.kind, self.lines = kind, list[str]()
         self.exact = True  # whether NumPy would have given the same bits
 
-    def put(self, text: str, kind: str) -> Traced:
+    def put(self, text: str, kind: str) -> Element:
         name = f"v{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
-        return Traced(self, name, kind)
+        return Element(self, name, kind)
 
 
 def _text(tape: Tape, value: Any) -> str:
-    if isinstance(value, Traced):
+    if isinstance(value, Element):
         return value.text
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
@@ -69,7 +69,7 @@ def _text(tape: Tape, value: Any) -> str:
     raise NotTraceableError(f"{type(value).__name__} among traced values")
 
 
-class Traced:
+class Element:
     """Stands for one element of an array."""
 
     __slots__ = ("kind", "tape", "text")
@@ -97,7 +97,7 @@ class Traced:
         if out is None:
             return result
         (target,) = out
-        if not isinstance(target, Traced):
+        if not isinstance(target, Element):
             raise NotTraceableError("a result written to an array")
         target.set(result)
         return target
@@ -118,13 +118,13 @@ class Traced:
 
     def set(self, value: Any) -> None:
         """Take on another value, as an array that is written to."""
-        if isinstance(value, Traced) and value.kind == self.kind:
+        if isinstance(value, Element) and value.kind == self.kind:
             self.text = value.text
         else:
             self.text = self.tape.put(f"T({_text(self.tape, value)})", self.kind).text
 
 
-class TracedNumber(Traced):
+class Setting(Element):
     """Stands for a number that is the same for all elements, such as a slope.
 
     Python computes with numbers in double precision, and arrays take them rounded to their own
@@ -134,7 +134,7 @@ class TracedNumber(Traced):
     __slots__ = ()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
-        if not any(a.__class__ is Traced for a in args):
+        if not any(a.__class__ is Element for a in args):
             raise NotTraceableError(f"np.{ufunc.__name__} of numbers")
         return super().__array_ufunc__(ufunc, method, *args, **options)
 
@@ -142,10 +142,10 @@ class TracedNumber(Traced):
 def _only_numbers(values: Any) -> bool:
     """Whether a calculation is between numbers, of which some stand for others."""
     kinds = [v.__class__ for v in values]
-    return TracedNumber in kinds and not set(kinds) - {TracedNumber, int, float}
+    return Setting in kinds and not set(kinds) - {Setting, int, float}
 
 
-def choose(tape: Tape, condition: Any, a: Any, b: Any) -> Traced:
+def choose(tape: Tape, condition: Any, a: Any, b: Any) -> Element:
     kind = _common(tape, a, b)
     test = _text(tape, condition)
     return tape.put(f"T({_text(tape, a)}) if {test} else T({_text(tape, b)})", kind)
@@ -153,7 +153,7 @@ def choose(tape: Tape, condition: Any, a: Any, b: Any) -> Traced:
 
 def _common(tape: Tape, *values: Any) -> str:
     for value in values:
-        if isinstance(value, Traced) and value.kind != "b1":
+        if isinstance(value, Element) and value.kind != "b1":
             return value.kind
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return tape.kind
@@ -163,10 +163,10 @@ def _common(tape: Tape, *values: Any) -> str:
 
 
 def _infix(symbol: str) -> Callable:
-    def put(tape: Tape, a: Any, b: Any) -> Traced:
+    def put(tape: Tape, a: Any, b: Any) -> Element:
         if _only_numbers((a, b)):
             made = tape.put(f"f64({_text(tape, a)}) {symbol} f64({_text(tape, b)})", tape.kind)
-            return TracedNumber(tape, made.text, tape.kind)
+            return Setting(tape, made.text, tape.kind)
         if _common(tape, a, b) == "b1":
             raise NotTraceableError("arithmetic on booleans")
         # Booleans count as numbers here.
@@ -176,7 +176,7 @@ def _infix(symbol: str) -> Callable:
 
 
 def _compared(symbol: str) -> Callable:
-    def put(tape: Tape, a: Any, b: Any) -> Traced:
+    def put(tape: Tape, a: Any, b: Any) -> Element:
         if _only_numbers((a, b)):
             raise NotTraceableError("a branch on a number")
         return tape.put(f"T({_text(tape, a)}) {symbol} T({_text(tape, b)})", "b1")
@@ -185,9 +185,9 @@ def _compared(symbol: str) -> Callable:
 
 
 def _logical(symbol: str) -> Callable:
-    def put(tape: Tape, *values: Any) -> Traced:
+    def put(tape: Tape, *values: Any) -> Element:
         for value in values:
-            if not (isinstance(value, Traced) and value.kind == "b1"):
+            if not (isinstance(value, Element) and value.kind == "b1"):
                 raise NotTraceableError("bits of numbers")
         texts = [_text(tape, v) for v in values]
         return tape.put(f" {symbol} ".join(texts) if len(texts) > 1 else f"~{texts[0]}", "b1")
@@ -196,7 +196,7 @@ def _logical(symbol: str) -> Callable:
 
 
 def _called(name: str, count: int = 1) -> Callable:
-    def put(tape: Tape, *values: Any) -> Traced:
+    def put(tape: Tape, *values: Any) -> Element:
         if _common(tape, *values) == "b1" or len(values) != count or _only_numbers(values):
             raise NotTraceableError(name)
         given = ", ".join(f"T({_text(tape, v)})" for v in values)
@@ -207,18 +207,18 @@ def _called(name: str, count: int = 1) -> Callable:
 
 
 def _formula(text: str, kind: str = "") -> Callable:
-    def put(tape: Tape, x: Any) -> Traced:
-        if x.__class__ is TracedNumber:
+    def put(tape: Tape, x: Any) -> Element:
+        if x.__class__ is Setting:
             if text != "-x":
                 raise NotTraceableError(f"{text} of a number")
-            return TracedNumber(tape, tape.put(f"-f64({x.text})", tape.kind).text, tape.kind)
+            return Setting(tape, tape.put(f"-f64({x.text})", tape.kind).text, tape.kind)
         return tape.put(text.replace("x", f"T({_text(tape, x)})"), kind or tape.kind)
 
     return put
 
 
-def _power(tape: Tape, x: Any, y: Any) -> Traced:
-    if TracedNumber in (x.__class__, y.__class__):
+def _power(tape: Tape, x: Any, y: Any) -> Element:
+    if Setting in (x.__class__, y.__class__):
         raise NotTraceableError("powers go by their exponent")
     if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
         if y == 2:
@@ -282,7 +282,7 @@ UFUNCS[np.arctan] = _called("atan")
 
 
 def _operator(ufunc: Any, flipped: bool = False) -> Callable:
-    def method(self: Traced, other: Any) -> Any:
+    def method(self: Element, other: Any) -> Any:
         pair = (other, self) if flipped else (self, other)
         return UFUNCS[ufunc](self.tape, *pair)
 
@@ -308,20 +308,20 @@ COMPARISONS: dict[str, Any] = {
     "ne": np.not_equal,
 }
 for _symbol, _ufunc in {**OPERATORS, **COMPARISONS}.items():
-    setattr(Traced, f"__{_symbol}__", _operator(_ufunc))
+    setattr(Element, f"__{_symbol}__", _operator(_ufunc))
 for _symbol, _ufunc in OPERATORS.items():
-    setattr(Traced, f"__r{_symbol}__", _operator(_ufunc, flipped=True))
+    setattr(Element, f"__r{_symbol}__", _operator(_ufunc, flipped=True))
 for _symbol, _ufunc in (("neg", np.negative), ("abs", np.absolute), ("invert", np.invert)):
-    setattr(Traced, f"__{_symbol}__", lambda self, u=_ufunc: UFUNCS[u](self.tape, self))
-Traced.__hash__ = None  # type: ignore[assignment]
+    setattr(Element, f"__{_symbol}__", lambda self, u=_ufunc: UFUNCS[u](self.tape, self))
+Element.__hash__ = None  # type: ignore[assignment]
 
 
-def lowered(lower: str | Callable, args: Any, attrs: Any) -> Traced:
+def lowered(lower: str | Callable, args: Any, attrs: Any) -> Element:
     """An op by its lowering: a function of the kernel language, or one that can be traced."""
     if not isinstance(lower, str):
         return lower(*args, **attrs)
     name = lower
-    tape = next(a.tape for a in args if isinstance(a, Traced))
+    tape = next(a.tape for a in args if isinstance(a, Element))
     return _called(name, len(args))(tape, *args)
 
 
@@ -354,13 +354,13 @@ class Loop:
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
         # For plain arrays of one shape, made so far: with a new result, or over the first of them.
-        self.ways: list[Callable] = []
-        self.overs: list[Callable] = []
+        self.entries: list[Callable] = []
+        self.over_entries: list[Callable] = []
 
     def __call__(self, *args: Any) -> ndarray | None:
         """The result in a new array, or None if this is not for a compiled loop."""
-        for way in self.ways:
-            out = way(*args)
+        for entry in self.entries:
+            out = entry(*args)
             if out is not None:
                 return out
         key: list[Any] = []
@@ -394,7 +394,7 @@ class Loop:
         code(*args, out, size, threads.how_many(size, self.grain))
         return out
 
-    def way(self, args: Any) -> Callable | None:
+    def entry(self, args: Any) -> Callable | None:
         """The built-in function for plain arrays of one shape, of the types of these."""
         key = [a.dtype if a.__class__ is ndarray else float for a in args]
         found = self.made.get(tuple(key))
@@ -402,7 +402,7 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         return found[2] if found else None
 
-    def row_way(self, args: Any) -> Callable | None:
+    def row_entry(self, args: Any) -> Callable | None:
         """The same for a plain array and a row that is repeated along it."""
         whole = len(args) == 2 and args[1].ndim == 1 and args[0].shape[-1:] == args[1].shape
         if not whole or args[0].ndim < 2 or not args[0].dtype == args[1].dtype == np.float32:
@@ -412,7 +412,7 @@ class Loop:
         if traced is None:
             return None
         made, tape, result = traced
-        spec = Spec(
+        spec = EntrySpec(
             ("f32", "f32 row"),
             (f"{result.kind} like 0",),
             ("take 0", "take 1", "give 0", *sizes),
@@ -424,7 +424,7 @@ class Loop:
     def into(self, x: ndarray, *args: Any) -> bool:
         """Write the result for ``x`` and the rest over ``x``; False if it can't."""
         tried = 0
-        for over in self.overs:
+        for over in self.over_entries:
             if over(x, *args) is not None:
                 return True
             tried += 1
@@ -432,7 +432,7 @@ class Loop:
         if tuple(key) not in self.made:
             self.make((x, *args), key, ("unit",) * len(key), 0)
         # This may have been made by another thread meanwhile.
-        return any(over(x, *args) is not None for over in self.overs[tried:])
+        return any(over(x, *args) is not None for over in self.over_entries[tried:])
 
     def spread(self, args: Any) -> ndarray | None:
         """The same for arrays of different shapes or orders."""
@@ -524,27 +524,28 @@ class Loop:
         return False
 
     def traced(
-        self, kind: str, args: Any, pattern: tuple[str, ...], depth: int, lies: str = "T"
-    ) -> tuple[jit.Kernel, Tape, Traced] | None:
+        self, kind: str, args: Any, pattern: tuple[str, ...], depth: int, storage: str = "T"
+    ) -> tuple[jit.Kernel, Tape, Element] | None:
         """The kernel for arguments of these kinds, with what was noted and what came of it."""
         tape = Tape(kind)
-        parameters, stand_ins = [], []
+        parameters: list[Any] = []
+        stand_ins: list[Element] = []
         for k, a in enumerate(args):
             if k >= len(args) - self.settings:
                 parameters.append((f"e{k}", "f64", ""))
-                stand_ins.append(TracedNumber(tape, f"e{k}", kind))
+                stand_ins.append(Setting(tape, f"e{k}", kind))
             elif a.__class__ is ndarray:
                 mask = a.dtype == np.bool_
-                parameters.append((f"a{k}", f"Ptr[{'b1' if mask else lies}]", pattern[k]))
-                stand_ins.append(Traced(tape, f"e{k}", "b1" if mask else kind))
+                parameters.append((f"a{k}", f"Ptr[{'b1' if mask else storage}]", pattern[k]))
+                stand_ins.append(Element(tape, f"e{k}", "b1" if mask else kind))
             else:
                 parameters.append((f"e{k}", "T", ""))
-                stand_ins.append(Traced(tape, f"e{k}", kind))
+                stand_ins.append(Element(tape, f"e{k}", kind))
         try:
             result = self.function(*stand_ins)
-            if not isinstance(result, Traced) or not tape.lines:
+            if not isinstance(result, Element) or not tape.lines:
                 return None  # nothing to compute
-            source = write(self.name, parameters, tape, result, depth, lies)
+            source = write(self.name, parameters, tape, result, depth, storage)
             return jit.Kernel(Function(source, scope())), tape, result
         except UNFIT:
             return None
@@ -554,23 +555,23 @@ class Loop:
         if found is None:
             return False
         made, tape, result = found
-        way = None
+        entry = None
         try:
             if depth or "one" in pattern or "step" in pattern:
                 code = made.get(kind)
             else:
                 least = 0 if tape.exact else self.least
-                code, way, *over = made.loop(kind, result.kind, self.grain, least)
-                self.ways.append(way)
-                self.overs += over
+                code, entry, *over = made.loop(kind, result.kind, self.grain, least)
+                self.entries.append(entry)
+                self.over_entries += over
         except UNFIT:
             return False
-        return code, DTYPES[result.kind], way
+        return code, DTYPES[result.kind], entry
 
     def compile_half(self, dtype: np.dtype, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
         """The same for half types, which are widened when read and rounded once when written."""
-        lies = stored(dtype)
-        found = self.traced("f32", args, pattern, depth, lies)
+        storage = stored(dtype)
+        found = self.traced("f32", args, pattern, depth, storage)
         if found is None:
             return False
         made, _, result = found
@@ -581,9 +582,9 @@ class Loop:
 
 
 def stored(dtype: np.dtype) -> str:
-    """How a half type lies in memory, in the kernel language; nothing where it can't be read."""
-    lies = HALVES.get(dtype.name, "")
-    return "" if lies == "f16" and not jit.reads_half() else lies
+    """The storage type of a half type, in the kernel language; nothing where it can't be read."""
+    storage = HALVES.get(dtype.name, "")
+    return "" if storage == "f16" and not jit.reads_half() else storage
 
 
 # What a function raises that can't be traced, or does what the language has not.
@@ -622,12 +623,12 @@ def collapse(extent: list[int], strides: list[Any]) -> tuple[list[int], list[Any
 
 
 def write(
-    name: str, parameters: list[Any], tape: Tape, result: Traced, depth: int, lies: str
+    name: str, parameters: list[Any], tape: Tape, result: Element, depth: int, storage: str
 ) -> str:
     """The kernel around the traced lines, for rows of ``depth`` outer dimensions."""
     arrays = [(n, p) for n, _, p in parameters if p]
     head = [f"{n}: {kind}" for n, kind, _ in parameters]
-    head.append(f"out: Ptr[{'b1' if result.kind == 'b1' else lies}]")
+    head.append(f"out: Ptr[{'b1' if result.kind == 'b1' else storage}]")
     lines = []
     pad = " " * 4
     steps = [f"{n}_step" for n, p in arrays if p == "step"]

@@ -10,7 +10,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import Function
-from weft.native.codegen.trace import UNFIT, Tape, Traced, scope
+from weft.native.codegen.trace import UNFIT, Element, Tape, scope
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 from weft.native.once import LOCK
@@ -96,8 +96,8 @@ def _compile(
     rule: Callable, flags: Any, states: int, count: int, kind: str, write: Callable[..., str]
 ) -> Any:
     tape = Tape(kind)
-    value, gradient, *kept = (Traced(tape, f"e{k}", kind) for k in range(states + 2))
-    coefficients = tuple(Traced(tape, f"c{k}", kind) for k in range(count))
+    value, gradient, *kept = (Element(tape, f"e{k}", kind) for k in range(states + 2))
+    coefficients = tuple(Element(tape, f"c{k}", kind) for k in range(count))
     try:
         new, states_after = rule(value, gradient, tuple(kept), coefficients, flags)
         source = write(rule.__name__, tape, new, states_after, count)
@@ -106,7 +106,7 @@ def _compile(
         return None
 
 
-def _write(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count: int) -> str:
+def _write(name: str, tape: Tape, value: Element, kept: tuple[Element, ...], count: int) -> str:
     width = len(kept) + 2
     head = ["table: Ptr[i64]", "sizes: Ptr[i64]", "which: Ptr[i64]", "start: Ptr[i64]"]
     head += [f"c{k}: T" for k in range(count)]
@@ -125,7 +125,7 @@ def _write(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count
     return f"def {name}({', '.join(head)}, lo: i64, hi: i64):\n" + "\n".join(lines) + "\n"
 
 
-def _write_one(name: str, tape: Tape, value: Traced, kept: tuple[Traced, ...], count: int) -> str:
+def _write_one(name: str, tape: Tape, value: Element, kept: tuple[Element, ...], count: int) -> str:
     """The kernel of one parameter, with results apart from what it reads."""
     width, results = len(kept) + 2, (value, *kept)
     head = [f"a{k}: Ptr[T]" for k in range(width)] + ["coefficients: Ptr[T]"]

@@ -131,7 +131,7 @@ define private i1 @counts(ptr %self, ptr %object) {{
 """
 
 ELEMENTWISE = """
-define ptr @{name}.{way}(ptr %self, ptr %given, i64 %count) {{
+define ptr @{name}.{entry}(ptr %self, ptr %given, i64 %count) {{
 entry:
   %reported = call i1 @watched(ptr %self)
   br i1 %reported, label %no, label %begin
@@ -191,7 +191,7 @@ take:
 
 
 def elementwise(
-    way: str, name: str, kinds: list[str], result: str, grain: int, least: int = 0
+    entry: str, name: str, kinds: list[str], result: str, grain: int, least: int = 0
 ) -> str:
     """LLVM code of a loop over plain arrays of one shape, and numbers: ``name.fresh`` or ``.over``.
 
@@ -218,8 +218,8 @@ def elementwise(
     make = _NEW_RESULT.format(first=first, result=PLACES[result])
     return ELEMENTWISE.format(
         name=name,
-        way=way,
-        make=make if way == "fresh" else _SAME_RESULT,
+        entry=entry,
+        make=make if entry == "fresh" else _SAME_RESULT,
         count=len(kinds),
         checks="\n".join(checks),
         reads="\n".join(reads),
@@ -232,7 +232,7 @@ def elementwise(
 
 
 @dataclass(frozen=True)
-class Spec:
+class EntrySpec:
     """A whole op on plain arrays as one call: what it takes and gives, and what its kernel gets.
 
     ``takes``: of each argument its dtype and, after the first, its shape: ``like`` the first (or
@@ -394,7 +394,7 @@ def _number(text: str) -> str:
     return text if text.lstrip("-").isdigit() else f"%{text}"
 
 
-def _checks(spec: Spec) -> list[str]:
+def _checks(spec: EntrySpec) -> list[str]:
     """LLVM code that looks whether the arguments are what the call takes."""
     lines = []
     for i, text in enumerate(spec.takes):
@@ -434,7 +434,7 @@ def _checks(spec: Spec) -> list[str]:
     return lines
 
 
-def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
+def _given(spec: EntrySpec, kinds: list[str]) -> tuple[list[str], str]:
     """LLVM code for the kernel's arguments, and the list of them."""
     lines: list[str] = []
     passed: list[str] = []
@@ -460,7 +460,7 @@ def _given(spec: Spec, kinds: list[str]) -> tuple[list[str], str]:
     return lines, ", ".join(passed)
 
 
-def _numbers(spec: Spec, kinds: list[str]) -> list[str]:
+def _numbers(spec: EntrySpec, kinds: list[str]) -> list[str]:
     """LLVM code that reads the numbers, before anything is made: that may fail."""
     lines: list[str] = []
     for text, kind in zip(spec.passes, kinds, strict=True):
@@ -473,7 +473,7 @@ def _numbers(spec: Spec, kinds: list[str]) -> list[str]:
     return [*lines, "  br i1 %unread, label %fails, label %make0", "fails:", "  ret ptr null"]
 
 
-def whole(name: str, kinds: list[str], spec: Spec) -> str:
+def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
     """LLVM code of ``name.whole``, which gives its results, or None for other arguments."""
     count = len(spec.takes)
     second = 1 if count > 1 and spec.takes[1] != "number" else 0

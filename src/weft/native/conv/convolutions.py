@@ -131,8 +131,8 @@ def _first(
 ) -> Array | None:
     """The result of whichever takes the case, in the order of their speed."""
     others = (by_loops, by_library) if loops_first else (by_library, by_loops)
-    for way in others if tiled is None else (tiled, *others):
-        y = way()
+    for implementation in others if tiled is None else (tiled, *others):
+        y = implementation()
         if y is not None:
             return y
     return None

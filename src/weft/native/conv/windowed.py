@@ -153,7 +153,7 @@ class Sum:
 
 
 @dataclass
-class Plan:
+class WindowedConvolution:
     """A convolution of arrays of given shapes."""
 
     source: Source
@@ -163,7 +163,7 @@ class Plan:
     weight_step: int  # from one row of the weight to the next
     weight_group: int
     whole: bool  # whether every place of the result has a sum
-    jobs: dict[tuple[str, bool, int], list[Job]] = field(default_factory=dict)
+    jobs: dict[tuple[str, bool, int], list[WindowedCall]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.few = self.rows <= FEW
@@ -172,7 +172,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WindowedCall:
     """The calls that work out a sum: addresses and numbers that its arrays don't change."""
 
     code: Callable
@@ -190,7 +190,7 @@ class Job:
 @functools.lru_cache(PLANS)
 def forward_plan(
     x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Plan:
+) -> WindowedConvolution:
     """The plan of a convolution, from shapes with three dimensions of places."""
     source = seen_source(x, w, y, stride, padding, dilation)
     channel, each = source.steps[1], w[1]
@@ -203,7 +203,7 @@ def forward_plan(
     outs = (y[1] * plane, y[3] * y[4], y[4], 1)
     one = Sum(y[2:], outs, 0, np.array(taps, I64), np.arange(len(taps)))
     rows = w[0] // groups
-    return Plan(source, [one], rows, plane, len(taps), rows * len(taps), True)
+    return WindowedConvolution(source, [one], rows, plane, len(taps), rows * len(taps), True)
 
 
 def seen_source(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Source:
@@ -243,7 +243,7 @@ def _phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> l
 @functools.lru_cache(PLANS)
 def backward_plan(
     g: Ints, w: Ints, x: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Plan:
+) -> WindowedConvolution:
     """The plan of the transpose, from shapes with three dimensions of places."""
     axes = [_phases(x[2 + i], w[2 + i], stride[i], padding[i], dilation[i]) for i in range(3)]
     before, held = [], []
@@ -264,7 +264,7 @@ def backward_plan(
         sums.append(_sum_of_phase(phases, source, w, x, stride, groups))
     taps = prod(w[2:])
     rows = w[0] // groups
-    return Plan(source, sums, w[1], prod(x[2:]), taps, rows * w[1] * taps, whole)
+    return WindowedConvolution(source, sums, w[1], prod(x[2:]), taps, rows * w[1] * taps, whole)
 
 
 def _sum_of_phase(
@@ -286,7 +286,9 @@ def _sum_of_phase(
     )
 
 
-def run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints, groups: int) -> Array:
+def run(
+    plan: WindowedConvolution, x: Array, w: Array, bias: Array | None, shape: Ints, groups: int
+) -> Array:
     """Work a plan out into a new array."""
     key = (FLOATS[x.dtype], bias is not None, threads.count())
     jobs = plan.jobs.get(key)
@@ -318,14 +320,16 @@ def _filled(shape: Ints, bias: Array, biased: bool) -> Array:
     return y
 
 
-def _job(plan: Plan, one: Sum, samples: int, groups: int, kind: str, biased: bool) -> Job:
+def _job(
+    plan: WindowedConvolution, one: Sum, samples: int, groups: int, kind: str, biased: bool
+) -> WindowedCall:
     """All that can be known of a sum before its arrays."""
     height = 1 if plan.few else block(kind)[1]
-    deep, sheets = one.weights.size, groups * ceil_div(plan.rows, height)
+    k_size, sheets = one.weights.size, groups * ceil_div(plan.rows, height)
     info = _table(plan, one, samples, groups)
     code, numbers, scratch = (_few_job if plan.few else _dense_job)(info, samples, biased, kind)
     tables = (info, one.taps, one.weights, np.zeros(1, I64))
-    return Job(
+    return WindowedCall(
         code=code,
         taps=pointer(one.taps),
         info=pointer(info),
@@ -334,16 +338,16 @@ def _job(plan: Plan, one: Sum, samples: int, groups: int, kind: str, biased: boo
         scratch=scratch,
         pack=loops.pack_rows.get(kind, height=height),
         pack_numbers=(
-            *(pointer(tables[3]), pointer(one.weights), 1, deep),
+            *(pointer(tables[3]), pointer(one.weights), 1, k_size),
             *(plan.rows, plan.weight_step, plan.weight_group),
-            *(sheets, threads.how_many(sheets, max(1, GRAIN // (height * deep)))),
+            *(sheets, threads.how_many(sheets, max(1, GRAIN // (height * k_size)))),
         ),
-        packed=sheets * height * deep,
+        packed=sheets * height * k_size,
         held=tables,
     )
 
 
-def _table(plan: Plan, one: Sum, samples: int, groups: int) -> Array:
+def _table(plan: WindowedConvolution, one: Sum, samples: int, groups: int) -> Array:
     info = np.zeros(loops.SIZE, I64)
     steps = plan.source.steps
     sizes, ins, outs = one.places, (steps[0], *steps[2:]), one.outs
@@ -356,7 +360,7 @@ def _table(plan: Plan, one: Sum, samples: int, groups: int) -> Array:
     info[loops.ROWS], info[loops.ROW_STEP] = plan.rows, plan.row_step
     info[loops.TAPS] = one.taps.size
     info[loops.GROUPS], info[loops.GROUP_IN] = groups, steps[0] // groups
-    info[loops.ROOM] = samples * steps[0] + (0 if plan.in_place else plan.beyond)
+    info[loops.READABLE] = samples * steps[0] + (0 if plan.in_place else plan.beyond)
     info[loops.REACH] = one.taps.max()
     return info
 
@@ -376,9 +380,9 @@ def merged(sizes: Ints, ins: Ints, outs: Ints) -> tuple[Ints, Ints, Ints]:
 
 def _dense_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callable, Ints, int]:
     _, height, width = block(kind)
-    rows, deep, groups = (int(info[i]) for i in (loops.ROWS, loops.TAPS, loops.GROUPS))
+    rows, k_size, groups = (int(info[i]) for i in (loops.ROWS, loops.TAPS, loops.GROUPS))
     places = int(info[loops.COUNT])
-    count = max(1, threads.how_many(places * rows * groups, max(1, WORK // deep)))
+    count = max(1, threads.how_many(places * rows * groups, max(1, WORK // k_size)))
     # Pieces that can be shared out evenly; rows are cut only where there are too few places.
     panels = ceil_div(places, width)
     pieces = ceil_div(panels * groups, count * loops.PANELS) * count
@@ -389,10 +393,10 @@ def _dense_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Call
     cuts = ceil_div(rows, part)
     tasks = blocks * groups * cuts
     count = min(count, tasks)
-    room = (span + 1) * min(deep, packed.DEEP) + 2 * width
-    info[loops.TASKS :] = (tasks, blocks, cuts, span, part, room)
+    scratch_each = (span + 1) * min(k_size, packed.K_BLOCK) + 2 * width
+    info[loops.TASKS :] = (tasks, blocks, cuts, span, part, scratch_each)
     consts = {"biased": int(biased), "height": height, "width": width, "double": _double(kind)}
-    return loops.dense.get(kind, **consts), (count, count, count), room * count
+    return loops.dense.get(kind, **consts), (count, count, count), scratch_each * count
 
 
 def _double(kind: str) -> int:
@@ -413,7 +417,7 @@ def _few_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callab
 
 
 @dataclass
-class WeightPlan:
+class WeightGradient:
     """The gradient of a weight for arrays of given shapes."""
 
     source: Source
@@ -422,7 +426,7 @@ class WeightPlan:
     samples: int
     groups: int
     taps: Array  # where the first place finds each tap, in a plane of the source
-    jobs: dict[tuple[str, int], WeightJob] = field(default_factory=dict)
+    jobs: dict[tuple[str, int], WeightGradientCall] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rows, self.each = self.shape[0] // self.groups, self.shape[1]
@@ -438,12 +442,12 @@ class WeightPlan:
         info[loops.COUNT] = self.samples * plane
         info[loops.ROWS], info[loops.ROW_STEP] = self.rows, plane
         info[loops.TAPS], info[loops.GROUPS] = self.columns, self.groups
-        info[loops.ROOM] = 1 << 62  # there is room behind the copy
+        info[loops.READABLE] = 1 << 62  # there is memory behind the copy
         return info
 
 
 @dataclass(frozen=True, slots=True)
-class WeightJob:
+class WeightGradientCall:
     """Tables and numbers that the arrays don't change."""
 
     info: Array
@@ -459,17 +463,17 @@ class WeightJob:
 @functools.lru_cache(PLANS)
 def weight_plan(
     x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> WeightPlan:
+) -> WeightGradient:
     """The plan of a weight's gradient, from shapes with three dimensions of places."""
     source = seen_source(x, w, y, stride, padding, dilation)
     taps = [
         source.offset(tuple(t * d for t, d in zip(tap, dilation, strict=True)))
         for tap in np.ndindex(*w[2:])
     ]
-    return WeightPlan(source, w, y[2:], y[0], groups, np.array(taps, I64))
+    return WeightGradient(source, w, y[2:], y[0], groups, np.array(taps, I64))
 
 
-def _few_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
+def _few_weights_job(plan: WeightGradient, kind: str) -> WeightGradientCall:
     info, steps = plan.table(), plan.source.steps
     info[loops.IN_N : loops.IN_X + 1] = (steps[0], *steps[2:])
     info[loops.GROUP_IN] = steps[1] * plan.each
@@ -478,10 +482,14 @@ def _few_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
     offsets = np.resize(offsets, bunches * loops.DOTS)  # the last bunch sums some taps in vain
     tasks = plan.shape[0] * bunches
     work = plan.samples * prod(plan.places) * loops.DOTS
-    return WeightJob(info, offsets, threads.how_many(tasks, max(1, WORK // work)), tasks=tasks)
+    return WeightGradientCall(
+        info, offsets, threads.how_many(tasks, max(1, WORK // work)), tasks=tasks
+    )
 
 
-def _few_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
+def _few_weights(
+    plan: WeightGradient, job: WeightGradientCall, g: Array, x: Array, to: Array
+) -> None:
     kind = FLOATS[g.dtype]
     buffers.constant(job.offsets, job.info)
     seen = plain(x) if plan.source.is_plain() else plan.source.copied(x, 0)
@@ -490,7 +498,7 @@ def _few_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array
     )
 
 
-def _dense_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
+def _dense_weights_job(plan: WeightGradient, kind: str) -> WeightGradientCall:
     width = block(kind)[2]
     info, steps, channels = plan.table(), plan.source.steps, plan.source.channels
     info[loops.IN_N] = steps[0]
@@ -507,13 +515,17 @@ def _dense_weights_job(plan: WeightPlan, kind: str) -> WeightJob:
     cuts = ceil_div(places, part)
     tasks = blocks * plan.groups * cuts
     workers = min(max(1, threads.how_many(places * prod(plan.shape), WORK)), tasks)
-    room = (span + 1) * min(part, packed.DEEP) + 2 * width
-    info[loops.TASKS :] = (tasks, blocks, cuts, span, part, room)
+    scratch_each = (span + 1) * min(part, packed.K_BLOCK) + 2 * width
+    info[loops.TASKS :] = (tasks, blocks, cuts, span, part, scratch_each)
     outer = np.arange(plan.samples) * (plan.shape[0] * plane)
-    return WeightJob(info, offsets, workers, tasks, cuts, room * workers, outer, np.arange(plane))
+    return WeightGradientCall(
+        info, offsets, workers, tasks, cuts, scratch_each * workers, outer, np.arange(plane)
+    )
 
 
-def _dense_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Array) -> None:
+def _dense_weights(
+    plan: WeightGradient, job: WeightGradientCall, g: Array, x: Array, to: Array
+) -> None:
     kind = FLOATS[g.dtype]
     _, height, width = block(kind)
     buffers.constant(job.offsets, job.info, job.outer, job.inner)
@@ -531,7 +543,7 @@ def _dense_weights(plan: WeightPlan, job: WeightJob, g: Array, x: Array, to: Arr
     )
 
 
-def _packed_grad(plan: WeightPlan, job: WeightJob, g: Array, height: int) -> Array:
+def _packed_grad(plan: WeightGradient, job: WeightGradientCall, g: Array, height: int) -> Array:
     """The gradient as the left side of a product: rows of channels over all places."""
     assert job.outer is not None and job.inner is not None
     samples, plane = job.outer.size, job.inner.size

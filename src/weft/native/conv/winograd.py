@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass
-class Plan:
+class WinogradConvolution:
     """A convolution of arrays of given shapes."""
 
     source: Source
@@ -92,11 +92,11 @@ class Plan:
     channel_step: int
     by: int  # step between neighbours of the result
     parts: list[Part]
-    jobs: dict[int, list[Job]] = field(default_factory=dict)
+    jobs: dict[int, list[WinogradCall]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WinogradCall:
     """A part, cut into tasks for a number of threads."""
 
     part: Part
@@ -111,7 +111,7 @@ def square(n: int) -> Iterable[tuple[int, int]]:
 
 
 @functools.lru_cache(PLANS)
-def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> Plan:
+def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> WinogradConvolution:
     """The plan of a convolution."""
     n, tiles = w[2] // by + 1, [ceil_div(size, 2) for size in y[2:]]
     every = tuple(range(2 * by))
@@ -129,7 +129,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints) -> Plan:
     plane, window = y[2] * y[3], w[2] * w[3]
     info = _info(source, y[2:], (y[1] * plane, 2 * y[3], 2), y[0])
     info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = len(phases), w[0], plane
-    return Plan(
+    return WinogradConvolution(
         *(source, n, w[0], w[1] * len(phases), np.array(weights, I64)),
         *(w[1] * window, window, 1, [Part(np.array(taps, I64), info, 0)]),
     )
@@ -159,7 +159,7 @@ class Phase:
 
 
 @functools.lru_cache(PLANS)
-def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints) -> Plan:
+def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints) -> WinogradConvolution:
     """The plan of the transpose: a convolution of g for each phase of the result."""
     size, plane = w[2], x[2] * x[3]
     n = size // by + 1
@@ -187,7 +187,7 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints) -> Plan:
         info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = 1, w[1], plane
         parts.append(Part(np.array(taps, I64), info, down.first * x[3] + across.first))
     window = size * size
-    return Plan(
+    return WinogradConvolution(
         *(source, n, w[1], w[0], np.array(weights, I64)),
         *(window, w[1] * window, by, parts),
     )
@@ -202,7 +202,7 @@ def _phases(size: int, window: int, by: int, padding: int) -> list[Phase]:
     return found
 
 
-def _jobs(plan: Plan) -> list[Job]:
+def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
     """The parts, cut so that their tasks can be shared out evenly."""
     _, height, width = block()
     jobs, count = [], threads.count()
@@ -224,11 +224,13 @@ def _jobs(plan: Plan) -> list[Job]:
             rows,
             scratch,
         )
-        jobs.append(Job(part, info, min(count, blocks * cuts), scratch))
+        jobs.append(WinogradCall(part, info, min(count, blocks * cuts), scratch))
     return jobs
 
 
-def _run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints) -> Array | None:
+def _run(
+    plan: WinogradConvolution, x: Array, w: Array, bias: Array | None, shape: Ints
+) -> Array | None:
     """Work a plan out into a new array; None where it isn't finite."""
     _, height, width = block()
     jobs = plan.jobs.get(threads.count())
@@ -249,7 +251,7 @@ def _run(plan: Plan, x: Array, w: Array, bias: Array | None, shape: Ints) -> Arr
     return None if buffers.wrong(bad) else y
 
 
-def _windows(plan: Plan, w: Array) -> Array:
+def _windows(plan: WinogradConvolution, w: Array) -> Array:
     """The transformed windows of every part, in panels."""
     _, height, _ = block()
     sheets, parts = ceil_div(plan.rows, height), len(plan.parts)
@@ -275,7 +277,7 @@ def _lanes() -> int:
 class WeightPlan:
     """The gradient of a weight for arrays of given shapes."""
 
-    forward: Plan
+    forward: WinogradConvolution
     grads: Source
     shape: Ints
     taps: Array

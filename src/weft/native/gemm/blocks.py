@@ -65,7 +65,7 @@ class Block:
         self.between(firsts)
         now = {"b": "%mid.b", **{f"a{g}": f"%mid.a{g}" for g in self.bases}}
         sums = {(r, h): f"%mid.s{r}.{h}" for r, h in self.cells}
-        self.loop("each", 1, "middle", "done", "%deep", "%mid.k", now, sums)
+        self.loop("each", 1, "middle", "done", "%k_size", "%mid.k", now, sums)
         self.finish()
         return "\n".join([*self.lines, "}"])
 
@@ -94,7 +94,7 @@ class Block:
             self.move(f"%a{g}.p", "%a", f"%a{g}.m")
             self.hide(f"%a{g}", "ptr", f"%a{g}.p")
         self.put(
-            f"  %whole = and i64 %deep, {-self.unroll}",
+            f"  %whole = and i64 %k_size, {-self.unroll}",
             "  %long = icmp sgt i64 %whole, 0",
             "  br i1 %long, label %many, label %middle",
         )
@@ -185,10 +185,10 @@ class Block:
         for name, first in firsts.items():
             self.put(f"  %mid.{name} = phi ptr [ {first}, %entry ], [ %many.{name}.n, %many ]")
         for r, h in self.cells:
-            ways = f"[ zeroinitializer, %entry ], [ %many.t{self.unroll - 1}.{r}.{h}, %many ]"
-            self.put(f"  %mid.s{r}.{h} = phi {self.vector} {ways}")
+            incoming = f"[ zeroinitializer, %entry ], [ %many.t{self.unroll - 1}.{r}.{h}, %many ]"
+            self.put(f"  %mid.s{r}.{h} = phi {self.vector} {incoming}")
         self.put(
-            "  %some = icmp slt i64 %mid.k, %deep",
+            "  %some = icmp slt i64 %mid.k, %k_size",
             "  br i1 %some, label %each, label %done",
         )
 
@@ -196,14 +196,14 @@ class Block:
         """Write the sums, over what is there or not."""
         self.put("done:")
         for r, h in self.cells:
-            ways = f"[ %mid.s{r}.{h}, %middle ], [ %each.t0.{r}.{h}, %each ]"
-            self.put(f"  %t{r}.{h} = phi {self.vector} {ways}")
+            incoming = f"[ %mid.s{r}.{h}, %middle ], [ %each.t0.{r}.{h}, %each ]"
+            self.put(f"  %t{r}.{h} = phi {self.vector} {incoming}")
         self.put("  %adds = icmp ne i64 %more, 0", "  br i1 %adds, label %add, label %set")
-        for way in ("add", "set"):
-            self.put(f"{way}:")
+        for mode in ("add", "set"):
+            self.put(f"{mode}:")
             for r, h in self.cells:
-                at, value = f"%{way}{r}.{h}", f"%t{r}.{h}"
-                if way == "add":
+                at, value = f"%{mode}{r}.{h}", f"%t{r}.{h}"
+                if mode == "add":
                     self.place(f"{at}.q", "%o", "%under", r, h)
                     self.put(
                         f"  {at}.o = load {self.vector}, ptr {at}.q, align {self.align}",
@@ -222,7 +222,7 @@ class Block:
 def _micro(name: str, kind: str) -> str:
     """``c = a @ b`` or ``c += a @ b`` for a block and two panels."""
     made = Block(kind, 1, block(kind)[1])
-    given = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %step, i64 %deep, i64 %more"
+    given = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %step, i64 %k_size, i64 %more"
     return f"{made.declared()}\n{made.onto_itself(name, given)}"
 
 
@@ -230,7 +230,7 @@ def _micro(name: str, kind: str) -> str:
 def _in_place() -> str:
     """``c = o + a @ b`` for matrices whose rows or columns are in one piece, and a panel."""
     head = "ptr noalias %a, i64 %apart, ptr noalias %b, ptr %o, i64 %under, ptr %c"
-    given = f"{head}, i64 %step, i64 %deep, i64 %more"
+    given = f"{head}, i64 %step, i64 %k_size, i64 %more"
     down, over = Block("f32", "%apart", 1), Block("f32", 1, "%apart")
     return "\n".join(
         (

@@ -21,8 +21,10 @@ from weft.native.memory.layout import plain
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
-DEEP = 256  # what convolutions do of the inner dimension at a time, so that it stays in the cache
-DEEPEST = 320  # what products do of it at most: in equal stretches, none of them short
+K_BLOCK = (
+    256  # what convolutions do of the inner dimension at a time, so that it stays in the cache
+)
+K_LIMIT = 320  # what products do of it at most: in equal stretches, none of them short
 ROWS = 132  # of the left matrix, that are copied at a time
 COLUMNS = 512  # of the result in a piece
 NARROW = 128  # the same where the right matrix is copied piece by piece
@@ -31,17 +33,19 @@ WORTH = 1 << 20  # multiplications from which copying into panels pays
 LEAST = 1 << 20  # multiplications that are worth being a piece
 # How columns get into panels: they are there, rows in one piece, columns in one piece, any other
 # way; LEANING is for columns in one piece and narrow panels, and writes a little beyond the last.
-READY, ALONG, TURNED, ANY, LEANING = 0, 1, 2, 3, 4
+READY, ALONG, TRANSPOSED, ANY, LEANING = 0, 1, 2, 3, 4
 # How the left matrix is read: where it lies, or from a copy.
 BY_ROWS, BY_COLUMNS, ROWS_COPIED, COLUMNS_COPIED = 0, 1, 2, 3
 
 
 @inline
-def part_panel(x: Ptr[f32], to: Ptr[f32], whole: i64, width: i64, deep: i64, step: i64, down: i64):
+def part_panel(
+    x: Ptr[f32], to: Ptr[f32], whole: i64, width: i64, k_size: i64, step: i64, down: i64
+):
     """The last columns as a panel that ends in zeros."""
-    for i in range(width * deep):
+    for i in range(width * k_size):
         to[i] = 0.0
-    for k in range(deep):
+    for k in range(k_size):
         for j in range(whole):
             to[k * width + j] = x[k * down + j * step]
 
@@ -51,43 +55,43 @@ def panels(
     x: Ptr[f32],
     to: Ptr[f32],
     size: i64,
-    deep: i64,
+    k_size: i64,
     step: i64,
     down: i64,
     lanes: i64,
     width: i64,
-    way: i64,
+    packing: i64,
     lo: i64,
     hi: i64,
 ):
     """Columns of x, ``width`` together, row after row."""
     full = max(lo, min(hi, size // width))
-    if way == ALONG:
+    if packing == ALONG:
         # Several panels at a time, so that whole lines of the cache are read.
         for p0 in range(lo, full, TOGETHER):
-            for k in range(deep):
+            for k in range(k_size):
                 for panel in range(p0, min(p0 + TOGETHER, full)):
                     source = x + (k * down + panel * width)
-                    target = to + (panel * deep + k) * width
+                    target = to + (panel * k_size + k) * width
                     for j in range(width):
                         target[j] = source[j]
     else:
         for panel in range(lo, full):
             source = x + panel * width * step
-            target = to + panel * width * deep
-            done = deep - deep % lanes if (way == TURNED) | (way == LEANING) else 0
+            target = to + panel * width * k_size
+            done = k_size - k_size % lanes if (packing == TRANSPOSED) | (packing == LEANING) else 0
             for k in range(0, done, lanes):
-                if way == LEANING:
+                if packing == LEANING:
                     turn_rows(source + k, step, target + k * width, width)
                 else:
                     for j in range(0, width, lanes):
                         turn(source + (j * step + k), step, target + (k * width + j), width)
-            for k in range(done, deep):
+            for k in range(done, k_size):
                 for j in range(width):
                     target[k * width + j] = source[k * down + j * step]
     for panel in range(full, hi):
         first = panel * width
-        part_panel(x + first * step, to + first * deep, size - first, width, deep, step, down)
+        part_panel(x + first * step, to + first * k_size, size - first, width, k_size, step, down)
 
 
 @kernel
@@ -95,16 +99,16 @@ def pack(
     x: Ptr[f32],
     to: Ptr[f32],
     size: i64,
-    deep: i64,
+    k_size: i64,
     step: i64,
     down: i64,
     lanes: i64,
     width: i64,
-    way: i64,
+    packing: i64,
     lo: i64,
     hi: i64,
 ):
-    panels(x, to, size, deep, step, down, lanes, width, way, lo, hi)
+    panels(x, to, size, k_size, step, down, lanes, width, packing, lo, hi)
 
 
 @inline
@@ -180,11 +184,11 @@ def tiles(
     o: Ptr[f32],
     at_a: Ptr[i64],
     at_b: Ptr[i64],
-    rooms: Ptr[f32],
+    scratch: Ptr[f32],
     tasks: Ptr[i64],
     m: i64,
     n: i64,
-    deep: i64,
+    k_size: i64,
     length: i64,
     panel: i64,
     apart: i64,
@@ -197,7 +201,7 @@ def tiles(
     down: i64,
     wide: i64,
     total: i64,
-    room: i64,
+    scratch_each: i64,
     lanes: i64,
     height: i64,
     width: i64,
@@ -208,9 +212,9 @@ def tiles(
 ):
     mine = array(i64, 1)
     spare = array(f32, height * width)
-    edge = array(f32, height * DEEPEST)
-    copy_b = rooms + lo * room
-    copy_a = copy_b + (room - (tall * height * DEEPEST + lanes))
+    edge = array(f32, height * K_LIMIT)
+    copy_b = scratch + lo * scratch_each
+    copy_a = copy_b + (scratch_each - (tall * height * K_LIMIT + lanes))
     high = (m + height - 1) // height
     long = (n + width - 1) // width
     take(tasks, mine)
@@ -224,8 +228,8 @@ def tiles(
         j0 = long * j // wide
         j1 = long * (j + 1) // wide
         stop = high * (i + 1) // down
-        for k0 in range(0, deep, length):
-            part = min(length, deep - k0)
+        for k0 in range(0, k_size, length):
+            part = min(length, k_size - k0)
             if right != READY:
                 source = second + (k0 * below + j0 * width * across)
                 size = n - j0 * width
@@ -236,8 +240,8 @@ def tiles(
                 size = m - i0 * height
                 if left == ROWS_COPIED:
                     source = first + (i0 * panel + k0)
-                    way = LEANING if height <= lanes else ANY
-                    panels(source, copy_a, size, part, apart, 1, lanes, height, way, 0, i1 - i0)
+                    packing = LEANING if height <= lanes else ANY
+                    panels(source, copy_a, size, part, apart, 1, lanes, height, packing, 0, i1 - i0)
                 elif left == COLUMNS_COPIED:
                     source = first + (i0 * panel + k0 * apart)
                     panels(source, copy_a, size, part, 1, apart, lanes, height, ALONG, 0, i1 - i0)
@@ -250,7 +254,7 @@ def tiles(
                         part_panel(source, edge, rest, height, part, 1, apart)
                 for jp in range(j0, j1):
                     if right == READY:
-                        bp = second + (jp * deep + k0) * width
+                        bp = second + (jp * k_size + k0) * width
                     else:
                         bp = copy_b + (jp - j0) * part * width
                     columns = n - jp * width
@@ -283,54 +287,54 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _way(x: Array, width: int) -> int:
+def _packing(x: Array, width: int) -> int:
     """How the columns of a matrix get into panels."""
     down, step = x.strides
     if step == 4:
         return ALONG
-    return TURNED if down == 4 and not width % block()[0] else ANY
+    return TRANSPOSED if down == 4 and not width % block()[0] else ANY
 
 
 def _packed(x: Array, width: int) -> Array:
     """The columns of x, ``width`` together, row after row."""
-    deep, size = x.shape
+    k_size, size = x.shape
     down, step = (s // 4 for s in x.strides)
     count = ceil_div(size, width)
-    to = buffers.empty(count * width * deep, F32)
-    code = pack.get(lanes=block()[0], width=width, way=_way(x, width))
-    few = threads.how_many(count, max(1, 65536 // (width * deep)))
-    code(x, to, size, deep, step, down, count, few)
+    to = buffers.empty(count * width * k_size, F32)
+    code = pack.get(lanes=block()[0], width=width, packing=_packing(x, width))
+    few = threads.how_many(count, max(1, 65536 // (width * k_size)))
+    code(x, to, size, k_size, step, down, count, few)
     return to
 
 
 def matmul(a: Array, b: Array, out: Array, add: bool = False, bias: Array | None = None) -> Array:
     """``out = a @ b + bias`` or, with ``add``, ``out += a @ b``; out has its rows in one piece."""
-    (m, deep), n = a.shape, b.shape[1]
-    if not deep:
+    (m, k_size), n = a.shape, b.shape[1]
+    if not k_size:
         if not add:
             out[...] = 0.0 if bias is None else bias
         return out
     _, height, width = block()
     a, left, steps = _left(a, height)
-    pieces = max(1, m * n * deep // LEAST)
+    pieces = max(1, m * n * k_size // LEAST)
     right, apart = READY, (b.strides[1] // 4, b.strides[0] // 4)
     if n > m:
-        right, down, wide = _way(b, width), 1, min(pieces, ceil_div(n, NARROW))
+        right, down, wide = _packing(b, width), 1, min(pieces, ceil_div(n, NARROW))
         if left == COLUMNS_COPIED:
-            a, left, steps = _packed(a.T, height), BY_COLUMNS, (height * deep, height)
+            a, left, steps = _packed(a.T, height), BY_COLUMNS, (height * k_size, height)
     else:
         b, down, wide = _packed(b, width), min(pieces, ceil_div(m, ROWS)), ceil_div(n, COLUMNS)
     old, under = (bias, 0) if bias is not None else (out, out.strides[0] // 4)
     more = int(add or bias is not None)
     where, cut = (_ZERO, _ZERO), (1, down, wide)
-    _run((a, b, out, old), where, (m, n, deep), (*steps, *apart), under, more, cut, left, right)
+    _run((a, b, out, old), where, (m, n, k_size), (*steps, *apart), under, more, cut, left, right)
     return out
 
 
 def stacked(a: Array, b: Array, out: Array) -> Array:
     """``out = a @ b`` for stacks of matrices, which broadcast; out is plain memory."""
-    (m, deep), n, stack = a.shape[-2:], b.shape[-1], out.shape[:-2]
-    if not deep or not out.size:
+    (m, k_size), n, stack = a.shape[-2:], b.shape[-1], out.shape[:-2]
+    if not k_size or not out.size:
         out[...] = 0.0
         return out
     _, height, width = block()
@@ -344,10 +348,10 @@ def stacked(a: Array, b: Array, out: Array) -> Array:
     count = out.size // (m * n)
     # Matrices are cut if there are not enough of them for all threads.
     pieces = max(ceil_div(8 * threads.count(), count), ceil_div(n, 2 * NARROW))
-    wide = max(1, min(pieces, ceil_div(n, width), m * n * deep // LEAST))
+    wide = max(1, min(pieces, ceil_div(n, width), m * n * k_size // LEAST))
     where = places(a.shape, a.strides, stack), places(b.shape, b.strides, stack)
     apart = other.strides[1] // 4, other.strides[0] // 4
-    sizes, cut, right = (m, n, deep), (count, 1, wide), _way(other, width)
+    sizes, cut, right = (m, n, k_size), (count, 1, wide), _packing(other, width)
     _run((a, b, out, out), where, sizes, (*steps, *apart), 0, 0, cut, left, right)
     return out
 
@@ -393,16 +397,16 @@ def _run(
 ) -> None:
     """Let all threads work on some products, each cut down and across into pieces."""
     lanes, height, width = block()
-    (_, n, deep), (count, down, wide) = sizes, cut
+    (_, n, k_size), (count, down, wide) = sizes, cut
     tall, columns = ceil_div(ROWS, height), ceil_div(ceil_div(n, width), wide) * width
-    length = ceil_div(deep, ceil_div(deep, DEEPEST))
-    room = tall * height * DEEPEST + lanes + (columns * DEEPEST if right else 0)
+    length = ceil_div(k_size, ceil_div(k_size, K_LIMIT))
+    scratch_each = tall * height * K_LIMIT + lanes + (columns * K_LIMIT if right else 0)
     total = count * down * wide
     workers = min(threads.count(), total)
     tiles.get(lanes=lanes, height=height, width=width, left=left, right=right)(
-        *(*arrays, *where, buffers.empty(workers * room, F32), buffers.zeros(1, np.int64)),
+        *(*arrays, *where, buffers.empty(workers * scratch_each, F32), buffers.zeros(1, np.int64)),
         *(*sizes, length, *steps, arrays[2].strides[-2] // 4, under, more),
-        *(tall, down, wide, total, room, workers, workers),
+        *(tall, down, wide, total, scratch_each, workers, workers),
     )
 
 
@@ -410,7 +414,7 @@ _ZERO = np.zeros(1, np.int64)
 
 
 def takes(a: Array, b: Array) -> bool:
-    """Whether a product is for this way: float32, not small, steps of whole elements."""
+    """Whether packed products take this: float32, not small, steps of whole elements."""
     if a.dtype is not F32 or b.dtype is not F32 or buffers.small(a.size * b.shape[-1], WORTH):
         return False
     return not any(s & 3 for s in (*a.strides, *b.strides))

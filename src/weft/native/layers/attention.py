@@ -23,7 +23,7 @@ F32 = np.dtype(np.float32)
 MATRICES = 8  # that are worth being done one by one, each by one thread
 WORK = 1 << 19  # multiplications of all of them that are
 LONGEST = 1024  # queries or keys
-DEEPEST = 256  # elements of a query or a value
+K_LIMIT = 256  # elements of a query or a value
 
 
 def attention(
@@ -39,12 +39,20 @@ def attention(
     _, _, width = block()
     info, padded, across = _table(query, key, value, y, width)
     tall = height("f32")
-    room = padded * query.shape[-1] + across * keys + tall * (padded + across)
-    info[loops.ROOM] = room
+    scratch_each = padded * query.shape[-1] + across * keys + tall * (padded + across)
+    info[loops.SCRATCH] = scratch_each
     tasks, workers = _shares(stack)
     loops.forward.get(causal=int(causal), height=tall, width=width)(
         *(query, key, value, y, weights, *map(_where, (query, key, value, y))),
-        *(info, buffers.empty(workers * room, F32), float(scale), tasks, workers, workers, workers),
+        *(
+            info,
+            buffers.empty(workers * scratch_each, F32),
+            float(scale),
+            tasks,
+            workers,
+            workers,
+            workers,
+        ),
     )
     return y, weights
 
@@ -72,18 +80,18 @@ def attention_back(
     _, tall, width = block()
     low = height("f32")
     info, padded, across = _table(query, key, value, given, width)
-    queries, deep, wide = query.shape[-2], query.shape[-1], value.shape[-1]
-    keys, down = key.shape[-2], ceil_div(deep, width) * width
-    room = padded * wide + down * (keys + queries) + across * queries
-    room += 2 * (queries * padded + tall) + low * down + tall * width
-    info[loops.ROOM] = room
+    queries, k_size, wide = query.shape[-2], query.shape[-1], value.shape[-1]
+    keys, down = key.shape[-2], ceil_div(k_size, width) * width
+    scratch_each = padded * wide + down * (keys + queries) + across * queries
+    scratch_each += 2 * (queries * padded + tall) + low * down + tall * width
+    info[loops.SCRATCH] = scratch_each
     results = [_like(x, x.shape) for x in (query, key, value)]
     steps = np.array([x.strides[-2] // 4 for x in results], np.int64)
     tasks, workers = _shares(query.shape[:-2])
     loops.backward.get(causal=int(causal), height=low, tall=tall, width=width)(
         *(given, query, key, value, weights, *results),
         *map(_where, (given, query, key, value, *results)),
-        *(steps, info, buffers.empty(workers * room, F32), float(scale)),
+        *(steps, info, buffers.empty(workers * scratch_each, F32), float(scale)),
         *(tasks, workers, workers, workers),
     )
     return tuple(r if need else None for r, need in zip(results, needs, strict=True))
@@ -93,15 +101,15 @@ def _takes(query: Array, key: Array, value: Array) -> bool:
     """Whether these are many matrices that are small enough for the cache."""
     if not query.dtype is key.dtype is value.dtype is F32 or query.ndim < 3:
         return False
-    stack, (queries, deep), (keys, wide) = query.shape[:-2], query.shape[-2:], value.shape[-2:]
-    if key.shape != (*stack, keys, deep) or value.shape[:-2] != stack:
+    stack, (queries, k_size), (keys, wide) = query.shape[:-2], query.shape[-2:], value.shape[-2:]
+    if key.shape != (*stack, keys, k_size) or value.shape[:-2] != stack:
         return False
     if not 0 < queries <= LONGEST or not 0 < keys <= LONGEST:
         return False
-    if not 0 < deep <= DEEPEST or not 0 < wide <= DEEPEST:
+    if not 0 < k_size <= K_LIMIT or not 0 < wide <= K_LIMIT:
         return False
     count = prod(stack)
-    return count >= MATRICES and count * queries * keys * deep >= WORK
+    return count >= MATRICES and count * queries * keys * k_size >= WORK
 
 
 def _near(x: Array) -> Array:

@@ -145,7 +145,7 @@ def _cut(batch: int, even: bool, panels: int, kind: str, work: int, steps: int) 
     return found
 
 
-class Way:
+class LayerSteps:
     """What both directions need to know of a layer's steps."""
 
     def __init__(
@@ -173,10 +173,10 @@ class Way:
         self.projects = int(w_hr is not None)
 
     def shares(self, parts: int) -> tuple[Array, int]:
-        """Room for what a task computes of a step, and how much of it is one task's."""
+        """Scratch for what a task computes of a step, and how much of it is one task's."""
         units = ceil_div(self.panels, self.cut.unit_parts) * self.width
-        room = self.batch * (parts * units + 2 * self.width)
-        return buffers.empty(self.tasks * room, self.dtype), room
+        share_size = self.batch * (parts * units + 2 * self.width)
+        return buffers.empty(self.tasks * share_size, self.dtype), share_size
 
     def sizes(self, *steps: int) -> tuple[int, ...]:
         """Numbers that both kernels take, from the number of steps on."""
@@ -220,12 +220,12 @@ class Way:
         if not joint:
             self.gemm(data, w_ih.T, gates)
         project = None if w_hr is None else packed(w_hr.T)
-        shares, room = self.shares(2 * self.parts)
+        shares, share_size = self.shares(2 * self.parts)
         self.code(loops.forward_steps, cell, joint=int(joint))(
             *(data, weight_in, data.shape[1]),
             *(gates, bias, weight, project, shares, running, states, tanh_c, inner),
             *(pointer(y if full is None else full), y, pointer(now), self.starts),
-            *(*self.sizes(self.apart), room, self.tasks, self.tasks),
+            *(*self.sizes(self.apart), share_size, self.tasks, self.tasks),
         )
 
     def backward(
@@ -252,7 +252,7 @@ class Way:
         project = None if w_hr is None else packed(w_hr)
         if w_hr is not None and dprojected is None:
             dprojected = buffers.empty(dy.shape, self.dtype)
-        shares, room = self.shares(1)
+        shares, share_size = self.shares(1)
         sums = buffers.zeros(
             (self.cut.blocks, (4 if cell == GRU else self.parts) * self.size), dy.dtype
         )
@@ -261,7 +261,7 @@ class Way:
         self.code(loops.backward_steps, cell)(
             *(dy, running, dc, gates, kept, *addresses[:2], weight, project, shares),
             *(dinput, pointer(drecurrent), addresses[2], sums, self.starts),
-            *(*self.sizes(self.apart, apart), room, int(last), self.tasks, self.tasks),
+            *(*self.sizes(self.apart, apart), share_size, int(last), self.tasks, self.tasks),
         )
         buffers.move(dh[: self.batch], running[:, : self.out])
         if buffers.planner() is None:
@@ -300,8 +300,9 @@ def lstm_forward_steps(
         return layers.lstm_forward_steps(
             cells, steps, data, w_ih, gates, bias, h0, c0, w_hh, w_hr, *kept
         )
-    way = Way(cells, steps, w_hh, w_hr, 4)
-    return way.forward(LSTM, data, w_ih, gates, bias, h0, w_hh, y, c0, w_hr, full, states, tanh_c)
+    return LayerSteps(cells, steps, w_hh, w_hr, 4).forward(
+        LSTM, data, w_ih, gates, bias, h0, w_hh, y, c0, w_hr, full, states, tanh_c
+    )
 
 
 def lstm_backward_steps(
@@ -325,7 +326,7 @@ def lstm_backward_steps(
         kept = (gates, states, tanh_c, c0, w_hh, w_hr)
         grads = (dgates, dprojected, last)
         return layers.lstm_backward_steps(table, steps, dy, dh, dc, *kept, *grads)
-    return Way(table, steps, w_hh, w_hr, 4).backward(
+    return LayerSteps(table, steps, w_hh, w_hr, 4).backward(
         *(LSTM, dy, dh, w_hh, gates, tanh_c, c0, states, dgates, last, dc),
         w_hr=w_hr,
         dprojected=dprojected,
@@ -347,7 +348,7 @@ def gru_forward_steps(
     """All steps of a GRU."""
     if _few(steps):
         return layers.gru_forward_steps(cells, steps, data, w_ih, gates, bias, h0, w_hh, y, inner)
-    return Way(cells, steps, w_hh, None, 3).forward(
+    return LayerSteps(cells, steps, w_hh, None, 3).forward(
         GRU, data, w_ih, gates, bias, h0, w_hh, y, inner=inner
     )
 
@@ -371,7 +372,7 @@ def gru_backward_steps(
         kept = (gates, out, inner, h0, w_hh)
         return layers.gru_backward_steps(table, steps, dy, dh, *kept, dgates, drecurrent, last)
     kept = (w_hh, gates, inner, h0, out)
-    return Way(table, steps, w_hh, None, 3).backward(
+    return LayerSteps(table, steps, w_hh, None, 3).backward(
         GRU, dy, dh, *kept, drecurrent, last, dinput=dgates
     )
 
@@ -393,7 +394,7 @@ def rnn_forward_steps(
         return layers.rnn_forward_steps(
             cells, steps, activation, data, w_ih, gates, bias, h0, w_hh, y
         )
-    return Way(cells, steps, w_hh, None, 1).forward(
+    return LayerSteps(cells, steps, w_hh, None, 1).forward(
         PLAIN[activation], data, w_ih, gates, bias, h0, w_hh, y
     )
 
@@ -413,7 +414,9 @@ def rnn_backward_steps(
     if _few(steps):
         return layers.rnn_backward_steps(table, steps, activation, dy, dh, out, w_hh, dgates, last)
     kept = (w_hh, None, out, None, None)
-    return Way(table, steps, w_hh, None, 1).backward(PLAIN[activation], dy, dh, *kept, dgates, last)
+    return LayerSteps(table, steps, w_hh, None, 1).backward(
+        PLAIN[activation], dy, dh, *kept, dgates, last
+    )
 
 
 PLAIN = {"tanh": TANH, "relu": RELU}

@@ -12,16 +12,16 @@ from __future__ import annotations
 from weft.native.codegen.compiler import Ptr, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import by_columns
-from weft.native.gemm.packed import ALONG, TURNED, panels
+from weft.native.gemm.packed import ALONG, TRANSPOSED, panels
 from weft.native.loops.reduce import max_of
 from weft.native.loops.rows import rows32
 from weft.native.loops.softmax import dot_of, exponentials
 
 # Queries, keys; elements of a query and of a value; steps between rows of the four arrays; keys
 # and elements in whole panels; working memory of a task.
-QUERIES, KEYS, DEEP, WIDE = 0, 1, 2, 3
+QUERIES, KEYS, K_SIZE, WIDE = 0, 1, 2, 3
 STEP_Q, STEP_K, STEP_V, STEP_Y = 4, 5, 6, 7
-PADDED, ROOM = 8, 9
+PADDED, SCRATCH = 8, 9
 SIZE = 10
 
 STRETCH = 256  # products that are summed at a time
@@ -38,7 +38,7 @@ def columns_of(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, wi
 def rows_of(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width: i64):
     """The transpose of a matrix in panels of its columns: the rows of x."""
     count = (rows + width - 1) // width
-    panels(x, to, rows, columns, step, 1, width // 2, width, TURNED, 0, count)
+    panels(x, to, rows, columns, step, 1, width // 2, width, TRANSPOSED, 0, count)
 
 
 @inline
@@ -48,7 +48,7 @@ def product(
     c: Ptr[f32],
     apart: i64,
     step: i64,
-    deep: i64,
+    k_size: i64,
     full: i64,
     columns: i64,
     rows: i64,
@@ -56,8 +56,8 @@ def product(
 ):
     """A few rows, as they lie, times the first columns of a matrix in panels of ``full`` rows."""
     for c0 in range(0, columns, width):
-        for k0 in range(0, deep, STRETCH):
-            part = min(STRETCH, deep - k0)
+        for k0 in range(0, k_size, STRETCH):
+            part = min(STRETCH, k_size - k0)
             more = 1 if k0 > 0 else 0
             right = b + (c0 * full + k0 * width)
             rows32(a + k0, right, c + c0, apart, step, part, more, rows)
@@ -104,29 +104,29 @@ def by_transpose(
     step: i64,
     rows: i64,
     columns: i64,
-    deep: i64,
+    k_size: i64,
     causal: i64,
     height: i64,
     width: i64,
 ):
-    """The transpose of a matrix of ``deep`` rows times one in panels, row block by row block."""
+    """The transpose of a matrix of ``k_size`` rows times one in panels, row block by row block."""
     for r0 in range(0, rows, height):
         some = min(height, rows - r0)
         # All of these rows of the result are met by the rows from the last one's own on.
-        first = min(r0 + some - 1, deep) if causal else 0
+        first = min(r0 + some - 1, k_size) if causal else 0
         for c0 in range(0, columns, width):
-            if first == deep:
+            if first == k_size:
                 for i in range(height * width):
                     spare[i] = 0.0
-            for k0 in range(first, deep, STRETCH):
-                part = min(STRETCH, deep - k0)
+            for k0 in range(first, k_size, STRETCH):
+                part = min(STRETCH, k_size - k0)
                 more = 1 if k0 > first else 0
                 left = a + (k0 * apart + r0)
-                right = b + (c0 * deep + k0 * width)
+                right = b + (c0 * k_size + k0 * width)
                 by_columns(left, apart, right, spare, width, spare, width, part, more)
             if causal:
-                for k in range(min(r0, deep), first):
-                    panel = b + (c0 * deep + k * width)
+                for k in range(min(r0, k_size), first):
+                    panel = b + (c0 * k_size + k * width)
                     for r in range(k - r0 + 1):
                         weight = a[k * apart + r0 + r]
                         row = spare + r * width
@@ -160,23 +160,25 @@ def forward(
     lo: i64,
     hi: i64,
 ):
-    queries, keys, deep, wide = info[QUERIES], info[KEYS], info[DEEP], info[WIDE]
+    queries, keys, k_size, wide = info[QUERIES], info[KEYS], info[K_SIZE], info[WIDE]
     padded = info[PADDED]
     across = (wide + width - 1) // width * width
     for worker in range(lo, hi):
-        seen = scratch + worker * info[ROOM]
-        values = seen + padded * deep
+        seen = scratch + worker * info[SCRATCH]
+        values = seen + padded * k_size
         scores = values + across * keys
         sums = scores + height * padded
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
-            rows_of(k + at_k[task], seen, keys, deep, info[STEP_K], width)
+            rows_of(k + at_k[task], seen, keys, k_size, info[STEP_K], width)
             columns_of(v + at_v[task], values, keys, wide, info[STEP_V], width)
             shares = weights + task * queries * keys
             for r0 in range(0, queries, height):
                 some = min(height, queries - r0)
                 limit = min(keys, r0 + some) if causal else keys
                 rows = q + (at_q[task] + r0 * info[STEP_Q])
-                product(rows, seen, scores, info[STEP_Q], padded, deep, deep, limit, some, width)
+                product(
+                    rows, seen, scores, info[STEP_Q], padded, k_size, k_size, limit, some, width
+                )
                 for r in range(some):
                     row = scores + r * padded
                     share = shares + (r0 + r) * keys
@@ -231,12 +233,12 @@ def backward(
     hi: i64,
 ):
     # `info` is that of forward, with g in the place of y; `steps` are those of rows of gq, gk, gv.
-    queries, keys, deep, wide = info[QUERIES], info[KEYS], info[DEEP], info[WIDE]
+    queries, keys, k_size, wide = info[QUERIES], info[KEYS], info[K_SIZE], info[WIDE]
     padded, step_g = info[PADDED], info[STEP_Y]
     across = (wide + width - 1) // width * width
-    down = (deep + width - 1) // width * width
+    down = (k_size + width - 1) // width * width
     for worker in range(lo, hi):
-        values = scratch + worker * info[ROOM]
+        values = scratch + worker * info[SCRATCH]
         seen = values + padded * wide
         asked = seen + down * keys
         given = asked + down * queries
@@ -246,8 +248,8 @@ def backward(
         spare = sums + height * down
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
             rows_of(v + at_v[task], values, keys, wide, info[STEP_V], width)
-            columns_of(k + at_k[task], seen, keys, deep, info[STEP_K], width)
-            columns_of(q + at_q[task], asked, queries, deep, info[STEP_Q], width)
+            columns_of(k + at_k[task], seen, keys, k_size, info[STEP_K], width)
+            columns_of(q + at_q[task], asked, queries, k_size, info[STEP_Q], width)
             columns_of(g + at_g[task], given, queries, wide, step_g, width)
             for r0 in range(0, queries, height):
                 some = min(height, queries - r0)
@@ -268,15 +270,15 @@ def backward(
                         row[i] = 0.0
                         copy[i] = 0.0
                 seen_product(
-                    block, seen, sums, padded, down, limit, keys, deep, some, r0, causal, width
+                    block, seen, sums, padded, down, limit, keys, k_size, some, r0, causal, width
                 )
                 for r in range(some):
                     to = gq + (to_q[task] + (r0 + r) * steps[0])
-                    for c in range(deep):
+                    for c in range(k_size):
                         to[c] = sums[r * down + c]
             by_transpose(
                 scores, asked, gk + to_k[task], spare, padded, steps[1],
-                keys, deep, queries, causal, tall, width,
+                keys, k_size, queries, causal, tall, width,
             )  # fmt: skip
             by_transpose(
                 shares, given, gv + to_v[task], spare, padded, steps[2],

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, i64, sqrt
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 
 ndarray = np.ndarray
 MOST = 511  # elements; from there on the kernels of ``batchnorm`` take over
@@ -92,7 +92,7 @@ def _ways(weighted: bool) -> tuple[Any, Any]:
     """Both passes, with weight and bias or without, as one call each."""
     given = ("take 1", "take 2") if weighted else ("take 0", "take 0")
     sizes = ("first", "last")
-    forward = Spec(
+    forward = EntrySpec(
         ("f32", *("f32 row",) * (2 * weighted), "number"),
         ("f32 like 0", "f32 rest", "f32 rest"),
         ("take 0", *given, "give 0", "give 1", "give 2", *sizes, f"take {1 + 2 * weighted}"),
@@ -100,7 +100,7 @@ def _ways(weighted: bool) -> tuple[Any, Any]:
         most=MOST,
         returns=(0, 1, 2),
     )
-    backward = Spec(
+    backward = EntrySpec(
         ("f32", "f32 like", *("f32 row",) * (4 + weighted)),
         ("f32 like 0", "f32 rest", "f32 rest"),
         (

@@ -15,7 +15,7 @@ from __future__ import annotations
 from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import block, micro, micro64
-from weft.native.gemm.packed import DEEP
+from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
 # result, where the first step is that of samples.
@@ -26,7 +26,7 @@ COUNT = 11  # all places, of all samples
 # Rows: of a group of the result; their number, the step between them; products in each element.
 ROWS, ROW_STEP, TAPS = 12, 13, 14
 GROUPS, GROUP_IN = 15, 16
-ROOM, REACH = 17, 18  # elements that may be read in the source; the largest offset
+READABLE, REACH = 17, 18  # elements that may be read in the source; the largest offset
 # How the work is cut: tasks, pieces of places, pieces of rows; places and rows in a piece.
 TASKS, BLOCKS, CUTS, SPAN, PART = 19, 20, 21, 22, 23
 SCRATCH = 24  # elements of working memory for a thread
@@ -44,7 +44,7 @@ def _strip(name: str, kind: str) -> str:
     scalar, align = FLOATS[kind], SIZES[kind]
     vector = f"<{lanes} x {scalar}>"
     fused = f"@llvm.fmuladd.v{lanes}{kind}"
-    given = "ptr noalias %x, ptr noalias %w, ptr noalias %offsets, ptr noalias %to, i64 %deep"
+    given = "ptr noalias %x, ptr noalias %w, ptr noalias %offsets, ptr noalias %to, i64 %k_size"
     lines = [
         f"declare {vector} {fused}({vector}, {vector}, {vector})",
         f"define private void @{name}({given}) noinline nounwind {{",
@@ -72,7 +72,7 @@ def _strip(name: str, kind: str) -> str:
         ]
     lines += [
         "  %k1 = add i64 %k, 1",
-        "  %again = icmp slt i64 %k1, %deep",
+        "  %again = icmp slt i64 %k1, %k_size",
         "  br i1 %again, label %loop, label %done",
         "done:",
     ]
@@ -244,7 +244,7 @@ def pack_panel(
     x: Ptr[T],
     to: Ptr[T],
     down: Ptr[i64],
-    deep: i64,
+    k_size: i64,
     across: Ptr[i64],
     count: i64,
     starts: Ptr[i64],
@@ -264,17 +264,17 @@ def pack_panel(
         before = here
         far = max(far, here)
     if far + width > limit:
-        for k in range(deep):
+        for k in range(k_size):
             for j in range(count):
                 to[k * width + j] = x[down[k] + across[j]]
     else:
         if stretches == 1:
             source = x + across[0]
-            for k in range(deep):
+            for k in range(k_size):
                 for j in range(width):
                     to[k * width + j] = source[down[k] + j]
         else:
-            for k in range(deep):
+            for k in range(k_size):
                 line = x + down[k]
                 for s in range(stretches):
                     j0 = starts[s]
@@ -305,10 +305,10 @@ def dense(
     ins = array(i64, PANELS * width)
     outs = array(i64, PANELS * width)
     starts = array(i64, width)
-    rows, deep, step, tasks = info[ROWS], info[TAPS], info[ROW_STEP], info[TASKS]
+    rows, k_size, step, tasks = info[ROWS], info[TAPS], info[ROW_STEP], info[TASKS]
     cuts, blocks, span, part = info[CUTS], info[BLOCKS], info[SPAN], info[PART]
     sheets = (rows + height - 1) // height
-    limit = info[ROOM] - info[REACH]
+    limit = info[READABLE] - info[REACH]
     for worker in range(lo, hi):
         packed = scratch + worker * info[SCRATCH]
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
@@ -320,14 +320,14 @@ def dense(
             walk(info, first, count, ins, outs)
             panels = (count + width - 1) // width
             source = x + group * info[GROUP_IN]
-            weights = w + group * sheets * height * deep
+            weights = w + group * sheets * height * k_size
             result = y + group * rows * step
             if biased:
                 for r in range(r0, r1):
                     for j in range(count):
                         result[r * step + outs[j]] = bias[group * rows + r]
-            for k0 in range(0, deep, DEEP):
-                length = min(DEEP, deep - k0)
+            for k0 in range(0, k_size, K_BLOCK):
+                length = min(K_BLOCK, k_size - k0)
                 adds = 1 if k0 > 0 else biased
                 for p in range(panels):
                     pack_panel(
@@ -349,7 +349,7 @@ def dense(
                         seen = min(width, count - p * width)
                         whole = seen == width and places[seen - 1] - places[0] == width - 1
                         for r in range(s0, s1, height):
-                            a = weights + (r * deep + k0 * height)
+                            a = weights + (r * k_size + k0 * height)
                             if whole and r + height <= rows:
                                 c = result + (r * step + places[0])
                                 if double:
@@ -388,8 +388,8 @@ def dense_weights(
     # The places are now the products of an element, and what a window sees its column: a task does
     # SPAN columns and all rows, over PART of the places.
     spare = array(T, height * width)
-    ins = array(i64, DEEP)
-    outs = array(i64, DEEP)
+    ins = array(i64, K_BLOCK)
+    outs = array(i64, K_BLOCK)
     starts = array(i64, width)
     rows, columns, tasks, places = info[ROWS], info[TAPS], info[TASKS], info[COUNT]
     blocks, span, part = info[BLOCKS], info[SPAN], info[PART]
@@ -405,8 +405,8 @@ def dense_weights(
             source = x + group * info[GROUP_IN]
             left = g + group * sheets * height * places
             result = to + ((cut * info[GROUPS] + group) * rows * columns + first)
-            for k0 in range(cut * part, min(places, (cut + 1) * part), DEEP):
-                length = min(DEEP, min(places, (cut + 1) * part) - k0)
+            for k0 in range(cut * part, min(places, (cut + 1) * part), K_BLOCK):
+                length = min(K_BLOCK, min(places, (cut + 1) * part) - k0)
                 walk(info, k0, length, ins, outs)
                 for p in range(panels):
                     pack_panel(
@@ -418,7 +418,7 @@ def dense_weights(
                         min(width, count - p * width),
                         starts,
                         width,
-                        info[ROOM],
+                        info[READABLE],
                     )
                 adds = 1 if k0 > cut * part else 0
                 for s0 in range(0, rows, STRIP):
@@ -489,7 +489,7 @@ def few(
 ):
     # The places of a sample as one line, with those between the rows, whose results are left out.
     spare = array(T, block)
-    rows, deep, step, span = info[ROWS], info[TAPS], info[ROW_STEP], info[SPAN]
+    rows, k_size, step, span = info[ROWS], info[TAPS], info[ROW_STEP], info[SPAN]
     wide, high, line, plane = info[WIDE], info[HIGH], info[IN_Y], info[IN_Z]
     apart = info[OUT_X]
     length = (info[LONG] - 1) * plane + (high - 1) * line + wide
@@ -507,9 +507,9 @@ def few(
             for r in range(rows):
                 row = group * rows + r
                 if double:
-                    strip64(source + q, w + row * deep, taps, spare, deep)
+                    strip64(source + q, w + row * k_size, taps, spare, k_size)
                 else:
-                    strip(source + q, w + row * deep, taps, spare, deep)
+                    strip(source + q, w + row * k_size, taps, spare, k_size)
                 if biased:
                     for i in range(block):
                         spare[i] = spare[i] + bias[row]

@@ -18,7 +18,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
@@ -439,7 +439,7 @@ def _narrow(index: ndarray, dim: int) -> ndarray:
 @functools.cache
 def _rows_taken() -> Any:
     """Rows of a small float32 array by an index of any shape, as one call."""
-    spec = Spec(
+    spec = EntrySpec(
         ("f32", "i64 any"),
         ("f32 picked",),
         ("take 0", "take 1", "give 0", "flag", "first", "count", "rest", "0"),
@@ -452,7 +452,7 @@ def _rows_taken() -> Any:
 def _line_picked() -> Any:
     """Elements along the last dimension of a float32 array, as one call."""
     passes = ("take 0", "take 1", "give 0", "flag", "last", "width", "width")
-    spec = Spec(("f32", "i64 lines"), ("f32 like 1",), passes, "lead", "width")
+    spec = EntrySpec(("f32", "i64 lines"), ("f32 like 1",), passes, "lead", "width")
     return pick_lines.whole(spec, "f32", "i64", wrap=False)
 
 
@@ -460,7 +460,7 @@ def _line_picked() -> Any:
 def _few_added() -> Any:
     """A small float32 array with rows added by an index of any shape, as one call."""
     passes = ("take 0", "take 1", "take 2", "give 0", "flag", "first", "count", "rest")
-    spec = Spec(
+    spec = EntrySpec(
         ("f32", "i64 any", "f32 picked"), ("f32 like 0",), passes, "1", "size", most=SMALL_ROWS
     )
     return add_few.whole(spec, "f32")
@@ -470,7 +470,7 @@ def _few_added() -> Any:
 def _line_added() -> Any:
     """A float32 array with elements added along its last dimension, as one call."""
     passes = ("take 0", "take 2", "take 1", "give 0", "flag", "last", "width")
-    spec = Spec(("f32", "i64 lines", "f32 like 1"), ("f32 like 0",), passes, "lead", "last")
+    spec = EntrySpec(("f32", "i64 lines", "f32 like 1"), ("f32 like 0",), passes, "lead", "last")
     flags = {"wrap": False, "add": True, "based": True, "single": False}
     return put_lines.whole(spec, "f32", "i64", **flags)
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
 from weft.native.codegen.jit import KINDS, Kernel, kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import made
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
@@ -352,14 +352,14 @@ def _nll_few_back(
 def _few_classes(mean: bool) -> tuple[Any, Any]:
     """The mean or sum of a small matrix's losses and its gradient, as one call each."""
     sizes = ("flag", "lead", "count", "last", "count" if mean else "1")
-    forward = Spec(
+    forward = EntrySpec(
         ("f32", "i64 any"),
         ("f32 none",),
         ("take 0", "take 1", "give 0", *sizes),
         *("1", "size"),
         most=LEAF,
     )
-    backward = Spec(
+    backward = EntrySpec(
         ("f32", "i64 any", "f32 any"),
         ("f32 like 0",),
         ("take 0", "take 1", "take 2", "give 0", *sizes),

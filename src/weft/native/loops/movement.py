@@ -291,8 +291,8 @@ def _joined(parts: Any, dim: int, kind: str) -> ndarray:
         if not p.size:
             continue
         if not p.flags.carray:
-            turned = copied(p)
-            p = plain(p) if turned is None else turned
+            dense = copied(p)
+            p = plain(p) if dense is None else dense
         if outer == 1:
             copy_flat.get(kind)(p, at, *_shares(length, 1))
         else:
@@ -388,10 +388,10 @@ def to_copy(x: ndarray, dtype: np.dtype) -> ndarray | None:
         run(x, y, *_shares(x.size, 1))
         return y
     order = _memory_order(x)
-    lying = x.transpose(order)
-    if not lying.flags.c_contiguous:
+    ordered = x.transpose(order)
+    if not ordered.flags.c_contiguous:
         return None
-    return to_copy(lying, dtype).transpose(_inverse(order))  # type: ignore[union-attr]
+    return to_copy(ordered, dtype).transpose(_inverse(order))  # type: ignore[union-attr]
 
 
 # --- choices ---------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def triu(x: ndarray, diagonal: int) -> ndarray | None:
     return _triangle(x, diagonal, False)
 
 
-# --- room around -----------------------------------------------------------------------
+# --- padding -----------------------------------------------------------------------
 
 
 @kernel
@@ -562,13 +562,13 @@ def pad_rows(
 
 
 def pad(x: ndarray, pads: Any, value: Any) -> ndarray | None:
-    """Room around an array, filled with a value; negative room cuts off."""
+    """Padding around an array, filled with a value; negative padding cuts off."""
     kind = FLOATS.get(x.dtype)
     if kind is None or not x.ndim or isinstance(value, complex):
         return None
     if abs(value) > 3.4e38 and abs(value) != np.inf:
         return None  # may not fit
-    plan = _room(x.shape, tuple(pads))
+    plan = _padding(x.shape, tuple(pads))
     if plan is None:
         return None
     cut, shape, numbers, units, width = plan
@@ -584,33 +584,33 @@ def pad(x: ndarray, pads: Any, value: Any) -> ndarray | None:
 
 
 @functools.lru_cache(512)
-def _room(shape: Ints, pads: tuple[Ints, ...]) -> tuple[Any, Ints, Ints, int, int] | None:
+def _padding(shape: Ints, pads: tuple[Ints, ...]) -> tuple[Any, Ints, Ints, int, int] | None:
     """How to pad: the part that is kept, the new shape, the loop's numbers, rows and width."""
     cut = tuple(
         slice(max(-before, 0), n - max(-after, 0))
         for n, (before, after) in zip(shape, pads, strict=True)
     )
     kept = [n + min(p, 0) + min(q, 0) for n, (p, q) in zip(shape, pads, strict=True)]
-    room = [(max(before, 0), max(after, 0)) for before, after in pads]
-    full = tuple(n + p + q for n, (p, q) in zip(kept, room, strict=True))
+    padding = [(max(before, 0), max(after, 0)) for before, after in pads]
+    full = tuple(n + p + q for n, (p, q) in zip(kept, padding, strict=True))
     if min(kept) < 1:
         return None
-    if not any(p or q for p, q in room):
+    if not any(p or q for p, q in padding):
         return cut, full, (), 0, 0
-    sizes, room = _joined_room(kept, room)
+    sizes, padding = _joined_padding(kept, padding)
     if len(sizes) > 4:
         return None
-    sizes, room = _four(sizes, 1), [(0, 0)] * (4 - len(room)) + room
-    out = [n + p + q for n, (p, q) in zip(sizes, room, strict=True)]
-    return cut, full, (*sizes, *(p for p, _ in room), *out[1:]), prod(out[:-1]), out[-1]
+    sizes, padding = _four(sizes, 1), [(0, 0)] * (4 - len(padding)) + padding
+    out = [n + p + q for n, (p, q) in zip(sizes, padding, strict=True)]
+    return cut, full, (*sizes, *(p for p, _ in padding), *out[1:]), prod(out[:-1]), out[-1]
 
 
-def _joined_room(sizes: list[int], room: list[Any]) -> tuple[list[int], list[Any]]:
-    """Dimensions without room taken together with those before them."""
+def _joined_padding(sizes: list[int], padding: list[Any]) -> tuple[list[int], list[Any]]:
+    """Dimensions without padding taken together with those before them."""
     none = (0, 0)
-    joined, around = sizes[:1], room[:1]
-    for n, r in zip(sizes[1:], room[1:], strict=True):
-        if r == none:  # whole slices: the room before them is that many times as wide
+    joined, around = sizes[:1], padding[:1]
+    for n, r in zip(sizes[1:], padding[1:], strict=True):
+        if r == none:  # whole slices: the padding before them is that many times as wide
             joined[-1] *= n
             around[-1] = (around[-1][0] * n, around[-1][1] * n)
         else:

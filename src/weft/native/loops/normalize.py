@@ -15,7 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import BLOCK, SUM, gap, squares_of, step, sum_of
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
@@ -154,7 +154,7 @@ def _fits(part: Any, x: ndarray, shape: tuple[int, ...]) -> bool:
 @functools.cache
 def _last_rows() -> Any:
     """Layer norm over the last dimension, with weights, as one call."""
-    spec = Spec(
+    spec = EntrySpec(
         ("f32", "f32 row", "f32 row", "number"),
         ("f32 like 0", "f32 kept", "f32 kept"),
         ("take 0", "take 1", "take 2", "give 0", "give 1", "give 2", "last", "take 3"),
@@ -333,7 +333,7 @@ def _layer_norm_few_back(
 def _few_rows(weighted: bool) -> tuple[Any, Any]:
     """Both passes over the last dimension, with weight and bias or without, as one call each."""
     last, rows = ("take 1", "take 2") if weighted else ("take 0", "take 0"), ("lead", "last")
-    forward = Spec(
+    forward = EntrySpec(
         ("f32", *("f32 row",) * (2 * weighted), "number"),
         ("f32 like 0", "f32 kept", "f32 kept"),
         ("take 0", *last, "give 0", "give 1", "give 2", "last", f"take {1 + 2 * weighted}"),
@@ -341,7 +341,7 @@ def _few_rows(weighted: bool) -> tuple[Any, Any]:
         most=LEAF,
         returns=(0, 1, 2),
     )
-    backward = Spec(
+    backward = EntrySpec(
         ("f32", "f32 like", *("f32 kept",) * 4, *("f32 row",) * weighted),
         ("f32 like 0", "f32 like 0"),
         (*(f"take {k}" for k in range(6)), f"take {6 * weighted}", "give 0", "give 1", "last"),

@@ -602,14 +602,14 @@ def even_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
         for i in range(geo[W]):
             line[i] = T(0.0)
         for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
-            deep = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
+            depth = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
             for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
                 high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
                 source = plane + (zo * geo[OH] + yo) * geo[OW]
                 for o in range(geo[OW]):
                     xa = geo[geo[OUT_X] + o]
                     xb = geo[geo[OUT_X] + geo[OW] + o]
-                    value = source[o] / T(deep * high * (xb - xa))
+                    value = source[o] / T(depth * high * (xb - xa))
                     for i in range(xa, xb):
                         line[i] += value
 
@@ -625,14 +625,14 @@ def even_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i6
         for k in range(c):
             pixel[k] = T(0.0)
         for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
-            deep = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
+            depth = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
             for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
                 high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
                 for o in range(geo[geo[IN_X] + i], geo[geo[IN_X] + geo[W] + i]):
                     wide = geo[geo[OUT_X] + geo[OW] + o] - geo[geo[OUT_X] + o]
                     source = sample + ((zo * geo[OH] + yo) * geo[OW] + o) * c
                     for k in range(c):
-                        pixel[k] += source[k] / T(deep * high * wide)
+                        pixel[k] += source[k] / T(depth * high * wide)
 
 
 # --- geometries ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cells of recurrent layers, and the way through all steps of a layer.
+"""The cells of recurrent layers, and the loops through all steps of a layer.
 
 What each cell computes is said by the one of the same name in ``weft.references.recurrent``. Here a
 cell does ``count`` units of one row, which is a sample. The parts of its gates are ``size`` apart,
@@ -371,7 +371,7 @@ def forward_steps(
     blocks: i64,
     row_parts: i64,
     unit_parts: i64,
-    room: i64,
+    share_size: i64,
     kind: i64,
     parts: i64,
     projects: i64,
@@ -401,7 +401,7 @@ def forward_steps(
             count = min(u1 * width, size) - j0
             span = (u1 - u0) * width
             step = parts * span + width  # not a power of two
-            share = shares + task * room
+            share = shares + task * share_size
             for p in range(u0 * parts, u1 * parts):
                 rows_by_panel(
                     old,
@@ -423,7 +423,7 @@ def forward_steps(
                     rows_by_panel(
                         data + begin * features,
                         weight_in + p * width * features,
-                        share + (room // 2 + (p % parts) * span + (p // parts - u0) * width),
+                        share + (share_size // 2 + (p % parts) * span + (p // parts - u0) * width),
                         features,
                         step,
                         features,
@@ -442,7 +442,9 @@ def forward_steps(
                 own = share + r * step
                 if joint:
                     for g in range(parts):
-                        copy(share + (room // 2 + r * step + g * span), gate + g * size, count)
+                        copy(
+                            share + (share_size // 2 + r * step + g * span), gate + g * size, count
+                        )
                 offset = bias + j0
                 if kind == LSTM:
                     state = running + (r * size + j0)
@@ -544,7 +546,7 @@ def backward_steps(
     blocks: i64,
     row_parts: i64,
     unit_parts: i64,
-    room: i64,
+    share_size: i64,
     last: i64,
     kind: i64,
     parts: i64,
@@ -558,7 +560,7 @@ def backward_steps(
     bytes = 8 if wide else 4
     panels = (size + width - 1) // width
     out_panels = (out + width - 1) // width
-    deep = parts * size
+    k_size = parts * size
     given = at(T, dprojected)
     for s0 in range(steps):
         s = steps - 1 - s0
@@ -590,7 +592,7 @@ def backward_steps(
             j0 = u0 * width
             count = min(u1 * width, size) - j0
             span = (u1 - u0) * width
-            share = shares + task * room
+            share = shares + task * share_size
             if projects:
                 for u in range(u0, u1):
                     rows_by_panel(
@@ -613,7 +615,7 @@ def backward_steps(
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
                 for r in range(b * batch // blocks, min((b + 1) * batch // blocks, n)):
                     row = (begin + r) * size + j0
-                    gate = gates + ((begin + r) * deep + j0)
+                    gate = gates + ((begin + r) * k_size + j0)
                     place = (begin + r) * apart + j0
                     dgate = at(T, drecurrent + place * bytes)
                     held_row = states + ((held_at + r) * size + j0) * bytes
@@ -654,11 +656,11 @@ def backward_steps(
                 for u in range(u0, u1):
                     rows_by_panel(
                         left,
-                        weight + u * width * deep,
+                        weight + u * width * k_size,
                         dh + u * width,
                         apart,
                         step,
-                        deep,
+                        k_size,
                         width,
                         1 if kind == GRU else 0,
                         b0,

@@ -30,7 +30,7 @@ from weft.native.codegen.compiler import (
     sqrt,
 )
 from weft.native.codegen.jit import Kernel, kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
 from weft.native.memory import buffers
@@ -457,11 +457,11 @@ def in_memory_order(x: ndarray, axes: tuple[int, ...]) -> tuple[ndarray, tuple[i
     if x.flags.c_contiguous and x.flags.aligned:
         return x, axes, None
     order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]) if x.shape[d] > 1 else 0)
-    turned = x.transpose(order)
-    if not (turned.flags.c_contiguous and x.flags.aligned):
+    transposed = x.transpose(order)
+    if not (transposed.flags.c_contiguous and x.flags.aligned):
         return plain(x), axes, None
     place = {axis: k for k, axis in enumerate(order)}
-    return turned, tuple(sorted(place[a] for a in axes)), tuple(place[d] for d in range(x.ndim))
+    return transposed, tuple(sorted(place[a] for a in axes)), tuple(place[d] for d in range(x.ndim))
 
 
 # --- running -----------------------------------------------------------------------------
@@ -600,11 +600,11 @@ def _reduced(
         return None
     if repeats(x):
         return _sum_of_repeated(x, axes, keepdims, mean) if kind is SUM else None
-    turned, places, back = in_memory_order(x, axes)
-    plan = _plan(kind, turned.dtype, turned.shape, places, True, mean)
+    transposed, places, back = in_memory_order(x, axes)
+    plan = _plan(kind, transposed.dtype, transposed.shape, places, True, mean)
     if plan is None:
         return None
-    out = plan(turned)
+    out = plan(transposed)
     return (out if back is None else out.transpose(back)).reshape(
         result_shape(x.shape, axes, keepdims)
     )
@@ -653,8 +653,8 @@ def _integer_sum(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray:
 
 def sum_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) -> ndarray | None:
     """The sum over some dimensions."""
-    if x.dtype == np.int64 and x.size and buffers.planner() is not None and valid(dim, x.ndim):
-        return _integer_sum(x, dim, keepdim)
+    if buffers.PLANNERS and buffers.planner() is not None and x.dtype == np.int64:
+        return _integer_sum(x, dim, keepdim) if x.size and valid(dim, x.ndim) else None
     if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, False)
     return _reduced(SUM, x, dim, keepdim)
@@ -730,14 +730,14 @@ def vector_norm(x: ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> nd
 
 def one_step(x: ndarray, dim: tuple[int, ...]) -> tuple[ndarray, tuple[int, int, int], Any]:
     """An array whose reduction takes one step, its shape for that, and how to turn results back."""
-    turned, places, back = in_memory_order(x, dim)
-    found = steps(turned.shape, places)
+    transposed, places, back = in_memory_order(x, dim)
+    found = steps(transposed.shape, places)
     if len(found) > 1:
         others = [d for d in range(x.ndim) if d not in dim]
-        turned, back = plain(x.transpose(*others, *dim)), None
+        transposed, back = plain(x.transpose(*others, *dim)), None
         n = prod(x.shape[d] for d in dim)
         found = ((x.size // n, n, 1),)
-    return turned, found[0] if found else (x.size, 1, 1), back
+    return transposed, found[0] if found else (x.size, 1, 1), back
 
 
 def put_back(
@@ -747,10 +747,10 @@ def put_back(
     final = result_shape(shape, dim, keepdim)
     if back is None:
         return out.reshape(final)
-    lying = [1] * len(shape)
+    ordered = [1] * len(shape)
     for d, place in enumerate(back):
-        lying[place] = 1 if d in dim else shape[d]
-    return out.reshape(lying).transpose(back).reshape(final)
+        ordered[place] = 1 if d in dim else shape[d]
+    return out.reshape(ordered).transpose(back).reshape(final)
 
 
 def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
@@ -767,19 +767,19 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
         wide = to_copy(x, np.dtype(np.float64))
         found = None if wide is None else var(wide, dim, keepdim, correction)
         return None if found is None else to_copy(found, x.dtype)
-    turned, (outer, n, k), back = one_step(x, dim)
+    transposed, (outer, n, k), back = one_step(x, dim)
     if n == 1:
         return None
     d, freedom = FLOATS[x.dtype], max(n - correction, 0)
     out = buffers.empty(outer * k, x.dtype)
     if k == 1 and (outer >= 16 or n < 2 * CHUNK):
         many = threads.how_many(outer, max(1, GRAIN // n))
-        _row_deviations.get(d)(turned, out, n, freedom, outer, many)
+        _row_deviations.get(d)(transposed, out, n, freedom, outer, many)
     else:
         centre, gap = buffers.empty_like(out), buffers.empty_like(out)
-        step(SUM, d, (outer, n, k), float(n))(turned, turned, centre)
-        step(GAPS, d, (outer, n, k), float(n))(turned, centre, gap)
-        step(DEVIATIONS, d, (outer, n, k))(turned, centre, out)
+        step(SUM, d, (outer, n, k), float(n))(transposed, transposed, centre)
+        step(GAPS, d, (outer, n, k), float(n))(transposed, centre, gap)
+        step(DEVIATIONS, d, (outer, n, k))(transposed, centre, out)
         _flat(_less_gaps, out, gap, float(n), float(freedom))
     if buffers.planner() is not None:
         return put_back(out, x.shape, dim, keepdim, back)
@@ -804,7 +804,7 @@ def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
 def _small_pick(pick: _Pick) -> Callable:
     """The choice along the last dimension of a small array as one call."""
     passes = ("take 0", "give 0", "give 1", "last")
-    spec = Spec(("f32",), ("f32 lead", "i64 lead"), passes, "lead", "last", returns=(0, 1))
+    spec = EntrySpec(("f32",), ("f32 lead", "i64 lead"), passes, "lead", "last", returns=(0, 1))
     return pick.rows.whole(spec, "f32")
 
 

@@ -46,7 +46,7 @@ def pick_planes(
 @kernel
 def resize_planes(
     x: Ptr[T], y: Ptr[T], rows: Ptr[i64], row_weights: Ptr[T], columns: Ptr[i64],
-    column_weights: Ptr[T], h: i64, w: i64, oh: i64, ow: i64, deep: i64, wide: i64,
+    column_weights: Ptr[T], h: i64, w: i64, oh: i64, ow: i64, depth: i64, wide: i64,
     lo: i64, hi: i64,
 ):  # fmt: skip
     mixed = array(T, LONGEST)  # noqa: F821
@@ -57,7 +57,7 @@ def resize_planes(
         weight = row_weights[o]
         for i in range(w):
             mixed[i] = line[i] * weight
-        for tap in range(1, deep):
+        for tap in range(1, depth):
             also = plane + rows[tap * oh + o] * w
             part = row_weights[tap * oh + o]
             for i in range(w):
@@ -78,7 +78,7 @@ def resize_planes(
 @kernel
 def resize_rows(
     x: Ptr[T], y: Ptr[T], rows: Ptr[i64], row_weights: Ptr[T], columns: Ptr[i64],
-    column_weights: Ptr[T], h: i64, w: i64, oh: i64, ow: i64, deep: i64, wide: i64, c: i64,
+    column_weights: Ptr[T], h: i64, w: i64, oh: i64, ow: i64, depth: i64, wide: i64, c: i64,
     lo: i64, hi: i64,
 ):  # fmt: skip
     for u in range(lo, hi):
@@ -86,7 +86,7 @@ def resize_rows(
         o = u % oh
         for p in range(ow):
             out = y + (u * ow + p) * c
-            if deep == 2 and wide == 2:
+            if depth == 2 and wide == 2:
                 top = sample + rows[o] * w * c
                 low = sample + rows[oh + o] * w * c
                 left = columns[p] * c
@@ -99,7 +99,7 @@ def resize_rows(
                     first = top[left + k] * w0 + top[right + k] * w1
                     out[k] = first + low[left + k] * w2 + low[right + k] * w3
             else:
-                for a in range(deep):
+                for a in range(depth):
                     for b in range(wide):
                         weight = row_weights[a * oh + o] * column_weights[b * ow + p]
                         pixel = sample + (rows[a * oh + o] * w + columns[b * ow + p]) * c
@@ -119,8 +119,10 @@ class _Taps:
             one = np.zeros((1, 1), np.int64), np.ones((1, 1), taps[0][1].dtype)
             taps = [one, *taps]
         self.arrays = [np.ascontiguousarray(part) for tap in taps for part in tap]
-        self.deep, self.wide = len(self.arrays[0]), len(self.arrays[2])
-        self.single = self.deep == self.wide == 1 and all((a == 1).all() for a in self.arrays[1::2])
+        self.depth, self.wide = len(self.arrays[0]), len(self.arrays[2])
+        self.single = self.depth == self.wide == 1 and all(
+            (a == 1).all() for a in self.arrays[1::2]
+        )
 
 
 @functools.lru_cache(256)
@@ -142,15 +144,15 @@ def _resized(x: ndarray, out: Ints, taps: _Taps) -> ndarray:
     arrays = (x, y, *taps.arrays)
     buffers.constant(*taps.arrays)
     if last:
-        units, work = n * oh, ow * c * taps.deep * taps.wide
-        run, rest = resize_rows.get(kind), (taps.deep, taps.wide, c)
+        units, work = n * oh, ow * c * taps.depth * taps.wide
+        run, rest = resize_rows.get(kind), (taps.depth, taps.wide, c)
     elif taps.single:
         units, work = n * c * oh, ow
         run, rest = pick_planes.get(kind), ()
         arrays = (x, y, taps.arrays[0], taps.arrays[2])
     else:
-        units, work = n * c * oh, w * taps.deep + ow * taps.wide
-        run, rest = resize_planes.get(kind), (taps.deep, taps.wide)
+        units, work = n * c * oh, w * taps.depth + ow * taps.wide
+        run, rest = resize_planes.get(kind), (taps.depth, taps.wide)
     count = threads.how_many(units, max(1, GRAIN // work))
     run(*arrays, h, w, oh, ow, *rest, units, count)
     return y

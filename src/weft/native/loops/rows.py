@@ -13,13 +13,15 @@ from weft.native import threads
 from weft.native.codegen.compiler import Assembly, Ptr, T, i64, inline
 from weft.native.codegen.jit import KINDS, kernel
 from weft.native.gemm.blocks import Block, block
-from weft.native.gemm.packed import DEEP, ceil_div
+from weft.native.gemm.packed import K_BLOCK, ceil_div
 from weft.native.memory import buffers
 
 Array = np.ndarray
 NEAR = 16  # elements of a column that are copied at a time
 GRAIN = 1 << 15  # elements whose copying is worth a thread
-LOW = "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %apart, i64 %step, i64 %deep, i64 %more"
+LOW = (
+    "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %apart, i64 %step, i64 %k_size, i64 %more"
+)
 
 
 def height(kind: str) -> int:
@@ -51,7 +53,7 @@ rows64 = Assembly("rows64", GIVEN, lambda: _rows("rows64", "f64"))
 def pack_panels(
     x: Ptr[T],
     to: Ptr[T],
-    deep: i64,
+    k_size: i64,
     groups: i64,
     size: i64,
     down: i64,
@@ -65,16 +67,16 @@ def pack_panels(
         first = (p // groups) * width
         some = min(width, size - first)
         source = x + ((p % groups) * size + first) * across
-        target = to + p * width * deep
+        target = to + p * width * k_size
         if across == 1:
-            for k in range(deep):
+            for k in range(k_size):
                 for j in range(some):
                     target[k * width + j] = source[k * down + j]
                 for j in range(some, width):
                     target[k * width + j] = 0.0
         else:
-            for k0 in range(0, deep, NEAR):
-                k1 = min(k0 + NEAR, deep)
+            for k0 in range(0, k_size, NEAR):
+                k1 = min(k0 + NEAR, k_size)
                 for j in range(some):
                     for k in range(k0, k1):
                         target[k * width + j] = source[k * down + j * across]
@@ -85,13 +87,13 @@ def pack_panels(
 
 def packed(x: Array, groups: int = 1) -> Array:
     """A matrix in panels; its columns are so many groups of one size, each padded with zeros."""
-    (deep, columns), kind = x.shape, KINDS[x.dtype]
+    (k_size, columns), kind = x.shape, KINDS[x.dtype]
     size, width = columns // groups, block(kind)[2]
     panels = groups * ceil_div(size, width)
-    to = buffers.empty(panels * width * deep, x.dtype)
+    to = buffers.empty(panels * width * k_size, x.dtype)
     down, across = (s // x.itemsize for s in x.strides)
-    count = threads.how_many(panels * width * deep, GRAIN)
-    pack_panels.get(kind, width=width)(x, to, deep, groups, size, down, across, panels, count)
+    count = threads.how_many(panels * width * k_size, GRAIN)
+    pack_panels.get(kind, width=width)(x, to, k_size, groups, size, down, across, panels, count)
     return to
 
 
@@ -102,7 +104,7 @@ def rows_by_panel(
     c: Ptr[T],
     apart: i64,
     step: i64,
-    deep: i64,
+    k_size: i64,
     width: i64,
     more: i64,
     low: i64,
@@ -113,8 +115,8 @@ def rows_by_panel(
     wide: i64,
 ):
     """The product of blocks of rows, of the first ``size`` rows, with one panel."""
-    for k0 in range(0, deep, DEEP):
-        part = min(DEEP, deep - k0)
+    for k0 in range(0, k_size, K_BLOCK):
+        part = min(K_BLOCK, k_size - k0)
         adds = more if k0 == 0 else 1
         for b in range(low, high):
             first = b * batch // blocks

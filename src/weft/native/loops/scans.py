@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.sums import leaf
 from weft.native.memory import buffers
 
@@ -48,7 +48,7 @@ def _running_ways() -> tuple[Callable, Callable]:
     made = []
     for back in (0, 1):
         passes = ("take 0", "give 0", "last", str(back))
-        spec = Spec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
+        spec = EntrySpec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
         made.append(_running.whole(spec, "f32"))
     return made[0], made[1]
 
@@ -129,19 +129,19 @@ def _spread(x: Ptr[T], y: Ptr[T], n: i64, correction: f64, root: i64, lo: i64, h
 
 
 @functools.cache
-def _spread_way(every: bool, root: bool) -> Callable:
+def _spread_entry(every: bool, root: bool) -> Callable:
     shape, size, over = ("none", "size", "1") if every else ("lead", "last", "lead")
     passes = ("take 0", "give 0", size, "take 1", str(int(root)))
     takes = ("f32", "number")
-    return _spread.whole(Spec(takes, (f"f32 {shape}",), passes, over, size, most=ROW), "f32")
+    return _spread.whole(EntrySpec(takes, (f"f32 {shape}",), passes, over, size, most=ROW), "f32")
 
 
 def _small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: Any, root: bool) -> Any:
     if keepdim or not x.ndim or x.size > ROW:
         return None
     if len(dim) == x.ndim:
-        return _spread_way(True, root)(x, correction)
-    return _spread_way(False, root)(x, correction) if dim == (x.ndim - 1,) else None
+        return _spread_entry(True, root)(x, correction)
+    return _spread_entry(False, root)(x, correction) if dim == (x.ndim - 1,) else None
 
 
 def var_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, inline, maximum
 from weft.native.codegen.jit import Kernel, kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.math import exp_flush, log
 from weft.native.loops.reduce import (
     BLOCK,
@@ -452,7 +452,7 @@ def _last(kernels: Kernels) -> Callable[..., ndarray | None]:
     takes, gives = ("f32", "f32 like")[: len(rows.parameters) - 2], ("f32 like 0",)
     passes = (*(f"take {k}" for k in range(len(takes))), "give 0", "last")
     narrow = (0, 0) if short is None else (SHORT, 16)
-    return rows.whole(Spec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
+    return rows.whole(EntrySpec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
 
 
 def _forward(kernels: Kernels, x: ndarray, dim: int) -> ndarray | None:
@@ -535,10 +535,14 @@ def _less_each(x: Ptr[T], by: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> No
 @functools.cache
 def _few() -> tuple[Callable, Callable, Callable, Callable]:
     """The steps along the last dimension of up to ``LEAF`` elements, as one call each."""
-    alike = Spec(("f32",), ("f32 like 0",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF)
-    sums = Spec(("f32",), ("f32 kept",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF)
+    alike = EntrySpec(
+        ("f32",), ("f32 like 0",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF
+    )
+    sums = EntrySpec(
+        ("f32",), ("f32 kept",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF
+    )
     passes = ("take 0", "take 1", "give 0", "last")
-    less = Spec(("f32", "f32 kept"), ("f32 like 0",), passes, "lead", "last", most=LEAF)
+    less = EntrySpec(("f32", "f32 kept"), ("f32 like 0",), passes, "lead", "last", most=LEAF)
     return (
         _less_top.whole(alike, "f32"),
         _by_sum.whole(alike, "f32"),
@@ -610,7 +614,7 @@ def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None
     d = FLOATS.get(x.dtype)
     if d is None or not x.size or not dim or repeats(x) or not valid(dim, x.ndim):
         return None
-    turned, sizes, back = one_step(x, dim)
+    transposed, sizes, back = one_step(x, dim)
     out = buffers.empty(sizes[0] * sizes[2], x.dtype)
-    _runner(LOGSUMEXP, d, *sizes)(turned, out)
+    _runner(LOGSUMEXP, d, *sizes)(transposed, out)
     return put_back(out, x.shape, dim, keepdim, back)

@@ -127,14 +127,14 @@ def spread_last(
     info: Ptr[i64],
     places: Ptr[i64],
     apart: i64,
-    turned: i64,
+    transposed: i64,
     double: i64,
     lo: i64,
     hi: i64,
 ):
     # The same with the channels innermost; the range is that of lines: z and y of the phases of
     # samples. `apart` is the step between channels, where it is known; `places` says where an
-    # element of a line goes, or -1; `turned` that lines of x lie in one piece.
+    # element of a line goes, or -1; `transposed` that lines of x lie in one piece.
     channels = info[0]
     nz, fz, sz, pz, uz = info[6], info[7], info[8], info[9], info[10]
     ny, fy, sy, py, uy = info[11], info[12], info[13], info[14], info[15]
@@ -165,7 +165,7 @@ def spread_last(
             for x0 in range(0, nx, LINE):
                 x1 = min(nx, x0 + LINE)
                 done = x0
-                if turned:
+                if transposed:
                     least = 0
                     for i in range(x0, x1):
                         least = min(least, places[i])

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.whole import Spec
+from weft.native.codegen.whole import EntrySpec
 
 ndarray = np.ndarray
 MOST = 8191  # elements; beyond, sums are taken in blocks by all threads
@@ -98,10 +98,14 @@ def sum_down(x: Ptr[T], y: Ptr[T], r: i64, k: i64, by: T, lo: i64, hi: i64) -> N
 def _ways(mean: bool) -> tuple[Callable, Callable, Callable]:
     """Over all, over the last dimension, over the first: each as one call."""
     x, y = ("f32",), ("take 0", "give 0")
-    every = Spec(x, ("f32 none",), (*y, "size", "size" if mean else "1"), "1", "size", most=MOST)
-    last = Spec(x, ("f32 lead",), (*y, "last", "last" if mean else "1"), "lead", "last", most=MOST)
+    every = EntrySpec(
+        x, ("f32 none",), (*y, "size", "size" if mean else "1"), "1", "size", most=MOST
+    )
+    last = EntrySpec(
+        x, ("f32 lead",), (*y, "last", "last" if mean else "1"), "lead", "last", most=MOST
+    )
     passes = (*y, "first", "rest", "first" if mean else "1")
-    first = Spec(x, ("f32 rest",), passes, "rest", "first", most=MOST)
+    first = EntrySpec(x, ("f32 rest",), passes, "rest", "first", most=MOST)
     rows = (sum_rows.whole(spec, "f32") for spec in (every, last))
     return (*rows, sum_down.whole(first, "f32"))
 

@@ -47,7 +47,7 @@ SEEN_Y, SEEN_X = convolve.SIZE, convolve.SIZE + 1
 CHANNELS, CHANNEL, PHASES = convolve.SIZE + 2, convolve.SIZE + 3, convolve.SIZE + 4
 SIZE = convolve.SIZE + 5
 
-DEEP = 256  # columns that are multiplied at a time, so that panels stay in the cache
+K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
 STRIP = 72  # rows that stay in the cache while panels pass by
 PANELS = 4  # of tiles in a piece at most
 TOGETHER = 128  # tiles that the gradient of a weight takes at a time
@@ -301,8 +301,8 @@ def products(
                             gather(source, raw, where, here, some, starts, stretches, n, width)
                             tile(raw, gathered, half, target, columns * width, n, width)
             for point in range(n * n):
-                for k0 in range(0, columns, DEEP):
-                    length = min(DEEP, columns - k0)
+                for k0 in range(0, columns, K_BLOCK):
+                    length = min(K_BLOCK, columns - k0)
                     adds = 1 if k0 > 0 else 0
                     for s0 in range(r0, r1, STRIP):
                         s1 = min(r1, s0 + STRIP)

@@ -113,7 +113,9 @@ def wrong(flag: ndarray) -> bool:
 
 def small(size: int, bound: int) -> bool:
     """Whether something is too small for a kernel to pay. A plan is for any size but none."""
-    return size < bound and (size < 1 or not any_size())
+    if size >= bound or size < 1:
+        return size < bound
+    return not (ANY_SIZE or (PLANNERS and planner() is not None))
 
 
 def any_size() -> bool:
