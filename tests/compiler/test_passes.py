@@ -41,6 +41,18 @@ def test_dead_code() -> None:
     assert [n.work.name for n in without_dead(expansion.nodes, ends)] == ["add", "exp"]
 
 
+def test_constants() -> None:
+    x = weft.randn(3, 4).requires_grad_()
+    with weft.graph.record() as graph:
+        (x.mean() * 3).backward()
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    wanted = [r for r in graph._gradients.values() if r is not None]
+    found = lower(specs, leaves, wanted)
+    assert len(found.kernels()) <= 2 and not found.leaves  # the gradient is one number
+    (gradient,) = found.run([]) or ()
+    np.testing.assert_allclose(gradient, np.full((3, 4), 0.25), rtol=1e-6)
+
+
 def test_equal_work_is_done_once() -> None:
     x = weft.randn(3)
     with weft.graph.record() as graph:

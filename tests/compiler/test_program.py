@@ -571,6 +571,26 @@ def test_fork() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_random_numbers_come_from_the_generator() -> None:
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    x, y = weft.randn(4, 5), weft.randint(0, 3, (4,))
+    graph = training(model, lambda: F.cross_entropy(model(x), y))
+    leaves = leaves_of(graph)
+    wanted = [*graph._outputs, *(r for r in graph._gradients.values() if r is not None)]
+    program = lower(list(graph._specs.values()), leaves, wanted)
+    for seed in (3, 4):
+        weft.manual_seed(seed)
+        with listening(), no_grad():
+            want = Execution(graph, {}, reuse=False, live=True).run(wanted)
+        drawn = weft.rand(2)
+        weft.manual_seed(seed)
+        found = program.run([leaves[id] for id in program.leaves])
+        assert found is not None and weft.equal(weft.rand(2), drawn)
+        for a, b in zip(found, want, strict=True):
+            close(a, b._a)
+
+
 def test_what_python_runs_is_told() -> None:
     x = weft.randn(4, 4)
     with weft.graph.record() as graph:
