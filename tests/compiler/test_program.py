@@ -270,6 +270,30 @@ def test_optimizers(kind: str, settings: dict[str, Any]) -> None:
     step.run(1, 4096)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_computed_from_new_parameters(late: bool) -> None:
+    """A copy that follows the parameters is made where it lies, unless its old value is read."""
+    weft.manual_seed(0)
+    model, copy = nn.Linear(6, 6), weft.randn(6, 6)
+    optimizer = weft.optim.SGD(model.parameters(), lr=0.1)
+    x, spread = weft.randn(4, 6), weft.zeros(6, 6)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).pow(2).sum().backward()
+        optimizer.step()
+        with weft.no_grad():
+            kept = copy.t() * model.weight if late else None
+            copy.mul_(0.9).add_(model.weight, alpha=0.1)
+            if late:
+                spread.add_(kept)
+
+    step = Step(recorded(step))
+    moves = [k for k in step.program.kernels() if k.startswith("move")]
+    assert late or not moves
+    step.run(1, 4096)
+
+
 def test_settings_are_those_of_the_run() -> None:
     weft.manual_seed(0)
     model = nn.Linear(3, 2)

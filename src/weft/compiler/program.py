@@ -18,6 +18,7 @@ import numpy as np
 from weft.compiler import arena, driver
 from weft.compiler.building import (
     FOREIGN,
+    LEAF,
     TEMPORARY,
     Buffer,
     Building,
@@ -210,8 +211,9 @@ class Program:
         self.arena_bytes = arena_bytes
         self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
         self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
-        outside = [b for b in built.buffers if b.kind != TEMPORARY]
+        outside = [b for b in built.buffers if b.kind != TEMPORARY and b.over is None]
         self._number = number = {id(b): k for k, b in enumerate(outside)}
+        number |= {id(b): number[id(b.over)] for b in built.buffers if b.kind == LEAF and b.over}
         self._bases = np.zeros(len(outside) + 1, np.int64)
         self._status = np.zeros(1, np.int64)
         self.leaves: tuple[int, ...] = tuple(built.used)
