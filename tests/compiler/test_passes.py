@@ -77,6 +77,8 @@ def test_neighbours_become_one_loop() -> None:
     groups = [n.work for n in nodes if isinstance(n.work, FusedWork)]
     assert [len(g.members) for g in groups] == [5, 1]
     assert len(groups[0].results) == 1
+    told = lower(list(graph._specs.values()), leaves_of(graph), graph._outputs).explain()
+    assert "mul+add+tanh+sub+relu in one loop" in told
 
 
 def test_what_stands_between_is_not_passed() -> None:

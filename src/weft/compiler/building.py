@@ -259,6 +259,8 @@ class Building:
         _check_kinds(node, found)
         at = self.take(job, places, node.work.name)
         self._note_aliases(job, places, at)
+        if isinstance(node.work, FusedWork) and len(node.work.members) > 1:
+            self.notes.append(f"{node.work.name} in one loop")
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -409,7 +410,10 @@ class Program:
         count = sum(len(s.calls) for s in calls)
         counts = f"{count} native calls in {len(calls)} stretches"
         rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
-        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *self._notes]
+        notes = [
+            f"{n} times: {text}" if n > 1 else text for text, n in Counter(self._notes).items()
+        ]
+        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *notes]
 
     def kernels(self) -> list[str]:
         """The calls in their order: what each is a part of, and its name."""
