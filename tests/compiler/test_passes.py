@@ -119,12 +119,13 @@ def test_a_transposed_reader_keeps_its_memory() -> None:
     x = weft.randn(16, 16)
     with weft.graph.record() as graph:
         y = x.exp()
-        z = y * 2 + y.t() * y
+        z = (y * 2 + y.t() * y) @ x
     del z
     specs, leaves = list(graph._specs.values()), leaves_of(graph)
     found = lower(specs, leaves, graph._outputs).run(list(leaves.values()))
-    e = np.exp(leaves[0])
-    np.testing.assert_allclose(found[0], e * 2 + e.T * e, rtol=1e-5)  # type: ignore[index]
+    a = leaves[0]
+    e = np.exp(a)
+    np.testing.assert_allclose(found[0], (e * 2 + e.T * e) @ a, rtol=1e-3, atol=1e-3)  # type: ignore[index]
 
 
 def test_passes_are_all_there_is() -> None:
