@@ -270,6 +270,30 @@ def test_optimizers(kind: str, settings: dict[str, Any]) -> None:
     step.run(1, 4096)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_computed_from_new_parameters(late: bool) -> None:
+    """A copy that follows the parameters is made where it lies, unless its old value is read."""
+    weft.manual_seed(0)
+    model, copy = nn.Linear(6, 6), weft.randn(6, 6)
+    optimizer = weft.optim.SGD(model.parameters(), lr=0.1)
+    x, spread = weft.randn(4, 6), weft.zeros(6, 6)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).pow(2).sum().backward()
+        optimizer.step()
+        with weft.no_grad():
+            kept = copy.t() * model.weight if late else None
+            copy.mul_(0.9).add_(model.weight, alpha=0.1)
+            if late:
+                spread.add_(kept)
+
+    step = Step(recorded(step))
+    moves = [k for k in step.program.kernels() if k.startswith("move")]
+    assert late or not moves
+    step.run(1, 4096)
+
+
 def test_settings_are_those_of_the_run() -> None:
     weft.manual_seed(0)
     model = nn.Linear(3, 2)
@@ -569,6 +593,26 @@ def test_fork() -> None:
         same = found is not None and all(map(np.array_equal, found, want))
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_random_numbers_come_from_the_generator() -> None:
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    x, y = weft.randn(4, 5), weft.randint(0, 3, (4,))
+    graph = training(model, lambda: F.cross_entropy(model(x), y))
+    leaves = leaves_of(graph)
+    wanted = [*graph._outputs, *(r for r in graph._gradients.values() if r is not None)]
+    program = lower(list(graph._specs.values()), leaves, wanted)
+    for seed in (3, 4):
+        weft.manual_seed(seed)
+        with listening(), no_grad():
+            want = Execution(graph, {}, reuse=False, live=True).run(wanted)
+        drawn = weft.rand(2)
+        weft.manual_seed(seed)
+        found = program.run([leaves[id] for id in program.leaves])
+        assert found is not None and weft.equal(weft.rand(2), drawn)
+        for a, b in zip(found, want, strict=True):
+            close(a, b._a)
 
 
 def test_what_python_runs_is_told() -> None:

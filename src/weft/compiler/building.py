@@ -144,6 +144,7 @@ class Building:
     status: Buffer | None = None
     clock: int = 0
     late: bool = False
+    checked: int = NEVER  # when nothing can fail any more
     reuses: list[tuple[Buffer, Buffer, int]] = field(default_factory=list)
     saved: dict[int, Place] = field(default_factory=dict)
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
@@ -232,7 +233,7 @@ class Building:
                 self.places[value] = place
                 self.updated.add(place.buffer.key)
                 self.fresh.add(value)
-        self.late = True
+        self.late, self.checked = True, min(self.checked, self.clock)
         update = Update(nodes, places)
         if not update.plan(self.leaves):
             raise NotInPlace
@@ -258,6 +259,8 @@ class Building:
         _check_kinds(node, found)
         at = self.take(job, places, node.work.name)
         self._note_aliases(job, places, at)
+        if isinstance(node.work, FusedWork) and len(node.work.members) > 1:
+            self.notes.append(f"{node.work.name} in one loop")
         views = iter(job.outputs)
         for value, array in zip(node.results, found, strict=True):
             view = next(views) if array.size else None
@@ -268,12 +271,12 @@ class Building:
         """Keep in mind which results may be written over which inputs, if these end here."""
         for output, source in job.aliases:
             view, place = job.outputs[output], places[source]
-            if view is None or place.buffer.kind != TEMPORARY or place.offset:
+            if view is None or place.offset:
                 continue
             home, offset = at(view.place)
             others = [p for p in places if p.buffer is place.buffer and p is not place]
             same = all(p.offset == place.offset and p.lies == place.lies for p in others)
-            if same and not offset and home.size == place.buffer.size:
+            if same and not offset and home.size == place.lies.nbytes:
                 self.reuses.append((home, place.buffer, self.clock))
 
     def take(self, job: Job, places: list[Place], origin: str) -> Any:
@@ -354,9 +357,9 @@ class Building:
             job = planning.job(assign, [to.lies.model(), source.lies.model()])
         except Unplannable as error:
             steps = self.writes if self.late else self.steps
-            steps.append(PythonCall("copy", _copied, [to, source], [], str(error)))
+            steps.append(PythonCall("move", _copied, [to, source], [], str(error)))
             return
-        self.take(job, [to, source], "copy")
+        self.take(job, [to, source], "move")
 
     def prepare(self, leaf: int, value: Any) -> None:
         """Before anything is written: keep apart what lies in leaves, which may be written."""
@@ -384,8 +387,26 @@ class Building:
             place = self.copy(place)  # that leaf may be written too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
             raise CannotLower("a leaf is written with a value of another shape or dtype")
-        place.buffer.last = NEVER
-        self.move(Place(self.leaf(leaf), 0, geometry(example)), place)
+        target = Place(self.leaf(leaf), 0, geometry(example))
+        if not self._made_there(place, target):
+            place.buffer.last = NEVER
+            self.move(target, place)
+
+    def _made_there(self, place: Place, target: Place) -> bool:
+        """Let what is computed after all checks be computed where it is to be written.
+
+        Nobody may read the old value after that; its maker may if it goes element by element.
+        """
+        made, leaf = place.buffer, target.buffer
+        if made.kind != TEMPORARY or made.first <= self.checked or place.offset:
+            return False
+        if place.lies != target.lies or made.size != place.lies.nbytes:
+            return False
+        over = any(a is made and b is leaf for a, b, _ in self.reuses)
+        if leaf.last > made.first or (leaf.last == made.first and not over):
+            return False
+        made.kind, made.over = LEAF, leaf
+        return True
 
     def finished(self) -> int:
         """Find a place in the arena for all that passes; gives its size."""
@@ -395,7 +416,7 @@ class Building:
         for buffer, offset in zip(inside, offsets, strict=True):
             buffer.offset = offset
         for buffer in self.buffers:
-            if buffer.over is not None:
+            if buffer.over is not None and buffer.kind == TEMPORARY:
                 buffer.offset = buffer.root().offset
         return size
 
@@ -404,7 +425,9 @@ def _join(reuses: list[tuple[Buffer, Buffer, int]]) -> None:
     """Let results take over the memory of inputs whose last reader makes them."""
     for result, source, clock in reuses:
         root = source.root()
-        if result.kind == source.kind == TEMPORARY and result.over is None and root.last == clock:
+        if result.size != source.size or result.over is not None:
+            continue
+        if result.kind == source.kind == TEMPORARY and root.last == clock:
             result.over = root
             root.last = max(root.last, result.last)
 

@@ -170,9 +170,9 @@ class Expansion:
         elif before is not None:
             (total,) = self.put(OpWork(ADD, {}), (before, total), (kind,), spec)
         else:
-            like = self.values.get(of)
-            if isinstance(like, Value):
-                (total,) = self.put(OwnWork(), (total, like), (kind,), spec)
+            like = self.examples.get(of.node)
+            if isinstance(like, ndarray):
+                (total,) = self.put(OwnWork(like), (total,), (kind,), spec)
         self.values[Ref(spec.id)] = total
 
     def _gradient(self, spec: Spec) -> None:
@@ -249,24 +249,28 @@ class OwnWork(Work):
 
     name = "own"
 
-    def native(self, g: Any, like: Any) -> Any:
-        g, like = planning.bare(g), planning.bare(like)
-        steps = _rows(g) if self._in_rows(like) else like.strides
+    def __init__(self, leaf: ndarray) -> None:
+        in_rows = leaf.flags.c_contiguous or not engine.is_dense(leaf)
+        self.strides = None if in_rows else leaf.strides
+
+    def native(self, g: Any) -> Any:
+        g = planning.bare(g)
+        steps = _rows(g) if self.strides is None else self.strides
         if g.strides == steps or not g.size:
             return (g,)
         made = np.ndarray(g.shape, g.dtype, buffers.empty(g.nbytes, np.uint8), 0, steps)
         buffers.move(made, g)
         return (made,)
 
-    def python(self, g: ndarray, like: ndarray) -> Any:
-        return (engine.own(g, False, like),)
+    def python(self, g: ndarray) -> Any:
+        made = np.ndarray(
+            g.shape, g.dtype, strides=_rows(g) if self.strides is None else self.strides
+        )
+        made[...] = g
+        return (made,)
 
     def key(self) -> Any:
-        return (self.name,)
-
-    @staticmethod
-    def _in_rows(like: ndarray) -> bool:
-        return like.flags.c_contiguous or not engine.is_dense(like)
+        return self.name, self.strides
 
 
 def _rows(g: ndarray) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from weft.compiler import arena, driver
 from weft.compiler.building import (
     FOREIGN,
+    LEAF,
     TEMPORARY,
     Buffer,
     Building,
@@ -222,8 +224,9 @@ class Program:
         self.arena_bytes = arena_bytes
         self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
         self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
-        outside = [b for b in built.buffers if b.kind != TEMPORARY]
+        outside = [b for b in built.buffers if b.kind != TEMPORARY and b.over is None]
         self._number = number = {id(b): k for k, b in enumerate(outside)}
+        number |= {id(b): number[id(b.over)] for b in built.buffers if b.kind == LEAF and b.over}
         self._bases = np.zeros(len(outside) + 1, np.int64)
         self._status = np.zeros(1, np.int64)
         self.leaves: tuple[int, ...] = tuple(built.used)
@@ -422,7 +425,10 @@ class Program:
         count = sum(len(s.calls) for s in calls)
         counts = f"{count} native calls in {len(calls)} stretches"
         rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
-        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *self._notes]
+        notes = [
+            f"{n} times: {text}" if n > 1 else text for text, n in Counter(self._notes).items()
+        ]
+        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *notes]
 
     def kernels(self) -> list[str]:
         """The calls in their order: what each is a part of, and its name."""

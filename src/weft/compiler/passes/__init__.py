@@ -8,11 +8,12 @@ from typing import Any
 from weft.compiler.ir import Node
 from weft.compiler.passes.common import without_repeats
 from weft.compiler.passes.dead import without_dead
+from weft.compiler.passes.folding import folded
 from weft.compiler.passes.fusion import fused
 
 
 def optimized(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[Node], list[Any]]:
     """The nodes that are left to run for some values, and what these values are now."""
     nodes = without_dead(nodes, ends)
-    nodes, ends = without_repeats(nodes, ends)
+    nodes, ends = without_repeats(folded(nodes), ends)
     return fused(nodes, ends), ends
