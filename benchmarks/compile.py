@@ -6,6 +6,7 @@ The step (zero_grad, forward, backward, optimizer) is one function, compiled by 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -62,11 +63,7 @@ def time_rows(name: str, options: argparse.Namespace, wrong: list[str]) -> list[
     scale = abs(losses[0][1])
     if not all(abs(a - b) <= AGREEMENT * scale for a, b in losses):
         wrong.append(f"{name}: losses differ: {losses}")
-    rows = [
-        compare_within(
-            options.seconds, name, compiled, theirs, limit=LIMITS[name], unit="ms"
-        )
-    ]
+    rows = [compare_within(options.seconds, name, compiled, theirs, limit=LIMITS[name], unit="ms")]
     print(f"{name}: the first {STEPS} steps of both took {first:.2f} s")
     if options.others:
         other = torch.compile(again)
@@ -90,7 +87,7 @@ def small(lib: Any, sizes: tuple[int, ...], batch: int) -> Callable:
     lib.manual_seed(0)
     nn = lib.nn
     layers: list[Any] = []
-    for k, (n, m) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (n, m) in enumerate(itertools.pairwise(sizes)):
         layers += [nn.ReLU()] * (k > 0) + [nn.Linear(n, m)]
     model = nn.Sequential(*layers)
     optimizer = lib.optim.Adam(model.parameters())

@@ -1,4 +1,4 @@
-"""What compiled functions must keep: whatever Python decides, happens, with eager mode's results."""
+"""Compiled functions: whatever Python decides happens, with eager mode's results."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_hooks_see_every_gradient():
 def test_a_module_has_one_call_forward_and_one_backward():
     plain, other = models()
     compiled = torch.compile(other)
-    assert list(compiled.state_dict())[0] == "_orig_mod.0.weight"
+    assert next(iter(compiled.state_dict())) == "_orig_mod.0.weight"
     assert compiled._orig_mod is other
     for _ in range(4):
         x = torch.randn(3, 4, requires_grad=True)

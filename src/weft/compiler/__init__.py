@@ -3,8 +3,8 @@
 A compiled function runs as Python, every time. The first call is eager, and its ops are noted down
 as a trace. In later calls an op that was expected is not computed but answered with a pending
 tensor; when a value is read, or the function returns, all that is pending runs as one native call.
-Where the program takes another course than before, what is pending runs eagerly, the program goes on
-eagerly, and the new course is remembered.
+Where the program takes another course than before, what is pending runs eagerly, the program goes
+on eagerly, and the new course is remembered.
 
 So nothing that Python decides is frozen: globals, attributes, branches, schedulers, ``print`` and
 exceptions act in every call. ``docs/compile.md`` says more.
@@ -237,10 +237,9 @@ def explain(compiled: Any) -> str:
 def explained(learned: Learned) -> str:
     """What is known of a region, as text."""
     plans = [p for point in walk(learned.root) for p in point.plans.values() if p]
-    lines = [
-        f"{learned.name}: {learned.calls} calls, {learned.tokens} ops learned, "
-        f"{learned.diverged} times another course, {len(plans)} programs"
-    ]
+    counts = f"{learned.calls} calls, {learned.tokens} ops learned"
+    courses = f"{learned.diverged} times another course, {len(plans)} programs"
+    lines = [f"{learned.name}: {counts}, {courses}"]
     for title, table in (
         ("computed because", learned.reasons),
         ("run eagerly because", learned.refused),

@@ -43,12 +43,12 @@ from weft.core.dispatch import Op, apply
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import AccumulateGrad, Node, Output
-from weft.core.outside import is_outside
 from weft.core.tensor import Parameter, Tensor, shares, wrap
 from weft.graph.listen import Listener
 from weft.graph.spec import listening
 
-ndarray, new, getrefcount = np.ndarray, object.__new__, sys.getrefcount
+ndarray = np.ndarray
+new, getrefcount = object.__new__, sys.getrefcount
 BRANCHES = 16  # continuations that are remembered at one point
 PLANS = 8  # sets of held results that a point has plans for
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
@@ -201,7 +201,9 @@ class Region(Listener):
     def answer(self, token: Token, many: bool) -> Any:
         """Pending tensors in the place of a call's results."""
         self.advance(token)
-        made = [self.pending(number) for number in range(token.first, token.first + len(token.kinds))]
+        made = [
+            self.pending(number) for number in range(token.first, token.first + len(token.kinds))
+        ]
         return tuple(made) if many else made[0]
 
     def advance(self, token: Token) -> None:
@@ -214,7 +216,7 @@ class Region(Listener):
         t = new(Tensor)
         t._vc = [0]
         t._grad = t._x = None
-        t._stamp = (self, number)
+        t._stamp = (self, number)  # type: ignore[assignment]
         self.handles.append(t)
         return t
 
@@ -345,7 +347,9 @@ class Region(Listener):
         for k, t in enumerate(self.leaves):
             self.ids.setdefault(id(t), (LEAF, slots[k]))
 
-    def slots_of(self, op: Any, args: Any) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
+    def slots_of(
+        self, op: Any, args: Any
+    ) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
         """What arguments are to the trace; None if regions don't know such."""
         slots: list[tuple[int, Any]] = []
         met: list[LeafSlot] = []
@@ -370,7 +374,10 @@ class Region(Listener):
                 return None
         return tuple(slots), met
 
-    def add(self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any) -> Token | None:  # fmt: skip
+    def add(
+        self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any
+    ) -> Token | None:
+        """Append a call to the trace; None, after a cut, if regions don't know such."""
         found = self.slots_of(op, args) if trace.plain_attributes(attrs) else None
         if found is None:
             self.cut(f"{op if isinstance(op, str) else op.name} on what regions don't know")
@@ -484,7 +491,11 @@ class Region(Listener):
         targets = reached(self.path, slot[1])
         tensors = [self.leaves[slot.number] for slot in targets]
         once = len({id(t) for t in tensors}) == len(tensors)
-        if not once or not all(map(takes_gradient, tensors)) or any(t.kind == BACKWARD for t in self.path):
+        if (
+            not once
+            or not all(map(takes_gradient, tensors))
+            or any(t.kind == BACKWARD for t in self.path)
+        ):
             self.cut("backward into gradients that are there, or past hooks")
             return
         self.going_back = (root, targets)
@@ -623,9 +634,7 @@ class Region(Listener):
                 found = handle
             values.append(found)
 
-    def argument(
-        self, slot: tuple[int, Any], values: list[Any], numbers: Any, views: bool
-    ) -> Any:
+    def argument(self, slot: tuple[int, Any], values: list[Any], numbers: Any, views: bool) -> Any:
         kind, what = slot
         if kind == RESULT:
             return values[what]

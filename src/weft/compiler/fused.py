@@ -21,7 +21,7 @@ from weft.core.dispatch import REGISTRY
 from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import Function
-from weft.native.codegen.trace import GRAIN, KINDS, UNFIT, Tape, Traced, collapse, scope
+from weft.native.codegen.trace import GRAIN, KINDS, UNFIT, Element, Tape, collapse, scope
 from weft.native.memory import buffers
 from weft.native.memory.buffers import Unplannable
 from weft.native.memory.layout import empty_with, geometry, strides_of_result
@@ -136,7 +136,7 @@ def _loop(work: FusedWork, arrays: list[ndarray], patterns: Any, depth: int) -> 
     tape = Tape(kind)
     stand_ins: dict[Value, Any] = {}
     for k, v in enumerate(work.inputs):
-        stand_ins[v] = Traced(tape, f"e{k}", "b1" if v.dtype == BOOL else kind)
+        stand_ins[v] = Element(tape, f"e{k}", "b1" if v.dtype == BOOL else kind)
     numbers: list[float] = []
     try:
         for node in work.members:
@@ -151,7 +151,7 @@ def _loop(work: FusedWork, arrays: list[ndarray], patterns: Any, depth: int) -> 
         raise Unplannable(f"{type(error).__name__}: {error}") from error
 
 
-def _traced(node: Node, known: dict[Value, Any], tape: Tape, kind: str, numbers: Any) -> Traced:
+def _traced(node: Node, known: dict[Value, Any], tape: Tape, kind: str, numbers: Any) -> Element:
     op = node.work.op  # type: ignore[attr-defined]
     args: list[Any] = []
     for x in node.args:
@@ -160,19 +160,19 @@ def _traced(node: Node, known: dict[Value, Any], tape: Tape, kind: str, numbers:
         elif op is POW or x is None or isinstance(x, bool):
             args.append(x)  # what an exponent is decides how it is computed
         else:
-            args.append(Traced(tape, f"c{len(numbers)}", kind))
+            args.append(Element(tape, f"c{len(numbers)}", kind))
             numbers.append(float(x))
     if op is TO_COPY:
         found: Any = tape.put(f"T({args[0].text})", kind)
     else:
         found = op(*args, **node.work.attrs)  # type: ignore[attr-defined]
-    if not isinstance(found, Traced):
+    if not isinstance(found, Element):
         raise Unplannable(f"{op.name} gives a constant")
     # Where the ops alone would have stored a value, a later change of it must not be seen.
-    return Traced(tape, found.text, found.kind)
+    return Element(tape, found.text, found.kind)
 
 
-def _dependences(tape: Tape, results: list[Traced]) -> list[set[int]]:
+def _dependences(tape: Tape, results: list[Element]) -> list[set[int]]:
     """For each result the inputs that it is computed from."""
     seen: dict[str, set[int]] = {}
 
@@ -189,7 +189,7 @@ def _dependences(tape: Tape, results: list[Traced]) -> list[set[int]]:
 
 
 def _written(
-    work: FusedWork, tape: Tape, results: list[Traced], patterns: Any, depth: int, numbers: int
+    work: FusedWork, tape: Tape, results: list[Element], patterns: Any, depth: int, numbers: int
 ) -> str:
     """The loop around the traced lines, in the kernel language."""
     count = len(work.inputs)

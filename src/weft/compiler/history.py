@@ -17,8 +17,8 @@ from weft.graph.spec import BACKWARD as BACK
 from weft.graph.spec import INPUT, Ref, Spec, listening
 
 if TYPE_CHECKING:
-    from weft.compiler.plan import Builder
     from weft.compiler.following import Region
+    from weft.compiler.plan import Builder
 
 ndarray = np.ndarray
 
@@ -139,7 +139,9 @@ class Tape:
                     self.saved.setdefault(built.number_of[r], []).append(r)
         self.program: Any = None
         steps = (spec.op for spec in built.specs[self.first :] if isinstance(spec.op, Gradient))
-        self.plan = _RegionPlan(len(self.grads), any(op.plan.holds for op in steps))
+        self.plan = _RegionPlan(
+            len(self.grads), any(op.plan is not None and op.plan.holds for op in steps)
+        )
 
     def attach(
         self, region: Region, values: dict[int, ndarray], seen: Collection[int], run: Run
@@ -188,10 +190,15 @@ class Tape:
         inputs: list[Spec] = []
         examples: dict[int, Any] = {self.seed.node: g}
         keys: dict[int, Any] = {self.seed.node: None}
-        read: dict[int, list[Ref]] = {**self.saved, **{~k: [r] for k, r in self.held_leaves.items()}}
+        read: dict[int, list[Ref]] = {
+            **self.saved,
+            **{~k: [r] for k, r in self.held_leaves.items()},
+        }
         for k, refs in read.items():
             array = arrays[k]
-            spec = Spec(len(built.specs) + len(inputs), INPUT, INPUT, (), {}, array.shape, array.dtype)
+            spec = Spec(
+                len(built.specs) + len(inputs), INPUT, INPUT, (), {}, array.shape, array.dtype
+            )
             spec.leaf = built.specs[self.seed.node].leaf
             inputs.append(spec)
             moved.update(dict.fromkeys(refs, Ref(spec.id)))

@@ -80,7 +80,9 @@ class Interpreted:
             results = out if spec.op.multiple else (out,)
         elif spec.op == ACCUMULATE:
             shape, dtype = spec.kinds()[0]
-            results = (added(np.full(shape, g, dtype) if isinstance(g, float) else g for g in args),)
+            results = (
+                added(np.full(shape, g, dtype) if isinstance(g, float) else g for g in args),
+            )
         else:
             results = self._go_back(spec, args, given)
         for k, value in enumerate(results):
@@ -96,8 +98,10 @@ class Interpreted:
             at += kind in ("input", "output")
         outs, kinds = spec.attrs["outs"], forward.kinds()
         terms: list[list[Any]] = [[] for _ in kinds]
-        for g, k in zip(args, outs, strict=False):
-            terms[k].append(np.full(kinds[k][0], g, kinds[k][1]) if isinstance(g, float) else g)
+        for term, k in zip(args, outs, strict=False):
+            terms[k].append(
+                np.full(kinds[k][0], term, kinds[k][1]) if isinstance(term, float) else term
+            )
         grads = [added(t) for t in terms]
         if all(g is None for g in grads):
             return (None,) * len(gradient.targets)

@@ -107,8 +107,8 @@ class Builder:
 
     def take(self, token: Token) -> None:
         for slot in token.leaves:
-            kind = slot.kind
-            self.leaves[slot.number] = self.leaf(kind.shape, kind.dtype, kind.requires)
+            like = slot.kind
+            self.leaves[slot.number] = self.leaf(like.shape, like.dtype, like.requires)
         if token.kind == BACKWARD:
             self.go_back(token)
             return
@@ -133,8 +133,8 @@ class Builder:
             number = len(self.values)
             self.number_of[ref] = number
             if number in self.ends and ref in self.flows:
-                kind = token.kinds[ref.index]
-                ref = self.leaf(kind.shape, kind.dtype, True)
+                like = token.kinds[ref.index]
+                ref = self.leaf(like.shape, like.dtype, True)
                 self.inner[ref] = self.number_of[ref] = number
             self.values.append(ref)
 

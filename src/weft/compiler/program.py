@@ -72,8 +72,8 @@ def lower(
     """
     if not selection.ready():
         raise CannotLower("native code is off")
-    ends = (*wanted, *writes.values())
-    expansion = Expansion(specs, leaves, list(numbers), needed_for(specs, leaves, ends, writes))
+    needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
+    expansion = Expansion(specs, leaves, list(numbers), needed)
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
     nodes, ends = optimized(expansion.nodes, ends)
     written = dict(zip(writes, ends[len(wanted) :], strict=True))

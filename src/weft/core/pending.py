@@ -7,8 +7,8 @@ ends up in ``Tensor.__getattr__``, which computes all that is pending and goes o
 thing. So nothing in weft has to know of pending tensors to be right.
 
 Code that looks at shapes and dtypes only need not wait for values: it is answered with an
-``Outline``. Which code that is, its instructions tell (``looks_at_kinds``). An outline has no values
-to read, so a mistake there would fail loudly.
+``Outline``. Which code that is, its instructions tell (``looks_at_kinds``). An outline has no
+values to read, so a mistake there would fail loudly.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def looks_at_kinds(code: CodeType) -> bool:
 
 
 def _looks_at_kinds(code: CodeType) -> bool:
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    steps: list[Any] = [
+        s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")
+    ]
     steps += [_END] * 3
     names: set[Any] = set()  # of local variables that hold arrays
     for k, step in enumerate(steps[:-3]):

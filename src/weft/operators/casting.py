@@ -258,7 +258,11 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
             return clone_op(x, memory_format=format)
         return x
     changed = to_op(x, dtype=d)
-    return changed if plain or is_in_order(changed, format) else clone_op(changed, memory_format=format)
+    return (
+        changed
+        if plain or is_in_order(changed, format)
+        else clone_op(changed, memory_format=format)
+    )
 
 
 def _fits(x: Tensor, format: Any) -> bool:

@@ -16,10 +16,10 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.dlpack import Importer
 from weft.core.modes import MODES
-from weft.core.settings import undefined
-from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.outside import let_out
 from weft.core.pending import model_of
+from weft.core.settings import undefined
+from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.memory.layout import dense_steps, empty_like_dense
 from weft.operators import api
