@@ -551,3 +551,52 @@ def test_bad_arguments():
         torch.compile(3)
     with pytest.raises(RuntimeError, match="unknown backend"):
         torch.compile(lambda: None, backend="nothing")
+
+
+def test_an_error_that_shows_late_changes_nothing_twice():
+    table, count = torch.randn(5, 3), torch.zeros(1)
+
+    @torch.compile
+    def f(index):
+        count.add_(1)
+        return F.embedding(index, table).sum()
+
+    for _ in range(3):
+        f(torch.tensor([0, 4]))
+    with pytest.raises(IndexError):
+        f(torch.tensor([0, 5]))
+    assert count.item() == 4
+
+
+def test_attributes_that_are_equal_but_not_the_same():
+    from weft.compiler.trace import same_attributes
+
+    pairs = [({"p": 1}, {"p": 1.0}), ({"p": 0.0}, {"p": -0.0}), ({"p": (1, 2)}, {"p": (1, 2.0)})]
+    pairs += [({"p": True}, {"p": 1}), ({"p": 1}, {"q": 1}), ({}, {"p": None})]
+    for a, b in pairs:
+        assert not same_attributes(a, b)
+        assert same_attributes(a, dict(a))
+
+
+def test_many_parameters_are_told_apart():
+    torch.manual_seed(0)
+    weights = [nn.Parameter(torch.randn(3)) for _ in range(4)]
+
+    @torch.compile
+    def f(order):
+        total = weights[order[0]] * 2
+        for k in order[1:]:
+            total = total + weights[k]
+        return total
+
+    orders = [
+        (0, 1, 2, 3),
+        (0, 1, 2, 3),
+        (3, 1, 2, 0),
+        (0, 0, 1, 1),
+        (0, 1, 2, 3),
+        (3, 1, 2, 0),
+    ] * 3
+    for order in orders:
+        expected = weights[order[0]] * 2 + sum(weights[k] for k in order[1:])
+        close(f(order), expected)

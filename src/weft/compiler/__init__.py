@@ -118,10 +118,18 @@ class Compiled:
             or not learned.lock.acquire(blocking=False)
         ):
             return self.function(*args, **kwargs)
+        learned.calls += 1
+        followed = Region(learned, _stance[0])
+        followed.__enter__()
         try:
-            with _following(learned):
-                return self.function(*args, **kwargs)
+            out = self.function(*args, **kwargs)
+            followed.finish()
+            return out
+        except BaseException:
+            followed.abandon()
+            raise
         finally:
+            followed.__exit__()
             learned.lock.release()
 
     def explain(self) -> str:

@@ -37,6 +37,7 @@ from weft.compiler.trace import (
     Root,
     Token,
     same,
+    same_attributes,
 )
 from weft.core import errors, frames
 from weft.core.dispatch import Op, apply
@@ -99,6 +100,7 @@ class Region(Listener):
         self.path: list[Token] = []
         self.handles: list[Any] = []  # results by number
         self.leaves: list[Tensor] = []
+        self.met: set[int] = set()  # the identities of the leaves
         self.arrays: list[ndarray] = []  # of the leaves, as they were when they were met
         self.nodes: list[Any] = []
         self.numbers: list[float] = []
@@ -133,6 +135,8 @@ class Region(Listener):
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
+        if len(self.path) >= LONGEST:
+            self.cut("many calls are pending")
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
             return None
@@ -164,7 +168,7 @@ class Region(Listener):
         for token in self.at.next:
             if token.op is op and token.kind == kind and token.grad is grad:
                 known = token.attrs
-                if (known is attrs or same(known, attrs)) and self.fits(token, args):
+                if (known is attrs or same_attributes(known, attrs)) and self.fits(token, args):
                     return token
         return None
 
@@ -182,9 +186,10 @@ class Region(Listener):
                 if wanted.number < len(leaves):
                     if leaves[wanted.number] is x:
                         continue
-                elif wanted.outside or not any(x is other for other in leaves):
+                elif wanted.outside or id(x) not in self.met:
                     if pending_in(x) is None and wanted.fits(x):
                         leaves.append(x)
+                        self.met.add(id(x))
                         self.arrays.append(aside(x._a) if wanted.outside else x._a)
                         self.nodes.append(x._node)
                         continue
@@ -194,9 +199,14 @@ class Region(Listener):
                     continue
             elif same(x, wanted):
                 continue
-            del leaves[met:], self.arrays[met:], self.nodes[met:], self.numbers[numbers:]
+            self.take_back(met, numbers)
             return False
         return True
+
+    def take_back(self, met: int, numbers: int) -> None:
+        """Forget the leaves and numbers from some on, of a call that was not followed."""
+        self.met.difference_update(map(id, self.leaves[met:]))
+        del self.leaves[met:], self.arrays[met:], self.nodes[met:], self.numbers[numbers:]
 
     def answer(self, token: Token, many: bool) -> Any:
         """Pending tensors in the place of a call's results."""
@@ -209,8 +219,6 @@ class Region(Listener):
     def advance(self, token: Token) -> None:
         self.path.append(token)
         self.at = token.after
-        if len(self.path) > LONGEST:
-            self.compute("many calls are pending")
 
     def pending(self, number: int) -> Tensor:
         t = new(Tensor)
@@ -263,10 +271,8 @@ class Region(Listener):
 
     def forget(self, token: Token) -> None:
         """Take back what ``fits`` has noted for a token that was not followed after all."""
-        count = len(self.leaves) - len(token.leaves)
-        del self.leaves[count:], self.arrays[count:], self.nodes[count:]
         given = sum(kind == NUMBER for kind, _ in token.slots)
-        del self.numbers[len(self.numbers) - given :]
+        self.take_back(len(self.leaves) - len(token.leaves), len(self.numbers) - given)
 
     def detaching(self, tensor: Tensor) -> Any:
         if MODES.now.backward is not None:
@@ -361,6 +367,7 @@ class Region(Listener):
                         return None
                     leaf = LeafSlot(len(self.leaves), x)
                     self.leaves.append(x)
+                    self.met.add(id(x))
                     self.arrays.append(x._a)
                     self.nodes.append(x._node)
                     met.append(leaf)
@@ -595,6 +602,9 @@ class Region(Listener):
             with ordinary():
                 for token in path:
                     self.redo(token, values, numbers)
+        except BaseException:
+            self.path = []  # what failed is not tried again
+            raise
         finally:
             self.busy = False
 

@@ -8,6 +8,7 @@ the present point; nothing is computed meanwhile.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ CALL, INPLACE, DETACH, BACKWARD = range(4)
 RESULT, LEAF, NUMBER, CONSTANT = range(4)
 
 NUMBERS = (float, int)  # classes of operands that may be another number each time
+EXACT = frozenset((bool, int, str, type(None)))  # equal and of one class: the same
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type, np.dtype, slice)
 
 
@@ -58,22 +60,32 @@ class Root(NamedTuple):
     number: int
 
 
+def _nothing() -> Any:
+    return NotImplemented  # which is no tensor's array
+
+
 class LeafSlot:
     """A tensor that no call gave, in its role: the k-th that the calls along a path met.
 
     One in memory that NumPy can reach is met anew by each call, since it may have changed.
     """
 
-    __slots__ = ("kind", "number", "outside", "plain")
+    __slots__ = ("kind", "last", "node", "number", "outside", "plain")
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
         self.kind = Kind(tensor._a, tensor._node is not None)
         self.outside = is_outside(tensor._a)
+        # Parameters have the same array in every step, so that one comparison tells most.
+        lasts = tensor.__class__ is Parameter and tensor._base is None and not self.outside
+        self.last: Any = weakref.ref(tensor._a) if lasts else _nothing
+        self.node = tensor._node
         self.plain = tensor._base is None
 
     def fits(self, x: Any) -> bool:
         """Whether a tensor can play this role."""
+        if x.__class__ is Parameter and x._a is self.last():
+            return x._node is self.node and x._base is None and not is_outside(x._a)
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
         array, kind = x._a, self.kind
@@ -168,6 +180,19 @@ def plain_attributes(attrs: Any) -> bool:
     if isinstance(attrs, (tuple, list)):
         return all(map(plain_attributes, attrs))
     return isinstance(attrs, (*PLAIN, Op)) or attrs is Ellipsis
+
+
+def same_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """The same for attributes, which are equal most of the time."""
+    if not a and not b:
+        return True
+    if a != b:
+        return False
+    for x, y in zip(a.values(), b.values(), strict=True):
+        kind = x.__class__
+        if kind is not y.__class__ or (kind not in EXACT and not same(x, y)):
+            return False
+    return True
 
 
 def same(a: Any, b: Any) -> bool:
