@@ -600,3 +600,56 @@ def test_many_parameters_are_told_apart():
     for order in orders:
         expected = weights[order[0]] * 2 + sum(weights[k] for k in order[1:])
         close(f(order), expected)
+
+
+def test_another_default_dtype():
+    def make():
+        x = torch.tensor([1, 2, 3])
+        return lambda k: (x * 1.5).sin()
+
+    agree(make)
+    torch.set_default_dtype(torch.float64)
+    try:
+        agree(make)
+        eager, followed = make(), Compiled(make())
+        for dtype in (torch.float32, torch.float64) * 3:
+            torch.set_default_dtype(dtype)
+            found = followed(0)
+            assert found.dtype is dtype
+            close(found, eager(0))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_thread_that_reads_what_is_pending():
+    def f(x):
+        y = x * 2
+        found = []
+        reader = threading.Thread(target=lambda: found.append(y.sum().item()))
+        reader.start()
+        z = y
+        for _ in range(50):
+            z = z + 1
+        reader.join()
+        return z, torch.tensor(found[0])
+
+    x = torch.arange(4.0)
+    compiled = torch.compile(f)
+    for _ in range(20):
+        close(compiled(x), f(x))
+
+
+def test_without_native_code_everything_is_eager():
+    @torch.compile
+    def f(x):
+        return (x * 2).exp()
+
+    x = torch.randn(3)
+    f(x), f(x)
+    torch.backends.native.set("numpy")
+    try:
+        calls = f.learned.calls
+        close(f(x), (x * 2).exp())
+        assert f.learned.calls == calls
+    finally:
+        torch.backends.native.set("native")

@@ -21,7 +21,7 @@ from typing import Any
 
 from weft.compiler.following import Learned, Region
 from weft.compiler.trace import walk
-from weft.core import errors
+from weft.core import errors, selection
 from weft.core.modes import MODES
 from weft.graph.spec import listening
 from weft.nn.module import Module
@@ -115,6 +115,7 @@ class Compiled:
             or now.recorders
             or now.unusual
             or _stance[0] == "force_eager"
+            or not selection.enabled()
             or not learned.lock.acquire(blocking=False)
         ):
             return self.function(*args, **kwargs)
@@ -218,6 +219,7 @@ def region(name: str) -> Iterator[None]:
     learned = _regions.setdefault(name, Learned(name))
     now = MODES.now
     stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
+    stands_aside = stands_aside or not selection.enabled()
     if stands_aside or not learned.lock.acquire(blocking=False):
         yield
         return
@@ -244,7 +246,8 @@ def explain(compiled: Any) -> str:
 
 def explained(learned: Learned) -> str:
     """What is known of a region, as text."""
-    plans = [p for point in walk(learned.root) for p in point.plans.values() if p]
+    points = (point for root in learned.roots.values() for point in walk(root))
+    plans = [p for point in points for p in point.plans.values() if p]
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
     courses = f"{learned.diverged} times another course, {len(plans)} programs"
     lines = [f"{learned.name}: {counts}, {courses}"]

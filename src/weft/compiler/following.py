@@ -39,6 +39,7 @@ from weft.compiler.trace import (
     same,
     same_attributes,
 )
+from weft.core import dtype as dt
 from weft.core import errors, frames
 from weft.core.dispatch import Op, apply
 from weft.core.inplace import apply_inplace
@@ -72,7 +73,8 @@ class Learned:
 
     def __init__(self, name: str, fullgraph: bool = False) -> None:
         self.name, self.fullgraph = name, fullgraph
-        self.root = Point()
+        # By the default dtype, which decides what integers beside a float become.
+        self.roots: dict[Any, Point] = {}
         self.calls = self.followed = self.diverged = self.compiled = self.tokens = 0
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
@@ -91,7 +93,9 @@ class Region(Listener):
         self.learning = False
         self.busy = False  # while what is pending is being computed
         self.at_once: dict[Op, bool] = {}
-        self.start(learned.root)
+        self.default = dt.get_default_dtype()
+        self.lock = threading.RLock()  # another thread may read what is pending here
+        self.start(learned.roots.setdefault(self.default, Point()))
 
     # --- the state of a stretch between two computations ---
 
@@ -125,14 +129,20 @@ class Region(Listener):
         raise AssertionError("a result that no call gave")
 
     def read(self, frame: Any) -> None:
-        """A value is wanted: compute all that is pending."""
-        if self.busy:
-            raise RuntimeError("a pending value was read while it was being computed")
-        self.compute(f"a value was read in {frame.f_code.co_qualname}")
+        """A value is wanted, by whatever thread: compute all that is pending."""
+        with self.lock:
+            if self.busy:
+                raise RuntimeError("a pending value was read while it was being computed")
+            self.compute(f"a value was read in {frame.f_code.co_qualname}")
 
     # --- following ---
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        with self.lock:
+            return self.met_call(op, args, attrs)
+
+    def met_call(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        """An op is called: its results, if it was expected."""
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
         if len(self.path) >= LONGEST:
@@ -160,7 +170,7 @@ class Region(Listener):
         found = self.at_once.get(op)
         if found is None:
             found = self.at_once[op] = at_once(op)
-        return found or MODES.now.unusual
+        return found or MODES.now.unusual or dt.get_default_dtype() is not self.default
 
     def expected(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
         """The token that a call is, if it was seen here before."""
@@ -229,6 +239,11 @@ class Region(Listener):
         return t
 
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        with self.lock:
+            return self.met_change(op, args, attrs)
+
+    def met_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        """An op is called in place: its target, if that was expected."""
         if MODES.now.backward is not None:
             return None
         if self.refuses(op):
