@@ -18,6 +18,7 @@ import traceback
 import warnings
 from typing import Any
 
+import opdb
 import programs
 import weft
 from programs import Look, Session, Step
@@ -100,7 +101,7 @@ def check(seed: int, theme: str | None = None) -> str | None:
     """The report on a seed's program, if it shows a difference."""
     from program_steps import program
 
-    with warnings.catch_warnings(), programs.time_limit(120):
+    with warnings.catch_warnings(), opdb.time_limit(120):
         warnings.simplefilter("ignore")
         try:
             steps, _, _ = program(seed, theme, False)
@@ -112,7 +113,7 @@ def check(seed: int, theme: str | None = None) -> str | None:
             if fails(steps):
                 steps = programs.smallest(steps, fails)
                 found = difference(steps)
-        except programs.Slow:
+        except opdb.Slow:
             return f"seed {seed}: took too long"
         except Exception:
             return f"seed {seed}: {traceback.format_exc()}"

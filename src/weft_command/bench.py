@@ -25,11 +25,16 @@ faster. Where PyTorch is not installed, the times of weft's training steps are p
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.usage = f"weft bench [{{{','.join(SUITES)}}}] [options of the suite ...]"
+    parser.usage = "weft bench [suite] [options of the suite ...]"
     parser.description = "Measure speed and memory, against PyTorch where it is installed."
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "suite", nargs="?", choices=SUITES, default="models", help="which one (default: models)"
+        "suite",
+        nargs="?",
+        choices=SUITES,
+        default="models",
+        metavar="suite",
+        help=f"one of {', '.join(SUITES)} (default: models)",
     )
     parser.add_argument("options", nargs=argparse.REMAINDER, help="options of the suite")
 

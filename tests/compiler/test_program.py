@@ -227,9 +227,9 @@ def adversarial() -> Any:
     makes = nn.Sequential(nn.ConvTranspose2d(5, 6, 4, 1, 0, bias=False), nn.BatchNorm2d(6),
                           nn.ReLU(True), nn.ConvTranspose2d(6, 3, 4, 2, 1), nn.Tanh())  # fmt: skip
     judges = nn.Sequential(nn.Conv2d(3, 6, 4, 2, 1), nn.LeakyReLU(0.2, inplace=True),
-                           nn.Conv2d(6, 1, 4, 1, 0), nn.Sigmoid(), nn.Flatten(0))  # fmt: skip
+                           nn.Conv2d(6, 1, 4, 1, 0), nn.Flatten(0))  # fmt: skip
     seeds, yes = weft.randn(3, 5, 1, 1), weft.ones(3)
-    criterion = nn.BCELoss()
+    criterion = nn.BCEWithLogitsLoss()  # the other refuses the targets that tests make up
     measure = lambda: criterion(judges(makes(seeds)), yes)
     return training(makes, measure)
 

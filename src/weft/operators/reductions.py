@@ -39,7 +39,7 @@ SMALL = 4096
 def spread(g: Any, shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> Any:
     """A reduced value repeated over the dimensions that were reduced."""
     if not isinstance(g, Tensor) and math.prod(shape) <= SMALL:
-        full = np.empty_like(g, shape=shape)
+        full = np.empty_like(g, order="C", shape=shape)
         full[...] = g if keepdim else g.reshape(kept_shape(shape, dim))
         return full
     return expand_op(kept(g, shape, dim, keepdim), shape=shape)

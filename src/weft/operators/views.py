@@ -630,7 +630,7 @@ def broadcast_to(input: Tensor, *size: Any) -> Tensor:
 
 
 def _placed(g: np.ndarray, shape: tuple[int, ...], index: Any) -> np.ndarray:
-    out = np.zeros_like(g, shape=shape)
+    out = np.zeros_like(g, order="C", shape=shape)
     out[index] = g
     return out
 
