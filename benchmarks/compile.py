@@ -1,6 +1,7 @@
-"""Whole training steps, compiled weft against eager torch; with --others also torch.compile, jax.
+"""Whole training steps, compiled weft against eager torch; with --others against torch.compile too.
 
-The step (zero_grad, forward, backward, optimizer) is one function, compiled by ``weft.compile``.
+The step (zero_grad, forward, backward, optimizer) is one function, compiled by ``weft.compile``; in
+the rows called static Python is skipped, by ``static=True``.
 """
 
 from __future__ import annotations
@@ -64,6 +65,12 @@ def time_rows(name: str, options: argparse.Namespace, wrong: list[str]) -> list[
     if not all(abs(a - b) <= AGREEMENT * scale for a, b in losses):
         wrong.append(f"{name}: losses differ: {losses}")
     rows = [compare_within(options.seconds, name, compiled, theirs, limit=LIMITS[name], unit="ms")]
+    static = weft.compile(steps(name, weft, torch)[0], static=True)
+    for _ in range(STEPS):
+        static()
+    limit = LIMITS[name]
+    rows.append(compare_within(options.seconds, f"{name}, static", static, theirs, limit=limit,
+                               unit="ms"))  # fmt: skip
     print(f"{name}: the first {STEPS} steps of both took {first:.2f} s")
     if options.others:
         other = torch.compile(again)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.compiler.following import Learned, Region
+from weft.compiler.static import Static
 from weft.compiler.trace import walk
 from weft.core import errors, selection
 from weft.core.modes import MODES
@@ -52,11 +53,13 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    static: bool = False,
 ) -> Any:
     """A function or module whose repeating stretches run as native calls, with the same results.
 
     ``fullgraph=True`` raises where a call takes another course than the first one. ``dynamic``,
-    ``mode`` and ``options`` are accepted and have nothing to choose between.
+    ``mode`` and ``options`` are accepted and have nothing to choose between. ``static=True`` is a
+    promise: see ``weft.compiler.static``.
 
     >>> @torch.compile
     ... def double(x):
@@ -77,7 +80,7 @@ def compile(
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options, disable=disable,
+            options=options, disable=disable, static=static,
         )  # fmt: skip
     if not callable(model):
         raise TypeError(
@@ -86,6 +89,8 @@ def compile(
         )
     if disable:
         return model
+    if static:
+        return Static(model)
     eager = not isinstance(backend, str) or backend in EAGER
     if isinstance(model, Module):
         return OptimizedModule(model, fullgraph, eager)

@@ -102,7 +102,7 @@ class Builder:
     def leaf(self, shape: Any, dtype: Any, grad: bool) -> Ref:
         """A value that is given."""
         held = object.__new__(Leaf)
-        held._hold, held.version, held.grad = None, 0, grad
+        held._hold, held.version, held.grad, held.live = None, 0, grad, None
         return Ref(self.add(INPUT, INPUT, (), {}, shape, dtype, leaf=held).id)
 
     def take(self, token: Token) -> None:

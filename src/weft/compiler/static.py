@@ -1,0 +1,282 @@
+"""Steps that run without Python, on the user's word that nothing but their inputs changes.
+
+``torch.compile(fn, static=True)`` records a call as a graph and from then on runs the graph's
+program: forward, backward and optimizer as one native call. Guarded are the arguments (which
+tensors are inputs, their shapes, dtypes and strides, all other arguments by value), the modules and
+optimizers that the function can reach (which parameters, buffers and states they have, ``training``
+flags), grad mode and default dtype. Settings of optimizers are read in every step. Everything else
+that Python does is left out: that is the promise, and ``explain()`` lists it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from weft.compiler.ir import CannotLower
+from weft.compiler.program import lower
+from weft.core import dtype as dt
+from weft.core import selection
+from weft.core.modes import MODES
+from weft.core.tensor import Parameter, Tensor, wrap
+from weft.graph.draws import Draw
+from weft.graph.recording import Recorder
+from weft.graph.run import _lasts
+from weft.graph.spec import LEAVES, Ref
+from weft.nn.module import Module
+from weft.optim.optimizer import Optimizer
+
+WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
+COURSES = 16  # kinds of arguments that programs are made for
+
+
+class Static:
+    """A function that runs as a program for each kind of arguments it was given."""
+
+    def __init__(self, function: Callable) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self.steps: dict[Any, Step] = {}
+        self.seen: dict[Any, int] = {}
+        self.refused: dict[str, int] = {}
+        self.calls = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        now = MODES.now
+        if now.recorders or now.unusual or now.autocast or not selection.enabled():
+            return self.function(*args, **kwargs)
+        self.calls += 1
+        inputs: list[Tensor] = []
+        key = (_key((args, kwargs), inputs), now.grad, dt.get_default_dtype())
+        step = self.steps.get(key)
+        if step is not None:
+            if step.holds():
+                done, out = step.run(inputs)
+                if done:
+                    return out
+            else:
+                del self.steps[key]
+                self.seen[key] = WARM_UP - 1
+            return self.function(*args, **kwargs)
+        return self._learn(key, inputs, args, kwargs)
+
+    def _learn(self, key: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> Any:
+        count = self.seen[key] = self.seen.get(key, 0) + 1
+        if count != WARM_UP or len(self.steps) >= COURSES:
+            return self.function(*args, **kwargs)
+        recorder = Recorder(values=False, profile=False, home=sys._getframe())
+        with recorder:
+            out = self.function(*args, **kwargs)
+            ends = [recorder.ref(t) for t in _tensors(out)]
+        roots = (self.function, args, kwargs)
+        try:
+            self.steps[key] = Step(recorder.graph, ends, out, inputs, roots)
+        except CannotLower as error:
+            self.refused[str(error)] = self.refused.get(str(error), 0) + 1
+        return out
+
+    def explain(self) -> str:
+        """What runs without Python, and what was promised not to change."""
+        lines = [f"{self.function!r}: {self.calls} calls, {len(self.steps)} programs"]
+        lines += [f"  run eagerly because {why} ({n} times)" for why, n in self.refused.items()]
+        for step in self.steps.values():
+            lines += [f"  {line}" for line in step.explain()]
+        return "\n".join(lines)
+
+
+class Step:
+    """The program of one recorded call."""
+
+    def __init__(self, graph: Any, ends: list[Ref], out: Any, inputs: list[Tensor],
+                 roots: Any) -> None:  # fmt: skip
+        if graph._frozen:
+            raise CannotLower(graph._frozen)
+        specs = graph._specs
+        place = {id(t): k for k, t in enumerate(inputs)}
+        self.given: dict[int, int] = {}  # leaves that are arguments, with their number
+        self.held: dict[int, Tensor] = {}  # leaves that are the same tensors each time
+        examples: dict[int, Any] = {}
+        for spec in specs.values():
+            if spec.kind not in LEAVES:
+                continue
+            if "grad_of" in spec.attrs:
+                raise CannotLower("gradients that were there before the step")
+            tensor = spec.leaf.lasting
+            if id(tensor) in place:
+                self.given[spec.id] = place[id(tensor)]
+            else:
+                self.held[spec.id] = tensor
+            examples[spec.id] = tensor._a
+        writes = {
+            leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
+        }
+        self.cells = [specs[leaf].leaf.lasting._vc for leaf in writes]
+        if any(leaf in self.given for leaf in graph._updates):
+            raise CannotLower("an argument that is written to")
+        grads = graph._gradients
+        self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
+        self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
+        draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
+        self.ends, self.out = len(ends), out
+        if any(specs[r.node].kind in LEAVES for r in ends) or any(
+            t._base is not None for t in _tensors(out)
+        ):
+            raise CannotLower("a result that is an argument, a view, or a tensor from outside")
+        if any(t._node is not None for t in _tensors(out)) and not grads:
+            raise CannotLower("a result with a history that no backward pass has used up")
+        wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
+        self.program = lower(list(specs.values()), examples, wanted, writes)
+        self.order = [
+            (self.given[k], None) if k in self.given else (-1, self.held[k])
+            for k in self.program.leaves
+        ]
+        self.kinds = [(t, t._a, t._node) for t in self.held.values()]
+        self.guards = list(_guards(roots))
+        self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
+        constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
+        self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
+
+    def holds(self) -> bool:
+        """Whether everything is as it was when the step was recorded."""
+        for table, name, value in self.guards:
+            if table.get(name) is not value:
+                return False
+        for t, array, node in self.kinds:
+            a = t._a
+            if a is not array and (
+                a.shape != array.shape or a.strides != array.strides or a.dtype != array.dtype
+            ):
+                return False
+            if t._node is not node:
+                return False
+        return not any(
+            n is not None and (n.extras is not None or n.post_accumulate)
+            for n in (t._node for t in self.grads)
+        )
+
+    def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
+        """Run the program; False with nothing changed if it can't be used."""
+        found = self.program.run([t._a if k < 0 else inputs[k]._a for k, t in self.order])  # type: ignore[union-attr]
+        if found is None:
+            return False, None
+        for cell in self.cells:
+            cell[0] += 1
+        for t, array in zip(self.grads, found[self.ends :], strict=False):
+            t._grad = wrap(array)
+        for t in self.cleared:
+            t._grad = None
+        left = iter(found)
+        return True, _filled(self.out, left)
+
+    def explain(self) -> list[str]:
+        """What the program does, and what it takes for granted."""
+        guards = f"guarded: arguments, {len(self.guards)} entries of modules and optimizers"
+        return [*self.program.explain(), guards, f"taken for granted: {self.assumed}"]
+
+
+def _key(value: Any, inputs: list[Tensor]) -> Any:
+    """Arguments as something to look up: tensors by kind and identity pattern, others by value."""
+    if isinstance(value, Tensor):
+        for k, other in enumerate(inputs):
+            if other is value:
+                return "input", k
+        inputs.append(value)
+        a = value._a
+        return value.__class__, a.shape, a.strides, a.dtype, value._node is None
+    if isinstance(value, (tuple, list)):
+        return value.__class__, tuple([_key(v, inputs) for v in value])
+    if isinstance(value, dict):
+        return dict, tuple([(k, _key(v, inputs)) for k, v in value.items()])
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        return value.__class__, value
+    return "object", id(value)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _tensors(v)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _tensors(v)
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _objects(v)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _objects(v)
+    elif not isinstance(value, Tensor):
+        yield value
+
+
+def _filled(value: Any, arrays: Iterator[Any]) -> Any:
+    """A result like the recorded one, with new values."""
+    if isinstance(value, Tensor):
+        return wrap(next(arrays))
+    if isinstance(value, (tuple, list)):
+        parts = [_filled(v, arrays) for v in value]
+        return getattr(value, "_make", type(value))(parts)
+    if isinstance(value, dict):
+        return {k: _filled(v, arrays) for k, v in value.items()}
+    return value
+
+
+def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
+    """Entries of dicts that must stay as they are: of modules, and of optimizers' states."""
+    for found in _reached(roots):
+        if isinstance(found, Module):
+            for module in found.modules():
+                yield vars(module), "training", module.training
+                for table in (module._parameters, module._buffers, module._modules):
+                    for name, value in table.items():
+                        yield table, name, value  # type: ignore[misc]
+        else:
+            yield vars(found), "state", found.state
+            for p, own in found.state.items():
+                yield found.state, p, own
+                for name, value in own.items():
+                    yield own, name, value
+
+
+def _reached(roots: Any) -> list[Any]:
+    """The modules and optimizers that a function can name."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    stack: list[Any] = [roots]
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (Module, Optimizer)):
+            found[id(value)] = value
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            stack += value
+        elif isinstance(value, dict):
+            stack += value.values()
+        elif isinstance(value, MethodType):
+            stack += [value.__func__, value.__self__]
+        elif isinstance(value, FunctionType):
+            cells = value.__closure__ or ()
+            stack += [cell.cell_contents for cell in cells if _filled_cell(cell)]
+            known = value.__globals__
+            if not (value.__module__ or "").startswith("weft."):
+                stack += [known[n] for n in value.__code__.co_names if n in known]
+        elif not isinstance(value, (Tensor, ModuleType, type)):
+            stack += list(getattr(value, "__dict__", {}).values())
+    return list(found.values())
+
+
+def _filled_cell(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

@@ -1,0 +1,172 @@
+"""Steps that run without Python: what is guarded, what is read each time, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft as torch
+from weft import nn
+from weft.nn import functional as F
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def trainer(optimizer=torch.optim.Adam, norm=False, **settings):
+    """A model with its optimizer, and a step on given data."""
+    torch.manual_seed(0)
+    # Without a bias before the norm: it would have no gradient but rounding, which Adam scales up.
+    layers = [
+        nn.Linear(4, 8, bias=not norm),
+        *([nn.BatchNorm1d(8)] if norm else []),
+        nn.Tanh(),
+        nn.Linear(8, 2),
+    ]
+    model = nn.Sequential(*layers)
+    rule = optimizer(model.parameters(), **settings)
+
+    def step(x, y):
+        rule.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        rule.step()
+        return loss
+
+    return model, rule, step
+
+
+def batches(count, size=6):
+    torch.manual_seed(1)
+    return [(torch.randn(size, 4), torch.randn(size, 2)) for _ in range(count)]
+
+
+def same_state(a, b):
+    for (name, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (torch.optim.Adam, {"lr": 0.01}),
+        (torch.optim.AdamW, {"lr": 0.01, "amsgrad": True}),
+    ],
+)
+def test_a_training_is_the_eager_one(optimizer, settings, norm):
+    plain, _, eager = trainer(optimizer, norm, **settings)
+    model, _, step = trainer(optimizer, norm, **settings)
+    static = torch.compile(step, static=True)
+    for x, y in batches(8):
+        close(static(x, y), eager(x, y).detach())
+        for p, q in zip(plain.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-6)
+    same_state(model, plain)
+    assert len(static.steps) == 1 and not static.refused
+
+
+def test_settings_of_optimizers_are_read_in_every_step():
+    plain, rule, eager = trainer(torch.optim.SGD, lr=0.1)
+    model, other, step = trainer(torch.optim.SGD, lr=0.1)
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(r, 0.5) for r in (rule, other)]
+    static = torch.compile(step, static=True)
+    for x, y in batches(6):
+        eager(x, y), static(x, y)
+        for schedule in schedules:
+            schedule.step()
+    same_state(model, plain)
+
+
+def test_what_is_guarded_is_noticed():
+    plain, rule, eager = trainer(norm=True)
+    model, other, step = trainer(norm=True)
+    static = torch.compile(step, static=True)
+    data = iter(batches(60))
+
+    def run(count=4):
+        for _ in range(count):
+            x, y = next(data)
+            close(static(x, y), eager(x, y).detach())
+        same_state(model, plain)
+
+    run()
+    for m in (plain, model):
+        m.eval()
+    run()
+    for m in (plain, model):
+        m.train()
+        m.load_state_dict({k: v + 0.1 for k, v in m.state_dict().items()})
+    run()
+    for r in (rule, other):
+        r.load_state_dict(r.state_dict())
+    run()
+    for m in (plain, model):
+        torch.manual_seed(3)
+        m[0].weight.data = torch.randn(8, 4)
+    run()
+    for m in (plain, model):
+        m[0].weight.requires_grad_(False)
+    run()
+
+
+def test_other_shapes_have_programs_of_their_own():
+    plain, _, eager = trainer()
+    model, _, step = trainer()
+    static = torch.compile(step, static=True)
+    for k in range(12):
+        ((x, y),) = batches(1, 3 + k % 3)
+        close(static(x, y), eager(x, y).detach())
+    same_state(model, plain)
+    assert len(static.steps) == 3
+
+
+def test_dropout_draws_from_the_live_stream():
+    model = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5))
+    x = torch.ones(2, 4)
+    with torch.no_grad():
+        static = torch.compile(lambda x: model(x), static=True)
+        for k in range(6):
+            torch.manual_seed(k)
+            expected = model(x)
+            torch.manual_seed(k)
+            close(static(x), expected)
+
+
+def test_hooks_and_recorders_go_to_python():
+    model, _, step = trainer()
+    static = torch.compile(step, static=True)
+    data = batches(8)
+    for x, y in data[:4]:
+        static(x, y)
+    seen = []
+    model[0].weight.register_hook(lambda g: seen.append(1))
+    for x, y in data[4:]:
+        static(x, y)
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda x: x.view(-1), "a view"),
+        (lambda x: x.add_(1), "argument"),
+        (lambda x: (x.requires_grad_() * 2).exp(), "history"),
+    ],
+)
+def test_what_is_refused_runs_eagerly(function, why):
+    static = torch.compile(function, static=True)
+    for _ in range(4):
+        x = torch.ones(2, 3)
+        expected = function(torch.ones(2, 3))
+        close(static(x).detach(), expected.detach())
+    assert any(why in reason for reason in static.refused), static.refused
+
+
+def test_explain_names_what_is_taken_for_granted():
+    _, _, step = trainer()
+    static = torch.compile(step, static=True)
+    for x, y in batches(4):
+        static(x, y)
+    assert "taken for granted" in static.explain() and "guarded" in static.explain()
