@@ -653,3 +653,56 @@ def test_without_native_code_everything_is_eager():
         assert f.learned.calls == calls
     finally:
         torch.backends.native.set("native")
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def test_changes_in_place_of_what_has_a_history():
+    def make():
+        torch.manual_seed(0)
+        w, x = torch.randn(4, requires_grad=True), torch.randn(4)
+        total = torch.zeros(4)
+
+        def step(k):
+            w.grad = None
+            h = Doubled.apply(w)  # a tensor from outside of the trace
+            h.relu_()
+            first = (h * x).sum()
+            y = w * x
+            with torch.no_grad():
+                y.mul_(2)  # its history stays as it was
+            buffer = total.clone()
+            buffer.add_(w)
+            (first + (h * 3).sum() + (y * 5).sum() + buffer.sum()).backward()
+            return [first.detach(), h.detach(), y.detach(), w.grad.clone()]
+
+        return step
+
+    agree(make, 7)
+
+
+def test_a_buffer_that_gets_a_history():
+    def make():
+        torch.manual_seed(0)
+        w = torch.randn(4, requires_grad=True)
+
+        def step(k):
+            w.grad = None
+            kept = torch.ones(4)
+            kept.mul_(2)
+            kept.mul_(w)
+            kept.exp_()
+            kept.sum().backward()
+            return [kept.detach(), w.grad.clone()]
+
+        return step
+
+    agree(make, 6)

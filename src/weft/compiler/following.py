@@ -481,6 +481,18 @@ class Region(Listener):
         op, args, attrs = call
         flows = MODES.now.grad and op.differentiable
         requires = flows and any(isinstance(x, Tensor) and x._node is not None for x in args)
+        slot = self.ids.get(id(target))
+        ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
+        if requires and not ours:
+            self.cut("a tensor from outside gets a history")
+            return
+        if (
+            target._node is not None
+            and not requires
+            and (ours or not isinstance(target._node, AccumulateGrad))
+        ):
+            self.cut("a tensor with a history is changed unseen by autograd")
+            return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)
         token = self.add(INPLACE, op, args, attrs, kinds, roots)
