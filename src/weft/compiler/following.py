@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler import trace
-from weft.compiler.plan import Impossible, Plan, needed_for, reached
+from weft.compiler.plan import Impossible, Plan, become, needed_for, reached
 from weft.compiler.trace import (
     BACKWARD,
     CALL,
@@ -552,9 +552,6 @@ class Region(Listener):
             token.targets = tuple(targets)
             self.keep(token, grads)
 
-    def detached(self, tensor: Tensor) -> None:
-        pass  # what comes of it is a leaf, unless it was pending
-
     # --- computing ---
 
     def cut(self, why: str) -> None:
@@ -714,9 +711,6 @@ class Region(Listener):
         with listening():
             return function.apply(*args)
 
-    def goes_back(self, work: Any, roots: Any) -> None:
-        pass
-
     @property
     def settled(self) -> bool:
         """Whether a course from here on was learned, so that another one is news."""
@@ -800,19 +794,6 @@ def takes_gradient(tensor: Tensor) -> bool:
         and not node.post_accumulate
         and (tensor._x is None or "grad_dtype" not in tensor._x)
     )
-
-
-def become(handle: Tensor, real: Tensor) -> None:
-    """Let a pending tensor be what eager mode has made in its place."""
-    handle._a, handle._node, handle._vc = real._a, real._node, real._vc
-    handle._base, handle._view = real._base, real._view
-    if real._base is not None:
-        handle._stamp = real._stamp
-    else:
-        del handle._stamp
-    handle._x = real._x
-    if real._grad is not None:
-        handle._grad = real._grad
 
 
 def place(token: Token, result: Any) -> None:

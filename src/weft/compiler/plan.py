@@ -335,7 +335,7 @@ class Plan:
                 result = apply(token.op, (source, *rest), token.attrs)
                 result = result[k] if token.op.multiple else result
         if handle is not None:
-            adopt(handle, result)
+            become(handle, result)
             result = handle
         made[number] = result
         return result
@@ -388,11 +388,14 @@ def realise(handle: Tensor, array: ndarray) -> None:
     del handle._stamp
 
 
-def adopt(handle: Tensor, real: Tensor) -> None:
-    """Let a pending tensor be a view that was just made."""
+def become(handle: Tensor, real: Tensor) -> None:
+    """Let a pending tensor be what eager mode has made in its place."""
     handle._a, handle._node, handle._vc = real._a, real._node, real._vc
     handle._base, handle._view = real._base, real._view
     if real._base is not None:
         handle._stamp = real._stamp
     else:
         del handle._stamp
+    handle._x = real._x
+    if real._grad is not None:
+        handle._grad = real._grad
