@@ -369,11 +369,14 @@ def _aliases(found: _Recording, views: list[ResultView | None]) -> tuple[tuple[i
 
 # --- native helpers ----------------------------------------------------------------------
 
-# ``drive`` puts addresses into the words of calls and makes the calls; ``fill`` is memset; the
-# others call what is given by address, and take their arguments from words, as kernels do.
-HELPERS = """
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define void @weft_drive(ptr %moves, i64 %count, ptr %bases, ptr %words, ptr %table, i64 %calls) {
+
+def driving(name: str) -> str:
+    """LLVM code of a function that puts addresses into the words of calls and makes the calls.
+
+    Moves are triples (word, buffer, offset), calls are pairs (function, first word).
+    """
+    return f"""
+define void @{name}(ptr %moves, i64 %count, ptr %bases, ptr %words, ptr %table, i64 %calls) {{
 entry:
   br label %patch
 patch:
@@ -413,7 +416,14 @@ call:
   br label %next
 done:
   ret void
-}
+}}
+"""
+
+
+# ``drive`` makes the calls of a job; ``fill`` is memset; the others call what is given by address,
+# and take their arguments from words, as kernels do.
+HELPERS = """
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 define void @weft_fill(ptr %args) {
   %to = load ptr, ptr %args
   %pb = getelementptr i64, ptr %args, i64 1
@@ -456,6 +466,7 @@ def _forwarding(name: str, result: str, *kinds: str) -> str:
 
 
 _SIZES = ("i64",) * 3
+HELPERS += driving("weft_drive")
 HELPERS += _forwarding(
     *("sgemm", "i32", "i8", "i8", *_SIZES, "float", "ptr", "i64", "ptr", "i64", "float"),
     *("ptr", "i64"),
