@@ -19,8 +19,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft.compiler.following import Learned, Region
+from weft.compiler.following import Region
 from weft.compiler.static import Static
+from weft.compiler.stretch import Learned
 from weft.compiler.trace import walk
 from weft.core import errors, selection
 from weft.core.modes import MODES
@@ -126,7 +127,7 @@ class Compiled:
             return self.function(*args, **kwargs)
         learned.calls += 1
         followed = Region(learned, _stance[0])
-        followed.__enter__()
+        followed.enter(now)
         try:
             out = self.function(*args, **kwargs)
             followed.finish()
@@ -135,7 +136,7 @@ class Compiled:
             followed.abandon()
             raise
         finally:
-            followed.__exit__()
+            followed.leave(now)
             learned.lock.release()
 
     def explain(self) -> str:

@@ -95,7 +95,7 @@ class Held:
 
     def again(self, g: Any) -> list[Any]:
         """The same by ordinary ops: for gradients that are to be differentiated, and errors."""
-        from weft.compiler.following import rerun
+        from weft.compiler.redoing import rerun
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)
@@ -220,12 +220,17 @@ class Tape:
         self.program = program
 
 
+def freed_plan(edges: int) -> Any:
+    """What stands for the derivative of a result whose graph a backward pass has used up."""
+    return _RegionPlan(edges, True)
+
+
 def attach_freed(
-    region: Region, number: int, leaves: Sequence[int], kind: Kind, token: Token
+    region: Region, number: int, leaves: Sequence[int], plan: Any, kind: Kind, token: Token
 ) -> None:
     """Give a result whose graph a backward pass has used up a node that says so."""
-    edges = tuple(region.nodes[k] for k in leaves)
+    edges = tuple([region.nodes[k] for k in leaves])
     region.handles[number]._node = CompiledFunctionBackward(
-        _RegionPlan(len(edges), True), edges, FREED, None, {},  # type: ignore[arg-type]
+        plan, edges, FREED, None, {},
         kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from weft.core import quiet
 from weft.core.dispatch import Op
 from weft.graph.gradient import ACCUMULATE, Gradient, added, moved
 from weft.graph.spec import Ref, Spec
+from weft.graph.steps import Step
 
 ndarray = np.ndarray
 
@@ -24,6 +25,7 @@ class Interpreted:
     """A program with the interface of ``weft.compiler.program.Program``."""
 
     arena_bytes = 0
+    is_native = False
 
     def __init__(
         self,
@@ -83,6 +85,9 @@ class Interpreted:
             results = (
                 added(np.full(shape, g, dtype) if isinstance(g, float) else g for g in args),
             )
+        elif isinstance(spec.op, Step):
+            states = len(args) - 2 - len(spec.op.rule._scalars)
+            results = tuple(spec.op.run(args, states, spec.attrs))
         else:
             results = self._go_back(spec, args, given)
         for k, value in enumerate(results):

@@ -22,6 +22,7 @@ from weft.compiler.trace import (
     LEAF,
     NUMBER,
     RESULT,
+    STEP,
     LeafSlot,
     Root,
     Token,
@@ -34,7 +35,7 @@ from weft.graph.derive import derive
 from weft.graph.gradient import ACCUMULATE, ONES, Gradient, flows_through, kinds_of
 from weft.graph.spec import BACKWARD as BACK
 from weft.graph.spec import DETACH as CUT
-from weft.graph.spec import FORWARD, INPUT, Leaf, Ref, Spec
+from weft.graph.spec import FORWARD, INPUT, OPTIMIZER, Leaf, Ref, Spec
 
 if TYPE_CHECKING:
     from weft.compiler.following import Region
@@ -89,6 +90,7 @@ class Builder:
         self.backward: int | None = None  # the result that a backward pass began at
         self.holds = False  # whether that pass used something up
         self.consumed: set[Ref] = set()
+        self.made: dict[Token, int] = {}  # the nodes of calls
         for token in path:
             self.take(token)
 
@@ -112,12 +114,15 @@ class Builder:
         if token.kind == BACKWARD:
             self.go_back(token)
             return
+        if token.kind == STEP:
+            self.step(token)
+            return
         kinds = token.kinds
         several = token.kind == CALL and token.op.multiple
         shape: Any = tuple(k.shape for k in kinds) if several else kinds[0].shape
         dtype: Any = tuple(k.dtype for k in kinds) if several else kinds[0].dtype
         op = CUT if token.kind == DETACH else token.op
-        id = len(self.specs)
+        id = self.made[token] = len(self.specs)
         args = []
         for i, (kind, what) in enumerate(token.slots):
             if kind == NUMBER:
@@ -142,6 +147,26 @@ class Builder:
         if kind == RESULT:
             return self.values[what]
         return self.leaves[what.number] if kind == LEAF else what
+
+    def step(self, token: Token) -> None:
+        """An optimizer's step: one node for each parameter."""
+        made = token.step
+        values: dict[int, Ref] = {}
+        for member in made.members:
+            places = (member.param, member.gradient, *member.states)
+            args = tuple(self.argument(*token.slots[place]) for place in places)
+            kinds = [self.specs[r.node].kind_of(r.index) for r in (args[0], *args[2:])]
+            settings = made.groups[member.group].settings
+            spec = self.add(
+                *(OPTIMIZER, made.ops[member.group], args),
+                {k: v for k, v in settings.items() if k != "params"},
+                *(tuple(shape for shape, _ in kinds), tuple(dtype for _, dtype in kinds)),
+                code=token.code, instruction=token.instruction, scope=token.scope, grad=False,
+            )  # fmt: skip
+            values.update(zip((member.param, *member.states), spec.results(), strict=True))
+        for place in made.written:
+            self.number_of[values[place]] = len(self.values)
+            self.values.append(values[place])
 
     def go_back(self, token: Token) -> None:
         root = token.slots[0][1]
@@ -222,12 +247,14 @@ class Plan:
         self.order = sorted({*self.wanted, *self.views})
         self.kinds = kinds
         self.tapes: dict[int, history.Tape] = {}
-        self.freed: dict[int, list[int]] = {}  # with the leaves behind them
+        self.freed: dict[int, Any] = {}  # with the leaves behind them
         saved: dict[int, None] = {}  # results that backward passes read
         if live and built.backward is not None:
             if not built.holds or any(built.values[k] not in built.consumed for k in live):
                 raise Impossible("results with a history after a backward pass")
-            self.freed = {k: [slot.number for slot in reached(path, k)] for k in live}
+            for k in live:
+                behind = [slot.number for slot in reached(path, k)]
+                self.freed[k] = behind, history.freed_plan(len(behind))
         else:
             # Gradients stop at every result that the program can name, as at a node of its own.
             ends = {k for k in (*live, *self.views) if kinds[k].requires}
@@ -235,7 +262,9 @@ class Plan:
                 tape = history.Tape(Builder(path, ends - {k}), k, kinds[k])
                 saved.update(dict.fromkeys(tape.saved))
                 self.tapes[k] = tape
-        refuse_overwritten(path, built)
+        if built.backward is not None:
+            before = next(k for k, token in enumerate(path) if token.kind == BACKWARD)
+            refuse_overwritten(path[:before], built)
         for tape in self.tapes.values():
             refuse_overwritten(path, tape.built)
         self.saved = [k for k in saved if k not in self.wanted]
@@ -253,18 +282,21 @@ class Plan:
         examples = {node: arrays[number] for node, number in self.leaves.items()}
         forward = with_numbers(forward, built.numbers, numbers)
         self.program = lower(forward, examples, wanted, writes, built.numbers)
+        self.given = [self.leaves[k] for k in self.program.leaves]
+        # Whether a run calls no op, so that it does not matter what else is switched on.
+        self.native = not self.views and self.program.is_native
+        self.plain = not self.views and not self.tapes
 
     @staticmethod
     def _changed(path: Sequence[Token]) -> dict[int, int]:
         """The leaves that are changed in place, with the number of their last value."""
         owner: dict[int, int] = {}  # results that are a leaf's new value
         for token in path:
-            if token.kind == INPLACE:
-                kind, what = token.slots[0]
+            for k, (kind, what) in changes(token):
                 if kind == LEAF:
-                    owner[token.first] = what.number
+                    owner[k] = what.number
                 elif what in owner:
-                    owner[token.first] = owner.pop(what)
+                    owner[k] = owner.pop(what)
         return {number: k for k, number in owner.items()}
 
     @staticmethod
@@ -290,8 +322,7 @@ class Plan:
     def run(self, region: Region) -> bool:
         """Compute, and give all that is held its values; False with nothing changed."""
         arrays = region.arrays
-        leaves = self.leaves
-        given = [arrays[leaves[k]] for k in self.program.leaves]
+        given = [arrays[k] for k in self.given]
         try:
             found = self.program.run(given, region.numbers)
         except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
@@ -301,6 +332,15 @@ class Plan:
             return False
         region.show_hidden()
         handles = region.handles
+        if self.plain:
+            for k, array in zip(self.wanted, found, strict=False):
+                handle = handles[k]
+                if handle is not None:
+                    realise(handle, array)
+            for k, (leaves, plan) in self.freed.items():
+                if handles[k] is not None:
+                    history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
+            return True
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
         run = history.Run(region, self.read) if self.tapes else None
         made: dict[int, Tensor] = {}
@@ -310,7 +350,8 @@ class Plan:
             elif handles[k] is not None:
                 realise(handles[k], values[k])
                 if k in self.freed:
-                    history.attach_freed(region, k, self.freed[k], self.kinds[k], self.path[-1])
+                    leaves, plan = self.freed[k]
+                    history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
             if run is not None and handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
                     self.tapes[k].attach(region, values, self.wanted, run)
@@ -341,29 +382,34 @@ class Plan:
         return result
 
 
+def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
+    """What a call changes in place: the numbers of new values, with what was there before."""
+    if token.kind == INPLACE:
+        return [(token.first, token.slots[0])]
+    if token.kind == STEP:
+        places = enumerate(token.step.written, token.first)
+        return [(k, token.slots[place]) for k, place in places]
+    return []
+
+
 def refuse_overwritten(path: Sequence[Token], built: Builder) -> None:
     """Leave backward passes that read what was changed in place since to eager mode's errors.
 
     Of its target a change in place keeps a copy if its own derivative needs one.
     """
     changed = {
-        built.values[what]: token.op
-        for token in path
-        if token.kind == INPLACE
-        for kind, what in token.slots[:1]
-        if kind == RESULT
+        built.argument(*slot): built.made.get(token) for token in path for _, slot in changes(token)
     }
     for spec in built.specs if changed else ():
         if not isinstance(spec.op, Gradient):
             continue
         read = iter(spec.args[len(spec.attrs["outs"]) :])
-        forward = built.specs[spec.forward]  # type: ignore[index]
         for kind, k in spec.op.sources:
             if kind not in ("input", "output", "rest"):
                 continue
             found = [next(read)] if kind != "rest" else list(read)
             for x in found:
-                own = kind == "input" and k == 0 and forward.op is changed.get(x)
+                own = kind == "input" and k == 0 and changed.get(x) == spec.forward
                 if x in changed and not own:
                     raise Impossible("a backward pass reads what was changed in place")
 

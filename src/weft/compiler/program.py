@@ -419,6 +419,11 @@ class Program:
 
     # --- looking into it ---
 
+    @property
+    def is_native(self) -> bool:
+        """Whether no work is done by Python."""
+        return not self._python_calls
+
     def explain(self) -> list[str]:
         """What the program does, line by line."""
         calls = [s for s in (*self.steps, *self.writes) if isinstance(s, Stretch)]

@@ -17,14 +17,14 @@ import numpy as np
 
 from weft.core.dispatch import Op
 from weft.core.node import NOWHERE
-from weft.core.outside import is_outside
+from weft.core.outside import LET_OUT, is_outside
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
 
 ndarray = np.ndarray
 
 # Kinds of tokens.
-CALL, INPLACE, DETACH, BACKWARD = range(4)
+CALL, INPLACE, DETACH, BACKWARD, STEP = range(5)
 # Kinds of slots: what an argument is.
 RESULT, LEAF, NUMBER, CONSTANT = range(4)
 
@@ -70,33 +70,39 @@ class LeafSlot:
     One in memory that NumPy can reach is met anew by each call, since it may have changed.
     """
 
-    __slots__ = ("kind", "last", "node", "number", "outside", "plain")
+    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "plain", "seen")
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
         self.kind = Kind(tensor._a, tensor._node is not None)
         self.outside = is_outside(tensor._a)
-        # Parameters have the same array in every step, so that one comparison tells most.
-        lasts = tensor.__class__ is Parameter and tensor._base is None and not self.outside
+        # Parameters and states have the same array in every step, so that one comparison tells
+        # most of it; ``seen`` is when their memory was last known not to be let out.
+        lasts = tensor._base is None and not self.outside
         self.last: Any = weakref.ref(tensor._a) if lasts else _nothing
-        self.node = tensor._node
+        self.seen = LET_OUT[0]
+        self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
 
     def fits(self, x: Any) -> bool:
         """Whether a tensor can play this role."""
-        if x.__class__ is Parameter and x._a is self.last():
-            return x._node is self.node and x._base is None and not is_outside(x._a)
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
         array, kind = x._a, self.kind
-        return (
-            array.dtype is kind.dtype
-            and array.shape == kind.shape
-            and array.strides == kind.strides
-            and (x._node is not None) is kind.requires
-            and (x._base is None) is self.plain
-            and is_outside(array) is self.outside
-        )
+        if (
+            array.dtype is not kind.dtype
+            or array.shape != kind.shape
+            or array.strides != kind.strides
+            or (x._node is not None) is not kind.requires
+            or (x._base is None) is not self.plain
+            or is_outside(array) is not self.outside
+        ):
+            return False
+        if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
+            self.seen = LET_OUT[0]
+            if array is not self.last():
+                self.last = weakref.ref(array)
+        return True
 
 
 def known_leaf(x: Tensor) -> bool:
@@ -113,7 +119,7 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("leaves", "op", "roots", "scope", "slots", "targets"),
+        *("follow", "leaves", "match", "op", "roots", "scope", "slots", "step", "targets"),
     )
 
     def __init__(
@@ -134,6 +140,11 @@ class Token:
         self.first = first  # the number of the first result
         self.leaves: tuple[LeafSlot, ...] = ()  # those met here for the first time
         self.targets: tuple[LeafSlot, ...] = ()  # of a backward pass: the leaves that it reaches
+        self.step: Any = None  # of an optimizer: see ``stepping``
+        # Functions that compare a call's arguments with the slots, and that answer it: see
+        # ``matching``.
+        self.match: Any = None
+        self.follow: Any = None
         self.code: CodeType | None = None
         self.instruction = 0
         self.scope = ""
@@ -141,19 +152,22 @@ class Token:
 
     @property
     def name(self) -> str:
+        if self.step is not None:
+            return type(self.op).__name__
         return self.op if isinstance(self.op, str) else self.op.name
 
 
 class Point:
     """A place in the tree."""
 
-    __slots__ = ("next", "plans", "resume", "visits")
+    __slots__ = ("next", "plans", "resume", "watched")
 
     def __init__(self) -> None:
         self.next: list[Token] = []
         self.plans: dict[int, Any] = {}  # by the set of results that are still held
         self.resume: Point | None = None  # where calls go on after all was computed here
-        self.visits = 0
+        # The results whose holders decide what is computed here, with their bits in the key.
+        self.watched: list[tuple[int, int]] | None = None
 
     def resumed(self) -> Point:
         """The beginning of what follows once everything up to here has been computed."""

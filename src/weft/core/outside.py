@@ -10,8 +10,11 @@ import weakref
 
 import numpy as np
 
-# The owners of such memory, by identity.
-_owners: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+# The owners of such memory, by identity, as weak references that remove themselves.
+_owners: dict[int, weakref.ref[np.ndarray]] = {}
+
+# How often memory was let out: while this stands still, memory that was not outside is not now.
+LET_OUT = [0]
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
@@ -24,7 +27,10 @@ def owner_of(array: np.ndarray) -> np.ndarray:
 def let_out(array: np.ndarray) -> None:
     """Note that somebody else holds the memory of an array."""
     owner = owner_of(array)
-    _owners[id(owner)] = owner
+    number = id(owner)
+    if number not in _owners:
+        _owners[number] = weakref.ref(owner, lambda _: _owners.pop(number, None))
+        LET_OUT[0] += 1
 
 
 def is_outside(array: np.ndarray) -> bool:

@@ -1,0 +1,293 @@
+"""What a region learns while a program goes on eagerly: each op becomes a token of the trace."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from weft.compiler import matching, stepping, trace
+from weft.compiler.plan import reached
+from weft.compiler.stretch import Stretch, is_view, takes_gradient
+from weft.compiler.trace import (
+    BACKWARD,
+    CALL,
+    CONSTANT,
+    DETACH,
+    INPLACE,
+    LEAF,
+    NUMBER,
+    NUMBERS,
+    RESULT,
+    STEP,
+    Kind,
+    LeafSlot,
+    Point,
+    Root,
+    Token,
+)
+from weft.core import errors, frames
+from weft.core.dispatch import Op
+from weft.core.modes import MODES
+from weft.core.node import AccumulateGrad
+from weft.core.tensor import Parameter, Tensor, shares
+from weft.graph.spec import listening
+
+BRANCHES = 16  # continuations that are remembered at one point
+FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
+
+
+class Learning(Stretch):
+    """The part of a region that learns."""
+
+    def diverge(self, why: str) -> None:
+        """The program does something new: run what is pending eagerly, and learn from here on."""
+        learned = self.learned
+        strict = learned.fullgraph or self.stance == "fail_on_recompile"
+        if strict and learned.calls > 1 and self.settled:
+            self.reify()
+            how = "with fullgraph=True" if learned.fullgraph else "under fail_on_recompile"
+            raise RuntimeError(
+                f"{learned.name} was compiled {how}, but took another course than before: {why}"
+                f"\n  at {errors.here()}"
+            )
+        learned.diverged += 1
+        self.reify()
+        if len(self.at.next) >= BRANCHES or self.stance == "eager_on_recompile":
+            self.at = Point()  # this course is not remembered
+        self.learning = True
+        self.ids = {id(t): (RESULT, k) for k, t in enumerate(self.handles) if t is not None}
+        slots = {slot.number: slot for token in self.path for slot in token.leaves}
+        for k, t in enumerate(self.leaves):
+            self.ids.setdefault(id(t), (LEAF, slots[k]))
+
+    def slots_of(
+        self, op: Any, args: Any
+    ) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
+        """What arguments are to the trace; None if regions don't know such."""
+        slots: list[tuple[int, Any]] = []
+        met: list[LeafSlot] = []
+        for x in args:
+            if isinstance(x, Tensor):
+                slot = self.ids.get(id(x))
+                if slot is None or (slot[0] == LEAF and slot[1].outside):
+                    if x.__class__ not in (Tensor, Parameter) or not trace.known_leaf(x):
+                        return None
+                    leaf = LeafSlot(len(self.leaves), x)
+                    self.leaves.append(x)
+                    self.met.add(id(x))
+                    self.arrays.append(x._a)
+                    self.nodes.append(x._node)
+                    met.append(leaf)
+                    slot = self.ids[id(x)] = (LEAF, leaf)
+                slots.append(slot)
+            elif x.__class__ in NUMBERS and varies(op, args):
+                slots.append((NUMBER, x.__class__))
+            elif trace.plain_attributes(x):
+                slots.append((CONSTANT, x))
+            else:
+                return None
+        return tuple(slots), met
+
+    def add(
+        self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any
+    ) -> Token | None:
+        """Append a call to the trace; None, after a cut, if regions don't know such."""
+        found = self.slots_of(op, args) if trace.plain_attributes(attrs) else None
+        if found is None:
+            name = getattr(op, "name", None) or (op if kind != STEP else type(op).__name__)
+            self.cut(f"{name} on what regions don't know")
+            return None
+        slots, met = found
+        first = len(self.handles)
+        token = Token(kind, op, slots, attrs, MODES.now.grad, kinds, roots(slots, first), first)
+        token.leaves = tuple(met)
+        token.scope = MODES.now.scope
+        frame = frames.caller(sys._getframe(2))
+        if frame is not None:
+            token.code, token.instruction = frame.f_code, frame.f_lasti
+        matching.prepare(token)
+        self.at.next.append(token)
+        self.learned.tokens += 1
+        self.path.append(token)
+        self.at = token.after
+        return token
+
+    def keep(self, token: Token, results: Any) -> None:
+        """Remember the tensors that a call gave, so that later calls on them are known."""
+        for k, t in enumerate(results):
+            self.ids[id(t)] = (RESULT, token.first + k)
+            self.handles.append(t)
+
+    def root_of(self, slot: tuple[int, Any]) -> Root:
+        kind, what = slot
+        if kind == LEAF:
+            return Root(LEAF, what.number)
+        for token in reversed(self.path):
+            if token.first <= what:
+                return token.roots[what - token.first]
+        raise AssertionError("a result that no call gave")
+
+    def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
+        if not self.learning or MODES.now.backward is not None or self.refuses(op):
+            return
+        kinds = tuple(Kind(t._a, t._node is not None) for t in results)
+
+        def roots(slots: Any, first: int) -> tuple[Root, ...]:
+            alike = op.view and isinstance(args[0], Tensor)
+            return tuple(
+                self.root_of(slots[0])
+                if alike and shares(t._a, args[0]._a)
+                else Root(RESULT, first + k)
+                for k, t in enumerate(results)
+            )
+
+        token = self.add(CALL, op, args, attrs, kinds, roots)
+        if token is not None:
+            self.keep(token, results)
+
+    def prepare(self, args: Any) -> None:
+        """A call that is about to run while its trace is learned."""
+        self.changing_now = self.going_back = None
+        # A parameter that was changed is the same leaf, which a later backward has to reach.
+        if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
+            self.cut("a parameter was changed and is used again")
+
+    def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
+        """An op in place is about to run; if regions know such, it is learned when it writes."""
+        self.prepare(args)
+        if not self.learning:
+            return
+        if self.may_change(args[0]):
+            self.changing_now = (op, args, attrs)
+        else:
+            self.cut(f"{op.name}_ on a view, or on a tensor that has views")
+
+    changing_now: Any = None  # the op in place that is running
+
+    def writing(self, target: Tensor, result: Any) -> None:
+        if MODES.now.backward is not None:
+            return
+        call, self.changing_now = self.changing_now, None
+        whole = call is not None and call[1][0] is target
+        if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
+            self.cut("a tensor was written to")
+            return
+        op, args, attrs = call
+        flows = MODES.now.grad and op.differentiable
+        requires = flows and any(isinstance(x, Tensor) and x._node is not None for x in args)
+        slot = self.ids.get(id(target))
+        ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
+        if requires and not ours:
+            self.cut("a tensor from outside gets a history")
+            return
+        if (
+            target._node is not None
+            and not requires
+            and (ours or not isinstance(target._node, AccumulateGrad))
+        ):
+            self.cut("a tensor with a history is changed unseen by autograd")
+            return
+        kinds = (Kind(target._a, requires or target._node is not None),)
+        roots = lambda slots, first: (Root(RESULT, first),)
+        token = self.add(INPLACE, op, args, attrs, kinds, roots)
+        if token is not None:
+            kind, what = token.slots[0]
+            if kind == RESULT:
+                self.handles[what] = None
+            self.keep(token, (target,))
+            if isinstance(target._node, AccumulateGrad):
+                self.updated.add(id(target))
+
+    def may_change(self, target: Tensor) -> bool:
+        slot = self.ids.get(id(target))
+        if target._base is not None or target._a.base is not None:
+            return False
+        if isinstance(target._node, AccumulateGrad) and MODES.now.grad:
+            return False
+        if slot is None:
+            return True
+        root = self.root_of(slot)
+        views = (t.roots[k] for t in self.path for k in range(len(t.kinds)) if is_view(t, k))
+        return all(other != root for other in views)
+
+    def learn_detach(self, tensor: Tensor) -> Any:
+        """A tensor is about to be detached; what comes of it, if it is a result of the region's."""
+        slot = self.ids.get(id(tensor))
+        if slot is None or slot[0] != RESULT:
+            return None
+        with listening():
+            made = tensor.detach()
+        kinds = (Kind(made._a, False),)
+        token = self.add(DETACH, "detach", (tensor,), {}, kinds, lambda s, n: (self.root_of(s[0]),))
+        if token is not None:
+            self.keep(token, (made,))
+        return made
+
+    def learn_backward(self, root: Tensor | None) -> None:
+        """A backward pass that is about to run."""
+        slot = None if root is None else self.ids.get(id(root))
+        if slot is None or slot[0] != RESULT:
+            self.cut("backward")
+            return
+        targets = reached(self.path, slot[1])
+        tensors = [self.leaves[slot.number] for slot in targets]
+        once = len({id(t) for t in tensors}) == len(tensors)
+        if (
+            not once
+            or not all(map(takes_gradient, tensors))
+            or any(t.kind == BACKWARD for t in self.path)
+        ):
+            self.cut("backward into gradients that are there, or past hooks")
+            return
+        self.going_back = (root, targets)
+
+    going_back: Any = None
+
+    def went_back(self, work: Any, roots: Any) -> None:
+        found, self.going_back = self.going_back, None
+        if found is None:
+            return
+        root, targets = found
+        grads = [self.leaves[slot.number]._grad for slot in targets]
+        if any(g is None for g in grads):
+            self.cut("backward")
+            return
+        kinds = tuple(Kind(g._a, False) for g in grads)
+        roots_of = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(grads)))
+        token = self.add(BACKWARD, "backward", (root,), {}, kinds, roots_of)
+        if token is not None:
+            token.targets = tuple(targets)
+            self.keep(token, grads)
+
+    def learn_step(self, step: Any, optimizer: Any) -> Any:
+        """Make an optimizer's step, and learn it if its rule is all that it does."""
+        self.prepare(())
+        if not stepping.is_plain(optimizer):
+            self.cut("an optimizer's step")
+        with listening():
+            out = step(optimizer)
+        if not self.learning or not self.path:
+            return out
+        # Only now, since a first step makes the states.
+        known = stepping.learned(optimizer)
+        if known is None:
+            self.cut("an optimizer's step")
+            return out
+        args, made = known
+        targets = [args[place] for place in made.written]
+        kinds = tuple(Kind(t._a, t._node is not None) for t in targets)
+        roots = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(targets)))
+        token = self.add(STEP, optimizer, args, {}, kinds, roots)
+        if token is not None:
+            token.step = made
+            made.settle(token, args)
+            self.cut("an optimizer's step")
+        return out
+
+
+def varies(op: Any, args: Any) -> bool:
+    """Whether numbers among the operands may be others in each run of one program."""
+    kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}
+    return getattr(op, "traced", False) and len(kinds) == 1 and kinds <= FLOATS

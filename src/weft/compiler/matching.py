@@ -1,0 +1,142 @@
+"""Comparing calls with tokens, by code that is made for each token.
+
+Following is all that a matched call costs, so nothing is decided twice: which arguments are earlier
+results, which are leaves and which of these were met before is known when a token is learned, and
+becomes a straight line of comparisons. All are made before anything is noted, so a call that turns
+out to be another one leaves no trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.compiler.trace import CALL, LEAF, NUMBER, RESULT, Token, same, same_attributes
+from weft.core.outside import LET_OUT
+from weft.core.tensor import Tensor
+
+
+def aside(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides, of memory that could change before it is read."""
+    made = array.copy(order="K")
+    if made.strides == array.strides:
+        return made
+    low, high = np.lib.array_utils.byte_bounds(array)
+    memory = np.empty(high - low, np.uint8)
+    start = array.__array_interface__["data"][0] - low
+    made = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+    if array.size:
+        np.copyto(made, array)
+    return made
+
+
+# What the code may name. ``array_of`` reads a tensor's slot as it is: it fails for a tensor that is
+# pending, where ``x._a`` would compute it.
+NAMES: dict[str, Any] = {
+    "LET_OUT": LET_OUT, "Tensor": Tensor, "aside": aside,
+    "array_of": Tensor.__dict__["_a"].__get__, "new": object.__new__, "same": same,
+    "same_attributes": same_attributes,
+}  # fmt: skip
+
+
+def prepare(token: Token) -> None:
+    """Make the functions of a token: ``match`` for arguments, ``follow`` for whole calls."""
+    known = {slot.number for slot in token.leaves}
+    names: dict[str, Any] = dict(NAMES)
+    checks, notes = _compared(token, known, names)
+    count = token.count
+    given = "".join(f"x{k}, " for k in range(count))
+    body = [
+        f"if len(args) != {count}: return None",
+        *([f"{given} = args"] if count else []),
+        *(["handles = region.handles"] if any(k == RESULT for k, _ in token.slots) else []),
+        *(["leaves = region.leaves"] if any(k == LEAF for k, _ in token.slots) else []),
+        *_guarded(checks, bool(known)),
+        *notes,
+    ]
+    token.match = _function("match(region, args)", [*body, "return True"], names)
+    if token.kind == CALL:
+        token.follow = _function("follow(region, args, attrs)", _answer(token, body, names), names)
+
+
+def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The comparisons of a token's arguments, and what is noted once all hold."""
+    checks: list[str] = []
+    notes: list[str] = []
+    first: dict[int, int] = {}  # leaves that are met here, with the argument that they are
+    for k, (kind, wanted) in enumerate(token.slots):
+        if kind == RESULT:
+            checks.append(f"if handles[{wanted}] is not x{k}: return None")
+        elif kind == NUMBER:
+            names[f"c{k}"] = wanted
+            checks.append(f"if x{k}.__class__ is not c{k}: return None")
+            notes.append(f"region.numbers.append(x{k})")
+        elif kind != LEAF:
+            names[f"c{k}"] = wanted
+            checks.append(f"if x{k} is not c{k} and not same(x{k}, c{k}): return None")
+        elif wanted.number in first:
+            checks.append(f"if x{k} is not x{first[wanted.number]}: return None")
+        elif wanted.number not in known:
+            checks.append(f"if leaves[{wanted.number}] is not x{k}: return None")
+        else:
+            checks += _leaf(k, wanted, [j for j in first.values() if not wanted.outside])
+            notes += [
+                f"leaves.append(x{k})",
+                f"region.met.add(id(x{k}))",
+                f"region.arrays.append({f'aside(a{k})' if wanted.outside else f'a{k}'})",
+                f"region.nodes.append(x{k}._node)",
+            ]
+            names[f"leaf{k}"], names[f"node{k}"] = wanted, wanted.node
+            names[f"class{k}"] = wanted.cls
+            first[wanted.number] = k
+    return checks, notes
+
+
+def _leaf(k: int, slot: Any, others: list[int]) -> list[str]:
+    """Whether a tensor can be a leaf that was not met before."""
+    fits = f"leaf{k}.fits(x{k})"
+    if slot.plain and not slot.outside:  # often in the same memory as the last time
+        same_as_before = (
+            f"a{k} is leaf{k}.last() and x{k}.__class__ is class{k} and x{k}._node is node{k} "
+            f"and x{k}._base is None and leaf{k}.seen == LET_OUT[0]"
+        )
+        fits = f"({same_as_before}) or {fits}"
+    found = [f"a{k} = array_of(x{k})", f"if not ({fits}): return None"]
+    if not slot.outside:
+        found.append(f"if id(x{k}) in region.met: return None")
+    return found + [f"if x{k} is x{j}: return None" for j in others]
+
+
+def _guarded(checks: list[str], leaves: bool) -> list[str]:
+    """Comparisons that say no where an argument is not a tensor with an array of its own."""
+    if not leaves:
+        return checks
+    return ["try:", *(f" {c}" for c in checks), "except (AttributeError, TypeError): return None"]
+
+
+def _answer(token: Token, body: list[str], names: dict[str, Any]) -> list[str]:
+    """A call from its comparison to the pending tensors that it gives."""
+    names["token"], names["after"], names["known"] = token, token.after, token.attrs
+    attributes = "if attrs: return None"
+    if token.attrs:
+        differ = "not same_attributes(known, attrs)"
+        attributes = f"if attrs is not known and {differ}: return None"
+    lines = [attributes, *body, "region.path.append(token)", "region.at = after",
+             "handles = region.handles"]  # fmt: skip
+    for k in range(len(token.kinds)):
+        lines += [
+            f"y{k} = new(Tensor)",
+            f"y{k}._vc = [0]",
+            f"y{k}._grad = y{k}._x = None",
+            f"y{k}._stamp = (region, {token.first + k})",
+            f"handles.append(y{k})",
+        ]
+    results = "".join(f"y{k}, " for k in range(len(token.kinds)))
+    return [*lines, f"return ({results})" if token.op.multiple else "return y0"]
+
+
+def _function(head: str, lines: list[str], names: dict[str, Any]) -> Any:
+    text = f"def {head}:\n" + "\n".join(f" {line}" for line in lines)
+    exec(compile(text, "<token>", "exec"), names)
+    return names[head.partition("(")[0]]

@@ -1,0 +1,154 @@
+"""Running what is pending op by op, as eager mode would have run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.autograd import engine
+from weft.compiler.plan import become, needed_for
+from weft.compiler.stretch import Stretch
+from weft.compiler.trace import BACKWARD, DETACH, INPLACE, LEAF, NUMBER, RESULT, STEP, Token
+from weft.core.dispatch import apply
+from weft.core.inplace import apply_inplace
+from weft.core.modes import MODES, set_grad_enabled
+from weft.core.node import Node, Output
+from weft.core.tensor import Tensor, wrap
+from weft.graph.spec import listening
+
+
+class Redoing(Stretch):
+    """The part of a region that gives up on a program."""
+
+    def reify(self) -> None:
+        """Run what is pending op by op, as eager mode would have."""
+        if self.learning:
+            return
+        path, self.busy = self.path, True
+        self.show_hidden(self.bumped)
+        values: list[Any] = []
+        numbers = iter(self.numbers)
+        try:
+            with ordinary():
+                for token in path:
+                    self.redo(token, values, numbers)
+        except BaseException:
+            self.path = []  # what failed is not tried again
+            raise
+        finally:
+            self.busy = False
+
+    def redo(self, token: Token, values: list[Any], numbers: Any) -> None:
+        if token.kind == STEP:
+            with set_grad_enabled(token.grad):
+                type(token.op).step.__wrapped__(token.op)
+            return
+        views = getattr(token.op, "view", False)
+        args = [self.argument(slot, values, numbers, views) for slot in token.slots]
+        if token.kind == BACKWARD:
+            self.redo_backward(token, args[0], values)
+            return
+        with set_grad_enabled(token.grad):
+            if token.kind == INPLACE:
+                results: Any = (apply_inplace(token.op, args, token.attrs),)
+            else:
+                results = perform(token, args)
+        for k, result in enumerate(results):
+            handle = self.handles[token.first + k]
+            if handle is not None and handle is not result:
+                become(handle, result)
+                result = handle
+            values.append(result)
+            place(token, result)
+
+    def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
+        tensors = [self.leaves[slot.number] for slot in token.targets]
+        since = [t._grad for t in tensors]  # what the program has made of them
+        nodes = [(t._node, t._node.extras, t._node.post_accumulate) for t in tensors]
+        for t in tensors:
+            t._grad = t._node.extras = t._node.post_accumulate = None  # hooks have come since
+        engine.backward(root)
+        for node, extras, hooks in nodes:
+            node.extras, node.post_accumulate = extras, hooks
+        for k, t in enumerate(tensors):
+            handle, found = self.handles[token.first + k], t._grad
+            t._grad = since[k]
+            if handle is not None and found is not None:
+                become(handle, found)
+                found = handle
+            values.append(found)
+
+    def argument(self, slot: tuple[int, Any], values: list[Any], numbers: Any, views: bool) -> Any:
+        kind, what = slot
+        if kind == RESULT:
+            return values[what]
+        if kind == LEAF:
+            t = self.leaves[what.number]
+            array = self.arrays[what.number]
+            # A view shows the leaf's memory. All else reads the leaf as it was then: since, the
+            # program may have given it another array, or others may have written to it.
+            if t._a is array or views:
+                return t
+            return wrap(array, self.nodes[what.number])
+        return next(numbers) if kind == NUMBER else what
+
+
+class ordinary(listening):
+    """A block without all that came about since the calls that it makes up for."""
+
+    SWITCHES = ("anomaly", "autocast", "batches", "before_write", "dual_level", "inference",
+                "saved_hooks")  # fmt: skip
+    USUAL = (False, None, (), None, -1, False, ())
+
+    def __enter__(self) -> None:
+        now = MODES.now
+        self.before = [getattr(now, name) for name in self.SWITCHES]
+        for name, value in zip(self.SWITCHES, self.USUAL, strict=True):
+            setattr(now, name, value)
+        super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        for name, value in zip(self.SWITCHES, self.before, strict=True):
+            setattr(MODES.now, name, value)
+        super().__exit__(*exc)
+
+
+def place(token: Token, result: Any) -> None:
+    """Let the node of a result say which line of the program it comes from."""
+    node = result._node
+    node = node.node if isinstance(node, Output) else node
+    if isinstance(node, Node) and token.code is not None:
+        node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
+
+
+def perform(token: Token, args: Any) -> Any:
+    """What a call gives; a change in place gives the new value alone."""
+    if token.kind == DETACH:
+        return (args[0].detach(),)
+    out = apply(token.op, tuple(args), token.attrs)
+    return out if token.op.multiple else (out,)
+
+
+def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int) -> Any:
+    """A result of a path's calls by ordinary ops, with a history; nothing is written to.
+
+    ``known`` are results that have a history of their own. What the result does not depend on is
+    not run, so that its leaves need not be there.
+    """
+    needed = set(needed_for(path, [wanted], known))
+    values: list[Any] = []
+    left = iter(numbers)
+    for token in path:
+        given = [next(left) if kind == NUMBER else None for kind, _ in token.slots]
+        if token not in needed:
+            values += [known.get(token.first + k) for k in range(len(token.kinds))]
+            continue
+        args = [
+            values[what] if kind == RESULT else leaves[what.number] if kind == LEAF
+            else number if kind == NUMBER else what
+            for (kind, what), number in zip(token.slots, given, strict=True)
+        ]  # fmt: skip
+        with set_grad_enabled(token.grad):
+            values += perform(token, args)
+        for k in range(token.first, len(values)):
+            values[k] = known.get(k, values[k])
+    return values[wanted]

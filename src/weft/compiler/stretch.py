@@ -1,0 +1,134 @@
+"""The state of a region between two computations: what is pending, and on what."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from weft.autograd import engine
+from weft.compiler.trace import RESULT, Kind, Point, Root, Token
+from weft.core.node import AccumulateGrad
+from weft.core.tensor import Tensor
+from weft.graph.listen import Listener
+
+ndarray = np.ndarray
+array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
+
+
+class Learned:
+    """What a compiled function knows: the tree of its traces, and counts for ``explain``."""
+
+    def __init__(self, name: str, fullgraph: bool = False) -> None:
+        self.name, self.fullgraph = name, fullgraph
+        # By the default dtype, which decides what integers beside a float become.
+        self.roots: dict[Any, Point] = {}
+        self.calls = self.followed = self.diverged = self.compiled = self.tokens = 0
+        self.reasons: dict[str, int] = {}  # why values were computed before the region's end
+        self.refused: dict[str, int] = {}  # what could not be compiled
+        self.lock = threading.RLock()
+
+    def note(self, table: dict[str, int], why: str) -> None:
+        table[why] = table.get(why, 0) + 1
+
+
+class Stretch(Listener):
+    """What a region has followed since it last computed something."""
+
+    learned: Learned
+    stance: str
+    busy: bool  # while what is pending is being computed
+
+    def start(self, point: Point) -> None:
+        self.at = point
+        self.path: list[Token] = []
+        self.handles: list[Any] = []  # results by number
+        self.leaves: list[Tensor] = []
+        self.met: set[int] = set()  # the identities of the leaves
+        self.arrays: list[ndarray] = []  # of the leaves, as they were when they were met
+        self.nodes: list[Any] = []
+        self.numbers: list[float] = []
+        # Leaves with pending changes in place, and one entry for each such change.
+        self.hidden: dict[int, tuple[Tensor, int]] = {}
+        self.bumped: list[Tensor] = []
+        self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
+        self.updated: set[int] = set()  # while learning: parameters that were changed in place
+        self.learning = False
+
+    def cut(self, why: str) -> None:
+        """Something happens that no trace goes through: all before it is computed first."""
+        raise NotImplementedError
+
+    def refuses(self, op: Any) -> bool:
+        """Whether an op can't wait."""
+        raise NotImplementedError
+
+    @property
+    def settled(self) -> bool:
+        """Whether a course from here on was learned, so that another one is news."""
+        return bool(self.at.next) or self.at.resume is not None or bool(self.path)
+
+    def outline(self, number: int, name: str) -> Any:
+        """What can be told of a pending tensor without computing it."""
+        kind = self.kind_of(number)
+        if name == "_a":
+            return kind.outline
+        return PENDING if name == "_node" and kind.requires else None
+
+    def kind_of(self, number: int) -> Kind:
+        for token in reversed(self.path):
+            if token.first <= number:
+                return token.kinds[number - token.first]
+        raise AssertionError("a result that no call gave")
+
+    def show_hidden(self, uncounted: list[Tensor] = []) -> None:
+        """Give leaves with pending changes their array back."""
+        for tensor, number in self.hidden.values():
+            tensor._a = self.arrays[number]
+            del tensor._stamp
+        for tensor in uncounted:  # a change is counted again when it is made
+            cell = tensor._vc
+            cell[0] -= 1
+            if len(cell) > 1:
+                cell.pop()
+        self.hidden, self.bumped = {}, []
+
+
+def pending_in(x: Any) -> Stretch | None:
+    """The region that a pending tensor belongs to."""
+    try:
+        array_of(x)
+    except (AttributeError, TypeError):
+        try:
+            return object.__getattribute__(x, "_stamp")[0]
+        except (AttributeError, TypeError):
+            return None
+    return None
+
+
+def is_view(token: Token, k: int) -> bool:
+    """Whether a result of a call lies in memory of something else."""
+    return token.roots[k] != Root(RESULT, token.first + k)
+
+
+def takes_gradient(tensor: Tensor) -> bool:
+    """Whether a gradient that arrives at a leaf becomes its ``.grad`` and does nothing else."""
+    node = tensor._node
+    return (
+        tensor._grad is None
+        and node.__class__ is AccumulateGrad
+        and node.extras is None
+        and not node.post_accumulate
+        and (tensor._x is None or "grad_dtype" not in tensor._x)
+    )
+
+
+class _Pending(engine.GraphNode):
+    """Stands for the node of a pending tensor where only its being there is asked for."""
+
+    __slots__ = ()
+
+
+PENDING = _Pending()
+PENDING.extras = None
