@@ -10,6 +10,7 @@ derivative rules, which are written in both. What needs values, or what no loop 
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from weft.native.contract import Job, Unplannable
 from weft.native.memory import buffers
 
 ndarray = np.ndarray
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 # What loops of plans compute with: whole numbers too, which are counters in a training step.
 PLANNED_KINDS = {**KINDS, np.dtype(np.int64): "i64"}
 
@@ -367,10 +369,10 @@ def _laid(op: Op, y: Any, arrays: Any) -> Any:
     if not isinstance(y, ndarray) or (y.flags.c_contiguous and not op.images):
         return y
     # What the layout rule would do, asked of memory that costs nothing.
-    span = sum((n - 1) * s for n, s in zip(y.shape, y.strides, strict=True)) + y.itemsize
     if not y.size or min(y.strides, default=0) < 0:
         return y
-    model = np.ndarray(y.shape, y.dtype, np.zeros(max(span, 1), np.uint8), 0, y.strides)
+    one = np.zeros(1, y.dtype)
+    model = np.lib.stride_tricks.as_strided(one, y.shape, y.strides, writeable=False)
     wanted = op.layout(model, arrays)  # type: ignore[misc]
     if wanted.strides == y.strides:
         return y
@@ -430,7 +432,10 @@ def stand_in(x: Any) -> Any:
     first = sum((1 - n) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0)
     if not x.size:
         return np.empty(x.shape, x.dtype)
-    memory = (np.empty if x.dtype.kind in "fc" else np.zeros)(span, np.uint8)
+    memory: Any = np.empty(span, np.uint8)
+    if x.dtype.kind not in "fc":
+        # Pages that nobody touches are zeros at no cost.
+        memory = mmap.mmap(-1, span, _PRIVATE) if span > mmap.PAGESIZE else np.zeros(span, np.uint8)
     made = np.ndarray(x.shape, x.dtype, memory, first, x.strides)
     if x.size == 1 and x.dtype.kind == "f":
         made.fill(np.nan)  # who reads it shall be found out: see ``_operand``
