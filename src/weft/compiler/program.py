@@ -314,7 +314,9 @@ class Program:
                 empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
                 for shape, strides, dtype, plain in self._shapes
             ]
-            together = all(update.prepared(arrays) for update in self._updates)
+            together = True
+            for update in self._updates:
+                together = together and update.prepared(arrays)
             if self._call is not None and together and self._times is None:
                 self._call(arrays, results, self._record)
                 status = self._status[0]
