@@ -10,6 +10,7 @@ that Python does is left out: that is the promise, and ``explain()`` lists it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -80,6 +81,19 @@ class Static:
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
+
+    @contextlib.contextmanager
+    def timing(self) -> Iterator[list[list[tuple[str, float]]]]:
+        """Inside, each run of a program is noted: its native calls, and the seconds of each."""
+        runs: list[list[tuple[str, float]]] = []
+        programs = [step.program for step in self.steps.values()]
+        for program in programs:
+            program.watch(runs)
+        try:
+            yield runs
+        finally:
+            for program in programs:
+                program.watch(None)
 
     def explain(self) -> str:
         """What runs without Python, and what was promised not to change."""

@@ -234,14 +234,19 @@ def _product(a: ndarray, b: ndarray) -> ndarray:
 
 
 _REDUCTIONS = {np.add: "sum", np.maximum: "amax", np.minimum: "amin"}
+_OF_MASKS = {np.logical_and: np.minimum, np.logical_or: np.maximum}
+_FLOAT = np.dtype(np.float32)
 
 
 def _reduced(
     ufunc: Any, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
 ) -> ndarray:
+    x = bare(x)
+    if ufunc in _OF_MASKS and x.dtype == np.bool_ and dtype is None:
+        numbers = _reduced(_OF_MASKS[ufunc], _converted(x, _FLOAT), axis, keepdims=keepdims)
+        return _converted(numbers, np.dtype(bool))
     if ufunc not in _REDUCTIONS:
         raise Unplannable(f"np.{ufunc.__name__}.reduce")
-    x = bare(x)
     if dtype is not None and x.dtype != dtype:
         x = _converted(x, np.dtype(dtype))
     dims = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
