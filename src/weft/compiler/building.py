@@ -14,7 +14,9 @@ from weft.compiler.expand import Expansion
 from weft.compiler.fused import FusedWork
 from weft.compiler.ir import CannotLower, Node, Number, Value
 from weft.compiler.updates import Update
+from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
+from weft.native import onednn, threads
 from weft.native.codegen.jit import pointer
 from weft.native.contract import Address, Job
 from weft.native.memory import buffers
@@ -117,6 +119,38 @@ class PythonCall:
     generator: Any = None
 
 
+class Planned(NamedTuple):
+    """The job of a node, and how its results lie."""
+
+    job: Job
+    results: list[Geometry]
+
+
+# Jobs of work on arrays that lie in certain ways: what repeats in a program or between programs is
+# planned once.
+JOBS: dict[Any, Planned] = {}
+MOST_JOBS = 4096
+
+
+def plan(node: Node, inputs: list[Value], places: list[Place]) -> Planned:
+    """Plan the work of a node on arrays that lie as these places."""
+    found: list[Any] = []
+
+    def work(*arrays: Any) -> Any:
+        by = dict(zip(map(id, inputs), arrays, strict=True))
+        given = [by[id(x)] if isinstance(x, Value) else x for x in node.args]
+        found[:] = [planning.bare(np.asanyarray(a)) for a in node.work.native(*given)]
+        return tuple(a for a in found if a.size)
+
+    token = quiet.enter()
+    try:
+        job = planning.job(work, [p.lies.model() for p in places])
+    finally:
+        quiet.leave(token)
+    _check_kinds(node, found)
+    return Planned(job, [geometry(a) for a in found])
+
+
 class NotInPlace(Exception):
     """A step whose parameters are read, or may fail to be read, after it has updated them."""
 
@@ -149,6 +183,7 @@ class Building:
     saved: dict[int, Place] = field(default_factory=dict)
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
     fresh: set[Value] = field(default_factory=set)  # values that may be read from there
+    jobs: dict[Any, Planned] = field(default_factory=dict)
 
     # --- places ---
 
@@ -243,29 +278,32 @@ class Building:
         self.notes.append(f"{update.name} in one call, in place")
 
     def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
-        found: list[Any] = []
-
-        def work(*arrays: Any) -> Any:
-            by = dict(zip(map(id, inputs), arrays, strict=True))
-            given = [by[id(x)] if isinstance(x, Value) else x for x in node.args]
-            found[:] = [planning.bare(np.asanyarray(a)) for a in node.work.native(*given)]
-            return tuple(a for a in found if a.size)
-
-        token = quiet.enter()
-        try:
-            job = planning.job(work, [p.lies.model() for p in places])
-        finally:
-            quiet.leave(token)
-        _check_kinds(node, found)
-        at = self.take(job, places, node.work.name)
-        self._note_aliases(job, places, at)
+        planned = self._planned(node, inputs, places)
+        at = self.take(planned.job, places, node.work.name)
+        self._note_aliases(planned.job, places, at)
         if isinstance(node.work, FusedWork) and len(node.work.members) > 1:
             self.notes.append(f"{node.work.name} in one loop")
-        views = iter(job.outputs)
-        for value, array in zip(node.results, found, strict=True):
-            view = next(views) if array.size else None
+        views = iter(planned.job.outputs)
+        for value, lies in zip(node.results, planned.results, strict=True):
+            view = next(views) if lies.size else None
             home, offset = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
-            self.places[value] = Place(home, offset, geometry(array))
+            self.places[value] = Place(home, offset, lies)
+
+    def _planned(self, node: Node, inputs: list[Value], places: list[Place]) -> Planned:
+        """The job of a node: an earlier one if the same work was planned on arrays that lie so."""
+        key = node.key({v: (k, places[k].lies) for k, v in enumerate(inputs)})
+        if key is None:
+            return plan(node, inputs, places)
+        key = key, threads.count(), onednn.available(), dt.get_default_dtype()
+        found = self.jobs.get(key) or JOBS.get(key)
+        if found is None:
+            found = self.jobs[key] = plan(node, inputs, places)
+            # oneDNN's memory objects belong to a job, and so to one program, which runs in turn.
+            if all(call.name != "execute" for call in found.job.calls):
+                if len(JOBS) >= MOST_JOBS:
+                    JOBS.clear()
+                JOBS[key] = found
+        return found
 
     def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
         """Keep in mind which results may be written over which inputs, if these end here."""

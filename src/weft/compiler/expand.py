@@ -7,12 +7,12 @@ they become nodes like any others. Rules that have a kernel of their own stay wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler.ir import CannotLower, FunctionWork, Node, Number, Value, Work
+from weft.compiler.ir import CannotLower, FunctionWork, Node, Number, Value, Work, attrs_key
 from weft.compiler.ops import OpWork
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
@@ -304,6 +304,12 @@ class RuleWork(Work):
         if gradient.plan is not None and gradient.plan.joint:
             self.needs = tuple(i in gradient.targets for i in range(len(inputs)))
 
+    def key(self) -> Any:
+        gradient, attrs = self.gradient, attrs_key(self.attrs)
+        if attrs is None:
+            return None
+        return gradient.op, gradient.needs, attrs, tuple(self.inputs), self.count
+
     def split(self, args: Any, bare: bool = True) -> tuple[Any, Any]:
         grads, saved = args[: self.count], list(args[self.count :])
         g = tuple(grads) if self.gradient.op.multiple else grads[0]
@@ -386,13 +392,70 @@ class Listener:
     overwriting = changing = writing = gave = source = detached  # type: ignore[assignment]
 
 
+class Template(NamedTuple):
+    """The nodes that a derivative rule becomes, for values of certain kinds.
+
+    Values are numbered: first those that the rule is given, then the results of its nodes.
+    """
+
+    nodes: list[tuple[Work, list[Any], list[Any]]]  # work, arguments, kinds of results
+    results: list[Any]
+
+    def put(self, home: Expansion, values: list[Any], spec: Spec) -> list[Any]:
+        """Add the nodes, on these values; gives what the rule gives."""
+        known = list(values)
+
+        def read(x: Any) -> Any:
+            if isinstance(x, _Numbered):
+                return known[x.number]
+            return home.constant(x.constant) if isinstance(x, Value) else x
+
+        for work, args, kinds in self.nodes:
+            known += home.put(work, [read(x) for x in args], kinds, spec)
+        return [read(x) for x in self.results]
+
+
+class _Numbered(NamedTuple):
+    number: int
+
+
+TEMPLATES: dict[Any, Template | None] = {}
+MOST_TEMPLATES = 2048
+
+
 def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) -> Any:
     """The values that the ops of a derivative rule make; None if it does more than ops."""
+    if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
+        return None
+    given = [x for x in dict.fromkeys((*grads, *saved)) if isinstance(x, Value)]
+    node = Node(work, (*grads, *saved), (), spec)
+    key = node.key({v: (k, v.shape, v.dtype) for k, v in enumerate(given)})
+    if key is None:
+        return _opened(home, work, grads, saved, spec)
+    key = key, dt.get_default_dtype()
+    if key not in TEMPLATES:
+        count = len(home.nodes)
+        found = _opened(home, work, grads, saved, spec)
+        if len(TEMPLATES) >= MOST_TEMPLATES:
+            TEMPLATES.clear()
+        TEMPLATES[key] = None if found is None else _template(home.nodes[count:], found, given)
+        return found
+    template = TEMPLATES[key]
+    return None if template is None else template.put(home, given, spec)
+
+
+def _template(nodes: list[Node], results: list[Any], given: list[Value]) -> Template:
+    made = [*given, *(r for node in nodes for r in node.results)]
+    number = {value: _Numbered(k) for k, value in enumerate(made)}
+    numbered = lambda values: [number.get(x, x) if isinstance(x, Value) else x for x in values]
+    steps = [(n.work, numbered(n.args), [(r.shape, r.dtype) for r in n.results]) for n in nodes]
+    return Template(steps, numbered(results))
+
+
+def _opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) -> Any:
     gradient = work.gradient
     plan = gradient.plan
     assert plan is not None
-    if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
-        return None
     listener, count = Listener(home, spec), len(home.nodes)
     token = quiet.enter()
     try:

@@ -73,6 +73,15 @@ class FusedWork(Work):
         self.members, self.inputs, self.results = list(members), inputs, results
         self.name = "+".join(node.work.name for node in members)
 
+    def key(self) -> Any:
+        number: dict[Value, Any] = {v: (k, v.dtype) for k, v in enumerate(self.inputs)}
+        found = []
+        for node in self.members:
+            found.append(node.key(number))
+            for r in node.results:
+                number[r] = len(number), r.dtype, r.shape
+        return None if None in found else (*found, tuple(number[v] for v in self.results))
+
     def native(self, *args: Any) -> Any:
         arrays = [planning.bare(a) for a in args]
         lies = {v: geometry(a) for v, a in zip(self.inputs, arrays, strict=True)}

@@ -8,7 +8,7 @@ only gives another name to a value).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,24 @@ class Work:
         return None
 
 
+def constant_key(x: Any) -> Any:
+    """What is equal for constants that are the same operand.
+
+    By type and text: 1, 1.0 and True are equal but not the same operand; so are 0.0 and -0.0.
+    """
+    return x.__class__, x, repr(x)
+
+
+def attrs_key(attrs: dict[str, Any]) -> Any:
+    """What is equal for equal attributes; None if they can't be compared."""
+    found = tuple((name, constant_key(attrs[name])) for name in sorted(attrs))
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
+
+
 class FunctionWork(Work):
     """A Python function of arrays, which runs between two native calls."""
 
@@ -97,6 +115,23 @@ class Node:
     def inputs(self) -> Iterator[Value]:
         """The values that it reads."""
         return (x for x in self.args if isinstance(x, Value))
+
+    def key(self, number: Mapping[Value, Any]) -> Any:
+        """What is equal for nodes that do the same to values of equal numbers; None if that is
+        not known.
+        """
+        own = self.work.key()
+        if own is None:
+            return None
+        found = (
+            own,
+            tuple(number[x] if isinstance(x, Value) else constant_key(x) for x in self.args),
+        )
+        try:
+            hash(found)
+        except TypeError:
+            return None
+        return found
 
     def __repr__(self) -> str:
         return f"{self.work.name}{self.args} -> {self.results}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.ir import Work
+from weft.compiler.ir import Node, Work, attrs_key
 from weft.core import planning, quiet
 from weft.core.dispatch import Op
 
@@ -33,9 +33,10 @@ class OpWork(Work):
             quiet.leave(token)
 
     def key(self) -> Any:
-        try:
-            found = (self.op.name, tuple(sorted(self.attrs.items(), key=lambda item: item[0])))
-            hash(found)
-        except TypeError:
-            return None
-        return found
+        attrs = attrs_key(self.attrs)
+        return None if attrs is None else (self.op, attrs)
+
+
+def op_of(node: Node) -> Op | None:
+    """The op that a node runs; None if it is no op."""
+    return node.work.op if isinstance(node.work, OpWork) else None

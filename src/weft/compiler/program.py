@@ -43,6 +43,7 @@ __all__ = ["CannotLower", "Program", "lower"]
 
 ndarray = np.ndarray
 empty = np.empty
+LONGEST = 12  # kernels whose times are told
 
 
 def needed_for(specs: Sequence[Spec], leaves: Any, ends: Any, writes: Any) -> set[int]:
@@ -186,11 +187,17 @@ class Stretch:
         found = []
         moves, count, words, table, _ = self.given
         drive(moves, count, bases, words, table, 0)
+        idle = min(_seconds(drive, 0, 0, bases, words, table, 0) for _ in range(5))
         for k, call in enumerate(self.calls):
-            start = time.perf_counter()
-            drive(0, 0, bases, words, table + 16 * k, 1)
-            found.append((_title(call), time.perf_counter() - start))
+            taken = _seconds(drive, 0, 0, bases, words, table + 16 * k, 1)
+            found.append((_title(call), max(taken - idle, 0.0)))
         return found
+
+
+def _seconds(function: Any, *args: Any) -> float:
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start
 
 
 def _title(call: Call | Update) -> str:
@@ -257,7 +264,10 @@ class Program:
         self._generators = [c.generator for c in self._python_calls if c.generator is not None]
         self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside of the arena
         self._drive = driver.run()
+        # Of the run that goes on, of the last one that was timed, and of all that are watched.
         self._times: list[tuple[str, float]] | None = None
+        self._measured: list[tuple[str, float]] | None = None
+        self._watched: list[list[tuple[str, float]]] | None = None
         self._call, self._record = None, 0
         if not self._python_calls:
             self._call = driver.call()
@@ -314,7 +324,12 @@ class Program:
                 empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
                 for shape, strides, dtype, plain in self._shapes
             ]
-            together = all(update.prepared(arrays) for update in self._updates)
+            together = True
+            for update in self._updates:
+                together = together and update.prepared(arrays)
+            if self._watched is not None:
+                self._times = []
+                self._watched.append(self._times)
             if self._call is not None and together and self._times is None:
                 self._call(arrays, results, self._record)
                 status = self._status[0]
@@ -322,7 +337,10 @@ class Program:
                     return results
                 if status != 2:
                     return None
-            return self._slowly(arrays, results, numbers, together)
+            try:
+                return self._slowly(arrays, results, numbers, together)
+            finally:
+                self._measured, self._times = self._times or self._measured, None
 
     def _slowly(
         self, arrays: list[Any], results: list[ndarray], numbers: Any, together: bool
@@ -425,7 +443,9 @@ class Program:
         return not self._python_calls
 
     def explain(self) -> list[str]:
-        """What the program does, line by line."""
+        """What the program does, line by line: how much, what was fused, what Python does and why,
+        how memory is shared; and what takes longest, if a run was timed.
+        """
         calls = [s for s in (*self.steps, *self.writes) if isinstance(s, Stretch)]
         count = sum(len(s.calls) for s in calls)
         counts = f"{count} native calls in {len(calls)} stretches"
@@ -433,7 +453,29 @@ class Program:
         notes = [
             f"{n} times: {text}" if n > 1 else text for text, n in Counter(self._notes).items()
         ]
-        return [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *notes]
+        lines = [f"{counts}, an arena of {self.arena_bytes} bytes, {rest}", *notes]
+        passing = [b for b in self._kept[1] if b.kind == TEMPORARY]
+        over, size = sum(b.over is not None for b in passing), sum(b.size for b in passing)
+        lines.append(
+            f"{len(passing)} values of {size} bytes pass through the arena, "
+            f"{over} of them written over one that they are made of"
+        )
+        return [*lines, *self._longest()]
+
+    def _longest(self) -> list[str]:
+        """What took longest in the run that was timed last."""
+        if not self._measured:
+            return []
+        total = sum(seconds for _, seconds in self._measured)
+        times: dict[str, list[float]] = {}
+        for title, seconds in self._measured:
+            times.setdefault(title, []).append(seconds)
+        longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:LONGEST]
+        return [
+            f"{1e6 * sum(each):.0f} us ({100 * sum(each) / max(total, 1e-9):.0f}%) in "
+            f"{len(each)} calls: {title}"
+            for title, each in longest
+        ]
 
     def kernels(self) -> list[str]:
         """The calls in their order: what each is a part of, and its name."""
@@ -447,13 +489,17 @@ class Program:
 
     def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:
         """A run, with the seconds that each call takes. What is written is written."""
-        found: list[tuple[str, float]] = []
-        self._times = found
+        runs: list[list[tuple[str, float]]] = []
+        self.watch(runs)
         try:
             self.run(arrays, numbers)
         finally:
-            self._times = None
-        return found
+            self.watch(None)
+        return runs[-1]
+
+    def watch(self, runs: list[list[tuple[str, float]]] | None) -> None:
+        """Have each run from now on time its calls, and put that into a list; None ends it."""
+        self._watched = runs
 
 
 def _plain(lies: Geometry) -> bool:

@@ -10,9 +10,11 @@ that Python does is left out: that is the promise, and ``explain()`` lists it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,6 +31,7 @@ from weft.graph.spec import LEAVES, Ref
 from weft.nn.module import Module
 from weft.optim.optimizer import Optimizer
 
+ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
 COURSES = 16  # kinds of arguments that programs are made for
 
@@ -50,7 +53,8 @@ class Static:
             return self.function(*args, **kwargs)
         self.calls += 1
         inputs: list[Tensor] = []
-        key = (_key((args, kwargs), inputs), now.grad, dt.get_default_dtype())
+        given = _key((args, kwargs), inputs) if args or kwargs else None
+        key = (given, now.grad, dt.get_default_dtype())
         step = self.steps.get(key)
         if step is not None:
             if step.holds():
@@ -77,6 +81,19 @@ class Static:
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
+
+    @contextlib.contextmanager
+    def timing(self) -> Iterator[list[list[tuple[str, float]]]]:
+        """Inside, each run of a program is noted: its native calls, and the seconds of each."""
+        runs: list[list[tuple[str, float]]] = []
+        programs = [step.program for step in self.steps.values()]
+        for program in programs:
+            program.watch(runs)
+        try:
+            yield runs
+        finally:
+            for program in programs:
+                program.watch(None)
 
     def explain(self) -> str:
         """What runs without Python, and what was promised not to change."""
@@ -129,29 +146,30 @@ class Step:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
-        self.order = [
-            (self.given[k], None) if k in self.given else (-1, self.held[k])
-            for k in self.program.leaves
-        ]
-        self.kinds = [(t, t._a, t._node) for t in self.held.values()]
-        self.guards = list(_guards(roots))
+        leaves = self.program.leaves
+        self.leaves = [None if k in self.given else self.held[k] for k in leaves]
+        self.places = [(at, self.given[k]) for at, k in enumerate(leaves) if k in self.given]
+        self.tensors = list(self.held.values())
+        self.arrays = list(map(ARRAY, self.tensors))
+        self.nodes = list(map(NODE, self.tensors))
+        self.guards = [guard for guard in _guards(roots) if isinstance(guard[0], dict)]
+        self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
-        for table, name, value in self.guards:
-            if table.get(name) is not value:
-                return False
-        for t, array, node in self.kinds:
-            a = t._a
-            if a is not array and (
-                a.shape != array.shape or a.strides != array.strides or a.dtype != array.dtype
-            ):
-                return False
-            if t._node is not node:
-                return False
+        if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
+            return False
+        arrays = list(map(ARRAY, self.tensors))
+        if not all(map(is_, arrays, self.arrays)) and any(
+            a.shape != b.shape or a.strides != b.strides or a.dtype != b.dtype
+            for a, b in zip(arrays, self.arrays, strict=True)
+        ):
+            return False
+        if not all(map(is_, map(NODE, self.tensors), self.nodes)):
+            return False
         return not any(
             n is not None and (n.extras is not None or n.post_accumulate)
             for n in (t._node for t in self.grads)
@@ -159,7 +177,12 @@ class Step:
 
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
-        found = self.program.run([t._a if k < 0 else inputs[k]._a for k, t in self.order])  # type: ignore[union-attr]
+        tensors: list[Any] = self.leaves
+        if self.places:
+            tensors = tensors.copy()
+            for at, k in self.places:
+                tensors[at] = inputs[k]
+        found = self.program.run(list(map(ARRAY, tensors)))
         if found is None:
             return False, None
         for cell in self.cells:

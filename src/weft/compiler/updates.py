@@ -119,7 +119,8 @@ class Update:
         """Be told where among a program's words the coefficients are."""
         wide = 2 if self.kind == "f32" else 1
         view = words.view(np.float32 if wide == 2 else np.float64)
-        self.coefficients = view[wide * first : wide * (first + self.count) : wide]
+        # A view of memory takes single numbers much faster than an array does.
+        self.coefficients = view[wide * first : wide * (first + self.count) : wide].data
 
     def counts(self) -> list[Any]:
         """The calls that write the counters, as address and words; the first word is the number."""
@@ -135,17 +136,18 @@ class Update:
 
         False if the parameters are not of one age any more, or the settings ask for another loop.
         """
-        counters = self.counters
-        first = [np.array(arrays[at]) for at in counters[0]]
+        first = [np.array(arrays[at]) for at in self.counters[0]]
         for k, counter in enumerate(first):
             now = counter.item()
-            for mine in counters:
+            for mine in self.counters:
                 if arrays[mine[k]].item() != now:
                     return False
         flags, values = self._next(first)
         if flags != self.flags:
             return False
-        self.coefficients[:] = values
+        to = self.coefficients
+        for k, value in enumerate(values):
+            to[k] = value
         for word, counter in zip(self.stored, first, strict=True):
             word[0] = counter
         return True

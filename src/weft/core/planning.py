@@ -10,6 +10,7 @@ derivative rules, which are written in both. What needs values, or what no loop 
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from weft.native.contract import Job, Unplannable
 from weft.native.memory import buffers
 
 ndarray = np.ndarray
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 # What loops of plans compute with: whole numbers too, which are counters in a training step.
 PLANNED_KINDS = {**KINDS, np.dtype(np.int64): "i64"}
 
@@ -232,14 +234,19 @@ def _product(a: ndarray, b: ndarray) -> ndarray:
 
 
 _REDUCTIONS = {np.add: "sum", np.maximum: "amax", np.minimum: "amin"}
+_OF_MASKS = {np.logical_and: np.minimum, np.logical_or: np.maximum}
+_FLOAT = np.dtype(np.float32)
 
 
 def _reduced(
     ufunc: Any, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
 ) -> ndarray:
+    x = bare(x)
+    if ufunc in _OF_MASKS and x.dtype == np.bool_ and dtype is None:
+        numbers = _reduced(_OF_MASKS[ufunc], _converted(x, _FLOAT), axis, keepdims=keepdims)
+        return _converted(numbers, np.dtype(bool))
     if ufunc not in _REDUCTIONS:
         raise Unplannable(f"np.{ufunc.__name__}.reduce")
-    x = bare(x)
     if dtype is not None and x.dtype != dtype:
         x = _converted(x, np.dtype(dtype))
     dims = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -367,10 +374,10 @@ def _laid(op: Op, y: Any, arrays: Any) -> Any:
     if not isinstance(y, ndarray) or (y.flags.c_contiguous and not op.images):
         return y
     # What the layout rule would do, asked of memory that costs nothing.
-    span = sum((n - 1) * s for n, s in zip(y.shape, y.strides, strict=True)) + y.itemsize
     if not y.size or min(y.strides, default=0) < 0:
         return y
-    model = np.ndarray(y.shape, y.dtype, np.zeros(max(span, 1), np.uint8), 0, y.strides)
+    one = np.zeros(1, y.dtype)
+    model = np.lib.stride_tricks.as_strided(one, y.shape, y.strides, writeable=False)
     wanted = op.layout(model, arrays)  # type: ignore[misc]
     if wanted.strides == y.strides:
         return y
@@ -430,7 +437,10 @@ def stand_in(x: Any) -> Any:
     first = sum((1 - n) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0)
     if not x.size:
         return np.empty(x.shape, x.dtype)
-    memory = (np.empty if x.dtype.kind in "fc" else np.zeros)(span, np.uint8)
+    memory: Any = np.empty(span, np.uint8)
+    if x.dtype.kind not in "fc":
+        # Pages that nobody touches are zeros at no cost.
+        memory = mmap.mmap(-1, span, _PRIVATE) if span > mmap.PAGESIZE else np.zeros(span, np.uint8)
     made = np.ndarray(x.shape, x.dtype, memory, first, x.strides)
     if x.size == 1 and x.dtype.kind == "f":
         made.fill(np.nan)  # who reads it shall be found out: see ``_operand``

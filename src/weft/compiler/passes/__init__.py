@@ -10,10 +10,12 @@ from weft.compiler.passes.common import without_repeats
 from weft.compiler.passes.dead import without_dead
 from weft.compiler.passes.folding import folded
 from weft.compiler.passes.fusion import fused
+from weft.compiler.passes.pooling import pooled_first
 
 
 def optimized(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[Node], list[Any]]:
     """The nodes that are left to run for some values, and what these values are now."""
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)
+    nodes = without_dead(pooled_first(nodes, ends), ends)
     return fused(nodes, ends), ends
