@@ -12,6 +12,7 @@ step, and a wrong expectation costs time, never a result.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from typing import Any
@@ -49,6 +50,7 @@ LONGEST = 100_000  # tokens that may be pending
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
 
 
+@functools.cache
 def at_once(op: Op) -> bool:
     """Whether an op can't wait: its result's shape, or whether it fails, depends on values."""
     if op.shape is None:
@@ -62,13 +64,10 @@ class Region(Learning, Redoing):
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
         self.learned, self.stance = learned, stance
-        self.thread = threading.get_ident()
-        self.learning = False
-        self.busy = False  # while what is pending is being computed
-        self.at_once: dict[Op, bool] = {}
-        self.default = dt.get_default_dtype()
+        self.busy = False
+        self.default = dt._default
         self.lock = threading.RLock()  # another thread may read what is pending here
-        self.start(learned.roots.setdefault(self.default, Point()))
+        self.start(learned.roots.get(self.default) or learned.begin(self.default))
 
     def enter(self, now: State) -> None:
         """Listen alone, in a thread where nobody else does."""
@@ -133,10 +132,7 @@ class Region(Learning, Redoing):
         return token
 
     def refuses(self, op: Op) -> bool:
-        found = self.at_once.get(op)
-        if found is None:
-            found = self.at_once[op] = at_once(op)
-        return found or MODES.now.unusual or dt.get_default_dtype() is not self.default
+        return at_once(op) or MODES.now.unusual or dt._default is not self.default
 
     def expected(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
         """The token that a call is, if it was seen here before; its leaves are noted."""

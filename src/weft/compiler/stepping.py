@@ -150,10 +150,10 @@ def of_numbers(group: dict[str, Any]) -> bool:
     """Whether the settings of a group are numbers, and ask for nothing but the rule."""
     if group.get("capturable") or group.get("differentiable"):
         return False
-    betas = group.get("betas", ())
-    return not isinstance(group["lr"], Tensor) and not any(
-        isinstance(x, Tensor) for x in (group.get("weight_decay"), *betas)
-    )
+    for x in (group["lr"], group.get("weight_decay"), *group.get("betas", ())):
+        if x.__class__ is not float and isinstance(x, Tensor):
+            return False
+    return True
 
 
 def is_hooked(optimizer: Any) -> bool:

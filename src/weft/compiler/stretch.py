@@ -29,6 +29,10 @@ class Learned:
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.lock = threading.RLock()
 
+    def begin(self, default: Any) -> Point:
+        """Where the traces under a default dtype begin."""
+        return self.roots.setdefault(default, Point())
+
     def note(self, table: dict[str, int], why: str) -> None:
         table[why] = table.get(why, 0) + 1
 
