@@ -42,6 +42,7 @@ from weft.compiler.trace import (
 from weft.core import dtype as dt
 from weft.core import errors, frames
 from weft.core.dispatch import Op, apply
+from weft.core.gate import LISTENERS
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import AccumulateGrad, Node, Output
@@ -114,6 +115,21 @@ class Region(Listener):
         self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
         self.updated: set[int] = set()  # while learning: parameters that were changed in place
         self.learning = False
+
+    def __enter__(self) -> Any:
+        LISTENERS.append(self.written_to)
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        LISTENERS.remove(self.written_to)
+        super().__exit__(*exc)
+
+    def written_to(self, array: Any, target: Any) -> None:
+        """Memory is about to change, in whatever thread: what is still to read it goes first."""
+        if self.path and not self.learning and not self.busy:
+            if any(np.may_share_memory(array, held) for held in self.arrays):
+                with self.lock:
+                    self.cut("memory was written to")
 
     def outline(self, number: int, name: str) -> Any:
         """What can be told of a pending tensor without computing it."""
@@ -750,9 +766,9 @@ def varies(op: Any, args: Any) -> bool:
 class ordinary(listening):
     """A block without all that came about since the calls that it makes up for."""
 
-    SWITCHES = ("anomaly", "autocast", "batches", "before_write", "dual_level", "inference",
+    SWITCHES = ("anomaly", "autocast", "batches", "dual_level", "inference",
                 "saved_hooks")  # fmt: skip
-    USUAL = (False, None, (), None, -1, False, ())
+    USUAL = (False, None, (), -1, False, ())
 
     def __enter__(self) -> None:
         now = MODES.now

@@ -14,6 +14,7 @@ import numpy as np
 from weft.autograd import engine
 from weft.core import quiet
 from weft.core.dispatch import Op
+from weft.core.gate import announce
 from weft.graph.gradient import ACCUMULATE, Gradient, added, moved
 from weft.graph.spec import Ref, Spec
 
@@ -63,6 +64,7 @@ class Interpreted:
             quiet.leave(token)
         found = [np.array(values[r], order="K") for r in self.wanted]
         for leaf, r in self.writes.items():
+            announce(values[Ref(leaf)])
             values[Ref(leaf)][...] = values[r]
         return found
 
