@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.dtype import get_default_dtype
+from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
 from weft.operators.api import FUNCTIONS
 from weft.operators.random import Generator
@@ -82,6 +83,7 @@ class SobolEngine:
             generator = Generator()
             generator.manual_seed(self.seed)
         shifts = randint(2, (self.dimension, bits), generator=generator)._a
+        announce(self.shift._a, self.shift)
         self.shift._a[...] = shifts @ (1 << np.arange(bits))
         matrices = randint(2, (self.dimension, bits, bits), generator=generator)._a
         matrices = np.tril(matrices, -1) | np.eye(bits, dtype=np.int64)
@@ -89,6 +91,7 @@ class SobolEngine:
         places = np.arange(bits - 1, -1, -1)
         given = (self.sobolstate._a[:, None, :] >> places[:, None]) & 1
         mixed = (matrices @ given) & 1
+        announce(self.sobolstate._a, self.sobolstate)
         self.sobolstate._a[...] = (mixed << places[:, None]).sum(1)
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: Any = None) -> Tensor:
@@ -99,6 +102,7 @@ class SobolEngine:
         points = np.empty((n, self.dimension), np.int64)
         current, state = self.quasi._a, self.sobolstate._a
         start = max(self.num_generated - 1, 0)
+        announce(current, self.quasi)
         for i in range(count):
             current ^= state[:, _lowest_zero(start + i)]
             points[n - count + i] = current
@@ -133,6 +137,7 @@ class SobolEngine:
         """Leave out the next ``n`` points."""
         start = max(self.num_generated - 1, 0)
         for i in range(n - 1 if self.num_generated == 0 else n):
+            announce(self.quasi._a, self.quasi)
             self.quasi._a[...] ^= self.sobolstate._a[:, _lowest_zero(start + i)]
         self.num_generated += n
         return self

@@ -26,6 +26,7 @@ from weft.core import errors, meta, quiet, selection
 from weft.core.batching import spread
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
+from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import is_dense
 from weft.core.modes import MODES
 from weft.core.node import (
@@ -259,6 +260,8 @@ class _Run:
             elif held is None:
                 tensor._grad = wrap(own(g, alone, tensor._a))
             else:
+                if LISTENERS:
+                    announce(held._a, held)
                 add_into(held._a, g)
                 held._vc[0] += 1
         if leaf.post_accumulate:

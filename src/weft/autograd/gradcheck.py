@@ -20,6 +20,7 @@ import numpy as np
 from weft.autograd import forward_ad
 from weft.autograd.entry import grad
 from weft.autograd.function import Function
+from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api
 
@@ -65,10 +66,12 @@ def _units(like: np.ndarray) -> Iterator[np.ndarray]:
 def _moved(x: Tensor, change: np.ndarray) -> Iterator[None]:
     """A tensor with other values for a while; autograd does not notice."""
     kept = x._a.copy()
+    announce(x._a, x)
     x._a[...] = kept + change
     try:
         yield
     finally:
+        announce(x._a, x)
         x._a[...] = kept
 
 

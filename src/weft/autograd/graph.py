@@ -15,6 +15,7 @@ import numpy as np
 from weft.autograd.function import FunctionCtx
 from weft.core import errors
 from weft.core.dispatch import edge_of
+from weft.core.gate import LISTENERS
 from weft.core.inplace import bump
 from weft.core.modes import MODES, _Switch
 from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, output_of
@@ -106,6 +107,7 @@ class _SavedAndChanged:
     """The tensors saved in a block whose saved tensors may be changed, and the copies made."""
 
     def __init__(self) -> None:
+        self.thread = threading.get_ident()
         self.original: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
         self.cloned: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
         # Handles by what they stand for, and that by the memory it is in.
@@ -130,7 +132,7 @@ class _SavedAndChanged:
         if copy is not None:
             return copy
         tensor = self.original.get(handle)
-        if tensor is None or MODES.now.before_write != self.copy_before_write:
+        if tensor is None or _open_here() is not self:
             raise AssertionError(
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in "
                 "which the graph was originally recorded."
@@ -144,8 +146,10 @@ class _SavedAndChanged:
             )
         return tensor
 
-    def copy_before_write(self, target: Tensor) -> None:
+    def copy_before_write(self, array: Any, target: Tensor | None) -> None:
         """Memory is about to change: copy what was saved of it."""
+        if target is None or self.thread != threading.get_ident():
+            return
         for tid in self.sid_to_tid.pop(id(target._vc), ()):
             # Other memory may get the same address once nothing but the copy is left.
             handle = self.tid_to_weakhandle.pop(tid, None)
@@ -175,17 +179,25 @@ def allow_mutation_on_saved_tensors() -> Iterator[_SavedAndChanged]:
     >>> x.grad
     tensor([2., 2.])
     """
-    now = MODES.now
-    if now.before_write is not None:
+    if _open_here() is not None:
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     saved = _SavedAndChanged()
     with saved_tensors_hooks(saved.pack, saved.unpack):
-        now.before_write = saved.copy_before_write
+        LISTENERS.append(saved.copy_before_write)
         try:
             yield saved
         finally:
-            now.before_write = None
+            LISTENERS.remove(saved.copy_before_write)
             saved.clear()
+
+
+def _open_here() -> _SavedAndChanged | None:
+    """The block of this thread whose saved tensors may be changed, if there is one."""
+    for listener in LISTENERS:
+        block = getattr(listener, "__self__", None)
+        if isinstance(block, _SavedAndChanged) and block.thread == threading.get_ident():
+            return block
+    return None
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

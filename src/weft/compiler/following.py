@@ -17,6 +17,8 @@ import sys
 import threading
 from typing import Any
 
+import numpy as np
+
 from weft.autograd import engine
 from weft.compiler import stepping
 from weft.compiler.learning import Learning
@@ -37,6 +39,7 @@ from weft.compiler.trace import (
 )
 from weft.core import dtype as dt
 from weft.core.dispatch import Op
+from weft.core.gate import LISTENERS
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.tensor import Tensor
 from weft.graph.spec import listening
@@ -71,6 +74,7 @@ class Region(Learning, Redoing):
 
     def enter(self, now: State) -> None:
         """Listen alone, in a thread where nobody else does."""
+        LISTENERS.append(self.written_to)
         now.recorders = (self,)
         self._entered = (now,)
         now.mode = SPECIAL
@@ -78,10 +82,26 @@ class Region(Learning, Redoing):
     def leave(self, now: State) -> None:
         """Listen no longer."""
         if now.recorders == (self,):
+            LISTENERS.remove(self.written_to)
             now.recorders = ()
             now.update()
         else:
             self.__exit__()
+
+    def __enter__(self) -> Any:
+        LISTENERS.append(self.written_to)
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        LISTENERS.remove(self.written_to)
+        super().__exit__(*exc)
+
+    def written_to(self, array: Any, target: Any) -> None:
+        """Memory is about to change, in whatever thread: what is still to read it goes first."""
+        if self.path and not self.learning and not self.busy:
+            if any(np.may_share_memory(array, held) for held in self.arrays):
+                with self.lock:
+                    self.cut("memory was written to")
 
     def read(self, frame: Any) -> None:
         """A value is wanted, by whatever thread: compute all that is pending."""

@@ -14,6 +14,7 @@ import numpy as np
 from weft.autograd import engine
 from weft.core import quiet
 from weft.core.dispatch import Op
+from weft.core.gate import announce
 from weft.graph.gradient import ACCUMULATE, Gradient, added, moved
 from weft.graph.spec import Ref, Spec
 from weft.graph.steps import Step
@@ -53,7 +54,9 @@ class Interpreted:
         self.leaves = tuple(k for k in self.leaves if k in needed or k in self.writes)
         return [s for s in self.specs.values() if s.id in needed and s.id not in self.leaves]
 
-    def run(self, arrays: Sequence[ndarray], numbers: Sequence[float] = ()) -> list[ndarray] | None:
+    def run(
+        self, arrays: Sequence[ndarray], numbers: Sequence[float] = (), announced: bool = False
+    ) -> list[ndarray] | None:
         """The wanted values, in memory of their own."""
         values: dict[Ref, Any] = {Ref(k): a for k, a in zip(self.leaves, arrays, strict=True)}
         given = dict(zip(self.numbers, numbers, strict=True))
@@ -65,6 +68,7 @@ class Interpreted:
             quiet.leave(token)
         found = [np.array(values[r], order="K") for r in self.wanted]
         for leaf, r in self.writes.items():
+            announce(values[Ref(leaf)])
             values[Ref(leaf)][...] = values[r]
         return found
 

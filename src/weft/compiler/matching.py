@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.trace import CALL, LEAF, NUMBER, RESULT, Token, same, same_attributes
-from weft.core.outside import LET_OUT
+from weft.core.gate import LET_OUT
 from weft.core.tensor import Tensor
 
 

@@ -29,6 +29,7 @@ from weft.compiler.trace import (
 )
 from weft.core.dispatch import apply
 from weft.core.errors import describe_position
+from weft.core.gate import LISTENERS
 from weft.core.modes import set_grad_enabled
 from weft.core.tensor import Tensor
 from weft.graph.derive import derive
@@ -324,7 +325,8 @@ class Plan:
         arrays = region.arrays
         given = [arrays[k] for k in self.given]
         try:
-            found = self.program.run(given, region.numbers)
+            # The region itself need not be told of what it writes.
+            found = self.program.run(given, region.numbers, announced=len(LISTENERS) == 1)
         except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
             found = None  # eager mode meets the same, and says where
         if found is None:

@@ -35,6 +35,7 @@ from weft.compiler.ir import CannotLower, Node, Number
 from weft.compiler.passes import optimized
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
+from weft.core.gate import LISTENERS, announce
 from weft.graph.spec import Ref, Spec
 from weft.native import threads
 from weft.native.codegen.jit import pointer
@@ -87,6 +88,7 @@ def lower(
             continue
     program = Program(building, building.finished())
     models = {id: _model(x) for id, x in leaves.items()}
+    program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
     program._again = lambda: lower(specs, models, wanted, writes, numbers)
     return program
 
@@ -227,6 +229,8 @@ def _stretches(
 class Program:
     """What ``lower`` makes: see there. One run goes on at a time; others wait for it."""
 
+    written: Sequence[int] = ()  # which leaves are written to
+
     def __init__(self, built: Building, arena_bytes: int) -> None:
         self.arena_bytes = arena_bytes
         self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
@@ -304,15 +308,21 @@ class Program:
 
     # --- running ---
 
-    def run(self, arrays: Sequence[Any], numbers: Sequence[float] = ()) -> list[ndarray] | None:
+    def run(
+        self, arrays: Sequence[Any], numbers: Sequence[float] = (), announced: bool = False
+    ) -> list[ndarray] | None:
         """The wanted values, from leaves in the order of ``leaves``; None if they can't be used.
 
-        Then, as after an error, nothing has been written.
+        Then, as after an error, nothing has been written. ``announced`` says that all who listen
+        know of what will be written.
         """
         if arrays.__class__ is not list:
             arrays = list(arrays)
         if len(arrays) != len(self.leaves):
             raise ValueError(f"the program has {len(self.leaves)} leaves, not {len(arrays)}")
+        if LISTENERS and not announced:
+            for k in self.written:
+                announce(arrays[k])
         with self._turn:
             if threads.CELL.value != self._threads:
                 turn = self._turn

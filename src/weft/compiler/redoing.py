@@ -95,9 +95,9 @@ class Redoing(Stretch):
 class ordinary(listening):
     """A block without all that came about since the calls that it makes up for."""
 
-    SWITCHES = ("anomaly", "autocast", "batches", "before_write", "dual_level", "inference",
+    SWITCHES = ("anomaly", "autocast", "batches", "dual_level", "inference",
                 "saved_hooks")  # fmt: skip
-    USUAL = (False, None, (), None, -1, False, ())
+    USUAL = (False, None, (), -1, False, ())
 
     def __enter__(self) -> None:
         now = MODES.now

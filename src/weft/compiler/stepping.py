@@ -12,7 +12,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from weft.compiler.trace import LEAF, RESULT
-from weft.core.outside import LET_OUT, is_outside
+from weft.core.gate import LET_OUT, is_outside
 from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS

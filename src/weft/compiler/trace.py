@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
+from weft.core.gate import LET_OUT, is_outside
 from weft.core.node import NOWHERE
-from weft.core.outside import LET_OUT, is_outside
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
 

@@ -18,6 +18,7 @@ from weft.core.dual import (
     tangents_of,
 )
 from weft.core.frames import caller, last_caller
+from weft.core.gate import LISTENERS, announce
 from weft.core.inference import Untracked, check_change, version_of
 from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
@@ -75,6 +76,7 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     if (
         len(args) == 1
         and now.mode is not SPECIAL
+        and not LISTENERS  # which the other path tells, once all checks are behind it
         and selection.over(op, target._a, attrs, tracking)
     ):
         bump(target, op.name)
@@ -127,8 +129,8 @@ def write(target: Tensor, result: Any, name: str) -> None:
     now = MODES.now
     for recorder in now.recorders:
         recorder.writing(target, result)
-    if now.before_write is not None:
-        now.before_write(target)
+    if LISTENERS:
+        announce(target._a, target)
     np.copyto(target._a, result, casting="unsafe")
     bump(target, name)
 

@@ -23,7 +23,7 @@ class State:
     """The switches of one thread."""
 
     __slots__ = (
-        *("anomaly", "anomaly_check_nan", "autocast", "backward", "batches", "before_write"),
+        *("anomaly", "anomaly_check_nan", "autocast", "backward", "batches"),
         *("calls", "carriers", "dual_level", "forward_grad"),
         *(
             "grad",
@@ -48,8 +48,6 @@ class State:
         self.forward_grad = True  # whether ops move tangents
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()
-        # Told of a tensor whose memory is about to change, while saved-tensor hooks are on.
-        self.before_write: Callable[[Any], None] | None = None
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
         self.unusual = False  # whether more is on than what compiled regions know

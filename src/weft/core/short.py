@@ -14,6 +14,7 @@ from weft.core import dtype as dt
 from weft.core import errors, overrides, quiet, selection
 from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
 from weft.core.frames import caller, last_caller
+from weft.core.gate import LISTENERS, announce
 from weft.core.inference import changeable, fresh_cell
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
@@ -314,6 +315,8 @@ def fast_over(op: Op) -> Callable:
             and x.flags.writeable
             and changeable(target)
         ):
+            if LISTENERS:
+                announce(x, target)
             if selection._begun and selection.ready():
                 if loop.into(x, y, *[attrs[number] for number in numbers]):
                     bump(target, name)

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.gate import announce
 from weft.core.meta import BYTES, NO_DATA, MetaArray, NoValues, empty
 from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
@@ -180,6 +181,7 @@ class UntypedStorage:
 
     def byteswap(self, dtype: dt.dtype) -> None:
         """Turn around the bytes of all elements, taken as elements of this dtype."""
+        announce(self._memory)
         swap_bytes(self._memory, dtype)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -271,10 +273,12 @@ class UntypedStorage:
         return int(self._memory[_in_range(index, self.size())])
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        announce(self._memory)
         self._memory[index] = value
 
     def fill_(self, value: int) -> UntypedStorage:
         """Set every byte."""
+        announce(self._memory)
         self._memory[...] = value
         return self
 
@@ -286,6 +290,7 @@ class UntypedStorage:
                 f"size does not match, self was {self.size()} bytes but src was {other.size} bytes"
                 f"\n  at {errors.here()}"
             )
+        announce(self._memory)
         self._memory[...] = other
         return self
 
@@ -502,10 +507,12 @@ class TypedStorage:
         return self._values()[_in_range(index, self.size())].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        announce(self._bytes())
         self._values()[index] = value
 
     def fill_(self, value: Any) -> TypedStorage:
         """Set every element."""
+        announce(self._bytes())
         self._values()[...] = value
         return self
 

@@ -19,6 +19,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, overrides, pending, printing
 from weft.core.dlpack import exported
+from weft.core.gate import let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.meta import NO_DATA, MetaArray
 from weft.core.meta import like as like_meta
@@ -32,7 +33,6 @@ from weft.core.node import (
     RemovableHandle,
     add_hook,
 )
-from weft.core.outside import let_out
 from weft.core.size import Size
 from weft.native.memory.layout import rows_of
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
 
 # The optimizers that are functions of values, by name. ``weft.optim`` puts them here.
@@ -66,6 +67,7 @@ class Taken:
                 p._grad = None
             for id, (value, grad) in given.items():
                 p = self.members[id]
+                announce(p._a, p)
                 p._a[...] = value
                 p._grad = None if grad is None else wrap(np.array(grad))
             optimizer.step()
@@ -75,6 +77,7 @@ class Taken:
             raise
         finally:
             for p, value, grad in before:
+                announce(p._a, p)
                 p._a[...], p._grad = value, grad
 
 
@@ -98,6 +101,7 @@ def _undoing(optimizer: Any) -> Any:
             mine.clear()
             for k, (v, held) in own.items():
                 if isinstance(v, Tensor):
+                    announce(v._a, v)
                     v._a[...] = held
                 mine[k] = v if isinstance(v, Tensor) else held
         for group, settings in zip(optimizer.param_groups, groups, strict=True):

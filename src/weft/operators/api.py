@@ -16,6 +16,7 @@ from weft.core import dtype as dt
 from weft.core import errors, foreign, overrides
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
+from weft.core.gate import announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
@@ -178,6 +179,7 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
     result = function(self, *args, **kwargs)
     marks = wrap(np.zeros(self._a.shape, bool))
     chosen = function(marks, *args[:-1], True, **kwargs)._a
+    announce(self._a, self)
     self._a[chosen] = result._a[chosen]
     bump(self, name)
     return self

@@ -11,6 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, foreign, quiet, selection
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
+from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
 from weft.core.shapes import ShapeDtype
@@ -656,6 +657,8 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
         # Inference tensors are left to the general way, which knows where they may be changed.
         tracked = self._vc.__class__ is list or now.inference
         if quiet_enough and tracked and (0 not in x.strides or x.size < 2):
+            if LISTENERS:
+                announce(x, self)
             if factor is None:
                 done = selection.into(op, x, y)
             else:

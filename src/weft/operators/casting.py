@@ -12,6 +12,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, meta
 from weft.core.dispatch import Op, apply_one
+from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, SPECIAL
@@ -559,6 +560,8 @@ def zero_(self: Tensor) -> Tensor:
     if (not now.grad or self._node is None) and now.mode is not SPECIAL:
         if self._base is None or not now.grad:
             check_change(self, "zero_")
+            if LISTENERS:
+                announce(self._a, self)
             self._a.fill(zero_of(self._a.dtype))
             bump(self, "zero")
             return self

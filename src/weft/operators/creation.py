@@ -15,8 +15,8 @@ from weft.core import batching, errors, meta, quiet
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.dlpack import Importer
+from weft.core.gate import let_out
 from weft.core.modes import MODES
-from weft.core.outside import let_out
 from weft.core.pending import model_of
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over

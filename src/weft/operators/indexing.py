@@ -14,6 +14,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import is_batched
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
+from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.meta import lacks_values, no_values
@@ -501,6 +502,8 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
         return False
     if kind is Tensor and new.shape != part.shape:
         return False
+    if LISTENERS:
+        announce(array, x)
     part[...] = new
     bump(x, "fill" if kind is not Tensor else "copy")
     return True
@@ -557,6 +560,7 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
     source = value._a
     if np.may_share_memory(source, target._a):
         source = source.copy()
+    announce(target._a, target)
     try:
         # NumPy checks all indices and the shapes before it writes.
         target._a[_tuple_of(arrays, where)] = source

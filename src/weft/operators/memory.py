@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors, meta
+from weft.core.gate import announce
 from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap, check_writable
 from weft.core.modes import MODES
@@ -246,6 +247,7 @@ def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> 
                 f"{name}: the function must give a number, not {type(value).__name__}\n"
                 f"  at {errors.here()}"
             )
+    announce(self._a, self)
     self._a[...] = np.array(values, self._a.dtype).reshape(self._a.shape)
     bump(self, name[:-1])
     return self

@@ -13,6 +13,7 @@ from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.dispatch import edge_of
+from weft.core.gate import announce
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
@@ -180,6 +181,7 @@ def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     if MODES.now.grad and self._base is not None:
         check_writable(self, False, name)
     check_change(self, f"{name}_")
+    announce(self._a, self)
     np.copyto(self._a, values, casting="unsafe")
     bump(self, name)
     return self

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
+from weft.core.gate import announce
 from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
@@ -20,6 +21,7 @@ from weft.optim.optimizer import (
     check_gradients,
     check_lr,
     check_range,
+    count_step,
     number,
     run_closure,
     scalar,
@@ -96,11 +98,13 @@ class Adafactor(Optimizer):
                 f"Adafactor does not support complex parameters\n  at {errors.here()}"
             )
         own = self._state_of(p)
-        own["step"]._a += 1
+        count_step(own["step"])
         if p.is_meta:
             bump(p, "Adafactor")
             return
         kept = [own[name]._a for name in self._names_of(p, group)]
+        for array, target in ((p._a, p), *((array, None) for array in kept)):
+            announce(array, target)
         self._change(group, p._a, p._grad._a, kept, own["step"].item())  # type: ignore[union-attr]
         bump(p, "Adafactor")
 

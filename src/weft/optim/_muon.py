@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors, quiet
+from weft.core.gate import announce
 from weft.core.inplace import bump
 from weft.core.tensor import Tensor
 from weft.graph import steps
@@ -100,6 +101,8 @@ class Muon(Optimizer):
             bump(p, "Muon")
             return
         buffer = own["momentum_buffer"]._a
+        announce(p._a, p)
+        announce(buffer)
         self._change(group, p._a, p._grad._a, buffer)  # type: ignore[union-attr]
         bump(p, "Muon")
 

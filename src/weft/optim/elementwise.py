@@ -18,6 +18,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, quiet, selection
 from weft.core.frames import caller
+from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.modes import enable_grad, no_grad
@@ -28,6 +29,7 @@ from weft.operators.strided import view_as_complex, view_as_real
 from weft.optim.optimizer import (
     Optimizer,
     check_gradients,
+    count_step,
     number,
     refuse_gradient,
     run_closure,
@@ -242,6 +244,13 @@ class Unit:
             (flat_real(array), *(flat_real(own[name]._a) for name in names))
             for array, own in zip(self.arrays, self.own, strict=True)
         ]
+
+    def announce(self) -> None:
+        """Tell the gate of all that an update writes."""
+        for p, array in zip(self.params, self.arrays, strict=True):
+            announce(array, p)
+        for array in (*self.scalars, *self.states):
+            announce(array)
 
     def changed(self, mark: Any) -> None:
         """Note in the parameters that they have new values."""
@@ -459,6 +468,8 @@ class Elementwise(Optimizer):
             for unit in plan.units:
                 if unit.grads is None:
                     continue
+                if LISTENERS:
+                    unit.announce()
                 step: Any = unit.fresh
                 if unit.scalars:
                     np.add(unit.scalars[0], ONE, unit.scalars[0])
@@ -479,7 +490,7 @@ class Elementwise(Optimizer):
             if p._grad is not None:
                 bump(p, type(self).__name__)
                 for name in self._scalars[:1]:
-                    self.state[p][name]._a += 1
+                    count_step(self.state[p][name])
 
     def _step_together(self, plan: Plan, rule: Callable, group: Any, mark: Any) -> bool:
         """Update all parameters in one native call, if they are of one age and it pays."""
@@ -501,6 +512,9 @@ class Elementwise(Optimizer):
             step += 1
         elif any(u.fresh != step for u in units):
             return False
+        if LISTENERS:
+            for unit in units:
+                unit.announce()
         flags, values = self._coefficients(group, step, units[0].scalars)
         if not plan.table.run(rule, flags, values, grads):
             plan.table = False
@@ -604,7 +618,7 @@ class Elementwise(Optimizer):
             own, fresh = self._state_of(p, group)
             step: Any = fresh
             if self._scalars:
-                own["step"]._a += 1
+                count_step(own["step"])
                 step = own["step"].item()
             names = self._state_names(group)
             originals = [p, *(own[name] for name in names)]

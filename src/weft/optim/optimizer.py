@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.gate import announce
 from weft.core.inplace import check_overlap
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import RemovableHandle, add_hook
@@ -66,6 +67,12 @@ def scalar(value: float, fused: Any = None) -> Tensor:
     """A zero-dim tensor for counters, in the type in which PyTorch keeps them."""
     wide = not fused and dt.get_default_dtype() is dt.float64
     return wrap(np.array(value, np.float64 if wide else np.float32))
+
+
+def count_step(counter: Tensor) -> None:
+    """Count one more step."""
+    announce(counter._a, counter)
+    counter._a += 1
 
 
 def check_range(holds: Any, message: str) -> None:
@@ -226,10 +233,6 @@ class Optimizer:
         @functools.wraps(func)
         def step(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
-            if MODES.now.before_write is not None:
-                for group in self.param_groups:
-                    for p in group["params"]:
-                        MODES.now.before_write(p)
             if MODES.now.recorders and not self.defaults.get("differentiable"):
                 return MODES.now.recorders[0].steps(step, args, kwargs)
             if not (

@@ -1,0 +1,62 @@
+"""The gate that every write to a tensor's memory passes, and the flag of memory in other hands.
+
+Whoever changes memory that a tensor may show (an op in place, ``out=``, an optimizer, a storage,
+a file that is loaded over parameters) announces it here before the first byte. Those who rest on
+memory as it is listen: a compiled region with work that is still to read it, hooks that keep
+what was saved. While nobody listens, an announcement is one look at an empty list.
+
+Memory that something outside of weft can reach (arrays taken from NumPy or handed to it, DLPack,
+shared memory) can change without any announcement, so it is flagged. Code that reads a tensor
+later than the program asked for it (``weft.compiler``) takes a copy of such memory first.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# Called with the array that is about to be written, and the tensor on it if there is one at hand.
+LISTENERS: list[Callable[[Any, Any], None]] = []
+
+
+def announce(array: Any, target: Any = None) -> None:
+    """Tell all who listen that the memory of an array is about to change.
+
+    Paths that must be short ask ``if LISTENERS`` first.
+    """
+    for listener in tuple(LISTENERS):
+        listener(array, target)
+
+
+# The owners of memory that somebody else holds, by identity; the references remove themselves.
+_owners: dict[int, weakref.ref[np.ndarray]] = {}
+
+# How often memory was flagged: while this stands still, memory without a flag has none.
+LET_OUT = [0]
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array that holds the memory of another."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def let_out(array: np.ndarray) -> None:
+    """Flag the memory of an array, which somebody else is about to hold and may change."""
+    if LISTENERS:
+        announce(array)
+    owner = owner_of(array)
+    number = id(owner)
+    if number not in _owners:
+        _owners[number] = weakref.ref(owner, lambda _: _owners.pop(number, None))
+        LET_OUT[0] += 1
+
+
+def is_outside(array: np.ndarray) -> bool:
+    """Whether somebody else may hold the memory of an array."""
+    owner = owner_of(array)
+    return id(owner) in _owners or not owner.flags.owndata

@@ -1,0 +1,141 @@
+"""Random programs that are watched for writes which nobody announced.
+
+    python -m gate_programs 10000 [--seed S]
+
+The programs are those of ``programs``. After every statement the bytes of all memory that the
+program can reach are compared with what they were before it: memory may only have changed if
+that was announced to ``core.gate`` in between. A program that shows such a write is cut down and
+printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import traceback
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import opdb
+import programs
+import weft
+from programs import Session, Step
+from weft.core import gate
+from weft.core.storage import memory_of
+
+SKIPPED = (str, bytes, int, float, complex, bool, type, type(None), type(np), np.ndarray)
+
+
+def tensors_in(*roots: Any) -> Iterator[weft.Tensor]:
+    """All tensors that can be reached through containers, modules, optimizers and tensors."""
+    seen: dict[int, Any] = {}
+    waiting = list(roots)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, SKIPPED) or id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, weft.Tensor):
+            yield value
+            waiting += (value._grad, value._base)
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, (list, tuple, set)):
+            waiting += value
+        if not callable(value) or isinstance(value, weft.nn.Module):
+            waiting.append(getattr(value, "__dict__", None))
+
+
+class Watch:
+    """Compares memory with what it was, and with what was announced."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Any, np.ndarray]] = {}
+        self.announced: list[Any] = []  # owners of memory
+
+    def __enter__(self) -> Watch:
+        gate.LISTENERS.append(self.heard)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        gate.LISTENERS.remove(self.heard)
+
+    def heard(self, array: Any, target: Any) -> None:
+        self.announced.append(gate.owner_of(array))
+
+    def look(self, *roots: Any) -> str | None:
+        """What has changed unannounced since the last look, of what these can reach."""
+        found, now = None, {}
+        for tensor in tensors_in(*roots):
+            owner = gate.owner_of(tensor._a)
+            if tensor.is_meta or id(owner) in now or not owner.size:
+                continue
+            held = memory_of(owner)
+            reference, before = self.known.get(id(owner), (lambda: None, held))
+            # Two storages can be on the same memory, where NumPy has had it in between.
+            told = any(np.may_share_memory(owner, other) for other in self.announced)
+            if reference() is owner and not told:
+                if before.tobytes() != held.tobytes():
+                    found = found or f"memory of a tensor of shape {list(tensor.shape)} has changed"
+            now[id(owner)] = weakref.ref(owner), held.copy()
+        self.known = now
+        self.announced.clear()
+        return found
+
+
+def unannounced(steps: list[Step]) -> tuple[int, str] | None:
+    """The first statement of a program that writes unannounced, and what it changes."""
+    session = Session(weft)
+    with Watch() as watch:
+        for k, step in enumerate(steps):
+            with contextlib.suppress(Exception):  # programs fail too, and write or do not
+                exec(programs.compiled(step.code), session.scope)
+            found = watch.look(session.scope, session.log)
+            if found is not None:
+                return k, found
+    return None
+
+
+def check(seed: int, theme: str | None = None) -> str | None:
+    """The report on a seed's program, if it writes unannounced."""
+    from program_steps import program
+
+    with warnings.catch_warnings(), opdb.time_limit(120):
+        warnings.simplefilter("ignore")
+        try:
+            steps, _, _ = program(seed, theme, False)
+            found = unannounced(steps)
+            if found is None:
+                return None
+            steps = programs.smallest(steps[: found[0] + 1], lambda fewer: bool(unannounced(fewer)))
+        except opdb.Slow:
+            return f"seed {seed}: took too long"
+        except Exception:
+            return f"seed {seed}: {traceback.format_exc()}"
+    body = "\n".join(step.code for step in steps)
+    return f"seed {seed}: {found[1]}\n{body}\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1000)
+    parser.add_argument("--seed", type=int, default=700_000_000)
+    parser.add_argument("--theme")
+    options = parser.parse_args()
+    wrong = 0
+    for seed in range(options.seed, options.seed + options.count):
+        report = check(seed, options.theme)
+        if report is not None:
+            wrong += 1
+            print(report, flush=True)
+    print(f"{options.count} programs, {wrong} write unannounced")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
