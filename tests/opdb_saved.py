@@ -25,7 +25,6 @@ import weft
 PREFIX = "_saved_"
 
 NONE = "None: weft keeps it only where a rule needs it, and here it is an intermediate result"
-FRONT = "counted from the front, where PyTorch keeps a negative number"
 GIVEN = "filled in, where PyTorch keeps what the caller left out"
 NUMBER = "a whole number as a real one, or the other way round"
 SIGN = "unique up to sign"
@@ -36,6 +35,8 @@ EXPANDED = "expanded to the result's shape, or not"
 KNOWN: dict[str, dict[str, str]] = {
     "AdaptiveAvgPool2DBackward0": {"self": NONE},
     "AdaptiveMaxPool2DBackward0": {"self": NONE, "result1": OTHER},
+    "AmaxBackward0": {"dim": GIVEN},
+    "AminBackward0": {"dim": GIVEN},
     "AminmaxBackward0": {"dim": GIVEN},
     "AvgPool2DBackward0": {"padding": GIVEN, "stride": GIVEN},
     "ConvolutionBackward0": {"padding": GIVEN, "output_padding": GIVEN},
@@ -64,19 +65,23 @@ KNOWN: dict[str, dict[str, str]] = {
     "MulBackward0": {"other": EXPANDED, "self": NONE},
     "NanmedianBackward1": {"indices": "of equal values, another one"},
     "NativeBatchNormBackward0": dict.fromkeys(("running_mean", "running_var"), OTHER),
-    "NllLossBackward0": {"self": NONE},
+    "NllLossBackward0": {"self": NONE, "total_weight": "0 in PyTorch where nothing is averaged"},
     "PreluKernelBackward0": {"weight": EXPANDED},
     "ProdBackward1": {"self": OTHER, "result": OTHER, "dim": OTHER},
-    "SliceBackward0": dict.fromkeys(("end", "self_sym_sizes"), "one slice for several"),
+    "SliceBackward0": {"end": "a step of another composite"},
     "SpecialLogNdtrBackward0": {"result": OTHER},
     "SqueezeBackward1": {"self_sym_sizes": "of an op of another rank", "dim": GIVEN},
+    "SqueezeBackward2": {"dim": "only those of size one"},
     "StdBackward0": {"correction": GIVEN, "dim": GIVEN},
     "StdMeanBackward0": {"correction": GIVEN, "dim": GIVEN},
+    "SumBackward1": {"dim": "a step of another composite"},
     "VarBackward0": {"correction": GIVEN, "dim": GIVEN},
     "VarMeanBackward0": {"correction": GIVEN, "dim": GIVEN},
     "ViewBackward0": {"self_sym_sizes": "of an op of another rank"},
     "WhereBackward0": {"condition": EXPANDED},
 }
+for volume in ("AvgPool3D", "AdaptiveAvgPool3D", "AdaptiveMaxPool3D", "MaxPool3DWithIndices"):
+    KNOWN[f"{volume}Backward0"] = KNOWN[f"{volume.replace('3', '2')}Backward0"]
 # Nodes that stand for something else than PyTorch's of the same name.
 COMPOSITE = {"GluBackward0": "of two halves, where PyTorch's takes the whole"}
 

@@ -343,6 +343,11 @@ def _given(node: Node, own: str) -> Any:
     return entry() if isinstance(entry, weakref.ref) else entry
 
 
+def needs_gradient(node: Node, own: str) -> bool:
+    """Whether a gradient goes on to an operand."""
+    return isinstance(node.inputs[node.op.names.index(own)], GraphNode)
+
+
 def shape_of_input(node: Node, own: str) -> tuple[int, ...] | None:
     """The shape of an operand or a result, kept or not."""
     slots = node.plan.slots
@@ -356,8 +361,8 @@ def shape_of_input(node: Node, own: str) -> tuple[int, ...] | None:
 def _measured(node: Node, own: str, what: str) -> Any:
     """Sizes, strides, the number of elements or one size of an operand or a result."""
     if what == "strides":
-        known = find_saved(node, own + "!")
-        return known.stride() if isinstance(known, Tensor) else None
+        known = find_saved(node, own + "!") if needs_gradient(node, own) else ()
+        return known.stride() if isinstance(known, Tensor) else known
     sizes = shape_of_input(node, own)
     if what == "sizes" or sizes is None:
         return sizes

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.node import Node
-from weft.core.saved import COMPUTED, NAMES, find_saved, shape_of_input
+from weft.core.saved import COMPUTED, NAMES, find_saved, needs_gradient, shape_of_input
 from weft.core.tensor import wrap
 
 _POOL = "kernel_size=kernel padding stride ceil_mode self=x!"
@@ -252,7 +252,7 @@ def computed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @computed
 def _bias_sizes(node: Node, _: str) -> tuple[int, ...]:
-    return shape_of_input(node, "bias") or (0,)
+    return (0,) if node.inputs[2] is None else (node.shape[1],)
 
 
 @computed
@@ -349,7 +349,7 @@ def _total_weight(node: Node, _: str) -> Any:
     target, weight = find_saved(node, "target")._a, find_saved(node, "weight")
     counts = target[target != node.attrs["ignore_index"]]
     total = counts.size if weight is None else weight._a[counts].sum()
-    return wrap(np.asarray(total if node.attrs["reduction"] != "none" else 0, node.dtype))
+    return wrap(np.asarray(total, node.dtype))
 
 
 @computed
@@ -367,8 +367,8 @@ def _turned_sizes(node: Node, _: str) -> Any:
 
 @computed
 def _turned_strides(node: Node, _: str) -> Any:
-    found = find_saved(node, "weight!")
-    return None if found is None else found.stride()[::-1]
+    found = find_saved(node, "weight!") if needs_gradient(node, "weight") else None
+    return () if found is None else found.stride()[::-1]
 
 
 @computed
