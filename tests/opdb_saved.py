@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import opdb
 import torch
 
-import weft
+import opdb
 
 PREFIX = "_saved_"
 
@@ -225,7 +224,8 @@ def main() -> int:
     for (kind, name), text in sorted(unknown(found).items()):
         print(f"{kind:34} {name:24} {text[:110]}")
     print(f"{found.ops} ops, {found.samples} samples, {found.nodes.total()} nodes compared")
-    print(f"{len(found.nodes)} types, {len(found.names)} names and {len(found.values)} values differ")
+    counts = len(found.nodes), len(found.names), len(found.values)
+    print("{} types, {} names and {} values differ".format(*counts))
     stale = [f"{k}.{n}" for k, names in KNOWN.items() for n in names if (k, n) not in found.values]
     if not sys.argv[1:]:
         print("known, and not seen:", *stale)

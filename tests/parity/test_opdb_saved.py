@@ -38,7 +38,8 @@ n = torch.nn.functional.conv2d(x, w, stride=2).grad_fn
     "a transposed convolution": """
 x, w = torch.ones(1, 1, 3, 3, requires_grad=True), torch.ones(1, 1, 2, 2)
 n = torch.nn.functional.conv_transpose2d(x, w, torch.ones(1), stride=2, output_padding=1).grad_fn
-(n._saved_weight is w, n._saved_transposed, n._saved_output_padding, n._saved_bias_sym_sizes_opt)""",
+(n._saved_weight is w,
+ n._saved_transposed, n._saved_output_padding, n._saved_bias_sym_sizes_opt)""",
     "sizes and strides of the operands of a product": """
 x, w = torch.ones(2, 3), torch.ones(4, 3, requires_grad=True)
 n = torch.nn.functional.linear(x, w, torch.ones(4)).grad_fn
@@ -46,7 +47,8 @@ n = torch.nn.functional.linear(x, w, torch.ones(4)).grad_fn
  n._saved_mat2_sym_strides, n._saved_alpha, n._saved_beta)""",
     "views": """
 x = torch.ones(4, 5, requires_grad=True)
-found = [x[1:3, ::2], x[1], x[:, -2:], x[0, 1:], x[None].squeeze(0), x.split(2)[0], x.unfold(0, 2, 1)]
+found = [x[1:3, ::2], x[1], x[:, -2:], x[0, 1:], x[None].squeeze(0), x.split(2)[0],
+         x.unfold(0, 2, 1)]
 [(n, getattr(y.grad_fn, n)) for y in found for n in sorted(dir(y.grad_fn))
  if n.startswith("_saved_")]""",
     "negative numbers": """

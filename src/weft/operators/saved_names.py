@@ -1,7 +1,7 @@
 """What PyTorch calls the values that nodes keep for backward: ``grad_fn._saved_self``.
 
 Most names follow from the derivative rules: a first operand that a rule names is ``self``, a second
-one ``other``, a single result ``result``, a shape ``self_sym_sizes``, an attribute has its own name.
+one ``other``, a single result ``result``, a shape ``self_sym_sizes``; attributes keep their names.
 The table holds the nodes of which that is not true, by type, or by op where two ops make nodes of
 one type. Each entry lists all the names that PyTorch shows:
 
@@ -69,8 +69,8 @@ NAMES |= {
         "transposed=False weight=None"
     ),
     "CtcLossBackward0": (
-        "blank input_lengths=lengths(inputs) log_probs=x result0=y result1=alpha target_lengths=lengths(labels) "
-        "targets zero_infinity"
+        "blank input_lengths=lengths(inputs) log_probs=x result0=y result1=alpha "
+        "target_lengths=lengths(labels) targets zero_infinity"
     ),
     "CummaxBackward0": "dim indices self=x!",
     "CumminBackward0": "dim indices self=x!",
