@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_loader_is_asked_for_what_pytorch_asks_for(case: str) -> None:
             # There is no accelerator that memory could be pinned for.
             assert ours == theirs - {"pin_memory"}
         else:
-            assert sorted(sum(ours, [])) == list(range(6))
+            assert sorted(n for batch in ours for n in batch) == list(range(6))
 
 
 def test_loaders_have_the_attributes_of_pytorchs() -> None:
@@ -107,12 +107,14 @@ def test_a_subclass_without_the_constructor_says_what_it_lacks() -> None:
 
 def test_an_iterator_of_ones_own_is_reset_where_workers_stay() -> None:
     for library in (torch, weft):
-        module, resets = library.utils.data.dataloader, []
+        module = library.utils.data.dataloader
 
         class Own(module._BaseDataLoaderIter):
+            resets: ClassVar[list[bool]] = []
+
             def _reset(self, loader, first_iter=False):
                 super()._reset(loader, first_iter)
-                resets.append(first_iter)
+                self.resets.append(first_iter)
 
             def _next_data(self):
                 return self._next_index()
@@ -123,7 +125,7 @@ def test_an_iterator_of_ones_own_is_reset_where_workers_stay() -> None:
 
         loader = Loader(list(range(3)), batch_size=2, num_workers=1, persistent_workers=True)
         assert [list(loader), list(loader)] == [[[0, 1], [2]], [[0, 1], [2]]]
-        assert resets == [False]
+        assert Own.resets == [False]
 
 
 def test_the_context_of_workers_is_checked_when_it_is_set() -> None:
