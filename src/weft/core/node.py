@@ -196,14 +196,16 @@ class Node(GraphNode):
         """The nodes that gradients go to, with the number of their output, as in PyTorch."""
         op = self.plan.op
         if not op.edges:
-            return tuple(_as_edge(i) for i in self.inputs)
+            # An input that never gets a gradient, such as an index, has no edge.
+            rules = op.rules or (True,) * len(self.inputs)
+            return tuple(_as_edge(i) for i, r in zip(self.inputs, rules, strict=False) if r)
         return tuple(edge for part in op.edges if (edge := self._edge_to(part)) is not None)
 
     def _edge_to(self, part: str) -> tuple[GraphNode | None, int] | None:
-        """The edge to an input; ``x?`` leaves out a number, ``x.t`` goes by way of a turn."""
+        """The edge to an input; ``x?`` leaves out numbers, ``x.t`` goes by way of a turn."""
         name = part.rstrip("?").removesuffix(".t")
         entry = self.inputs[self.plan.op.names.index(name)]
-        if part.endswith("?") and isinstance(entry, (bool, int, float, complex)):
+        if part.endswith("?") and (entry is None or isinstance(entry, (int, float, complex))):
             return None
         node, index = _as_edge(entry)
         if part.endswith(".t") and node is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +17,6 @@ from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output
 from weft.core.tensor import Tensor, wrap
 
 ndarray = np.ndarray
-
-# What PyTorch calls operands that have other names here, by their number.
-OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1}
 
 
 class Packed:
@@ -225,114 +225,151 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-# What PyTorch calls values that the op blocks have under other names, where the first operands'
-# and a single result's names (``self``, ``other``, ``result``) don't say it.
-_TORCH_NAMES = {
-    "avg_pool": {"kernel": "kernel_size"},
-    "clamp": {"low": "min", "high": "max"},
-    "conv_transpose": {"x": "input", "w": "weight"},
-    "convolution": {"x": "input", "w": "weight"},
-    "dot": {"b": "tensor"},
-    "embedding": {"by_freq": "scale_grad_by_freq"},
-    "index": {"rest": "indices"},
-    "linalg_cholesky_ex": {"y": "L"},
-    "linalg_eigh": {"values": "eigenvalues", "vectors": "eigenvectors"},
-    "linalg_inv_ex": {"y": "inverse"},
-    "linalg_qr": {"q": "Q", "r": "R"},
-    "linalg_svd": {"u": "U", "s": "S", "vh": "Vh"},
-    "linear": {"x": "self", "weight": "mat2"},
-    "linear_with_bias": {"x": "mat1", "weight": "mat2"},
-    "max_pool_with_indices": {"indices": "result1", "kernel": "kernel_size"},
-    "mse_loss": {"b": "target"},
-    "native_batch_norm": {"x": "input", "mean": "result1"},
-    "smooth_l1_loss": {"b": "target"},
-    "native_layer_norm": {"x": "input", "mean": "result1", "rstd": "result2"},
-    "upsample": {"size": "output_size"},
-}
-# Details of weft's rules that PyTorch's nodes don't show.
-_UNSHOWN = {"variant", "width", "where", "shapes", "reverse", "rank", "antialias"}
-# Products, of which an operand is kept for the gradient of the other one only. PyTorch's nodes have
-# its name all the same, with None.
-_PRODUCTS = frozenset(("mul", "div", "mm", "bmm", "dot", "linear", "linear_with_bias"))
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+# --- values by name ----------------------------------------------------------------------
+
+# What PyTorch calls what nodes keep, where that does not follow from the derivative rules: filled
+# by ``weft.operators.saved_names``, which says how the entries read.
+NAMES: dict[str, str] = {}
+COMPUTED: dict[str, Callable[[Node, str], Any]] = {}
+
+_CALL = re.compile(r"(\w+)\((\w*)\)")
+_MEASURE = re.compile(r"_sym_(sizes|strides|numel|argsize_(?:minus_)?\d)$")
+# Whole numbers that PyTorch's nodes give as unsigned ones.
+_UNSIGNED = re.compile(
+    r"dims?\d?|dimension|diagonal|end|divisor_override|ignore_index|index|offset|pad|padding_idx"
+    r"|shifts|start|storage_offset"
+)
 
 
-def saved_value(node: Node, name: str, raw: bool) -> Any:
-    """A value kept for backward, by PyTorch's name for it: ``grad_fn._saved_self``."""
-    base = name.removesuffix("_sym_sizes")
-    for own, known in _TORCH_NAMES.get(node.op.name, {}).items():
-        if known == base:
-            found = _find_saved(node, own + name[len(base) :], raw)
-            # PyTorch multiplies by the transposed weight, and keeps that.
-            turned = known == "mat2" and isinstance(found, Tensor) and found.ndim == 2
-            found = found.t() if turned else found
-            # Indices stand beside slices, as arrays.
-            if known == "indices" and isinstance(found, tuple):
-                found = tuple(wrap(v) if isinstance(v, ndarray) else v for v in found)
-            return found
-    found = _find_saved(node, name, raw)
-    return _REDUCTIONS.get(found, found) if name == "reduction" else found
-
-
-def _find_saved(node: Node, name: str, raw: bool) -> Any:
-    op, slots = node.op, node.plan.slots
-    wanted = name
-    if name == "result" and not op.multiple:
-        wanted = op.outputs[0]
-    elif name not in (*slots, *node.attrs):
-        base = name.removesuffix("_sym_sizes")
-        if OPERANDS.get(base, 9) < len(op.names):
-            wanted = op.names[OPERANDS[base]]
-        else:
-            wanted = base
-        wanted = f"{wanted}_shape" if base != name else wanted
-    if wanted in slots:
-        k = slots.index(wanted)
-        if raw:
-            return handle(lambda pack, unpack: _pack_one(node, k, pack, unpack))
-        if node.saved is FREED:
-            raise used_up(node)
-        value = node.saved[k]
-        if isinstance(value, Packed):
-            found, place = value.unpack(), place_of(node, wanted)
-            return found if found._node is place else wrap(found._a, place)
-        if isinstance(value, ndarray):
-            return _as_tensor(node, k, value, place_of(node, wanted), _cells(node).get(k))
-        return value
-    if wanted in node.attrs and not raw:
-        return node.attrs[wanted]
-    if wanted in op.names[:2] and op.name in _PRODUCTS and not raw:
-        return None
-    prefix = "_raw_saved_" if raw else "_saved_"
-    raise AttributeError(
-        f"{node.name()!r} object has no attribute {prefix + name!r}: it keeps "
-        f"{', '.join((*slots, *node.attrs)) or 'nothing'}"
-    )
-
-
-_SECOND = {"pow": "exponent", "mm": "mat2", "bmm": "mat2"}
+def names_of(node: Node) -> dict[str, str]:
+    """PyTorch's names of what a node keeps, each with where its value comes from."""
+    kind, op = node.name(), node.op
+    for key in (f"{op.name} {kind}", op.name, kind):
+        if key in NAMES:
+            return {part.partition("=")[0]: part.partition("=")[2] for part in NAMES[key].split()}
+    found = {}
+    for slot in (*node.plan.slots, *node.attrs):
+        own = slot.removesuffix("_shape")
+        name = own
+        if own in op.outputs and not op.multiple:
+            name = "result"
+        elif own in ("a", "b", "x") and own in op.names[:2]:
+            name = "self" if own == op.names[0] else "other"
+        found[name + "_sym_sizes" * slot.endswith("_shape")] = own
+    return found
 
 
 def saved_names(node: Node) -> list[str]:
     """The names under which a node gives what it kept, for ``dir``."""
-    op, found = node.op, []
-    known = _TORCH_NAMES.get(op.name, {})
-    for slot in (*node.plan.slots, *node.attrs):
-        base = slot.removesuffix("_shape")
-        if slot in _UNSHOWN:
-            continue
-        if base in known:
-            base = known[base]
-        elif base in op.outputs and not op.multiple:
-            base = "result"
-        elif base in ("a", "b", "x") and base in op.names[:2]:
-            base = "self" if base == op.names[0] else _SECOND.get(op.name, "other")
-        found.append(f"_saved_{base}" + "_sym_sizes" * slot.endswith("_shape"))
-    if op.name in _PRODUCTS:
-        second = known.get(op.names[1]) or _SECOND.get(op.name, "other")
-        both = (f"_saved_{known.get(op.names[0], 'self')}", f"_saved_{second}")
-        found += [name for name in both if name not in found]
-    return found
+    return [f"_saved_{name}" for name in names_of(node)]
+
+
+def saved_value(node: Node, name: str, raw: bool) -> Any:
+    """A value kept for backward, by PyTorch's name for it: ``grad_fn._saved_self``."""
+    known = names_of(node)
+    measure = _MEASURE.search(name)
+    source = known.get(name) or _own_name(node, name[: measure.start()] if measure else name)
+    call = _CALL.fullmatch(source)
+    kept = source.rstrip("!") in (*node.op.names, *node.op.outputs) and not measure
+    if name not in known or (raw and not kept):
+        prefix = "_raw_saved_" if raw else "_saved_"
+        shown = ", ".join(known) or "nothing"
+        raise AttributeError(
+            f"{node.name()!r} object has no attribute {prefix + name!r}: it keeps {shown}"
+        )
+    if raw:
+        return _raw(node, source.rstrip("!"))
+    if call:
+        found = COMPUTED[call[1]](node, call[2])
+    elif measure:
+        found = _measured(node, source, measure[1])
+    else:
+        found = find_saved(node, source)
+    return _unsigned(found) if _UNSIGNED.fullmatch(name) else found
+
+
+def _own_name(node: Node, name: str) -> str:
+    """What the op block calls a value of which the table says no more than PyTorch's name."""
+    op = node.op
+    if name in (*node.attrs, *op.names, *op.outputs):
+        return name
+    if name in ("self", "input", "other"):
+        return op.names[name == "other"] if len(op.names) > (name == "other") else name
+    return op.outputs[0] if name == "result" else name
+
+
+def _unsigned(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_unsigned(v) for v in value)
+    return value + (1 << 64) if type(value) is int and value < 0 else value
+
+
+def _raw(node: Node, own: str) -> SavedTensor:
+    if own not in node.plan.slots:
+        return handle(lambda pack, unpack: check_hooks(None, pack, unpack))
+    k = node.plan.slots.index(own)
+    return handle(lambda pack, unpack: _pack_one(node, k, pack, unpack))
+
+
+def find_saved(node: Node, source: str) -> Any:
+    """The value of an operand, a result or an attribute; None if the node did not keep it."""
+    op, slots, own = node.op, node.plan.slots, source.rstrip("!")
+    if own in slots:
+        if node.saved is FREED:
+            raise used_up(node)
+        k = slots.index(own)
+        value = node.saved[k]
+        if isinstance(value, Packed):
+            found, place = value.unpack(), place_of(node, own)
+            return found if found._node is place else wrap(found._a, place)
+        if isinstance(value, ndarray):
+            return _as_tensor(node, k, value, place_of(node, own), _cells(node).get(k))
+        return value
+    if own in node.attrs:
+        return node.attrs[own]
+    if own in op.names:
+        given = _given(node, own)
+        number = isinstance(given, (bool, int, float, complex))
+        return given if number or (source.endswith("!") and isinstance(given, Tensor)) else None
+    return None if own in op.outputs else ast.literal_eval(own)
+
+
+def _given(node: Node, own: str) -> Any:
+    """An input as it was given, if that is still known: its tensor, its node or a number."""
+    i = node.op.names.index(own)
+    entry = node.inputs[i] if i < len(node.inputs) else None
+    if isinstance(entry, AccumulateGrad):
+        return entry.variable
+    return entry() if isinstance(entry, weakref.ref) else entry
+
+
+def needs_gradient(node: Node, own: str) -> bool:
+    """Whether a gradient goes on to an operand."""
+    return isinstance(node.inputs[node.op.names.index(own)], GraphNode)
+
+
+def shape_of_input(node: Node, own: str) -> tuple[int, ...] | None:
+    """The shape of an operand or a result, kept or not."""
+    slots = node.plan.slots
+    if f"{own}_shape" in slots and node.saved is not FREED:
+        return tuple(node.saved[slots.index(f"{own}_shape")])
+    known = find_saved(node, own)
+    known = _given(node, own) if known is None and own in node.op.names else known
+    return None if known is None else tuple(getattr(known, "shape", ()))
+
+
+def _measured(node: Node, own: str, what: str) -> Any:
+    """Sizes, strides, the number of elements or one size of an operand or a result."""
+    if what == "strides":
+        known = find_saved(node, own + "!") if needs_gradient(node, own) else ()
+        return known.stride() if isinstance(known, Tensor) else known
+    sizes = shape_of_input(node, own)
+    if what == "sizes" or sizes is None:
+        return sizes
+    if what == "numel":
+        return math.prod(sizes)
+    at = int(what[-1])
+    return sizes[-at if "minus" in what else at]
 
 
 SAVED += [saved_value, saved_names]

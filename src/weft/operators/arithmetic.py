@@ -485,7 +485,6 @@ where_op: Op = general(
     lower=np.where,
     samples=lambda m: [Sample((m.mask(2, 3), m.real(2, 3), m.real(3)))],
 )
-where_op.edges = ("a", "b")
 
 pow_op = elementwise(
     "pow",
@@ -867,6 +866,7 @@ lerp_op = elementwise(
         Sample((m.real(3), m.real(3), 0.8)),
     ],
 )
+lerp_op.edges = ("a", "b", "weight?")
 
 
 @api.both(out=True)

@@ -525,6 +525,7 @@ fill_op = general(
     samples=lambda m: [Sample((m.real(2, 3), m.real()))],
     shape=lambda x: x.shape,
 )
+fill_op.edges = ("x", "value?")
 
 
 @api.method

@@ -66,7 +66,6 @@ embedding_op = linear(
     ],
     shape=lambda weight, indices: (*indices.shape, *weight.shape[1:]),
 )
-embedding_op.edges = ("weight",)
 
 
 def _embedding_again(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
@@ -273,6 +272,7 @@ embedding_bag_op = general(
     samples=None,
     shape=_bag_shape,
 )
+embedding_bag_op.edges = ("weight", "psw")
 
 
 def _bag_back(

@@ -107,7 +107,6 @@ nll_loss_op = linear(
     rows=True,
     shape=lambda x, target, reduction: shape_rules.by_reduction(x, target.shape, reduction),
 )
-nll_loss_op.edges = ("x",)
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",
     _nll_back,

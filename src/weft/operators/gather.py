@@ -459,6 +459,7 @@ scatter_reduce_op = general(
     layout="rows or last",
     shape=shape_rules.same,
 )
+scatter_reduce_op.edges = ("x", "src")
 
 
 @api.both(out=True)

@@ -368,6 +368,7 @@ batch_norm_fixed_op = general(
     layout="rows or last",
     shape=shape_rules.same,
 )
+batch_norm_fixed_op.edges = ("x", "weight", "bias")
 
 
 def _check_channels(channels: int, **parts: Any) -> None:

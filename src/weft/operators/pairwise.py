@@ -144,6 +144,7 @@ clamp_op = elementwise(
         Sample((m.real(4), 0.5, -0.5)),
     ],
 )
+clamp_op.edges = ("x", "low?", "high?")
 
 
 def _limits(input: Tensor, low: Any, high: Any) -> tuple[Any, Any]:

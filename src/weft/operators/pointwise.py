@@ -512,6 +512,7 @@ round_op = elementwise(
     "round",
     _round,
     zero,
+    variant=lambda attrs, inputs: int(attrs["decimals"] != 0),
     public=False,
     samples=lambda m: [
         Sample((m.real(2, 3, low=0.1, high=0.4),), {"decimals": 0}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -53,6 +54,16 @@ def _max_tangent(t: Any, indices: Any) -> Any:
     return plane_gather_op(t, indices), None
 
 
+def _by_rank(name: str) -> Callable[[dict[str, Any], Any], str]:
+    """PyTorch's name of a pooling node: one for planes, another for volumes."""
+
+    def chosen(attrs: dict[str, Any], inputs: Any) -> str:
+        rank = len(attrs["size"] if "size" in attrs else attrs["kernel"])
+        return name.format(max(rank, 2))
+
+    return chosen
+
+
 def _max_op(
     name: str,
     reference: Any,
@@ -73,7 +84,7 @@ def _max_op(
         constant_outputs=(1,),
         promote="same",
         promote_args=(0,),
-        grad_name=grad_name,
+        variant=_by_rank(grad_name),
         samples=samples,
         names=("x",),
         layout=layout,
@@ -94,7 +105,7 @@ def _window(kernel: Ints, stride: Ints, padding: Ints, **more: Any) -> dict[str,
 max_pool_op = _max_op(
     "max_pool_with_indices",
     _max_pool,
-    "MaxPool2DWithIndicesBackward",
+    "MaxPool{}DWithIndicesBackward0",
     lambda m: [
         Sample((m.real(2, 2, 6),), _window((3,), (2,), (1,), dilation=(1,), ceil_mode=True)),
         Sample(
@@ -130,7 +141,7 @@ def _adaptive_avg_rule(g: Any, x_shape: Ints) -> Any:
 adaptive_max_pool_op = _max_op(
     "adaptive_max_pool",
     lambda x, size: kernels.adaptive_max_pool(x, size),
-    "AdaptiveMaxPool2DBackward",
+    "AdaptiveMaxPool{}DBackward0",
     lambda m: [Sample((m.real(1, 2, 5, 4),), {"size": (2, 3)})],
     _adaptive_max_rule,
     layout="image 2d",
@@ -139,7 +150,7 @@ adaptive_max_pool_op = _max_op(
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
     lambda x, kernel, size, samples: kernels.fractional_max_pool(x, kernel, size, samples),
-    "FractionalMaxPool2DBackward",
+    "FractionalMaxPool{}DBackward0",
     lambda m: [
         Sample(
             (m.real(1, 2, 6, 5),),
@@ -155,7 +166,7 @@ max_unpool_op = linear(
     lambda g, indices: plane_gather_op(g, indices),
     names=("x", "indices"),
     layout="image 2d",
-    grad_name="MaxUnpool2DBackward",
+    variant=_by_rank("MaxUnpool{}DBackward0"),
     samples=lambda m: [Sample((m.real(1, 2, 2), np.array([[[0, 4], [1, 3]]])), {"size": (5,)})],
     shape=shape_rules.resized,
 )
@@ -211,7 +222,7 @@ avg_pool_op = linear(
     ),
     promote="same",
     layout="image 2d",
-    grad_name="AvgPool2DBackward",
+    variant=_by_rank("AvgPool{}DBackward0"),
     single_use=True,
     samples=lambda m: [
         Sample((m.real(2, 2, 6),), _window((3,), (2,), (1,), **_MEAN)),
@@ -242,7 +253,7 @@ adaptive_avg_pool_op = linear(
     lambda x, size: kernels.adaptive_avg_pool(x, size),
     _adaptive_avg_rule,
     promote="same",
-    grad_name="AdaptiveAvgPool2DBackward",
+    variant=_by_rank("AdaptiveAvgPool{}DBackward0"),
     single_use=True,
     samples=lambda m: [
         Sample((m.real(1, 2, 5, 4),), {"size": (2, 2)}),

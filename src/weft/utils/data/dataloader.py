@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import enum
 import itertools
 import multiprocessing
@@ -73,7 +72,12 @@ class DataLoader(Generic[T_co]):
     """
 
     __initialized = False
-    _saved: dict[str, Any] | None = None  # where the next iteration is to go on
+    __multiprocessing_context: Any = None
+    # Kept for ``state_dict``: where the next iteration is to go on, and how far the last one is.
+    # Iterating reads and writes both past a subclass's own attribute access, which sees
+    # what PyTorch's loader asks for and no more.
+    _saved: dict[str, Any] | None = None
+    _progress: Progress | None = None
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class DataLoader(Generic[T_co]):
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn, self.in_order = timeout, worker_init_fn, in_order
-        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
+        self.multiprocessing_context = multiprocessing_context
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None:
@@ -124,7 +128,6 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._IterableDataset_len_called: int | None = None  # what __len__ said of a stream
-        self._progress: Progress | None = None  # of the last iteration
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -134,6 +137,15 @@ class DataLoader(Generic[T_co]):
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )
         super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How worker processes are started."""
+        return self.__multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, wanted: Any) -> None:
+        self.__multiprocessing_context = _context(wanted, self.num_workers)
 
     @property
     def _auto_collation(self) -> bool:
@@ -146,26 +158,26 @@ class DataLoader(Generic[T_co]):
         return found
 
     def __iter__(self) -> Any:
-        iterator = self._iterator if self.persistent_workers and self.num_workers else None
-        if iterator is None or iterator.closed:
-            self._iterator = None
-            iterator = self._get_iterator()
-            if self.persistent_workers and self.num_workers:
-                self._iterator = iterator
+        if self.persistent_workers and self.num_workers > 0:
+            iterator: Any = self._iterator
+            if iterator is None or getattr(iterator, "closed", False):
+                iterator = self._iterator = self._get_iterator()
+            else:
+                iterator._reset(self)
         else:
-            iterator.restart(self)
+            iterator = self._get_iterator()
         # A subclass may have iterators of its own, which keep no account.
-        self._progress, self._saved = getattr(iterator, "progress", None), None
+        object.__setattr__(self, "_progress", getattr(iterator, "progress", None))
+        object.__setattr__(self, "_saved", None)
         return iterator
 
     def _get_iterator(self) -> Any:
         """A fresh iterator; subclasses put their own in its place."""
-        if not self.num_workers:
-            return _SingleProcessDataLoaderIter(self, self._saved)
-        # One that stays gets a copy: if each held the other, workers would live until the
-        # collector runs.
-        loader = copy.copy(self) if self.persistent_workers else self
-        return _MultiProcessingDataLoaderIter(loader, self._saved)
+        saved = object.__getattribute__(self, "_saved")
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self, saved)
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self, saved)
 
     def state_dict(self) -> dict[str, Any]:
         """The position in the epoch and all that the rest of it depends on, as plain data.
@@ -180,7 +192,7 @@ class DataLoader(Generic[T_co]):
         return {
             "length": self._length(),
             "num_workers": self.num_workers,
-            "generators": Sources(self).of_generators(),
+            "generators": self._sources().of_generators(),
             "progress": None if over or progress is None else progress.state(),
         }
 
@@ -196,11 +208,14 @@ class DataLoader(Generic[T_co]):
         [[2, 3], [4, 5]]
         """
         self._check_saved(state_dict)
-        Sources(self).set_generators(state_dict["generators"])
+        self._sources().set_generators(state_dict["generators"])
         if self._iterator is not None:
             self._iterator.close()
             self._iterator = None
         self._progress, self._saved = None, state_dict
+
+    def _sources(self) -> Sources:
+        return Sources(self._index_sampler, self.generator)
 
     def _check_saved(self, state: Any) -> None:
         names = {"length", "num_workers", "generators", "progress"}
@@ -330,6 +345,12 @@ class _BaseDataLoaderIter:
     """
 
     def __init__(self, loader: Any) -> None:
+        self._read(loader)
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = fresh_seed(loader.generator)
+
+    def _read(self, loader: Any) -> None:
+        """Take over the settings: of the loader itself an iterator keeps nothing."""
         self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
         self._shared_seed = self._pg = None
         self._IterableDataset_len_called = loader._IterableDataset_len_called
@@ -338,8 +359,6 @@ class _BaseDataLoaderIter:
         self._world_size, self._rank = 1, 0
         self._pin_memory, self._pin_memory_device = False, None  # there is no accelerator
         self._timeout, self._collate_fn = loader.timeout, loader.collate_fn
-        self._sampler_iter = iter(self._index_sampler)
-        self._base_seed = fresh_seed(loader.generator)
         self._persistent_workers, self._num_yielded = loader.persistent_workers, 0
         self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
 
@@ -359,11 +378,15 @@ class _BaseDataLoaderIter:
 
     def __next__(self) -> Any:
         data = self._next_data()
+        self._count()
+        return data
+
+    def _count(self) -> None:
+        """Account for one more batch, and warn of a stream that is longer than it said."""
         self._num_yielded += 1
         promised = self._IterableDataset_len_called
         if self._dataset_kind and promised is not None and self._num_yielded > promised:
             _warn_of_length(self._dataset, promised, self._num_yielded, self._num_workers)
-        return data
 
     def __len__(self) -> int:
         return len(self._index_sampler)
@@ -386,15 +409,19 @@ class _Batches(_BaseDataLoaderIter):
     """
 
     def __init__(self, loader: Any, saved: dict[str, Any] | None) -> None:
-        self.loader, self.sources = loader, Sources(loader)
+        self._read(loader)
+        generator = loader.generator
+        self.sources = Sources(self._index_sampler, generator)
         state = (saved or {}).get("progress")
         self.resuming = state is not None
         if state is None:
-            self.indices = iter(loader._index_sampler)
+            self._sampler_iter = iter(self._index_sampler)
             # PyTorch draws this even where no worker needs it, so the stream stays the same.
-            self.progress = Progress(fresh_seed(loader.generator), loader.num_workers)
+            self._base_seed = fresh_seed(generator)
+            self.progress = Progress(self._base_seed, self._num_workers)
             return
-        self.progress = Progress.restored(state, loader.num_workers)
+        self.progress = Progress.restored(state, self._num_workers)
+        self._base_seed = self.progress.base_seed
         if self.progress.ended:  # only persistent workers have a state then
             self.progress.next_epoch()
 
@@ -402,8 +429,8 @@ class _Batches(_BaseDataLoaderIter):
         """Begin with the indices, or where a saved loader stood."""
         if not self.resuming:
             return
-        self.indices = iter(self.loader._index_sampler)
-        if not self.loader._dataset_kind:
+        self._sampler_iter = iter(self._index_sampler)
+        if not self._dataset_kind:
             for _ in range(self.progress.low):
                 self._draw()
 
@@ -411,15 +438,19 @@ class _Batches(_BaseDataLoaderIter):
         """The next indices; what their order depends on is kept before the first are drawn."""
         if self.progress.start is None:
             self.progress.start = self.sources.take()
-        return next(self.indices)
+        return self._next_index()
 
-    def __len__(self) -> int:
-        return len(self.loader._index_sampler)  # type: ignore[arg-type]
+    def _job(self, worker_id: int, init_fn: Any, resume: worker.Resume | None) -> worker.Job:
+        return worker.Job(
+            dataset=self._dataset, iterable=bool(self._dataset_kind),
+            batched=self._auto_collation, drop_last=self._drop_last, collate_fn=self._collate_fn,
+            init_fn=init_fn, worker_id=worker_id, num_workers=self._num_workers,
+            base_seed=self.progress.base_seed, resume=resume,
+        )  # fmt: skip
 
-    def _count(self) -> None:
-        promised, given = self.loader._IterableDataset_len_called, self.progress.given
-        if self.loader._dataset_kind and promised is not None and given > len(self.loader):
-            _warn_of_length(self.loader.dataset, promised, given, self.loader.num_workers)
+    def _sizes(self) -> Any:
+        """What stands for the indices of any batch of a stream."""
+        return next(iter(self._index_sampler)) if self._dataset_kind else None
 
 
 class _SingleProcessDataLoaderIter(_Batches):
@@ -427,16 +458,16 @@ class _SingleProcessDataLoaderIter(_Batches):
 
     def __init__(self, loader: DataLoader, saved: dict[str, Any] | None = None) -> None:
         super().__init__(loader, saved)
-        if loader.timeout:
+        if self._timeout:
             raise AssertionError("timeout needs num_workers > 0")
         progress, resume = self.progress, None
-        if loader._dataset_kind and progress.start is None:
+        if self._dataset_kind and progress.start is None:
             progress.start = self.sources.take()  # a stream may draw as soon as it is made
         if self.resuming:
-            resume = worker.Resume(progress.low, None, progress.dataset, _sizes(loader))
+            resume = worker.Resume(progress.low, None, progress.dataset, self._sizes())
         with self.sources.replaying(progress.start if self.resuming else None):
             self._go_on()
-            self.fetcher = worker.Fetcher(_job(loader, 0, progress), resume)
+            self.fetcher = worker.Fetcher(self._job(0, None, None), resume)
         if self.fetcher.keeps_state:
             progress.live = self.fetcher
 
@@ -449,29 +480,6 @@ class _SingleProcessDataLoaderIter(_Batches):
         self.progress.took(self.progress.low)
         self._count()
         return batch
-
-
-def _job(
-    loader: DataLoader, worker_id: int, progress: Progress, resuming: bool = False
-) -> worker.Job:
-    resume = None
-    if resuming and loader.num_workers:
-        done = progress.workers[worker_id]
-        replay = loader._dataset_kind and done.dataset is None
-        begin = done.begin if replay else done.random
-        resume = worker.Resume(done.batches, begin, done.dataset, _sizes(loader))
-    return worker.Job(
-        dataset=loader.dataset, iterable=bool(loader._dataset_kind), batched=loader._auto_collation,
-        drop_last=loader.drop_last, collate_fn=loader.collate_fn,
-        init_fn=loader.worker_init_fn if loader.num_workers else None, worker_id=worker_id,
-        num_workers=loader.num_workers, base_seed=progress.base_seed,
-        resume=resume,
-    )  # fmt: skip
-
-
-def _sizes(loader: DataLoader) -> Any:
-    """What stands for the indices of any batch of a stream."""
-    return next(iter(loader._index_sampler)) if loader._dataset_kind else None
 
 
 class _Worker:
@@ -500,12 +508,14 @@ class _MultiProcessingDataLoaderIter(_Batches):
         super().__init__(loader, saved)
         method = "fork" if sys.platform == "linux" else None
         context = loader.multiprocessing_context or multiprocessing.get_context(method)
+        self._prefetch_factor, self._in_order = loader.prefetch_factor, loader.in_order
+        init_fn = loader.worker_init_fn
         self.workers: list[_Worker] = []
         self._finish = weakref.finalize(self, _shut_down, self.workers, os.getpid())
         try:
-            for number in range(loader.num_workers):
-                job = _job(loader, number, self.progress, saved is not None)
-                self.workers.append(_Worker(context, job))
+            for number in range(self._num_workers):
+                resume = self._resume(number) if saved is not None else None
+                self.workers.append(_Worker(context, self._job(number, init_fn, resume)))
         except BaseException:
             self._finish()
             raise
@@ -513,6 +523,13 @@ class _MultiProcessingDataLoaderIter(_Batches):
         with self.sources.replaying(self.progress.start):
             self._go_on()
             self._begin()
+
+    def _resume(self, number: int) -> worker.Resume:
+        """Where a worker of a saved loader stood."""
+        done = self.progress.workers[number]
+        replay = self._dataset_kind and done.dataset is None
+        begin = done.begin if replay else done.random
+        return worker.Resume(done.batches, begin, done.dataset, self._sizes())
 
     @property
     def closed(self) -> bool:
@@ -523,12 +540,11 @@ class _MultiProcessingDataLoaderIter(_Batches):
         """End the workers."""
         self._finish()
 
-    def restart(self, loader: DataLoader) -> None:
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers."""
-        self.indices = iter(loader._index_sampler)
+        super()._reset(loader, first_iter)
         self.epoch += 1
         self.progress.next_epoch()
-        self.loader._IterableDataset_len_called = loader._IterableDataset_len_called
         self._begin()
 
     def _begin(self) -> None:
@@ -541,7 +557,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
         self.turn = itertools.cycle(self.workers)
         for _ in range(self.progress.last + 1):
             next(self.turn)
-        for _ in range((self.loader.prefetch_factor or 0) * len(self.workers)):
+        for _ in range((self._prefetch_factor or 0) * len(self.workers)):
             self._send_next()
 
     def _send_next(self) -> None:
@@ -570,7 +586,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
         if not free:
             return None
         # In order each has its turn; otherwise whoever has least to do, so that none idles.
-        chosen = free[0] if self.loader.in_order else min(free, key=lambda w: w.waiting)
+        chosen = free[0] if self._in_order else min(free, key=lambda w: w.waiting)
         while next(self.turn) is not chosen:
             pass
         return chosen
@@ -578,13 +594,13 @@ class _MultiProcessingDataLoaderIter(_Batches):
     def __next__(self) -> Any:
         if self.closed:
             raise StopIteration
-        if not self.loader.prefetch_factor:
+        if not self._prefetch_factor:
             self._send_next()
         while True:
             number = self._next_number()
             if number is None:
                 self._end()
-                if not self.loader.persistent_workers:
+                if not self._persistent_workers:
                     self._finish()
                 raise StopIteration
             if number in self.arrived:
@@ -593,7 +609,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
         kind, batch, note = self.arrived.pop(number)
         source = self.owner[number]
         self._settle(number)
-        place = self.progress.low if self.loader._dataset_kind else number
+        place = self.progress.low if self._dataset_kind else number
         self.progress.took(place, source.number, note)
         if kind == "failure":
             batch.reraise()
@@ -608,12 +624,12 @@ class _MultiProcessingDataLoaderIter(_Batches):
 
     def _settle(self, number: int) -> None:
         self.owner.pop(number)
-        if self.loader.prefetch_factor:
+        if self._prefetch_factor:
             self._send_next()
 
     def _next_number(self) -> int | None:
         """The task whose result is due; None if there is none left."""
-        if not self.loader.in_order:
+        if not self._in_order:
             lost = [n for n, w in self.owner.items() if not w.active and n not in self.arrived]
             for n in lost:
                 del self.owner[n]
@@ -629,7 +645,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
 
     def _receive(self) -> None:
         """Wait for a result of any worker."""
-        timeout = self.loader.timeout
+        timeout = self._timeout
         deadline = time.monotonic() + timeout if timeout else float("inf")
         by_pipe = {w.pipe: w for w in self.workers}
         while True:

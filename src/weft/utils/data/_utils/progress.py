@@ -101,10 +101,9 @@ class Progress:
 class Sources:
     """All that the order of a loader's samples may depend on."""
 
-    def __init__(self, loader: Any) -> None:
-        indices = loader._index_sampler  # of batches, or of samples
+    def __init__(self, indices: Any, generator: Any) -> None:
         self.samplers = _distinct([indices, getattr(indices, "sampler", None)])
-        found = [loader.generator, *(getattr(s, "generator", None) for s in self.samplers)]
+        found = [generator, *(getattr(s, "generator", None) for s in self.samplers)]
         own = [g for g in found if isinstance(g, Generator) and g is not default_generator]
         self.generators = _distinct(own)
 
