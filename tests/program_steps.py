@@ -548,10 +548,12 @@ class Writer:
         if "conv" in text and 0 in self.get(x).shape:
             return  # of no channels torch makes no channels, however many the weight has
         text = text.format(x=x, n=self.number(), s=self.rng.randrange(99))
-        if "Twice" in text:
-            self.define(text, effect=True)
-        else:
-            self.define(text)
+        for name in self.define(text, effect="Twice" in text):
+            t = self.get(name)
+            if "pool1d" in text and isinstance(t, torch.Tensor):
+                # A view of a pooled image in torch, and so can't be detached, and forgets its
+                # hooks when it is changed; here a value of its own.
+                self.frozen.add(home(t))
 
     def view(self) -> None:
         x = self.some()
