@@ -60,10 +60,14 @@ def samples(index: int, dtype: str) -> list[Any]:
         return []
     state = torch.get_rng_state()
     found = []
-    # The table seeds before every sample and looks for a test among the callers, once for each
-    # op: both take milliseconds.
-    seed = mock.patch("torch.manual_seed", torch.default_generator.manual_seed)
-    with seed, mock.patch("torch.testing._internal.common_utils.extract_test_fn", lambda: None):
+    # The table seeds before every sample and looks for a test among the callers, by two names for
+    # each op: all three take milliseconds.
+    internal = "torch.testing._internal"
+    with (
+        mock.patch("torch.manual_seed", torch.default_generator.manual_seed),
+        mock.patch(f"{internal}.common_utils.extract_test_fn", lambda: None),
+        mock.patch(f"{internal}.opinfo.core.extract_test_fn", lambda: None),
+    ):
         torch.manual_seed(0)
         made = op.sample_inputs("cpu", getattr(torch, dtype))
         for sample in itertools.islice(made, 5 * SAMPLES):

@@ -275,9 +275,9 @@ class Session:
             except RuntimeError:
                 return  # elements that share memory
 
-    def off(self, function: Callable, *args: Any) -> Any:
+    def off(self, function: Callable, *args: Any, **kwargs: Any) -> Any:
         """What a function gives, off by a rounding error."""
-        return self.shaken(function(*args))
+        return self.shaken(function(*args, **kwargs))
 
     def shaken(self, t: Any) -> Any:
         """The same for a value in the middle of an expression."""

@@ -77,10 +77,9 @@ def prod(
 ) -> Tensor:
     """The product of what the mask leaves; one of nothing."""
     x = _filled(_typed(input, dtype, widen=True), mask, 1)
-    dims = _dims(x, dim)
-    for d in dims:
-        x = x.prod(d, keepdim=True, dtype=dtype)
-    return _dropped(x, dims, keepdim, input)
+    for d in reversed(_dims(x, dim)):
+        x = x.prod(d, keepdim=keepdim)
+    return x
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:

@@ -475,6 +475,63 @@ PROGRAMS = {
         "v9 = v0[0, 0].renorm(0, 1, 1.0)",
         "v10 = v0[0, 0].renorm(2, 1, -1.0)",
     ),
+    "stacked images and volumes keep their channels innermost": (
+        "v0 = rand(1, (2, 3, 4, 2)).contiguous(memory_format=torch.channels_last).requires_grad_()",
+        "v1 = rand(2, (2, 2, 3, 2, 2)).contiguous(memory_format=torch.channels_last_3d)",
+        "v2, v3, v4 = (torch.stack([v0, v0], d).stride() for d in (0, 1, 4))",
+        "v5, v6, v7 = (torch.stack([v1, v1, v1], d).stride() for d in (0, 2, 5))",
+        "v8 = torch.stack([v0, v0.contiguous()]).stride()",
+        "v9 = torch.stack([v0[:, :, 1:]]).stride()",
+        "v10 = torch.stack([v0.to('meta'), v0.to('meta')], 1).stride()",
+        "v11 = torch.stack([v0, v0 * 2], 1)[:, 1]",
+        "v12 = v11.contiguous()",
+        "v12.retain_grad()",
+        "(v12 * v0).sum().backward()",
+        "v13 = rand(3, (8, 16, 40, 33)).contiguous(memory_format=torch.channels_last)[:, :, 1:]",
+        "v14, v15 = torch.stack([v13, v13], 1).stride(), torch.cat([v13, v13], 1).stride()",
+    ),
+    "the norm of single elements is a result of its own, whose value is saved": (
+        "v0 = rand(1, (2, 1), low=0.5).requires_grad_()",
+        "v1 = F.pairwise_distance(v0, v0 * 2)",
+        "v2 = torch.linalg.vector_norm(v0, 3, (1,))",
+        "v3 = v0.norm(dim=1)",
+        "v1.sum().backward(retain_graph=True)",
+        "v1.copy_(v1 * 2)",
+        "v1.sum().backward()",
+        "v2.mul_(2)",
+        "v2.sum().backward()",
+        "v3.detach_()",
+        "v4 = F.cosine_similarity(v0, v0, -1)",
+        "v0.detach().mul_(2)",
+        "v0.data.mul_(2)",
+        "v4.sin().sum().backward()",
+        "v5 = F.cosine_similarity(v0, v0, -1)",
+        "v0.data.mul_(2)",
+        "v5.sin().sum().backward()",
+    ),
+    "views taken without recording lead nowhere, of whatever shapes": (
+        "v0 = rand(1, (3, 3)).requires_grad_()",
+        "with torch.no_grad(): v1, v2 = v0[..., 1:], v0[1:]",
+        "torch.autograd.backward([v1.norm(), v2.norm()])",
+        "(v1.sum() * v2.sum() * v0.sum()).backward()",
+    ),
+    "a masked product over no dimensions is the input": (
+        "v0 = rand(1, ()).requires_grad_()",
+        "v1 = torch.masked.prod(v0, mask=None)",
+        "v2 = rand(2, (2, 3)).requires_grad_()",
+        "v3 = torch.masked.prod(v2, mask=v2 > 0)",
+        "v4 = torch.masked.prod(v2, 1, keepdim=True, mask=v2 > 0)",
+        "(v1 * v3 * v4).sum().backward()",
+    ),
+    **{
+        f"{name} takes complex parameters with gaps": (
+            "v0 = rand(1, (8,), torch.complex128)[::2].requires_grad_()",
+            "(v0 * (1 + 2j)).real.sum().backward()",
+            f"torch.optim.{name}([v0], lr=0.1).step()",
+            f"torch.optim.{name}([v0, v0.detach().requires_grad_()], lr=0.1).step()",
+        )
+        for name in ("SGD", "Adam", "RMSprop")
+    },
 }
 
 

@@ -418,6 +418,8 @@ class _Run:
     def deliver(self, edge: GraphNode, g: Any) -> None:
         """Bring a gradient to its input's shape and type, and add it there."""
         if edge.__class__ is AccumulateGrad:
+            if edge is NOWHERE:
+                return  # views of any shapes, whose gradients have no sum
             leaf = edge.ref()  # type: ignore[attr-defined]
             if leaf is not None and leaf._x is None:
                 array = leaf._a

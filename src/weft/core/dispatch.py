@@ -83,6 +83,13 @@ def _in_rows_or_last(y: Any, arrays: Any) -> Any:
     return np.ascontiguousarray(y)
 
 
+def _in_rows_or_stacked(y: Any, arrays: Any) -> Any:
+    """The same for a stack of such inputs, which has one dimension more."""
+    if y.flags.c_contiguous or all(map(channels_wanted, arrays)):
+        return y
+    return np.ascontiguousarray(y)
+
+
 def _like_image(y: Any, arrays: Any) -> Any:
     """A result with the channels innermost if the first input has them so."""
     return like_image(y, y.ndim > 3 and channels_wanted(arrays[0]))
@@ -101,12 +108,13 @@ def _like_images(y: Any, arrays: Any) -> Any:
     return like_image(y, last)
 
 
-# How results lie in memory: ``rows`` in row-major order, ``rows or last`` so or with the channels
-# innermost, ``operands`` as the operands of elementwise arithmetic decide, ``first`` as the first
-# input decides alone, ``image`` and its kin as (N, C, ...) inputs do.
+# How results lie in memory: ``rows`` in row-major order, ``rows or last`` (``stacked last``) so or
+# with the channels innermost, ``operands`` as the operands of elementwise arithmetic decide,
+# ``first`` as the first input decides alone, ``image`` and its kin as (N, C, ...) inputs do.
 LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
     "rows": _in_rows,
     "rows or last": _in_rows_or_last,
+    "rows or stacked last": _in_rows_or_stacked,
     "operands": like_operands,
     "first": lambda y, arrays: like_operands(y, arrays[:1]),
     "image": _like_image,

@@ -18,7 +18,7 @@ from weft.operators.factorizations import check_float, refuse
 from weft.operators.linalg import inv_ex
 from weft.operators.matmul import column, transposed, type_name
 from weft.operators.pointwise import abs_op, sgn_op
-from weft.operators.reductions import kept_shape, sum_op
+from weft.operators.reductions import count_of, kept_shape, sum_op
 from weft.operators.spectral import svdvals
 from weft.operators.views import reshape_op
 
@@ -28,6 +28,8 @@ from weft.operators.views import reshape_op
 def _vector_norm(x: np.ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
     if not x.ndim:
         dim = ()
+    if p and count_of(x.shape, dim) == 1:  # no power of a single element can overflow
+        return np.add.reduce(np.abs(x), axis=dim, keepdims=keepdim)
     if p == 2 and x.dtype.kind != "c":
         if len(dim) == x.ndim and not keepdim and x.dtype.kind == "f":
             flat = x.ravel(order="K")
@@ -128,14 +130,6 @@ def vector_norm(
             f"{name} cannot compute the {p:g} norm on an empty tensor because the operation "
             "does not have an identity"
         )
-    return _vector_norm_of(x, p, dims, keepdim)
-
-
-def _vector_norm_of(x: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    shape = x._a.shape
-    if p and all(shape[d] == 1 for d in dims):  # no power of a single element can overflow
-        found = abs_op(x).contiguous()
-        return found if keepdim or not dims else found.squeeze(dims)
     return vector_norm_op(x, p=p, dim=dims, keepdim=keepdim)
 
 

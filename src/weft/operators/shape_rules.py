@@ -9,7 +9,15 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core.shapes import Shape, ShapeDtype, broadcast
 from weft.core.symbols import Dim, Undecided, differ, is_symbolic, largest, product
-from weft.native.memory.layout import in_order, is_dense, order_of, rows_of, strides_of_result
+from weft.native.memory.layout import (
+    in_order,
+    is_dense,
+    last_of,
+    order_of,
+    rows_of,
+    strides_of_result,
+    suggests_last,
+)
 from weft.references.convolution import output_extent
 from weft.references.pooling import pool_extent
 
@@ -243,12 +251,17 @@ def joined(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
     return ShapeDtype(replaced(shape, dim, total), first.dtype)
 
 
-def stacked(inputs: list[ShapeDtype], dim: int) -> Shape:
-    """Inputs of one shape along a new dimension."""
-    shape = inputs[0].shape
+def stacked(inputs: list[ShapeDtype], dim: int) -> ShapeDtype:
+    """Inputs of one shape along a new dimension; what has the channels innermost keeps them so."""
+    shape, count = inputs[0].shape, len(inputs)
     if any(x.ndim != len(shape) or any(map(differ, x.shape, shape)) for x in inputs):
         raise RuntimeError(f"stack expects each tensor to be equal size, but got {inputs}")
-    return (*shape[:dim], len(inputs), *shape[dim:])
+    steps = None
+    if dim < len(shape) and not is_symbolic(shape) and 0 not in shape:
+        if all(x.steps is not None and suggests_last(shape, x.steps) for x in inputs):
+            joined = last_of((*shape[:dim], count * shape[dim], *shape[dim + 1 :]))
+            steps = (*joined[:dim], joined[dim] * shape[dim], *joined[dim:])
+    return ShapeDtype((*shape[:dim], count, *shape[dim:]), inputs[0].dtype, steps)
 
 
 def indexed(x: ShapeDtype, rest: list[ShapeDtype], where: tuple[int, ...]) -> ShapeDtype:

@@ -240,6 +240,8 @@ def std_mean(
 
 
 def _norm(x: np.ndarray, ord: float, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    if ord and count_of(x.shape, dim) == 1:  # no power of a single element can overflow
+        return np.add.reduce(np.abs(x), axis=axes(x, dim), keepdims=keepdim)
     if ord == 2 and x.dtype.kind != "c":
         return np.sqrt(np.add.reduce(x * x, axis=axes(x, dim), keepdims=keepdim))
 
@@ -350,9 +352,6 @@ def norm(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension because the "
             f"operation does not have an identity\n  at {errors.here()}"
         )
-    if ord and count_of(input._a.shape, dims) == 1:  # no power of a single element can overflow
-        found = abs_op(input).contiguous()
-        return found if keepdim or not dims else found.squeeze(dims)
     return apply_one(norm_op, input, {"ord": ord, "dim": dims, "keepdim": bool(keepdim)})
 
 

@@ -1002,10 +1002,13 @@ api.alias("cat", "concat", "concatenate")
 
 
 def _stack(*parts: np.ndarray, dim: int) -> np.ndarray:
-    if not dim:
-        return np.concatenate([p[None] for p in parts])
+    shape = parts[0].shape
+    if dim < len(shape) and all(p.shape == shape for p in parts):
+        # As in PyTorch joined along the dimension that the new one divides: images with the
+        # channels innermost keep that order.
+        return np.concatenate(parts, dim).reshape(*shape[:dim], len(parts), *shape[dim:])
     place = (*(slice(None),) * dim, None)
-    return np.concatenate([p[place] for p in parts], dim)
+    return np.ascontiguousarray(np.concatenate([p[place] for p in parts], dim))
 
 
 stack_op: Op = linear(
@@ -1018,7 +1021,7 @@ stack_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
-    layout="rows",
+    layout="rows or stacked last",
     shape=shape_rules.stacked,
 )
 

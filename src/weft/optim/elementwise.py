@@ -47,7 +47,9 @@ concatenate = np.concatenate
 def flat_real(array: np.ndarray) -> np.ndarray:
     """One dimension, and complex numbers as pairs; shares memory if the layout allows it."""
     flat = array.reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+    if flat.dtype.kind != "c":
+        return flat
+    return np.ascontiguousarray(flat).view(flat.real.dtype)
 
 
 class Pool:

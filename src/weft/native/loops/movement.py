@@ -20,6 +20,7 @@ from weft.native.memory.layout import (
     FLOATS,
     channels_last,
     channels_second,
+    channels_wanted,
     is_last,
     plain,
 )
@@ -272,7 +273,7 @@ def cat(*parts: ndarray, dim: int) -> ndarray | None:
         same = p.ndim == first.ndim and p.dtype == first.dtype
         if not same or p.shape[:dim] + p.shape[dim + 1 :] != shape[:dim] + shape[dim + 1 :]:
             return None
-    if all(is_last(p) for p in parts):  # what all have in common, the result has too
+    if all(map(channels_wanted, parts)):  # what all have in common, the result has too
         dim = 0 if not dim else first.ndim - 1 if dim == 1 else dim - 1
         return channels_second(_joined([channels_last(p) for p in parts], dim, kind))
     return _joined(parts, dim, kind)
@@ -306,8 +307,11 @@ def stack(*parts: ndarray, dim: int) -> ndarray | None:
     shape = parts[0].shape
     if any(p.shape != shape for p in parts) or not 0 <= dim <= len(shape):
         return None
-    longer = (*shape[:dim], 1, *shape[dim:])
-    return cat(*(p.reshape(longer) for p in parts), dim=dim)
+    if dim == len(shape):
+        longer = (*shape, 1)
+        return cat(*(plain(p).reshape(longer) for p in parts), dim=dim)
+    joined = cat(*parts, dim=dim)
+    return None if joined is None else joined.reshape(*shape[:dim], len(parts), *shape[dim:])
 
 
 # --- conversions -----------------------------------------------------------------------

@@ -716,13 +716,14 @@ def _as_mask(count: ndarray, negated: int) -> ndarray:
 
 def vector_norm(x: ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """The 2-norm or 1-norm over some dimensions."""
-    if p == 2:
+    single = valid(dim, x.ndim) and prod(x.shape[d] for d in dim) == 1  # its square may overflow
+    if p == 2 and not single:
         squares = _reduced(SQUARES, x, dim, keepdim)
         if squares is not None:
             squares = plain(squares)
             _flat(_roots, squares)
         return squares
-    return _reduced(SIZES, x, dim, keepdim) if p == 1 else None
+    return _reduced(SIZES, x, dim, keepdim) if p == 1 or (p and single) else None
 
 
 # --- spread ------------------------------------------------------------------------------
