@@ -261,6 +261,8 @@ def _triangle(name: str, pick: Any) -> None:
         row: int, col: int, offset: int = 0, *, dtype: Any = dt.int64, device: Any = None,
         layout: Any = LAYOUT,
     ) -> Tensor:  # fmt: skip
+        row, col = api.whole(row, name, "row"), api.whole(col, name, "col")
+        offset = api.whole(offset, name, "offset")
         if row < 0 or col < 0:
             raise RuntimeError(
                 f"{name}: row and col must be non-negative, got {row} and {col}\n"
