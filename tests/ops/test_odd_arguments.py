@@ -24,6 +24,8 @@ torch.nn.functional.embedding_bag(torch.tensor([[1, 12]]), torch.ones(10, 2), mo
 torch.topk(torch.ones(3), 2.0)
 torch.topk(torch.ones(3), True)
 torch.topk(torch.tensor([1.0, 3, 2]), torch.tensor(2))
+torch.kthvalue(torch.ones(3), 1.5)
+torch.kthvalue(torch.ones(3), True)
 torch.roll(torch.arange(3), 1.0)
 torch.roll(torch.arange(3), 1, 0.5)
 torch.roll(torch.arange(3), [True])

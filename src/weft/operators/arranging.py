@@ -741,6 +741,8 @@ for _name, _function in (
 @api.both(out=True)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``narrow``, as a copy."""
+    if isinstance(dim, int) and dim >= input._a.ndim:
+        raise fail(RuntimeError, f"Expected dim < {input._a.ndim}, but got {dim}")
     return clone_op(v.narrow(input, dim, start, length), memory_format=contiguous_format)
 
 

@@ -372,7 +372,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """The logistic loss of targets 1 and -1."""
     reduction = reduction_of(reduction, size_average, reduce)
-    shape = np.broadcast_shapes(input._a.shape, target._a.shape)
+    shape = together(input, target)[0]._a.shape
     if shape != input._a.shape:
         refuse(
             f"output with shape {list(input._a.shape)} doesn't match the broadcast shape "

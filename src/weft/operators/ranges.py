@@ -75,6 +75,8 @@ def arange(
         )
     if d.kind in "iu":
         start, end, step = int(start), int(end), int(step)
+        if not step:
+            raise ValueError(f"step must be nonzero as a whole number\n  at {errors.here()}")
         run = lambda _, d: np.arange(start, end, step).astype(d, copy=False)
         array = build(run, (max(0, -((start - end) // step)),), d, device)
     else:
