@@ -5,6 +5,7 @@ systems; outputs, dtypes, gradients, methods and in-place methods must agree.
 
     python -m opdb add linalg.svd 'fft.*'     # some ops, by name, name.variant or pattern
     python -m opdb --all -j 2 --json out.json # all of them
+    python -m opdb --all --from linalg.svd    # the rest of a run that was cut off
 """
 
 from __future__ import annotations
@@ -878,6 +879,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="opdb", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="name, name.variant, or a pattern")
     parser.add_argument("--all", action="store_true", help="every op of the table")
+    parser.add_argument("--from", dest="first", help="with --all: go on from this op")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--fail-fast", action="store_true", help="stop at the first failing op")
     parser.add_argument("--verbose", action="store_true", help="tracebacks, and ops that pass")
@@ -910,7 +912,9 @@ def main() -> int:
     """Run the ops asked for; the exit code says whether all in scope passed."""
     args = arguments()
     names = list(BY_NAME) if args.all or args.write_known else selected(args.names)
-    if not names:
+    if args.first in names:
+        names = names[names.index(args.first) :]
+    elif args.first or not names:
         print("no op of that name; give names or --all", file=sys.stderr)
         return 2
     results = []

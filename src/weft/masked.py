@@ -40,6 +40,11 @@ def _filled(input: Tensor, mask: Tensor | None, value: Any) -> Tensor:
     """The input with a value in place of what the mask leaves out."""
     if mask is None:
         return input
+    if mask._a.ndim > input._a.ndim:
+        raise IndexError(
+            "_input_mask expected broadcastable mask (got mask dimensionality higher than of the "
+            f"input): {list(mask._a.shape)} and {list(input._a.shape)}\n  at {_errors.here()}"
+        )
     return _where(mask, input, _wrap(np.asarray(value, input._a.dtype)))
 
 
@@ -84,12 +89,14 @@ def prod(
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """Running sums in which what is masked out counts as zero."""
-    return _filled(_typed(input, dtype, widen=True), mask, 0).cumsum(dim, dtype=dtype)
+    dtype = input.dtype if dtype is None else dtype
+    return _filled(_typed(input, dtype), mask, 0).cumsum(dim, dtype=dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """Running products in which what is masked out counts as one."""
-    return _filled(_typed(input, dtype, widen=True), mask, 1).cumprod(dim, dtype=dtype)
+    dtype = input.dtype if dtype is None else dtype
+    return _filled(_typed(input, dtype), mask, 1).cumprod(dim, dtype=dtype)
 
 
 def amax(
@@ -177,8 +184,8 @@ def logaddexp(
     other_mask: Any = None,
 ) -> Tensor:
     """``log(exp(input) + exp(other))``, each with what its mask leaves."""
-    a, b = _typed(input, dtype), _typed(other, dtype)
-    return _filled(a, input_mask, -math.inf).logaddexp(_filled(b, other_mask, -math.inf))
+    a, b = _filled(input, input_mask, -math.inf), _filled(other, other_mask, -math.inf)
+    return a.logaddexp(b).to(input.dtype if dtype is None else dtype)
 
 
 def norm(
@@ -207,7 +214,12 @@ def _spread(
     root: bool,
 ) -> Tensor:
     x = _typed(input, dtype)
-    if x._a.dtype.kind in "iub":
+    if x._a.dtype.kind == "b":
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported; convert it with "
+            f".to(torch.float32) first\n  at {_errors.here()}"
+        )
+    if x._a.dtype.kind in "iu":
         x = x.to(_dt.get_default_dtype())
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0

@@ -259,7 +259,7 @@ def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
 def into(op: Op, x: ndarray, *args: Any) -> bool:
     """Write the result of an elementwise op over its first array; False if native code can't.
 
-    No other array may share its memory.
+    Other arrays are that very array or don't share its memory.
     """
     return _over_pays(x) and loop_for(op, "", op.reference, NOTHING).into(x, *args)
 
@@ -275,20 +275,6 @@ def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
     if tracking and op.names[0] in op.plan_for(1, 1, 1, False).slots:
         return False
     return loop_for(op, "", op.reference, attrs).into(x)
-
-
-def add_scaled(x: ndarray, y: ndarray, by: float) -> bool:
-    """``x += y * by`` in one pass; False if native code can't."""
-    if not _over_pays(x):
-        return False
-    return _scaled().into(x, y, by)
-
-
-@once.once
-def _scaled() -> Any:
-    from weft.native.codegen.trace import Loop
-
-    return Loop("add_scaled", lambda x, y, by: x + y * by)
 
 
 def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:

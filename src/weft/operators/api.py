@@ -260,6 +260,21 @@ def need_tensors(function: str, **arguments: Any) -> None:
             )
 
 
+def whole(value: Any, function: str, argument: str) -> int:
+    """An argument that is a whole number; a float is none, even where it has no fraction."""
+    if value.__class__ is int:
+        return value
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return index(value)
+    except TypeError:
+        raise TypeError(
+            f"{function}(): argument '{argument}' must be int, not {type(value).__name__}\n"
+            f"  at {errors.here()}"
+        ) from None
+
+
 def no_dims(dim: Any) -> bool:
     """Whether a dim argument is an empty list, which for many functions means all."""
     return isinstance(dim, (tuple, list)) and not dim

@@ -17,6 +17,7 @@ from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
 from weft.core.shapes import ShapeDtype
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
+from weft.native.codegen.trace import multiply_add
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.operators.outputs import put_into
@@ -152,14 +153,17 @@ def _sum_with(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
     """``a + alpha * b``, or the difference."""
     if sign < 0:
         _no_bool_subtract((a, b))
-    scaled = _scaled(b, alpha, a)
-    if isinstance(b, Tensor) and isinstance(scaled, Tensor):
-        d = scaled._a.dtype
-        if scaled is not b and (d in dt.HALF or d.kind in "fc"):
-            # One node, and for half types one rounding, where product and sum would have two.
-            op = add_scaled_op if sign > 0 else sub_scaled_op
-            return op(a, b, complex(alpha) if d.kind == "c" else float(d.type(alpha)))
-    return apply(add_op if sign > 0 else sub_op, (a, scaled), NO_ATTRS)
+    d = _sum_dtype(b, alpha, a)
+    if alpha != 1 and (d in dt.HALF or d.kind in "fc"):
+        # One node, and one rounding, where product and sum would have two.
+        op = add_scaled_op if sign > 0 else sub_scaled_op
+        return op(a, b, _factor(alpha, d))
+    return apply(add_op if sign > 0 else sub_op, (a, _scaled(b, alpha, d)), NO_ATTRS)
+
+
+def _factor(alpha: Any, d: np.dtype) -> Any:
+    """The factor in the type of the sum, as a number of Python's."""
+    return complex(alpha) if d.kind == "c" else float(d.type(alpha))
 
 
 def _scaling(name: str, reference: Any, slope: Any, grad_name: str) -> Op:
@@ -179,18 +183,20 @@ def _scaling(name: str, reference: Any, slope: Any, grad_name: str) -> Op:
 
 add_scaled_op = _scaling(
     "add_scaled",
-    lambda a, b, alpha: a + b * alpha,
+    lambda a, b, alpha: multiply_add(b, alpha, a),
     lambda t, alpha: _mul_rule(t, alpha),
     "AddBackward",
 )
 sub_scaled_op = _scaling(
-    "sub_scaled", lambda a, b, alpha: a - b * alpha, lambda t, alpha: -_mul_rule(t, alpha),
+    "sub_scaled",
+    lambda a, b, alpha: multiply_add(b, -alpha, a),
+    lambda t, alpha: -_mul_rule(t, alpha),
     "SubBackward",
-)  # fmt: skip
+)
 
 
-def _scaled(value: Any, alpha: Any, other: Any) -> Any:
-    """``alpha * value`` in the type of the sum; alpha may not widen it."""
+def _sum_dtype(value: Any, alpha: Any, other: Any) -> np.dtype:
+    """The type of a sum with ``alpha * value``; alpha may not widen it."""
     if isinstance(value, Tensor) and isinstance(other, Tensor) and value.dtype is other.dtype:
         d = value.dtype.np
     else:
@@ -210,6 +216,11 @@ def _scaled(value: Any, alpha: Any, other: Any) -> Any:
             f"For {least} input tensors, argument alpha must not be {wider} number. It is "
             f"{alpha!r}\n  at {errors.here()}"
         )
+    return d
+
+
+def _scaled(value: Any, alpha: Any, d: np.dtype) -> Any:
+    """``alpha * value`` in the type of the sum."""
     if alpha == 1 and alpha is not True:
         return value
     if not isinstance(value, Tensor):
@@ -626,18 +637,12 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
             other, alpha = _alpha_first(slow_name, other, last)
         now = MODES.now
         mode = now.mode
+        if alpha != 1:
+            return _change_scaled(self, other, number(alpha, slow_name, "alpha"), op)
         if mode is SPECIAL:
-            if alpha != 1:
-                other = _scaled(other, alpha, self)
             return apply_inplace(op, (self, other), {})
         x = self._a
         d = x.dtype
-        factor = None
-        if alpha != 1:
-            if mode is OFF and alpha.__class__ is float and isinstance(other, Tensor):
-                factor = alpha
-            else:
-                other = _scaled(other, alpha, self)
         quiet_enough = (d is dt.F32 or d is dt.F64) and (
             mode is OFF or (mode is PLAIN and self._node is None and self._base is None)
         )
@@ -658,26 +663,50 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
         if quiet_enough and tracked and (0 not in x.strides or x.size < 2):
             if LISTENERS:
                 announce(x, self)
-            if factor is None:
-                done = selection.into(op, x, y)
-            else:
-                done = selection.add_scaled(x, y, factor if op is add_op else -factor)
-            if not done:
+            if not selection.into(op, x, y):
                 token = quiet.enter()
                 try:
-                    ufunc(x, y if factor is None else y * factor, out=x)
+                    ufunc(x, y, out=x)
                 finally:
                     quiet.leave(token)
             bump(self, name)
             return self
-        if factor is not None:
-            other = _scaled(other, factor, self)
         return apply_inplace(op, (self, other), {})
 
     change.__name__ = change.__qualname__ = slow_name
     change.__doc__ = inspect.cleandoc(doc)
     setattr(Tensor, slow_name, change)
     return change
+
+
+def _change_scaled(self: Tensor, other: Any, alpha: Any, op: Op) -> Tensor:
+    """``self += alpha * other``, or the difference."""
+    d = _sum_dtype(other, alpha, self)
+    if d not in dt.HALF and d.kind not in "fc":
+        return apply_inplace(op, (self, _scaled(other, alpha, d)), {})
+    scaled = add_scaled_op if op is add_op else sub_scaled_op
+    factor = _factor(alpha, d)
+    if _written_over(self, scaled, (other,), factor):
+        return self
+    return apply_inplace(scaled, (self, other, factor), {})
+
+
+def _written_over(self: Tensor, op: Op, others: tuple[Any, ...], number: float) -> bool:
+    """Change a plain tensor in one pass over its memory, unrecorded; False where that can't be."""
+    now, x = MODES.now, self._a
+    if now.mode is not OFF or x.dtype not in (dt.F32, dt.F64) or 0 in x.strides:
+        return False
+    if self._vc.__class__ is not list and not now.inference:
+        return False
+    for t in others:
+        if not isinstance(t, Tensor) or t._a.dtype is not x.dtype or t._a.shape != x.shape:
+            return False
+        if t._vc is self._vc and t is not self:
+            return False
+    if not selection.into(op, x, *(t._a for t in others), number):
+        return False
+    bump(self, op.name)
+    return True
 
 
 def _fits(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
@@ -766,7 +795,7 @@ def _with_value(name: str, reference: Any, first: Any, second: Any, domain: floa
 
 addcmul_op = _with_value(
     "addcmul",
-    lambda a, b, c, value: a + _times(b, value) * c,
+    lambda a, b, c, value: multiply_add(_times(b, value), c, a),
     lambda t, c, value: _times(t, value) * c,
     lambda t, b, value: _times(t, value) * b,
     domain=-2.0,
@@ -825,11 +854,9 @@ def _add_pair_in_place(name: str, function: Any, op: Op) -> None:
     ) -> Tensor:
         if _last is not None:
             tensor1, tensor2, value = _value_first(name + "_", tensor1, (tensor2, _last))
-        x = self._a
         plain = value.__class__ is int or value.__class__ is float
-        if plain and MODES.now.mode is OFF and x.dtype in (dt.F32, dt.F64):
-            term = tensor1 if value.__class__ is int and value == 1 else _mul(tensor1, value)
-            return _iadd(self, (_mul if op is addcmul_op else _div)(term, tensor2))
+        if plain and _written_over(self, op, (tensor1, tensor2), value):
+            return self
         return api.change_by(self, name, function, (tensor1, tensor2), {"value": value})
 
     change.__name__ = change.__qualname__ = name + "_"
@@ -843,8 +870,8 @@ _add_pair_in_place("addcdiv", addcdiv, addcdiv_op)
 
 def _lerp(a: np.ndarray, b: np.ndarray, weight: Any) -> np.ndarray:
     # From the nearer end, so that both ends are reached exactly.
-    near = a + weight * (b - a)
-    far = b - (b - a) * (1.0 - weight)
+    near = multiply_add(weight, b - a, a)
+    far = multiply_add(a - b, 1.0 - weight, b)
     if isinstance(weight, (int, float, complex)):
         return near if abs(weight) < 0.5 else far
     return np.where(np.abs(weight) < 0.5, near, far)
@@ -884,6 +911,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
             f"\"lerp\" not implemented for '{dt.TYPE_NAMES[input.dtype.name]}'\n"
             f"  at {errors.here()}"
         )
+    if weight.__class__ is float and d is dt.F32:
+        weight = float(np.float32(weight))  # before it is taken from one, as in PyTorch
     return apply(lerp_op, (input, end, weight), NO_ATTRS)
 
 

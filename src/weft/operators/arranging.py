@@ -95,21 +95,22 @@ roll_op: Op = linear(
 )
 
 
-def _ints(value: Any) -> tuple[int, ...]:
-    return tuple(int(i) for i in value) if isinstance(value, (tuple, list)) else (int(value),)
+def _ints(value: Any, function: str, argument: str) -> tuple[int, ...]:
+    given = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple(api.whole(i, function, argument) for i in given)
 
 
 @api.both
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along dimensions; those that leave at one end enter at the other."""
-    moves = _ints(shifts)
+    moves = _ints(shifts, "roll", "shifts")
     if dims is None or api.no_dims(dims):
         if len(moves) != 1:
             raise fail(
                 RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         return roll_op(input, shifts=moves, dims=())
-    given = _ints(dims)
+    given = _ints(dims, "roll", "dims")
     if len(moves) != len(given):
         raise fail(
             RuntimeError,
@@ -247,8 +248,8 @@ def repeat_interleave(
                 f"{counts.size} and input.size({d}) = {size}",
             )
     else:
-        counts = np.asarray(int(repeats))
-        if int(repeats) < 0:
+        counts = np.asarray(api.whole(repeats, "repeat_interleave", "repeats"))
+        if counts < 0:
             raise fail(RuntimeError, "Repeats must be non-negative")
     source = input if input._a.ndim else reshape_op(input, shape=(1,))
     if lacks_values(counts):
@@ -740,6 +741,8 @@ for _name, _function in (
 @api.both(out=True)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``narrow``, as a copy."""
+    if isinstance(dim, int) and dim >= input._a.ndim:
+        raise fail(RuntimeError, f"Expected dim < {input._a.ndim}, but got {dim}")
     return clone_op(v.narrow(input, dim, start, length), memory_format=contiguous_format)
 
 
@@ -895,8 +898,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
         raise fail(ValueError, f"'shape' cannot have negative values, but got {sizes}")
-    found, rest = [], indices
+    found, rest = [], indices.to(dt.int64)
     for size in reversed(sizes):
         found.append(rest % size)
         rest = rest.div(size, rounding_mode="floor")
-    return tuple(reversed(found))
+    # As the columns of one tensor, like PyTorch's.
+    return v.stack(found[::-1], -1).unbind(-1) if found else ()

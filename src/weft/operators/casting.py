@@ -202,12 +202,13 @@ def number_for(value: Any, dtype: np.dtype) -> np.ndarray:
     kind = dtype.kind
     if kind in "iu":
         limits = np.iinfo(dtype)
-        # PyTorch lets a negative number wrap around in an unsigned type.
-        low = -limits.max if kind == "u" else limits.min
+        # PyTorch lets a negative integer wrap around in an unsigned type.
+        wraps = kind == "u" and not isinstance(value, float)
+        low = -limits.max if wraps else limits.min
         fits = not isinstance(value, complex) or not value.imag
         number = value.real if isinstance(value, complex) else value
         fits = fits and number == number and abs(number) != float("inf")
-        if not fits or not low <= int(number) <= limits.max:
+        if not fits or not low <= number or int(number) > limits.max:
             raise _overflow(dtype)
         return np.asarray(int(number)).astype(dtype)
     if kind in "fV" and isinstance(value, complex):

@@ -315,9 +315,10 @@ def diff(
         )
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}\n  at {errors.here()}")
-    d = api.wrap_dim(dim, input._a.ndim)
     if not n:
+        api.whole(dim, "diff", "dim")  # which may be out of range here
         return input.clone()
+    d = api.wrap_dim(dim, input._a.ndim)
     parts = [p for p in (prepend, input, append) if p is not None]
     for part in parts:
         _check_border(input._a.shape, part._a.shape, d)
@@ -358,7 +359,7 @@ def _spacings(y: Tensor, x: Any, dx: Any, dim: int) -> Any:
     missing = y._a.ndim - x._a.ndim
     if missing > 0:
         x = x.reshape((1,) * missing + x._a.shape)
-    return diff(x, dim=dim - y._a.ndim)
+    return diff(x, dim=dim)
 
 
 def _trapezoids(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
@@ -383,7 +384,7 @@ def _trapezoids(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor
     d = api.wrap_dim(dim, y._a.ndim)
     late, early = slice_op(y, index=along(d, 1)), slice_op(y, index=along(d, 0, -1))
     areas = (early + late) * _spacings(y, x, dx, d) / 2.0
-    return areas, d - y._a.ndim
+    return areas, d
 
 
 @api.top
@@ -393,9 +394,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     areas, d = _trapezoids("trapezoid", y, x, dx, dim)
     if x is None and y._a.shape[d]:
         # Between equal steps only the ends count half.
-        ends = slice_op(y, index=along(d + y._a.ndim, 0, 1)) + slice_op(
-            y, index=along(d + y._a.ndim, -1)
-        )
+        ends = slice_op(y, index=along(d, 0, 1)) + slice_op(y, index=along(d, -1))
         return (y.sum(d) - ends.squeeze(d) * 0.5) * (1.0 if dx is None else dx)
     return areas.sum(d)
 

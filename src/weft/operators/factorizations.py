@@ -254,7 +254,8 @@ def triangular_solve(
     check_square("triangular_solve", A)
     matrix, side = (transposed(A), not upper) if transpose else (A, upper)
     solution = solve_triangular(matrix, b, upper=side, unitriangular=unitriangular)
-    return triangular_solve_result(solution, A.clone())
+    shape = (*solution._a.shape[:-2], *A._a.shape[-2:])
+    return triangular_solve_result(solution, A.expand(shape).clone())
 
 
 # --- Cholesky --------------------------------------------------------------------------

@@ -372,7 +372,9 @@ def _shift(name: str, amount: Any) -> None:
     def shift(input: Tensor, dim: Any = None) -> Tensor:
         dims = api.dims(dim, input.ndim)
         if not dims:
-            return input.clone()
+            raise RuntimeError(
+                f"{name}: `shifts` required: there is no dimension to shift\n  at {errors.here()}"
+            )
         return input.roll([amount(input._a.shape[d]) for d in dims], dims)
 
     shift.__name__ = shift.__qualname__ = name

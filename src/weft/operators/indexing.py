@@ -598,6 +598,13 @@ def _put_arguments(input: Tensor, indices: Any, values: Any) -> tuple[Any, Any]:
         parts.append(FULL if index is None else index.reshape(1) if zero_dim else index)
     _check_put_dtype(input, values)
     _, found, where = parse(input, tuple(parts))
+    if found:
+        rank = input._a.ndim - len(found) + max(i._a.ndim for i in found)
+        if values._a.ndim > rank:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values._a.shape)} cannot be "
+                f"broadcast to indexing result of {rank} dimensions\n  at {errors.here()}"
+            )
     return found, where
 
 

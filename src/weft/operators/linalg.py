@@ -195,6 +195,8 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse with respect to ``tensordot`` over ``ind`` dimensions."""
     if ind <= 0:
         raise refuse("Expected a strictly positive integer for 'ind'")
+    if ind > A._a.ndim:
+        raise refuse(f"'ind' is {ind}, but the tensor has {A._a.ndim} dimensions")
     first, rest = A._a.shape[:ind], A._a.shape[ind:]
     rows, columns = math.prod(first), math.prod(rest)
     if rows != columns:
@@ -283,9 +285,16 @@ def _slogdet_rule(g: Any, x: Any, sign: Any) -> Any:
     return column(column(factor)) * adjoint(_inverse_for_slogdet(x))
 
 
+def _slogdet(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    sign, size = (np.asarray(r) for r in np.linalg.slogdet(x))
+    if x.dtype.kind == "f":
+        sign = np.where(np.isnan(size), sign.dtype.type(0), sign)  # NaN has none
+    return sign, size
+
+
 slogdet_op = general(
     "linalg_slogdet",
-    lambda x: tuple(np.asarray(r) for r in np.linalg.slogdet(x)),
+    _slogdet,
     _slogdet_rule,
     outputs=("sign", "logabsdet"),
     samples=lambda m: [Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),))],

@@ -15,7 +15,7 @@ from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
-from weft.operators.arguments import need_float, refuse
+from weft.operators.arguments import need_float, refuse, scalar_name
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, general
 
@@ -173,6 +173,8 @@ def mse_loss(
     """
     reduction = reduction_of(reduction, size_average, reduce)
     input, target = same_shape(input, target)
+    if input._a.dtype.kind in "iub" and target._a.dtype.kind not in "iub":
+        input = input.to(target.dtype)
     need_float(input, "mse_cpu")
     if weight is None:
         return mse_loss_op(input, target, reduction=reduction, width=0.0)
@@ -279,6 +281,11 @@ def _above(x: Tensor, bound: float = 0.0) -> Tensor:
     return x.clamp_min(bound)
 
 
+def _positive(x: Tensor) -> Tensor:
+    """The same above zero, but zero for NaN, as a comparison in PyTorch's loops gives it."""
+    return where_op(x > 0, x, 0.0)
+
+
 @api.top
 @api.under("nn.functional")
 def hinge_embedding_loss(
@@ -293,8 +300,8 @@ def hinge_embedding_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     foreign.refuse(target)
     # In the input's own type, which for half types is PyTorch's rounding.
-    missing = where_op(target != 1, _above(api.as_tensor_like(margin, input) - input), 0.0)
-    return reduced(missing + where_op(target != -1, input, 0.0), reduction)
+    missing = where_op(target != 1, _above(api.as_tensor_like(margin, input) - input, 0), 0)
+    return reduced(missing + where_op(target != -1, input, 0), reduction)
 
 
 @api.top
@@ -365,7 +372,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """The logistic loss of targets 1 and -1."""
     reduction = reduction_of(reduction, size_average, reduce)
-    shape = np.broadcast_shapes(input._a.shape, target._a.shape)
+    shape = together(input, target)[0]._a.shape
     if shape != input._a.shape:
         refuse(
             f"output with shape {list(input._a.shape)} doesn't match the broadcast shape "
@@ -383,6 +390,8 @@ def soft_margin_loss(
 
 
 def _check_labels(input: Tensor, target: Tensor) -> None:
+    if target._a.dtype != np.int64:
+        refuse(f"expected scalar type Long but found {scalar_name(target.dtype)}")
     if input.ndim > 2 or target._a.shape != input._a.shape:
         refuse(
             f"inconsistent target size: {list(target._a.shape)} for input of size: "
@@ -427,7 +436,7 @@ def multi_margin_loss(
     if labels._a.dtype != np.int64:
         refuse(f"multi_margin_loss: expected scalar type Long but found {labels.dtype}")
     right = -nll_loss_op(rows, labels, None, reduction="none", ignore_index=-100)
-    lack = _above(margin - right.unsqueeze(1) + rows)
+    lack = _positive(margin - right.unsqueeze(1) + rows)
     loss = lack if p == 1 else lack * lack
     if weight is not None:
         loss = loss * weight[labels].unsqueeze(1)
@@ -468,7 +477,7 @@ def multilabel_margin_loss(
     wrong[sample, labels[sample, column]] = False
     right = rows.gather(1, wrap(places)).unsqueeze(2)
     counted = wrap(valid[:, :, None] & wrong[:, None, :])
-    lack = where_op(counted, _above(1.0 - right + rows.unsqueeze(1)), 0.0)
+    lack = where_op(counted, _positive(1.0 - right + rows.unsqueeze(1)), 0.0)
     loss = lack.sum((1, 2)) / max(labels.shape[1], 1)
     return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
 

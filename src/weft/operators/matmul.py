@@ -644,6 +644,16 @@ def linear_layer(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
         return product if bias is None else product + bias
     if bias is None:
         return _linear_pair(input, weight)
+    if bias._a.ndim > 1:
+        product = _linear_pair(input, weight)
+        # As of a row for each sample: any that does not make the product larger.
+        lead = bias._a.shape[: max(bias._a.ndim - product._a.ndim, 0)]
+        if any(n != 1 for n in lead):
+            raise _refuse(
+                f"linear: a bias of shape {list(bias._a.shape)} does not fit a product of shape "
+                f"{list(product._a.shape)}"
+            )
+        return product + bias.reshape(bias._a.shape[len(lead) :])
     return apply(linear_with_bias_op, (input, weight, bias), NO_ATTRS)
 
 

@@ -377,6 +377,21 @@ def _check_channels(channels: int, **parts: Any) -> None:
             refuse(f"{name} should contain {channels} elements not {part._a.size}")
 
 
+def _check_running(running: Tensor, input: Tensor, parameter: Tensor | None) -> None:
+    """Refuse running statistics that are no vector, or of another dtype than the parameters."""
+    if running._a.ndim != 1:
+        refuse(f"running statistics are vectors, but one has {running._a.ndim} dimensions")
+    d = running._a.dtype
+    like = input if parameter is None else parameter
+    half = parameter is None and input._a.dtype in dt.HALF and d == np.float32
+    if d != like._a.dtype and not half and MODES.now.autocast is None:
+        refuse(
+            f"expected scalar type {scalar_name(like.dtype)} but found "
+            f"{scalar_name(running.dtype)}: the dtype of running statistics is that of weight "
+            "and bias, or that of the input"
+        )
+
+
 # A step of a running statistic towards the batch's, which is not differentiable.
 running_step_op = constant(
     "running_step",
@@ -425,6 +440,10 @@ def _normalize_batch(
                 bias=bias,
             )
     _check_types(input, weight, bias)
+    for running in (running_mean, running_var):
+        if running is not None:
+            _check_running(running, input, bias if weight is None else weight)
+    weight, bias = (p if p is None or p._a.ndim == 1 else p.reshape(-1) for p in (weight, bias))
     if not training:
         if running_mean is None or running_var is None:
             name = "running_mean" if running_mean is None else "running_var"
@@ -622,20 +641,32 @@ def instance_norm(
         )
     samples, channels = shape[:2]
 
-    def repeated(part: Tensor | None) -> Any:
-        return None if part is None else part.expand(samples, channels).reshape(-1)
+    def repeated(name: str, part: Tensor | None) -> Any:
+        if part is None:
+            return None
+        if part._a.shape != (channels,):
+            refuse(
+                f"{name} should contain {samples * channels} elements, {channels} for each sample: "
+                f"its shape is {list(part._a.shape)}, not [{channels}]"
+            )
+        return part.expand(samples, channels).reshape(-1)
 
     # Every channel of every sample is a channel of one large sample.
     with no_grad():
         mean, var = (
-            None if r is None else repeated(r).clone() for r in (running_mean, running_var)
+            None if r is None else repeated("running statistics", r).clone()
+            for r in (running_mean, running_var)
         )
+        # Only a variance beside parameters has to be of their dtype.
+        mean = None if mean is None else mean.to(input.dtype)
+        if var is not None and weight is None and bias is None:
+            var = var.to(input.dtype)
     y = _normalize_batch(
         input.reshape(1, samples * channels, *shape[2:]),
         mean,
         var,
-        repeated(weight),
-        repeated(bias),
+        repeated("weight", weight),
+        repeated("bias", bias),
         use_input_stats,
         momentum,
         eps,

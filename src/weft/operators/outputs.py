@@ -168,7 +168,7 @@ ADDING = _names("addmm baddbmm addbmm addmv addr")
 JOINING = _names("cat stack hstack vstack dstack column_stack")
 CHANGED_COPIES = _names("index_add index_copy")  # the first input may be overwritten
 DISTINCT = (
-    _names("cross linalg.cross gather index_select take take_along_dim masked_select")
+    _names("cross linalg.cross gather index_select take take_along_dim masked_select kthvalue")
     | JOINING
     | CHANGED_COPIES
 )

@@ -140,7 +140,7 @@ def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
             f"{len(given)} numbers for shape {list(shape)}",
         )
     # Circular padding is made of copies, which do not mind.
-    if 0 in shape[rank - count - (mode != "circular" and rank > count + 1) :]:
+    if 0 in shape[rank - count - (mode != "circular") :]:
         raise fail(
             RuntimeError,
             f"Expected {count + 1}D or {count + 2}D (batch mode) tensor with possibly 0 batch "

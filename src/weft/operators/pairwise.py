@@ -514,8 +514,8 @@ def isclose(
             raise TypeError(
                 f"isclose(): argument '{name}' must be float, not Tensor\n  at {errors.here()}"
             )
-    if rtol < 0 or atol < 0:
-        which, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
+    if not (rtol >= 0 and atol >= 0):  # NaN is refused too
+        which, value = ("atol", atol) if rtol >= 0 else ("rtol", rtol)
         raise RuntimeError(
             f"{which} must be greater than or equal to zero, but got {value}\n  at {errors.here()}"
         )

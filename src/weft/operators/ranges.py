@@ -75,6 +75,8 @@ def arange(
         )
     if d.kind in "iu":
         start, end, step = int(start), int(end), int(step)
+        if not step:
+            raise ValueError(f"step must be nonzero as a whole number\n  at {errors.here()}")
         run = lambda _, d: np.arange(start, end, step).astype(d, copy=False)
         array = build(run, (max(0, -((start - end) // step)),), d, device)
     else:
@@ -261,6 +263,8 @@ def _triangle(name: str, pick: Any) -> None:
         row: int, col: int, offset: int = 0, *, dtype: Any = dt.int64, device: Any = None,
         layout: Any = LAYOUT,
     ) -> Tensor:  # fmt: skip
+        row, col = api.whole(row, name, "row"), api.whole(col, name, "col")
+        offset = api.whole(offset, name, "offset")
         if row < 0 or col < 0:
             raise RuntimeError(
                 f"{name}: row and col must be non-negative, got {row} and {col}\n"

@@ -174,7 +174,7 @@ def interpolate(
     if recompute_scale_factor and size is not None:
         refuse("recompute_scale_factor is not meaningful with an explicit size.", ValueError)
     wanted, factors = _sizes(input, size, scale_factor)
-    if min(wanted) <= 0 or 0 in input._a.shape[1:]:
+    if min(wanted) < (0 if mode == "area" else 1) or 0 in input._a.shape[1:]:
         refuse(
             "Input and output sizes should be greater than 0, but got input "
             f"{list(input._a.shape[2:])} output {list(wanted)}"

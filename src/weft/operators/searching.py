@@ -454,7 +454,7 @@ def _check_histogram(input: Tensor, bins: Any, range: Any, weight: Any) -> None:
 
     for k, given in enumerate(bins):
         if not isinstance(given, Tensor):
-            if given <= 0:
+            if api.whole(given, "histogram", "bins") <= 0:
                 raise RuntimeError(
                     f"torch.histogram(): bins must be > 0, but got {given} for dimension {k}\n"
                     f"  at {errors.here()}"

@@ -91,7 +91,8 @@ def _slices(
         raise fail(
             IndexError, f"{name}_(): Index is supposed to be a vector, but got dim: {index._a.ndim}"
         )
-    if index._a.dtype != np.int64 and (name == "index_copy" or index._a.dtype != np.int32):
+    narrow = name in ("index_add", "index_reduce") and index._a.dtype == np.int32
+    if index._a.dtype != np.int64 and not narrow:
         wanted = IndexError if name in ("index_fill", "index_copy") else RuntimeError
         raise fail(wanted, f"{name}_(): Expected dtype int64 for index.")
     size = input._a.shape[d] if input._a.ndim else 1
@@ -123,7 +124,7 @@ def _check_slices(name: str, input: Tensor, d: int, index: Tensor, source: Tenso
             f"{name}_(): Number of indices ({index._a.size}) should be equal to "
             f"source.size(dim): ({count}), for dim: {d}",
         )
-    if len(have) > 1 or len(given) > 1:
+    if len(have) > 1 or len(given) > 1 or (name != "index_copy" and len(have) != len(given)):
         if len(have) != len(given) or have[:d] + have[d + 1 :] != given[:d] + given[d + 1 :]:
             raise fail(
                 RuntimeError,

@@ -152,7 +152,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     refuse("bc", input, "topk")
     if isinstance(dim, bool):
         raise TypeError(f"topk(): argument 'dim' must be int, not bool\n  at {errors.here()}")
-    d, k = api.wrap_dim(dim, input._a.ndim), int(k)
+    d, k = api.wrap_dim(dim, input._a.ndim), api.whole(k, "topk", "k")
     if not 0 <= k <= (input._a.shape[d] if input._a.ndim else 1):
         raise RuntimeError(
             f"topk: selected index k out of range: k is {k}, the shape is "
@@ -228,7 +228,7 @@ _kthvalue_result = result_type("kthvalue", "values", "indices")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The ``k``-th smallest element of each row, and its index."""
     refuse("cb", input, "kthvalue")
-    d, k = api.wrap_dim(dim, input._a.ndim), int(k)
+    d, k = api.wrap_dim(dim, input._a.ndim), api.whole(k, "kthvalue", "k")
     refuse_empty(input, (d,), "kthvalue")
     if not 1 <= k <= (input._a.shape[d] if input._a.ndim else 1):
         raise RuntimeError(

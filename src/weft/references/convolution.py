@@ -88,7 +88,7 @@ def transposed_extent(
     """Return the spatial shape of a transposed convolution."""
     axes = zip(spatial, kernel, stride, padding, dilation, output_padding, strict=True)
     out = tuple((n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in axes)
-    if min(out) < 1:
+    if min(out) < 0:
         raise RuntimeError(
             f"Given input size per channel: {_shape_text(spatial)}. "
             f"Calculated output size per channel: {_shape_text(out)}. Output size is too small"
@@ -139,6 +139,8 @@ def convolution_input_grad(
     groups: int,
 ) -> np.ndarray:
     """Apply the transpose of the convolution as a map of its input (no conjugation)."""
+    if 0 in input_shape:
+        return np.zeros(input_shape, g.dtype)
     kernel, out = w.shape[2:], g.shape[2:]
     mirrored = _mirror_padding(g, w, input_shape, stride, padding, dilation)
     if mirrored:

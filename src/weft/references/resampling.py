@@ -64,8 +64,8 @@ def grid_sample(
     axes = _grid_axes(grid, x.shape[2:], mode, padding_mode, align_corners)
     planes = _planes(x)
     out = np.zeros((*x.shape[:2], prod(grid.shape[1:-1])), x.dtype)
-    for place, weights, _ in _corners(axes, x.shape[2:]):
-        out += _read(planes, place) * reduce(np.multiply, weights)[:, None]
+    for place, inside, weights, _ in _corners(axes, x.shape[2:]):
+        out += _read(planes, place, inside) * reduce(np.multiply, weights)[:, None]
     return out.reshape(*x.shape[:2], *grid.shape[1:-1])
 
 
@@ -83,11 +83,11 @@ def grid_sample_grad(
     g = _planes(g)
     gx = np.zeros(planes.shape, planes.dtype)
     slopes = np.zeros((len(axes), *g.shape[::2]), grid.dtype)
-    for place, weights, derivatives in _corners(axes, x.shape[2:]):
+    for place, inside, weights, derivatives in _corners(axes, x.shape[2:]):
         _scatter_add(gx, place, g * reduce(np.multiply, weights)[:, None])
         if mode == "nearest":
             continue
-        value = np.einsum("ncp,ncp->np", g, _read(planes, place))
+        value = np.einsum("ncp,ncp->np", g, _read(planes, place, inside))
         for axis, derivative in enumerate(derivatives):
             others = weights[:axis] + weights[axis + 1 :]
             slopes[axis] += value * reduce(np.multiply, others, derivative)
@@ -110,13 +110,13 @@ def grid_sample_tangent(
     flat = moved.reshape(moved.shape[0], prod(moved.shape[1:-1]), moved.shape[-1])
     out = np.zeros((*x.shape[:2], flat.shape[1]), x.dtype)
     if mode != "nearest":
-        for place, weights, derivatives in _corners(axes, x.shape[2:]):
+        for place, inside, weights, derivatives in _corners(axes, x.shape[2:]):
             change: Any = 0
             for axis, derivative in enumerate(derivatives):
                 others = weights[:axis] + weights[axis + 1 :]
                 step = flat[..., len(axes) - 1 - axis] * derivative
                 change = change + reduce(np.multiply, others, step)
-            out += _read(planes, place) * change[:, None]
+            out += _read(planes, place, inside) * change[:, None]
     return out.reshape(*x.shape[:2], *grid.shape[1:-1])
 
 
@@ -335,8 +335,8 @@ def _base_grid(size: Ints, align_corners: bool, dtype: np.dtype) -> np.ndarray:
 
 def _grid_axes(
     grid: np.ndarray, spatial: Ints, mode: str, padding_mode: str, align_corners: bool
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    # Per axis the places, weights and weight slopes, each (taps, N, points).
+) -> list[tuple[np.ndarray, ...]]:
+    # Per axis the places, which are inside, weights and weight slopes, each (taps, N, points).
     flat = grid.reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
     axes = []
     for axis, size in enumerate(spatial):
@@ -345,9 +345,12 @@ def _grid_axes(
         point = (coordinate + 1) * scale - (0 if align_corners else 0.5)
         taps, weight, slope = _point_taps(point, size, mode, padding_mode, align_corners)
         inside = (taps >= 0) & (taps <= size - 1)
-        # Weights are multiplied, not replaced, so that a coordinate of NaN gives NaN.
         index = np.where(inside, taps, 0).astype(np.int64)
-        axes.append((index, weight * inside, slope * (inside * coordinate.dtype.type(scale))))
+        # In images weights are multiplied, so that a coordinate of NaN gives NaN; in volumes not.
+        if len(spatial) == 3:
+            weight = np.where(inside, weight, weight.dtype.type(0))
+        slope = slope * (inside * coordinate.dtype.type(scale))
+        axes.append((index, inside, weight * inside, slope))
     return axes
 
 
@@ -395,14 +398,14 @@ def _reflect(point: np.ndarray, size: int, align_corners: bool) -> tuple[np.ndar
     return np.where(odd, span - rest, rest) + first, sign
 
 
-def _corners(axes: list[tuple[np.ndarray, np.ndarray, np.ndarray]], spatial: Ints) -> list:
-    # All combinations of one tap per axis: flat place, weights, slopes.
+def _corners(axes: list[tuple[np.ndarray, ...]], spatial: Ints) -> list:
+    # All combinations of one tap per axis: flat place, whether it is inside, weights, slopes.
     steps = [prod(spatial[axis + 1 :]) for axis in range(len(spatial))]
     corners = []
     for combination in product(*(zip(*axis, strict=True) for axis in axes)):
-        index, weights, slopes = zip(*combination, strict=True)
+        index, inside, weights, slopes = zip(*combination, strict=True)
         place = sum(i * step for i, step in zip(index, steps, strict=True))
-        corners.append((place, weights, slopes))
+        corners.append((place, np.logical_and.reduce(inside), weights, slopes))
     return corners
 
 
@@ -415,8 +418,10 @@ def _flat_places(planes: np.ndarray, place: np.ndarray) -> np.ndarray:
     return first + place[:, None]
 
 
-def _read(planes: np.ndarray, place: np.ndarray) -> np.ndarray:
-    return planes.reshape(-1)[_flat_places(planes, place)]
+def _read(planes: np.ndarray, place: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    values = planes.reshape(-1)[_flat_places(planes, place)]
+    # Not left to weights of zero: what is outside is none of an image's NaN or infinities.
+    return values if inside.all() else np.where(inside[:, None], values, values.dtype.type(0))
 
 
 def _scatter_add(planes: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:

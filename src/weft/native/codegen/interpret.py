@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from weft.native.codegen.compiler import SIZES, STORED, Assembly, Function, NotPythonError
+from weft.native.fma import multiply_add
 
 ndarray = np.ndarray
 
@@ -119,8 +120,7 @@ INTRINSICS: dict[str, Callable] = {
     **{n: _same_kind(getattr(np, n)) for n in ("sqrt", "floor", "ceil", "trunc", "rint")},
     **{n: _same_kind(getattr(np, n)) for n in ("maximum", "minimum", "copysign")},
     "abs": abs,
-    # In float64 the product of two float32 numbers is exact.
-    "fma": _same_kind(lambda a, b, c: np.float64(a) * np.float64(b) + np.float64(c)),
+    "fma": _same_kind(multiply_add),
     "bits": lambda x: int(np.float32(x).view(np.int32)),
     "from_bits": lambda x: np.int32(ctypes.c_int32(int(x)).value).view(np.float32),
     "min": min,

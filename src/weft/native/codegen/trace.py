@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import threads
+from weft.native import fma, threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import INTRINSICS, Function, KernelError
 from weft.native.codegen.whole import EntrySpec
@@ -314,6 +314,16 @@ for _symbol, _ufunc in OPERATORS.items():
 for _symbol, _ufunc in (("neg", np.negative), ("abs", np.absolute), ("invert", np.invert)):
     setattr(Element, f"__{_symbol}__", lambda self, u=_ufunc: UFUNCS[u](self.tape, self))
 Element.__hash__ = None  # type: ignore[assignment]
+
+
+def multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c``, rounded once in single and double precision: on arrays, or traced."""
+    tape = next((x.tape for x in (a, b, c) if isinstance(x, Element)), None)
+    if tape is None:
+        return fma.multiply_add(a, b, c)
+    if tape.kind not in ("f32", "f64"):
+        return a * b + c
+    return _called("fma", 3)(tape, a, b, c)
 
 
 def lowered(lower: str | Callable, args: Any, attrs: Any) -> Element:
