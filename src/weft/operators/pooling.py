@@ -10,7 +10,7 @@ import numpy as np
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import generator, ints, need_float, refuse
 from weft.operators.build import Sample, general, linear
 from weft.references import pooling as kernels
@@ -32,6 +32,7 @@ plane_scatter_op = linear(
         Sample((m.real(1, 2, 3), np.array([[[0, 4, 4], [1, 2, 3]]])), {"shape": (1, 2, 5)})
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 plane_gather_op: Op = linear(
     "plane_gather",
@@ -41,6 +42,7 @@ plane_gather_op: Op = linear(
     grad_name="GatherBackward",
     samples=lambda m: [Sample((m.real(1, 2, 5), np.array([[[0, 4, 4], [1, 2, 3]]])))],
     shape=lambda x, indices: ShapeDtype(indices.shape, x.dtype),
+    batch=batch_rules.images,
 )
 
 
@@ -62,6 +64,7 @@ def _max_op(
     layout: str = "image",
     *,
     shape: Any,
+    batch: Any = None,
 ) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
@@ -78,6 +81,7 @@ def _max_op(
         names=("x",),
         layout=layout,
         shape=shape,
+        batch=batch,
     )
 
 
@@ -105,6 +109,7 @@ max_pool_op = _max_op(
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: shape_rules.with_indices(
         shape_rules.pooled(x, kernel, stride, padding, ceil_mode, dilation), x
     ),
+    batch=batch_rules.images,
 )
 
 
@@ -135,6 +140,7 @@ adaptive_max_pool_op = _max_op(
     _adaptive_max_rule,
     layout="image 2d",
     shape=lambda x, size: shape_rules.with_indices(shape_rules.resized(x, size), x),
+    batch=batch_rules.images,
 )
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
@@ -158,6 +164,7 @@ max_unpool_op = linear(
     grad_name="MaxUnpool2DBackward",
     samples=lambda m: [Sample((m.real(1, 2, 2), np.array([[[0, 4], [1, 3]]])), {"size": (5,)})],
     shape=shape_rules.resized,
+    batch=batch_rules.images,
 )
 
 # --- the mean of each window -----------------------------------------------------------
@@ -218,6 +225,7 @@ avg_pool_op = linear(
         Sample((m.real(1, 2, 4, 3),), _window((2, 2), (1, 2), (0, 1), **_MEAN)),
     ],
     shape=shape_rules.pooled,
+    batch=batch_rules.images,
 )
 avg_pool_back_op: Op = linear(
     "avg_pool_backward",
@@ -236,6 +244,7 @@ avg_pool_back_op: Op = linear(
         Sample((m.real(2, 2, 4),), _window((3,), (2,), (1,), shape=(2, 2, 6), **_MEAN))
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 adaptive_avg_pool_op = linear(
     "adaptive_avg_pool",
@@ -250,6 +259,7 @@ adaptive_avg_pool_op = linear(
     ],
     layout="image 2d",
     shape=shape_rules.resized,
+    batch=batch_rules.images,
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",
@@ -258,6 +268,7 @@ adaptive_avg_pool_back_op: Op = linear(
     promote="same",
     samples=lambda m: [Sample((m.real(1, 2, 2, 2),), {"shape": (1, 2, 5, 4)})],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 
 # --- arguments -------------------------------------------------------------------------
