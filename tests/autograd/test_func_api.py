@@ -54,6 +54,53 @@ def func_grad_inside_plain_autograd(T):
 
 
 @scenario
+def func_jvp_of_layers(T):
+    f, F = T.func.jvp, T.nn.functional
+    x = T.arange(1.0, 7.0, dtype=T.float64).reshape(2, 3) / 4
+    v = x.cos()
+    lstm = T.nn.LSTM(3, 4).double()
+    with T.no_grad():
+        for p in lstm.parameters():
+            p.copy_(T.linspace(-0.5, 0.5, p.numel(), dtype=T.float64).reshape(p.shape))
+    weight = T.linspace(-1, 1, 6, dtype=T.float64).reshape(2, 3)
+    return (
+        f(lambda a: lstm(a[None])[0], (x,), (v,)),
+        f(lambda a: F.scaled_dot_product_attention(a[None], a[None], a[None]), (x,), (v,)),
+        f(lambda a: F.cross_entropy(a, T.tensor([0, 2])), (x,), (v,)),
+        f(lambda a: F.layer_norm(F.linear(a, weight).tanh(), (2,)), (x,), (v,)),
+        f(lambda a: a.topk(2)[0], (x,), (v,)),
+        f(T.linalg.svdvals, (x,), (v,)),
+        f(lambda a: a.clone().add_(1).mul_(a), (x,), (v,)),
+        f(lambda a: a.t().reshape(-1) * 2, (x,), (v.t().contiguous().t(),)),
+        f(lambda a: (a.argmax(), a.sum()), (x,), (v,))[0],
+    )
+
+
+@scenario
+def func_jvp_around_and_inside_of_other_transforms(T):
+    f, vmap, jvp = T.func, T.func.vmap, T.func.jvp
+    x = T.arange(1.0, 7.0, dtype=T.float64).reshape(2, 3) / 4
+    v = x.cos()
+    cubes, total = lambda r: r**3, lambda r: (r**3).sum()
+    mixed = lambda r: r.sin() * r.sum()
+    return (
+        jvp(f.jacrev(lambda a: (a**3).sum(1)), (x,), (v,)),
+        jvp(f.jacfwd(cubes), (x,), (v,)),
+        jvp(f.hessian(total), (x,), (v,)),
+        jvp(vmap(f.grad(total)), (x,), (v,)),
+        jvp(vmap(f.jacrev(cubes)), (x,), (v,)),
+        jvp(vmap(f.hessian(total)), (x,), (v,)),
+        jvp(vmap(lambda a: jvp(mixed, (a,), (a,))[1]), (x,), (v,)),
+        jvp(lambda a: jvp(vmap(mixed), (a,), (a,))[1], (x,), (v,)),
+        jvp(f.grad(lambda a: jvp(total, (a,), (a,))[1]), (x,), (v,)),
+        vmap(lambda a: jvp(vmap(T.sin), (a,), (a,))[1])(x),
+        vmap(lambda a: jvp(lambda b: jvp(T.sin, (b,), (b,))[1], (a,), (a,)))(x),
+        f.jacfwd(lambda a: jvp(cubes, (a,), (v,))[1])(x),
+        f.grad(lambda a: jvp(total, (a,), (v,))[1])(x),
+    )
+
+
+@scenario
 def func_vjp_and_jvp(T):
     f = T.func
     x, v = double(T, 0.3, 0.7, grad=False), double(T, 1.0, 2.0, grad=False)
@@ -417,6 +464,13 @@ def test_trees():
         pytree.tree_unflatten([1], spec)
     with pytest.raises(ValueError):
         pytree.tree_map(lambda a, b: a, [1], (1,))
+
+
+def test_jvp_is_one_run_that_keeps_no_activations():
+    x = weft.ones(3)
+    seen = []
+    weft.func.jvp(lambda a: seen.append((a * 2).requires_grad) or a.sin(), (x,), (x,))
+    assert seen == [False]
 
 
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda f: f.__name__)

@@ -326,3 +326,9 @@ def test_products_of_a_vector_and_a_matrix_in_batches() -> None:
         for i in range(4):
             v, m = (x[i] if d == 0 else x for x, d in zip(operands, dims, strict=True))
             assert weft.allclose(found[i], v @ m, atol=1e-6)
+
+
+def test_an_index_past_a_table_does_not_reach_the_next_examples() -> None:
+    tables, indices = weft.randn(3, 4, 2), weft.tensor([[0, 1], [4, 0], [2, 3]])
+    with pytest.raises(IndexError, match="out of range"):
+        weft.func.vmap(weft.nn.functional.embedding)(indices, tables)

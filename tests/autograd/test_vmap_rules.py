@@ -17,6 +17,28 @@ SAMPLED = sorted(name for name, op in REGISTRY.items() if op.samples is not None
 SIZES = (3, 1, 0)
 # The shapes of their results depend on values, so that examples may not fit together.
 RAGGED = frozenset(("masked_select", "masked_place"))
+# Ops that run once for each example, and why there is no rule.
+LOOPED = {
+    "the shape of the result depends on values": """
+        masked_select masked_place nonzero unique_dim unique_consecutive bincount nms""",
+    "values are put or taken by their place in one example's memory": """
+        as_strided_backward take_flat put_flat take masked_scatter""",
+    "the routine behind it works on one example": """
+        histc histogram searchsorted isin nonzero_static hash_tensor has_zero linalg_lstsq
+        linalg_ldl_factor_ex linalg_ldl_solve linalg_matrix_rank median nanmedian block_diag
+        cdist pad_by pad_by_backward ctc_loss ctc_loss_backward
+        embedding_bag embedding_bag_backward embedding_bag_per_sample_weights_backward""",
+    "a batch is one of its own dimensions, with statistics or states of its own": """
+        native_batch_norm batch_norm_fixed running_step lstm_layer gru_layer rnn_layer
+        fractional_max_pool grid_sampler_backward grid_sampler_tangent
+        roi_align roi_align_backward roi_pool roi_pool_backward roi_pool_gather""",
+    "drawn by the generator of the batch: see core.batching.Source": """
+        uniform normal random bernoulli exponential geometric cauchy log_normal
+        _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad""",
+    "written in place: see core.batching.change_batched": "copy fill copy_slices",
+    "slices of one example replaced; rare": """
+        select_scatter slice_scatter diagonal_scatter index_fill to_meta""",
+}
 
 
 def examples(name: str) -> Any:
@@ -45,6 +67,11 @@ def outs_of(op: Any, out: Any) -> list[Tensor]:
     return list(out) if op.multiple else [out]
 
 
+def test_every_op_has_a_rule_or_a_reason() -> None:
+    without = {n for n, op in REGISTRY.items() if not op.batch and op.shape != "elementwise"}
+    assert without == {name for names in LOOPED.values() for name in names.split()}
+
+
 @pytest.mark.parametrize("name", [name for name in SAMPLED if name not in RAGGED])
 def test_a_batch_is_a_loop(name: str) -> None:
     op = REGISTRY[name]
@@ -69,8 +96,11 @@ def compare(op: Any, attrs: Any, rows: Any, chosen: Any, size: int) -> None:
     ]
     expected = [outs_of(op, one(*(wrap(row[k].copy()) for k in chosen))) for row in rows]
     found = outs_of(op, weft.func.vmap(one)(*columns))
-    assert len(found) == len(expected[0])
-    for k, y in enumerate(found):
+    # The batch may be any dimension of an operand, so that its examples lie apart in memory.
+    moved = [column.movedim(0, -1).contiguous() for column in columns]
+    last = outs_of(op, weft.func.vmap(one, in_dims=-1)(*moved))
+    assert len(found) == len(last) == len(expected[0])
+    for k, y in itertools.chain(enumerate(found), enumerate(last)):
         wanted = np.stack([e[k].detach().resolve_conj().numpy() for e in expected])[: size or 0]
         assert y.shape == wanted.shape, (op, chosen, attrs)
         assert y.numpy().dtype == wanted.dtype, (op, chosen, attrs)

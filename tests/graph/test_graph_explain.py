@@ -418,3 +418,26 @@ def test_nan_that_came_with_the_data():
     loss = ((x - 2).sqrt() * x).sum()
     loss.backward()
     assert "the forward pass has NaN already: sqrt" in why(x, loss).text
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict", "reason"),
+    [(3.0, "huge", "by a factor of 3\n"), (0.1, "tiny", "to 0.1 of its size; 24 nodes")],
+)
+def test_what_others_pass_to_a_shared_value_is_not_a_nodes_doing(factor, verdict, reason):
+    x = weft.ones(2, requires_grad=True)
+    y = x
+    for _ in range(24):
+        y = y * factor
+    loss = (y + x * 0).sum()
+    loss.backward(retain_graph=True)
+    answer = why(x, loss)
+    # Each of the others does as much; the one that passes zeros has no part in it.
+    assert answer.verdict == verdict and reason in str(answer)
+
+
+def test_a_finite_gradient_is_not_blamed_for_the_infinite_one_of_another_reader():
+    x = weft.zeros(2, requires_grad=True)
+    loss = (x.sqrt() + x * 2).sum()
+    loss.backward(retain_graph=True)
+    assert why(x, loss).node.op == "sqrt"

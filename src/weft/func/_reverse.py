@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.core.batching import spread
-from weft.core.dual import set_tangent, tangents_of
+from weft.core.batching import batched, is_batched, spread
+from weft.core.dual import (
+    forget_tangents,
+    in_layout,
+    set_tangent,
+    tangents_of,
+    without_tangent,
+)
 from weft.core.meta import filled
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.node import AccumulateGrad
@@ -46,8 +52,7 @@ class Scope:
             x = spread(x)  # each example has a gradient of its own
         if self.recording and x.requires_grad:
             return x.view_as(x)
-        inside = x.detach().requires_grad_()
-        _copy_tangents(x, inside)
+        inside = _cut(x).requires_grad_()
         self.own.add(inside._node)
         return inside
 
@@ -97,6 +102,9 @@ def _copy_tangents(source: Tensor, target: Tensor) -> None:
 
 
 def _cut(x: Tensor) -> Tensor:
+    """A tensor without its history, and with its tangents: a batch has those of all examples."""
+    if is_batched(x):
+        return batched(_cut(x._a.physical), x._a.level)
     alone = x.detach()
     _copy_tangents(x, alone)
     return alone
@@ -346,9 +354,50 @@ def jvp(
     for x, t in zip(own, flat, strict=True):
         if isinstance(x, Tensor):
             _check_tangent(x, t)
-    (out, aux), push, _, out_spec = _linear(func, primals, has_aux, name)
-    moved = tree_unflatten(push(flat), out_spec)
-    return (out, moved, aux) if has_aux else (out, moved)
+    if _forward_mode(own):
+        out, aux, moved, out_spec = _pushed(func, own, spec, flat, has_aux, name)
+    else:
+        (out, aux), push, _, out_spec = _linear(func, primals, has_aux, name)
+        moved = push(flat)
+    tree = tree_unflatten(moved, out_spec)
+    return (out, tree, aux) if has_aux else (out, tree)
+
+
+def _forward_mode(leaves: list[Any]) -> bool:
+    """Whether tangents can go along with the values.
+
+    Inside of ``vmap`` ops take batches apart before they look for tangents.
+    """
+    return not MODES.now.batches and all(isinstance(x, Tensor) for x in leaves)
+
+
+def _pushed(
+    func: Callable, leaves: Any, spec: TreeSpec, tangents: Any, has_aux: bool, name: str
+) -> tuple[Any, Any, list[Tensor], TreeSpec]:
+    """The value of ``func`` and the tangents of its outputs, by forward mode."""
+    now = MODES.now
+    level = now.dual_level = now.dual_level + 1
+    now.update()
+    try:
+        duals = [_dual(x, t, level) for x, t in zip(leaves, tangents, strict=True)]
+        out, aux = split_aux(func(*tree_unflatten(duals, spec)), has_aux, name)
+        outs, out_spec = _flat_tensors(out, name)
+        found = [(tangents_of(o) or {}).get(level) for o in outs]
+        moved = [
+            wrap(np.zeros_like(o._a)) if t is None else t for o, t in zip(outs, found, strict=True)
+        ]
+        out, aux = tree_map(lambda x: without_tangent(x, level), (out, aux))
+    finally:
+        forget_tangents(level)
+        now.dual_level = level - 1
+        now.update()
+    return out, aux, moved, out_spec
+
+
+def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
+    dual = x.view_as(x)
+    set_tangent(dual, level, in_layout(tangent, x._a))
+    return dual
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,7 +161,9 @@ class Edit:
         self.graph, self.change_text = graph, change
         # Steps of backward passes are derived anew from what the forward nodes have become.
         self.specs: dict[int, Spec] = {
-            k: _waiting(s) for k, s in graph._specs.items() if not is_step(s)
+            k: s if s.kind != BACKWARD else _waiting(s)
+            for k, s in graph._specs.items()
+            if s.kind != BACKWARD or not is_step(s)
         }
         self.outputs = list(graph._outputs)
         self.updates = dict(graph._updates)
@@ -176,9 +178,6 @@ class Edit:
         self._tried: set[Ref] = set()  # values that were asked for once, known or not
         self._calls: dict[Any, Traced | None] = {}  # functions that mind the kinds of values alone
         self.awaited: list[Ref] = []  # values that functions will meet, if they look at them
-        self._readers: dict[int, dict[int, None]] = {}
-        for spec in self.specs.values():
-            self._note_reader(spec)
         self._leaves = {
             id(tensor): Ref(spec.id)
             for spec in self.specs.values()
@@ -194,9 +193,19 @@ class Edit:
         self._next[0] += 1
         return self._next[0] - 1
 
+    @functools.cached_property
+    def _readers(self) -> dict[int, dict[int, None]]:
+        """The nodes that read each node; kept up to date from the first time it is asked for."""
+        readers: dict[int, dict[int, None]] = {}
+        for spec in self.specs.values():
+            for r in spec.refs():
+                readers.setdefault(r.node, {})[spec.id] = None
+        return readers
+
     def _note_reader(self, spec: Spec) -> None:
-        for r in spec.refs():
-            self._readers.setdefault(r.node, {})[spec.id] = None
+        if "_readers" in self.__dict__:
+            for r in spec.refs():
+                self._readers.setdefault(r.node, {})[spec.id] = None
 
     def add(self, spec: Spec) -> Ref:
         self.specs[spec.id] = spec
@@ -205,9 +214,12 @@ class Edit:
         return pair_ref((spec.id, 0))
 
     def take_in(
-        self, specs: Iterable[Spec], place: dict[int, Any], change: Callable[[Spec], dict[str, Any]]
+        self, specs: Iterable[Spec], place: dict[int, Any], near: Spec | None = None
     ) -> list[int]:
-        """Add nodes of another graph under numbers of this one; ``place`` says where each went."""
+        """Add nodes of another graph under numbers of this one; ``place`` says where each went.
+
+        Nodes that came about in the place of another one stand where that stood.
+        """
         made = []
         for spec in specs:
             if spec.id in place:
@@ -216,9 +228,11 @@ class Edit:
             if tensor is not None and id(tensor) in self._leaves:
                 place[spec.id] = self._leaves[id(tensor)]
                 continue
-            args = tuple([moved(x, place) for x in spec.args])
-            new = self.add(spec.but(id=self.number(), args=args, **change(spec)))
-            place[spec.id] = new
+            copy = spec.reading(tuple([moved(x, place) for x in spec.args]))
+            copy.id = self.number()
+            if near is not None and spec.kind not in LEAVES:
+                _put_beside(copy, near)
+            new = place[spec.id] = self.add(copy)
             if tensor is not None:
                 self._leaves[id(tensor)] = new
             made.append(new.node)
@@ -243,7 +257,7 @@ class Edit:
     def set_input(self, spec: Spec, k: int, value: Any) -> None:
         args = list(self.specs[spec.id].args)
         args[k] = value
-        self.change(self.specs[spec.id].but(args=tuple(args)))
+        self.change(self.specs[spec.id].reading(tuple(args)))
 
     def call_often(self, function: Callable, arguments: list[Any], near: Spec) -> list[Any]:
         """The same as ``call``, for a function that is called in many places.
@@ -270,7 +284,7 @@ class Edit:
     def _taken_in(self, traced: Traced, arguments: list[Any], near: Spec) -> list[Any]:
         refs = [x for x in arguments if x.__class__ is Ref]
         place: dict[int, Any] = dict(zip(traced.inputs, refs, strict=True))
-        made = self.take_in(traced.needed, place, lambda spec: _placed(spec, near))
+        made = self.take_in(traced.needed, place, near)
         self.after.setdefault(near.id, []).extend(made)
         self.modules.update(traced.modules)
         return [moved(r, place) for r in traced.results]
@@ -353,17 +367,28 @@ class Edit:
         for id in self._readers.get(old.node, ()):
             spec = self.specs[id]
             if id not in self.fresh and old in spec.args:
-                self.change(spec.but(args=tuple(new if x == old else x for x in spec.args)))
+                self.change(spec.reading(tuple([new if x == old else x for x in spec.args])))
+        self._redirect_ends({old: new})
+
+    def redirect_all(self, moved: dict[Ref, Any]) -> None:
+        """The same for many values at once; what nothing needs any more is left as it is."""
+        self._redirect_ends(moved)
+        roots = {r.node for p in self.passes for r, _ in p.roots if r is not None}
+        for id in self._behind(self._kept() | roots, moved):
+            spec = self.specs[id]
+            if id not in self.fresh and not moved.keys().isdisjoint(spec.refs()):
+                self.change(spec.reading(_exchanged(spec.args, moved)))
+
+    def _redirect_ends(self, moved: dict[Ref, Any]) -> None:
         ends = (*self.outputs, *(r for p in self.passes for r, _ in p.roots))
-        if new.__class__ is not Ref and old in ends:
+        if any(r in moved and moved[r].__class__ is not Ref for r in ends):
             raise self.refused("an output of the graph can't be a constant")
-        if old not in ends and old not in self.updates.values():
+        if moved.keys().isdisjoint((*ends, *self.updates.values())):
             return
-        self.outputs = [new if r == old else r for r in self.outputs]
-        self.updates = {k: new if r == old else r for k, r in self.updates.items()}
+        self.outputs = [moved.get(r, r) for r in self.outputs]
+        self.updates = {k: moved.get(r, r) for k, r in self.updates.items()}
         self.passes = tuple(
-            p._replace(roots=tuple((new if r == old else r, g) for r, g in p.roots))
-            for p in self.passes
+            p._replace(roots=tuple((moved.get(r, r), g) for r, g in p.roots)) for p in self.passes
         )
 
     def done(self) -> Graph:
@@ -374,12 +399,14 @@ class Edit:
     def _done(self) -> Graph:
         from weft.graph.graph import Graph, passes_within
 
-        order = self._sorted()
+        derived = any(s.kind == BACKWARD and s.op == ACCUMULATE for s in self.specs.values())
+        alive: Collection[int] = self.specs if derived else self._alive()
+        order = self._sorted(alive)
         self._check_kinds(order)
-        if any(spec.op == ACCUMULATE for spec in self.specs.values()):
+        if derived:
             self._derive(order)
-            order = self._sorted()
-        alive = self._alive()
+            alive = self._alive()
+            order = self._sorted(alive)
         specs = {k: self.specs[k] for k in order if k in alive}
         made = Graph()._fill(
             specs,
@@ -396,20 +423,32 @@ class Edit:
             parent=self.graph,
             change=self.change_text,
         )
-        stale = made._after(k for k in (*self.changed, *self.fresh) if k in specs)
-        made._kept = {k: v for k, v in self.graph._kept.items() if k in specs and k not in stale}
+        if self.graph._kept:
+            stale = made._after(k for k in (*self.changed, *self.fresh) if k in specs)
+            kept = self.graph._kept.items()
+            made._kept = {k: v for k, v in kept if k in specs and k not in stale}
         made._order = self.graph._order
         return made
 
-    def _sorted(self) -> list[int]:
-        """All nodes, each after what it reads; otherwise as they stood."""
+    def _sorted(self, alive: Collection[int]) -> list[int]:
+        """The nodes that stay, each after what it reads; otherwise as they stood."""
         placed = {k for ids in self.after.values() for k in ids}
         starts = [
-            k for old in self.specs if old not in placed for k in (old, *self.after.get(old, ()))
+            k
+            for old in self.specs
+            if old not in placed
+            for k in ((old, *self.after[old]) if old in self.after else (old,))
+            if k in alive
         ]
         done: set[int] = set()
         order: list[int] = []
         for start in starts:
+            if start in done:
+                continue
+            if done.issuperset([r[0] for r in self._needs(start)]):
+                done.add(start)
+                order.append(start)
+                continue
             stack = [(start, False)]
             open_: set[int] = set()
             while stack:
@@ -524,7 +563,9 @@ class Edit:
             spec = self.specs[id]
             if spec.kind in LEAVES or isinstance(spec.op, (str, Gradient, Taken)):
                 continue
-            if id not in self.changed and moved.isdisjoint([r.node for r in spec.refs()]):
+            if id not in self.changed and (
+                not moved or moved.isdisjoint([r.node for r in spec.refs()])
+            ):
                 continue
             if self._reads_the_same_kinds(spec, old.get(id)):
                 continue
@@ -587,23 +628,37 @@ class Edit:
 
         Nodes that nobody read before the edit stay as well: only what the edit cut off goes.
         """
-        users = self.graph._users()
-        ends = {r.node for r in (*self.outputs, *self.updates.values())}
-        ends |= {k for k in self.specs if k in self.graph._specs and not users.get(k)
-                 and k not in self.cut and not self._replaced(k)}  # fmt: skip
-        seen, stack = set(ends), list(ends)
-        while stack:
-            for r in self._needs(stack.pop()):
-                if r.node not in seen:
-                    seen.add(r.node)
-                    stack.append(r.node)
+        seen = self._behind(self._kept())
         kinds = (INPUT, PARAMETER)
         return seen | {k for k, s in self.specs.items() if s.kind in kinds and k not in self.fresh}
 
-    def _replaced(self, id: int) -> bool:
-        """Whether the edit took an output's place."""
-        was = {r.node for r in (*self.graph._outputs, *self.graph._updates.values())}
-        return id in was and id not in {r.node for r in (*self.outputs, *self.updates.values())}
+    def _kept(self) -> set[int]:
+        """Nodes that stay for their own sake: ends of the new graph and dead ends of the old."""
+        ends = {r.node for r in (*self.outputs, *self.updates.values())}
+        # The edit took the place of an end that is none any more.
+        replaced = {r.node for r in (*self.graph._outputs, *self.graph._updates.values())} - ends
+        read = {x[0] for s in self.graph._specs.values() for x in s.args if x.__class__ is Ref}
+        gone = read | self.cut | replaced
+        return ends | {k for k in self.graph._specs if k not in gone and k in self.specs}
+
+    def _behind(self, ends: set[int], moved: dict[Ref, Any] | None = None) -> set[int]:
+        """Nodes and all that they need, with some values replaced by others."""
+        seen, stack = set(ends), list(ends)
+        while stack:
+            for r in self._needs(stack.pop()):
+                if moved and r in moved:
+                    r = moved[r]
+                    if r.__class__ is not Ref:
+                        continue
+                if r[0] not in seen:
+                    seen.add(r[0])
+                    stack.append(r[0])
+        return seen
+
+
+def _exchanged(args: tuple[Any, ...], moved: dict[Ref, Any]) -> tuple[Any, ...]:
+    """Inputs of a node with some values replaced by others."""
+    return tuple([moved.get(x, x) if x.__class__ is Ref else x for x in args])
 
 
 def _dtypes_read(spec: Spec | None, graph: Graph) -> list[Any]:
@@ -612,14 +667,12 @@ def _dtypes_read(spec: Spec | None, graph: Graph) -> list[Any]:
     return [graph._specs[r.node].kind_of(r.index)[1] for r in refs if r.node in graph._specs]
 
 
-def _placed(spec: Spec, near: Spec) -> dict[str, Any]:
-    """Where a traced node stands: in the module, and if need be on the line, of an old one."""
-    if spec.kind in LEAVES:
-        return {}
-    where: dict[str, Any] = {"scope": ".".join(filter(None, (near.scope, spec.scope)))}
+def _put_beside(spec: Spec, near: Spec) -> None:
+    """Let a traced node stand in the module, and if need be on the line, of an old one."""
+    if near.scope:
+        spec.scope = f"{near.scope}.{spec.scope}" if spec.scope else near.scope
     if spec.code is None:
-        where.update(code=near.code, instruction=near.instruction, source=near.source)
-    return where
+        spec.code, spec.instruction, spec.source = near.code, near.instruction, near.source
 
 
 def is_step(spec: Spec) -> bool:

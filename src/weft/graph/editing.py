@@ -126,7 +126,7 @@ class Editing:
         edit = Edit(graph, f"splice in a graph of {len(subgraph)} nodes")
         place = _joined(edit, subgraph, inputs)
         made = [s for s in subgraph._specs.values() if s.kind not in (BACKWARD, OPTIMIZER)]
-        edit.take_in(made, place, lambda spec: {})
+        edit.take_in(made, place)
         _mark_seams(edit, subgraph, made, place)
         for old, new in outputs.items():
             was, now = graph._specs[graph._id(old)], subgraph._specs[subgraph._id(new)]

@@ -11,11 +11,13 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.autograd.anomaly import badness
+from weft.core.dispatch import Op
 from weft.core.modes import enable_grad
 from weft.core.node import GraphNode as GraphEdge
 from weft.core.node import Node
 from weft.core.tensor import Tensor, wrap
 from weft.graph.build import behind, of
+from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph
 from weft.graph.graph import Node as GraphNode
 from weft.graph.run import Execution, GraphError
@@ -51,6 +53,11 @@ def why(tensor: Tensor, loss: Tensor | Graph | None = None) -> Answer:
 
     With the loss (or a recorded graph) the answer names the node and the path.
     """
+    with no_collection():
+        return _answered(tensor, loss)
+
+
+def _answered(tensor: Tensor, loss: Tensor | Graph | None) -> Answer:
     grad = tensor._grad
     if grad is None:
         return _why_none(tensor, loss)
@@ -240,7 +247,8 @@ def _found(graph: Graph, start: int, verdict: str, given: dict[int, Any]) -> Any
     inside = graph._after([start])
     between = [s for s in reversed(graph._specs.values()) if s.id in inside and s.kind == FORWARD]
     find = {"zero": _first_zero, "huge": _largest_growth, "tiny": _largest_shrinkage}
-    return find.get(verdict, _first_broken)(graph, between, values, grads, inside)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return find.get(verdict, _first_broken)(graph, between, values, grads, inside)
 
 
 def _verdict(grads: Any) -> str:
@@ -319,9 +327,60 @@ def gradients(
 
 
 def _inputs_of(spec: Spec, grads: dict[int, list[Any]], inside: set[int]) -> list[Any]:
-    """The gradients that a node passed on, towards the tensor in question."""
+    """The gradients of what a node read, towards the tensor in question."""
     nodes = {r.node for r in spec.refs() if r.node in inside}
     return [g for id in nodes for g in grads.get(id, ())]
+
+
+class _PassedOn:
+    """The gradients that nodes passed on, and the sizes of gradients."""
+
+    def __init__(self, graph: Graph, values: Any, grads: Any, inside: set[int]) -> None:
+        self.values, self.grads, self.inside, self.users = values, grads, inside, graph._users()
+        self.norms: dict[int, float] = {}
+
+    def by(self, spec: Spec) -> list[Any]:
+        """What a node gave to its inputs: of a value that others read too, its own share."""
+        towards = {r.node for r in spec.refs() if r.node in self.inside}
+        shared = any(len(self.users[id]) > 1 for id in towards)
+        share = self._share(spec, towards) if shared else None
+        return [g for id in towards for g in self.grads.get(id, ())] if share is None else share
+
+    def size(self, spec: Spec) -> float:
+        """The norm of the same."""
+        towards = {r.node for r in spec.refs() if r.node in self.inside}
+        if len(towards) == 1 and len(self.users[id := next(iter(towards))]) == 1:
+            return self.norm(id)
+        return _norm(self.by(spec))
+
+    def norm(self, id: int) -> float:
+        """The size of the gradient that arrived at a node."""
+        found = self.norms.get(id)
+        if found is None:
+            found = self.norms[id] = _norm(self.grads.get(id, ()))
+        return found
+
+    def _share(self, spec: Spec, towards: set[int]) -> list[Any] | None:
+        """A node's backward alone, on what it read; None where it can't be run by itself."""
+        arrived = self.grads.get(spec.id, ())
+        if not isinstance(spec.op, Op) or len(arrived) != len(spec.kinds()):
+            return None
+        args, wanted = [], []
+        with listening(), enable_grad():
+            for x in spec.args:
+                if x.__class__ is Ref:
+                    known = x.node in self.values
+                    value = self.values[x.node][x.index] if known else None
+                    if not isinstance(value, np.ndarray):
+                        return None
+                    x_node, x = x.node, wrap(value)
+                    if x_node in towards and value.dtype.kind in "fcV":
+                        wanted.append(x.requires_grad_())
+                args.append(x)
+            out = spec.op(*args, **spec.attrs)
+            ends = list(out) if spec.op.multiple else [out]
+            found = engine.grad(ends, wanted, [wrap(g) for g in arrived], allow_unused=True)
+        return [g._a for g in found if g is not None]
 
 
 def _first_zero(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
@@ -376,13 +435,19 @@ def _first_broken(graph: Graph, between: Any, values: Any, grads: Any, inside: A
     if bad is not None:
         name = graph._names()[bad.id]
         return bad, f"the forward pass has NaN already: {name} made the first; see first_bad"
+    passed_on = _PassedOn(graph, values, grads, inside)
     for spec in between:
         mine, passed = grads.get(spec.id, ()), _inputs_of(spec, grads, inside)
-        whole = mine and all(np.isfinite(g).all() for g in mine)
-        if whole and any(not np.isfinite(g).all() for g in passed):
+        if not mine or not _finite(mine) or _finite(passed):
+            continue
+        if not _finite(passed_on.by(spec)):
             return spec, _broken_reason(graph, spec, values)
     ends = [s for s in between if s.id in ends_of(graph)]
     return (ends[0], "it is so already where backward begins") if ends else (None, "")
+
+
+def _finite(arrays: Any) -> bool:
+    return all(np.isfinite(g).all() for g in arrays)
 
 
 def _nan_in_forward(graph: Graph, values: dict[int, Any]) -> Spec | None:
@@ -429,8 +494,9 @@ def _broken_reason(graph: Graph, spec: Spec, values: dict[int, Any]) -> str:
 
 def _largest_growth(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
     best: tuple[float, Spec | None] = (1.0, None)
+    passed_on = _PassedOn(graph, values, grads, inside)
     for spec in between:
-        mine, passed = _norm(grads.get(spec.id, ())), _norm(_inputs_of(spec, grads, inside))
+        mine, passed = passed_on.norm(spec.id), passed_on.size(spec)
         if mine and passed / mine > best[0]:
             best = (passed / mine, spec)
     if best[1] is None:
@@ -442,8 +508,9 @@ def _largest_growth(graph: Graph, between: Any, values: Any, grads: Any, inside:
 def _largest_shrinkage(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:
     best: tuple[float, Spec | None] = (1.0, None)
     count = 0
+    passed_on = _PassedOn(graph, values, grads, inside)
     for spec in between:
-        mine, passed = _norm(grads.get(spec.id, ())), _norm(_inputs_of(spec, grads, inside))
+        mine, passed = passed_on.norm(spec.id), passed_on.size(spec)
         if mine and passed:
             count += passed < 0.5 * mine
             if passed / mine < best[0]:
@@ -456,9 +523,11 @@ def _largest_shrinkage(graph: Graph, between: Any, values: Any, grads: Any, insi
 
 
 def _norm(arrays: Any) -> float:
-    sizes = [np.abs(g) if g.dtype.kind == "c" else g for g in arrays]
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in sizes))
+    total = 0.0
+    for g in arrays:
+        row = (np.abs(g) if g.dtype.kind == "c" else g).astype(np.float64).ravel()
+        total += float(row.dot(row))  # in float64, where squares of tiny numbers are not zero
+    return math.sqrt(total)
 
 
 __all__ = ["Answer", "ends_of", "gradients", "graph_behind", "hint_for", "why"]

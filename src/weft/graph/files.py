@@ -10,6 +10,7 @@ import json
 import math
 import os
 from json.encoder import encode_basestring_ascii as quoted
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -269,6 +270,26 @@ def _field(x: dict[str, Any], name: str, *kinds: type) -> Any:
     return value
 
 
+# What a node's record has to have, and as what.
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "id": (int,),
+    "kind": (str,),
+    "op": (str,),
+    "several": (bool,),
+    "args": (list,),
+    "attrs": (dict,),
+    "results": (list,),
+    "module": (str,),
+    "forward": (int, type(None)),
+    "label": (str,),
+    "grad": (bool,),
+    "time": (float, int, type(None)),
+    "source": (str, type(None)),
+}
+_ALL_FIELDS = itemgetter(*_FIELDS)
+_KINDS = frozenset((*LEAVES, FORWARD, BACKWARD, OPTIMIZER))
+
+
 class _Reader:
     """Turns plain data back into records; believes nothing that it can check."""
 
@@ -277,6 +298,7 @@ class _Reader:
         self.specs: dict[int, Spec] = {}
         self.kept: dict[int, tuple[Any, ...]] = {}
         self.names: dict[int, str] = {}
+        self.accepted: set[tuple[type, ...]] = set()  # the types of fields of records, seen before
 
     def array(self, place: dict[str, Any]) -> np.ndarray:
         array = self.tensors[place["name"]]._a
@@ -358,30 +380,33 @@ class _Reader:
         self.specs[spec.id], self.names[spec.id] = spec, _field(x, "name", str)
 
     def _spec(self, x: dict[str, Any]) -> Spec:
-        kind, op, several = _field(x, "kind", str), _field(x, "op", str), _field(x, "several", bool)
-        if kind not in (*LEAVES, FORWARD, BACKWARD, OPTIMIZER):
+        fields = _ALL_FIELDS(x)
+        types = tuple(map(type, fields))
+        if types not in self.accepted:
+            for name, allowed in _FIELDS.items():
+                _field(x, name, *allowed)
+            self.accepted.add(types)
+        number, kind, op, several, args, attrs, results, scope, forward, label, grad, *rest = fields
+        if kind not in _KINDS:
             raise ValueError(f"the kind {kind!r} is unknown")
-        kinds = [_kind(*pair) for pair in x["results"]]
+        kinds = [_kind(*pair) for pair in results]
         if not several and len(kinds) != 1:
             raise ValueError(f"it has {len(kinds)} results")
-        shapes, dtypes = tuple(s for s, _ in kinds), tuple(d for _, d in kinds)
-        scope = _field(x, "module", str)
+        shapes, dtypes = zip(*kinds, strict=True) if kinds else ((), ())
         if scope.count(".") > _DEEPEST:
             raise ValueError(f"it lies in {scope.count('.')} modules")
-        forward = _field(x, "forward", int, type(None))
         if kind == OPTIMIZER and forward not in self.specs:
             raise ValueError(f"it updates {forward}, which does not come before it")
         made = self._op(x, kind, op, forward, several)
         if isinstance(made, Op) and made.multiple != several:
             raise ValueError(f"{op} does not give {len(kinds)} results")
         return Spec(
-            _field(x, "id", int), kind, made,
-            tuple(self.value(v) for v in _field(x, "args", list)),
-            {k: self.value(v) for k, v in _field(x, "attrs", dict).items()},
+            number, kind, made,
+            tuple([self.value(v) if v.__class__ is dict else v for v in args]),
+            {k: self.value(v) for k, v in attrs.items()},
             shapes if several else shapes[0], dtypes if several else dtypes[0],
-            scope=scope, forward=forward, leaf=self._leaf(x, kind), label=_field(x, "label", str),
-            grad=_field(x, "grad", bool), time=_field(x, "time", float, int, type(None)),
-            source=_field(x, "source", str, type(None)) or "",
+            scope=scope, forward=forward, leaf=self._leaf(x, kind), label=label,
+            grad=grad, time=rest[0], source=rest[1] or "",
         )  # fmt: skip
 
     def _op(self, x: dict[str, Any], kind: str, op: str, forward: Any, several: bool) -> Any:
@@ -491,10 +516,10 @@ def load(path: str | os.PathLike[str]) -> Graph:
     if text is None:
         raise GraphError(f"{os.fspath(path)!r} holds tensors but no graph")
     try:
-        found = json.loads(text)
-        version = found.get(KEY) if isinstance(found, dict) else None
-        if type(version) is int and version == VERSION:
-            with no_collection():
+        with no_collection():
+            found = json.loads(text)
+            version = found.get(KEY) if isinstance(found, dict) else None
+            if type(version) is int and version == VERSION:
                 return _built(_Reader(tensors), found)
     except _WRONG as error:
         raise GraphError(f"the graph in {os.fspath(path)!r} is damaged: {_told(error)}") from error

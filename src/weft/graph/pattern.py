@@ -303,8 +303,8 @@ def _rewritten(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
         results = edit.call_often(replacement, given, specs[end.node])
         if len(results) != 1:
             raise edit.refused(f"the replacement gives {len(results)} results, and one is needed")
-        edit.redirect(end, results[0])
         moved[end] = results[0]
+    edit.redirect_all({old: new for old, new in moved.items() if new != old})
     edit.change_text += f" in {len(moved)} place{'s' * (len(moved) > 1)}"
     return edit.done()
 

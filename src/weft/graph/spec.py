@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
@@ -161,9 +160,15 @@ class Spec:
 
     def but(self, **changes: Any) -> Spec:
         """The same record with some fields changed."""
-        made = copy(self)
+        made = self.__copy__()
         for name, value in changes.items():
             setattr(made, name, value)
+        return made
+
+    def reading(self, args: tuple[Any, ...]) -> Spec:
+        """The same record with other inputs."""
+        made = self.__copy__()
+        made.args = args
         return made
 
     def __copy__(self) -> Spec:

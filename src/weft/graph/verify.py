@@ -66,11 +66,14 @@ class _Seen(dict[Any, Spec]):
 def _form(x: Any) -> Any:
     """A kind or a setting as part of a key, where ``1``, ``1.0`` and ``True`` are three."""
     kind = x.__class__
-    if kind in (tuple, list):
-        return (kind, *map(_form, x))
-    if kind in (int, float, bool, str, NoneType) or isinstance(x, np.dtype):
+    if kind in _PLAIN or isinstance(x, np.dtype):
         return kind, x
+    if kind is tuple or kind is list:
+        return (kind, *map(_form, x))
     raise TypeError
+
+
+_PLAIN = frozenset((int, float, bool, str, NoneType))
 
 
 def _reading(spec: Spec, seen: _Seen) -> Iterator[str]:

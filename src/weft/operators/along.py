@@ -12,7 +12,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
-from weft.operators import shape_rules
+from weft.operators import batch_rules, shape_rules
 from weft.operators.arguments import scalar_name
 from weft.operators.build import Sample, linear
 from weft.operators.views import reshape_op
@@ -131,6 +131,7 @@ take_along_op = linear(
     shape=lambda x, index, dim: shape_rules.replaced(
         x.shape, dim, index.shape[dim] if index.shape else 1
     ),
+    batch=batch_rules.along,
 )
 put_along_op: Op = linear(
     "put_along",
@@ -151,4 +152,5 @@ put_along_op: Op = linear(
         ),
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.along,
 )

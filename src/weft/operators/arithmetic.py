@@ -18,7 +18,7 @@ from weft.core.shapes import ShapeDtype
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
 from weft.native.codegen.trace import multiply_add
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.build import Sample, constant, elementwise, general, is_number, refusing, zero
 from weft.operators.outputs import put_into
 from weft.references.select import choose
@@ -586,6 +586,7 @@ conj_op: Op = general(
         if x.dtype.kind == "c"
         else ShapeDtype(x.shape, x.dtype, x.steps)  # which is the input itself
     ),
+    batch=batch_rules.leading,
 )
 Op.conj = conj_op
 

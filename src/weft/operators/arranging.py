@@ -11,14 +11,14 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import values_of
+from weft.core.batching import Batch, aligned, each, values_of
 from weft.core.dispatch import Op
 from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
 from weft.core.viewing import follow
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators import strided as st
 from weft.operators import views as v
 from weft.operators.build import Sample, constant, linear
@@ -42,6 +42,7 @@ flip_op: Op = linear(
         Sample((m.real(),), {"dims": ()}),
     ],
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 
 
@@ -92,6 +93,8 @@ roll_op: Op = linear(
     ],
     layout="rows or last",
     shape=shape_rules.same,
+    # Without dimensions all elements go round as one row.
+    batch=lambda b: batch_rules.along(b) if b.attrs["dims"] else each(b),
 )
 
 
@@ -171,6 +174,11 @@ def _repeated_shape(x: ShapeDtype, repeats: tuple[int, ...]) -> Any:
     )
 
 
+def _repeat_batch(b: Batch) -> Any:
+    repeats = b.attrs["repeats"]
+    return b.run(aligned(b.args[0], len(repeats)), repeats=(1, *repeats))
+
+
 repeat_op = linear(
     "repeat",
     _repeat,
@@ -181,6 +189,7 @@ repeat_op = linear(
         Sample((m.real(),), {"repeats": ()}),
     ],
     shape=_repeated_shape,
+    batch=_repeat_batch,
 )
 
 
@@ -292,6 +301,7 @@ def _triangle(name: str, function: Any, doc: str) -> None:
         ],
         rows=True,
         shape=shape_rules.same,
+        batch=batch_rules.leading,
     )
 
     def triangle(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -850,7 +860,10 @@ def _one_hot(x: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 one_hot_op = constant(
-    "one_hot", _one_hot, shape=lambda x, num_classes: ShapeDtype((*x.shape, num_classes), dt.I64)
+    "one_hot",
+    _one_hot,
+    shape=lambda x, num_classes: ShapeDtype((*x.shape, num_classes), dt.I64),
+    batch=batch_rules.leading,
 )
 
 

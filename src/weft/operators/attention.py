@@ -13,7 +13,7 @@ from weft.core.meta import filled
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import refuse
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Make, Sample, general
@@ -132,6 +132,7 @@ attention_op = general(
     constant_outputs=(1,),
     samples=_attention_samples,
     shape=_attention_shape,
+    batch=batch_rules.leading,
 )
 
 

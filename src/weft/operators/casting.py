@@ -27,7 +27,7 @@ from weft.native.memory.layout import (
     is_dense,
     last_of,
 )
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.build import Sample, general, linear, zero
 
 
@@ -99,6 +99,7 @@ clone_op = linear(
     lambda g: g,
     samples=lambda m: [Sample((m.real(2, 3).T,))],
     shape=_clone_shape,
+    batch=batch_rules.leading,
 )
 
 
@@ -249,6 +250,7 @@ to_op: Op = linear(
     lambda g, x_dtype: to_op(g, dtype=x_dtype),
     samples=lambda m: [Sample((m.real(2, 3),), {"dtype": dt.F64})],
     shape=lambda x, dtype: shape_rules.preserved(x, dtype),
+    batch=batch_rules.leading,
 )
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.batching import Batch, each
 from weft.core.dispatch import Op
 from weft.core.symbols import product
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import ints, refuse, scalar_name
 from weft.operators.arithmetic import conj_op
 from weft.operators.build import Sample, general, linear
@@ -108,6 +109,22 @@ def _attrs(
     return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, **more}
 
 
+def _convolution_batch(b: Batch) -> Any:
+    """With weights of their own the examples are groups of one convolution."""
+    x, w, bias = b.args
+    if not b.on[1] and not b.on[2]:
+        return batch_rules.folded(b)
+    if not b.size:
+        return each(b)
+    x, w = b.lead(0), b.lead(1)
+    shape, count = x._a.shape, w._a.shape[1]
+    x = x.transpose(0, 1).reshape(shape[1], b.size * shape[2], *shape[3:])
+    bias = None if bias is None else b.lead(2).reshape(b.size * count)
+    attrs = {**b.attrs, "groups": b.size * b.attrs["groups"]}
+    y = b.run(x, b.fold(w), bias, **attrs)
+    return y.reshape(shape[1], b.size, count, *y._a.shape[2:]).transpose(0, 1)
+
+
 convolution_op: Op = general(
     "convolution",
     _convolution,
@@ -135,6 +152,7 @@ convolution_op: Op = general(
         Sample((m.real(1, 1, 3, 3, 3), m.real(1, 1, 2, 2, 2), None), _attrs((1,) * 3, (0,) * 3)),
     ],
     shape=shape_rules.convolved,
+    batch=_convolution_batch,
 )
 conv_transpose_op: Op = general(
     "conv_transpose",
@@ -194,7 +212,23 @@ conv_transpose_op: Op = general(
         ),
     ],
     shape=shape_rules.shape_attribute,
+    batch=lambda b: each(b) if any(b.on[1:]) else batch_rules.folded(b),
 )
+
+
+def _conv_weight_batch(b: Batch) -> Any:
+    """Weights of every example: the examples are groups of one convolution."""
+    if not b.size:
+        return each(b)
+    g, x = (
+        t.transpose(0, 1).reshape(t._a.shape[1], b.size * t._a.shape[2], *t._a.shape[3:])
+        for t in b.leads()
+    )
+    shape, groups = b.attrs["shape"], b.attrs["groups"]
+    attrs = {**b.attrs, "shape": (b.size * shape[0], *shape[1:]), "groups": b.size * groups}
+    return b.unfold(b.run(g, x, **attrs), shape[0])
+
+
 conv_weight_op: Op = linear(
     "conv_weight",
     lambda g, x, shape, stride, padding, dilation, groups: kernels.convolution_weight_grad(
@@ -227,6 +261,7 @@ conv_weight_op: Op = linear(
         Sample((m.real(2, 3, 5), m.real(2, 2, 5)), _attrs((1,), (1,), shape=(3, 2, 3))),
     ],
     shape=shape_rules.shape_attribute,
+    batch=_conv_weight_batch,
 )
 
 # --- arguments -------------------------------------------------------------------------
@@ -542,6 +577,7 @@ im2col_op = linear(
         )
     ],
     shape=_unfolded_shape,
+    batch=batch_rules.images,
 )
 col2im_op: Op = linear(
     "col2im",
@@ -565,6 +601,7 @@ col2im_op: Op = linear(
         )
     ],
     shape=lambda x, size, kernel: (x.shape[0], x.shape[1] // prod(kernel), *size),
+    batch=batch_rules.images,
 )
 
 

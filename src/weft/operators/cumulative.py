@@ -12,7 +12,7 @@ from weft.core.dispatch import Op, apply_one
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import numpy_names, put_along_op, refuse, result_type, take_along_op
 from weft.operators.arithmetic import conj_op, where_op
 from weft.operators.build import Make, Sample, constant, general, linear
@@ -103,6 +103,7 @@ cumsum_op: Op = linear(
     ],
     rows=True,
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 
 
@@ -147,6 +148,7 @@ recurrence_op = general(
         Sample((m.real(3, 2), m.real(3, 2)), {"dim": 0}),
     ],
     shape=lambda b: shape_rules.preserved(b),
+    batch=batch_rules.along,
 )
 
 # --- products --------------------------------------------------------------------------
@@ -176,6 +178,7 @@ cumprod_op = general(
     ],
     rows=True,
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 
 
@@ -231,6 +234,7 @@ def _running_extreme(name: str, ufunc: Any) -> Op:
         samples=_scan_samples,
         rows=True,
         shape=lambda x: [x.of(x.dtype), x.of(dt.I64)],
+        batch=batch_rules.along,
     )
 
 
@@ -289,6 +293,7 @@ logcumsumexp_op = general(
     samples=_scan_samples,
     rows=True,
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 
 

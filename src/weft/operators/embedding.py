@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.batching import Batch, each, values_of
 from weft.core.dispatch import Op, apply
+from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
@@ -54,6 +56,34 @@ def _add_rows(
     return out
 
 
+def _joined_tables(b: Batch, count: int) -> Tensor | None:
+    """Indices into the tables of all examples, one behind the other; None if that can't be."""
+    found = values_of(b.args[1])
+    if b.attrs["padding_idx"] >= 0 or b.attrs["by_freq"] or not b.size or lacks_values(found):
+        return None
+    if outside(found, count):
+        return None  # an index past an example's own table would reach the next one's
+    indices = b.lead(1)
+    first = np.arange(b.size, dtype=np.int64) * count
+    return indices + wrap(first.reshape(b.size, *(1,) * (indices._a.ndim - 1)))
+
+
+def _embedding_batch(b: Batch) -> Any:
+    weight = b.args[0]
+    if not b.on[0]:
+        return b.run(*b.args, **b.attrs)
+    indices = _joined_tables(b, weight._a.shape[1])
+    return each(b) if indices is None else b.run(b.fold(weight), indices, **b.attrs)
+
+
+def _embedding_backward_batch(b: Batch) -> Any:
+    count = b.attrs["count"]
+    indices = _joined_tables(b, count)
+    if indices is None:
+        return each(b)
+    return b.unfold(b.run(b.lead(0), indices, **{**b.attrs, "count": b.size * count}), count)
+
+
 embedding_op = linear(
     "embedding",
     _rows,
@@ -65,6 +95,7 @@ embedding_op = linear(
         Sample((m.real(4, 3), np.array([[0, 2], [2, 3]])), {"padding_idx": -1, "by_freq": False}),
     ],
     shape=lambda weight, indices: (*indices.shape, *weight.shape[1:]),
+    batch=_embedding_batch,
 )
 
 
@@ -102,6 +133,7 @@ embedding_back_op: Op = linear(
         for padding_idx, by_freq in ((-1, False), (3, True))
     ],
     shape=lambda x, indices, count: (count, *x.shape[indices.ndim :]),
+    batch=_embedding_backward_batch,
 )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.batching import Batch, each
 from weft.core.dispatch import I64, Op, apply, apply_one
-from weft.core.meta import no_values
+from weft.core.meta import no_values, plain
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, shape_rules
 from weft.operators.activations import log_sigmoid_op
@@ -94,6 +95,53 @@ def _nll_samples(m: Any, back: bool = False) -> list[Sample]:
     return found
 
 
+def _nll_loss_batch(b: Batch) -> Any:
+    """nll_loss: the examples are so many more rows; then each has a sum or a mean of its own."""
+    if b.on[2] or not b.size:
+        return each(b)
+    x, target, reduction = b.lead(0), b.lead(1), b.attrs["reduction"]
+    loss = _of_rows(b, x, target)
+    if reduction == "none":
+        return loss
+    dims = tuple(range(1, loss._a.ndim))
+    total = loss.sum(dims) if dims else loss
+    return total if reduction == "sum" else total / _share(b, target, x._a.shape)
+
+
+def _nll_loss_backward_batch(b: Batch) -> Any:
+    if b.on[2] or not b.size:
+        return each(b)
+    g, target, shape = b.lead(0), b.lead(1), (b.size, *b.attrs["shape"])
+    if b.attrs["reduction"] != "none":
+        if b.attrs["reduction"] == "mean":
+            total = _share(b, target, shape)
+            g = g / total.masked_fill(total == 0, 1)
+        g = g.reshape(b.size, *(1,) * (target._a.ndim - 1)).expand(target._a.shape)
+    return _of_rows(b, g, target, shape)
+
+
+def _of_rows(b: Batch, x: Tensor, target: Tensor, shape: Any = None) -> Any:
+    """The op without a reduction, on the rows of all examples."""
+    alone = target._a.ndim == 1  # an example is one row
+    attrs = {**b.attrs, "reduction": "none"}
+    if shape is not None:
+        attrs["shape"] = shape if alone else (shape[0] * shape[1], *shape[2:])
+    if alone:
+        return b.run(x, target, b.args[2], **attrs)
+    y = b.run(b.fold(x), b.fold(target), b.args[2], **attrs)
+    return b.unfold(y, target._a.shape[1])
+
+
+def _share(b: Batch, target: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What the mean of each example divides by: the weights of the labels that count."""
+    kind = b.logical[0]._a.dtype
+    ones = Batch.of(nll_loss_op, b, b.args, b.on)
+    ones.attrs = {"ignore_index": b.attrs["ignore_index"]}
+    used = _of_rows(ones, wrap(np.broadcast_to(np.array(-1, plain(kind)), shape)), target)
+    dims = tuple(range(1, used._a.ndim))
+    return used.sum(dims) if dims else used
+
+
 nll_loss_op = linear(
     "nll_loss",
     _nll,
@@ -106,6 +154,7 @@ nll_loss_op = linear(
     samples=_nll_samples,
     rows=True,
     shape=lambda x, target, reduction: shape_rules.by_reduction(x, target.shape, reduction),
+    batch=_nll_loss_batch,
 )
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",
@@ -118,6 +167,7 @@ nll_loss_back_op: Op = linear(
     promote_args=(0, 2),
     samples=lambda m: _nll_samples(m, back=True),
     shape=shape_rules.shape_attribute,
+    batch=_nll_loss_backward_batch,
 )
 
 

@@ -16,7 +16,7 @@ from weft.core.meta import empty as meta_empty
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, beside, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, general, refusing
@@ -201,6 +201,7 @@ solve_triangular_op = general(
     names=("a", "b"),
     samples=_triangular_samples,
     shape=shape_rules.solved,
+    batch=batch_rules.leading,
 )
 
 
@@ -315,6 +316,7 @@ cholesky_op = general(
         Sample((np.zeros((2, 0, 0)),), {"upper": False}),
     ],
     shape=shape_rules.with_info,
+    batch=batch_rules.leading,
 )
 cholesky_ex_result = result_type("linalg_cholesky_ex", "L", "info")
 
@@ -428,6 +430,7 @@ linalg_qr_op = general(
         Sample((m.real(3, 3),), {"mode": "complete"}),
     ],
     shape=shape_rules.qr,
+    batch=batch_rules.leading,
 )
 linalg_qr_result = result_type("linalg_qr", "Q", "R")
 qr_result = result_type("qr", "Q", "R")
@@ -463,6 +466,7 @@ geqrf_op = general(
     outputs=("a", "tau"),
     samples=None,
     shape=lambda x: [x.of(x.dtype), (*x.shape[:-2], shape_rules.smaller(*x.shape[-2:]))],
+    batch=batch_rules.leading,
 )
 geqrf_result = result_type("geqrf", "a", "tau")
 
@@ -610,6 +614,7 @@ lu_factor_op = general(
         Sample((m.real(4, 2) + 3 * np.eye(4, 2),)),
     ],
     shape=shape_rules.pivoted,
+    batch=batch_rules.leading,
 )
 lu_factor_result = result_type("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = result_type("linalg_lu_factor_ex", "LU", "pivots", "info")

@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import each
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arithmetic import conj_op, mul_op
 from weft.operators.build import Sample, linear
 from weft.operators.casting import convert
@@ -47,6 +48,7 @@ fft_c2c_op: Op = linear(
         Sample((m.real(0, 2) + 1j * m.real(0, 2),), {"dim": (1,), "norm": 2, "forward": True}),
     ],
     shape=lambda x: shape_rules.in_order_of(x, x.shape),
+    batch=batch_rules.along,
 )
 
 
@@ -84,6 +86,7 @@ fft_r2c_op = linear(
         Sample((m.real(1, 3),), {"dim": (1, 0), "norm": 2, "onesided": False}),
     ],
     shape=_r2c_shape,
+    batch=batch_rules.along,
 )
 
 
@@ -117,6 +120,7 @@ fft_c2r_op = linear(
     shape=lambda x, dim, size: shape_rules.in_order_of(
         x, shape_rules.replaced(x.shape, dim[-1], size), shape_rules.real(x.dtype)
     ),
+    batch=lambda b: batch_rules.along(b) if b.size else each(b),
 )
 
 # --- arguments -------------------------------------------------------------------------

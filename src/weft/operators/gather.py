@@ -11,7 +11,7 @@ from weft.core import foreign, selection
 from weft.core.dispatch import Op, apply
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import places
 from weft.operators.arithmetic import conj_op, where_op
 from weft.operators.build import Sample, constant, general, linear
@@ -170,6 +170,7 @@ gather_op = linear(
     ],
     layout="rows or last",
     shape=lambda x, index: ShapeDtype(index.shape, x.dtype),
+    batch=batch_rules.along,
 )
 gather_back_op: Op = linear(
     "gather_backward",
@@ -180,6 +181,7 @@ gather_back_op: Op = linear(
         Sample((m.real(2, 3), m.integers(2, 3, high=4)), {"shape": (4, 3), "dim": 0})
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.along,
 )
 
 
@@ -236,6 +238,7 @@ scatter_op = linear(
     ],
     rows=True,
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 scatter_add_op = linear(
     "scatter_add",
@@ -249,6 +252,7 @@ scatter_add_op = linear(
         Sample((m.real(2, 3), m.real(2, 5), np.array([[0, 0, 2], [1, 1, 1]])), {"dim": 1}),
     ],
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 
 
@@ -361,6 +365,7 @@ counts_op = constant(
     lambda index, shape, dim, include_self: _mean_counts(shape, index, dim, include_self),
     names=("index",),
     shape=lambda shape: ShapeDtype(shape, dt.I64),
+    batch=batch_rules.along,
 )
 
 
@@ -458,6 +463,7 @@ scatter_reduce_op = general(
     ],
     layout="rows or last",
     shape=shape_rules.same,
+    batch=batch_rules.along,
 )
 scatter_reduce_op.edges = ("x", "src")
 
@@ -502,6 +508,7 @@ masked_fill_op: Op = linear(
     ],
     rows=True,
     shape=lambda x, value, mask: ShapeDtype(broadcast(x.shape, mask.shape), x.dtype),
+    batch=batch_rules.elementwise,
 )
 masked_fill_op.edges = ("x", "value?")
 

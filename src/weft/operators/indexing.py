@@ -12,12 +12,12 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import is_batched
+from weft.core.batching import Batch, aligned, each, is_batched
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
-from weft.core.meta import lacks_values, no_values
+from weft.core.meta import lacks_values, no_values, plain
 from weft.core.modes import MODES, OFF, SPECIAL
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, shape_rules
@@ -121,6 +121,58 @@ def _index(x: np.ndarray, *indices: np.ndarray, where: tuple[int, ...]) -> np.nd
     return np.ascontiguousarray(x[_tuple_of(indices, where)])
 
 
+def _index_batch(b: Batch) -> Any:
+    """Rows by index arrays: of each example by its own indices, or by those of all."""
+    where = b.attrs["where"]
+    at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
+    if not together:
+        return each(b)
+    if not any(b.on[1:]):
+        return b.run(*b.args, where=tuple(d + 1 for d in where))
+    rank = max(x._a.ndim for x in b.logical[1:])
+    indices = [b.aligned(k, rank) for k in range(1, len(b.args))]
+    if not b.on[0]:
+        return b.run(b.args[0], *indices, where=where).movedim(at, 0)
+    rows = wrap(np.arange(b.size).reshape(b.size, *(1,) * rank))
+    out = b.run(b.args[0], rows, *indices, where=(0, *(d + 1 for d in where)))
+    if not at or not rank:
+        return out
+    return out.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + at, 1 + at + rank)))
+
+
+def _index_put_batch(b: Batch) -> Any:
+    """Values written or added at index arrays, which are each example's own or those of all."""
+    where, indices = b.attrs["where"], b.logical[2:]
+    at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
+    if not together or not b.size or any(i._a.dtype.kind == "b" for i in indices):
+        return each(b)
+    shape = np.broadcast_shapes(*(i._a.shape for i in indices))
+    own, rank = b.logical[0]._a.shape, len(shape)
+    values = b.lead(1)
+    wanted = (*own[:at], *shape, *own[at + len(where) :])
+    missing = (1,) * (len(wanted) + 1 - values._a.ndim)
+    values = values.reshape(b.size, *missing, *values._a.shape[1:])
+    behind = tuple(d + 1 for d in where)
+    if not any(b.on[2:]):
+        return b.run(b.lead(0), values, *b.args[2:], **{**b.attrs, "where": behind})
+    # With the number of the example before them the index arrays stand apart, and so what
+    # they choose stands in front.
+    values = values.expand(b.size, *wanted)
+    if at and rank:
+        values = values.movedim(tuple(range(1 + at, 1 + at + rank)), tuple(range(1, 1 + rank)))
+    rows = wrap(np.arange(b.size).reshape(b.size, *(1,) * rank))
+    chosen = [aligned(b.lead(k), rank) for k in range(2, len(b.args))]
+    return b.run(b.lead(0), values, rows, *chosen, **{**b.attrs, "where": (0, *behind)})
+
+
+def _index_backward_batch(b: Batch) -> Any:
+    """The backward of an index: its gradient is added into zeros."""
+    zeros = wrap(np.zeros((b.size, *b.attrs["shape"]), plain(b.logical[0]._a.dtype)))
+    put = Batch.of(index_put_op, b, (zeros, *b.args), (True, *b.on))
+    put.attrs = {"where": b.attrs["where"], "accumulate": True}
+    return _index_put_batch(put)
+
+
 # Index arrays stand at the dimensions in ``where``; the others are taken whole.
 index_op = linear(
     "index",
@@ -133,6 +185,7 @@ index_op = linear(
         Sample((m.real(2, 4, 3), m.integers(2, high=4), m.integers(2, high=3)), {"where": (1, 2)}),
     ],
     shape=shape_rules.indexed,
+    batch=_index_batch,
 )
 index_back_op: Op = linear(
     "index_backward",
@@ -142,6 +195,7 @@ index_back_op: Op = linear(
         Sample((m.real(5, 3), m.integers(5, high=4)), {"shape": (4, 3), "where": (0,)})
     ],
     shape=shape_rules.shape_attribute,
+    batch=_index_backward_batch,
 )
 
 
@@ -167,6 +221,7 @@ index_put_op = linear(
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"where": (1,), "accumulate": False}),
     ],
     shape=shape_rules.same,
+    batch=_index_put_batch,
 )
 
 

@@ -12,7 +12,7 @@ from weft.core import errors
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, beside
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, constant, general
@@ -84,6 +84,7 @@ solve_op = general(
         shape_rules.solved(a, b),
         ShapeDtype(broadcast(a.shape[:-2], b.shape[:-2]), np.int32),
     ],
+    batch=batch_rules.leading,
 )
 solve_ex_result = result_type("linalg_solve_ex", "result", "info")
 
@@ -153,6 +154,7 @@ inverse_op = general(
         Sample((m.real(2, 0, 0),)),
     ],
     shape=shape_rules.with_info,
+    batch=batch_rules.leading,
 )
 inv_ex_result = result_type("linalg_inv_ex", "inverse", "info")
 
@@ -251,6 +253,7 @@ det_op = general(
         Sample((m.real(2, 0, 0),)),
     ],
     shape=shape_rules.batch,
+    batch=batch_rules.leading,
 )
 
 
@@ -299,6 +302,7 @@ slogdet_op = general(
     outputs=("sign", "logabsdet"),
     samples=lambda m: [Sample((m.real(3, 3),)), Sample((m.real(2, 2, 2),))],
     shape=lambda x: [x.shape[:-2], ShapeDtype(x.shape[:-2], shape_rules.real(x.dtype))],
+    batch=batch_rules.leading,
 )
 slogdet_result = result_type("linalg_slogdet", "sign", "logabsdet")
 
@@ -365,6 +369,7 @@ pinv_op = general(
         Sample((m.real(2, 2, 3),), {"rtol": 1e-8, "atol": 0.0, "hermitian": False}),
     ],
     shape=lambda x: (*x.shape[:-2], x.shape[-1], x.shape[-2]),
+    batch=batch_rules.leading,
 )
 
 
@@ -547,6 +552,7 @@ matrix_exp_op = general(
         Sample((m.real(2, 0, 0),)),
     ],
     shape=shape_rules.same,
+    batch=batch_rules.leading,
 )
 
 

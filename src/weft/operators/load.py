@@ -14,7 +14,7 @@ FILES = (
     *("norms", "fft", "stft"),
     *("random", "samplers", "activations", "softmax", "normalization", "dropout"),
     *("convolution", "pooling", "resampling", "embedding", "losses", "entropy", "attention"),
-    *("recurrent", "questions", "regions", "batch_rules", "saved_names"),
+    *("recurrent", "questions", "regions", "saved_names"),
 )
 
 

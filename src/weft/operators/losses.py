@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import foreign
+from weft.core.batching import Batch, each
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, beside, wrap
@@ -85,6 +86,21 @@ def together(*tensors: Tensor) -> tuple[Tensor, ...]:
 # --- distances of pairs ----------------------------------------------------------------
 
 
+def _pair_loss_batch(b: Batch) -> Any:
+    """Losses that are summed up or averaged over an example, and not over the batch."""
+    reduction = b.attrs["reduction"]
+    ranks = {x._a.ndim for x in b.logical if isinstance(x, Tensor)}
+    if len(ranks) > 1 or reduction not in ("none", "mean", "sum"):
+        return each(b)
+    y = b.run(*b.leads(), **{**b.attrs, "reduction": "none"})
+    if reduction == "none":
+        return y
+    dims = tuple(range(1, y._a.ndim))
+    if not dims:
+        return y
+    return y.mean(dims) if reduction == "mean" else y.sum(dims)
+
+
 def _pair_loss(name: str, value: Callable, slope: Callable, samples: list[dict]) -> Any:
     """A loss of the difference of two equal shapes, reduced in the same op."""
 
@@ -112,6 +128,7 @@ def _pair_loss(name: str, value: Callable, slope: Callable, samples: list[dict])
         promote="same",
         samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), attrs) for attrs in samples],
         shape=shape_rules.difference,
+        batch=_pair_loss_batch,
     )
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, selection
+from weft.core.batching import Batch, each
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, beside
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arithmetic import conj_op, where_op
 from weft.operators.build import Sample, general, is_number, linear
 from weft.operators.casting import TYPE_NAMES
@@ -133,6 +134,18 @@ def _mm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _widened(_mm_kernel, mm_op, a, b)
 
 
+def _mm_batch(b: Batch) -> Any:
+    """Of matrices; the gradients of linear maps of one vector multiply by vectors as well."""
+    (x, y), ranks = b.args, [t._a.ndim for t in b.logical]
+    if not b.on[1] and ranks[1] == 2:
+        return b.run(x, y)  # rows of one product, whatever the rank
+    if ranks == [1, 2]:
+        return bmm_op(*b.leads()).squeeze(1)
+    if ranks == [2, 1]:
+        return _mv_batch(b)
+    return bmm_op(*b.leads()) if ranks == [2, 2] else each(b)
+
+
 # Any rank on the left: its leading dimensions are so many rows of one product.
 mm_op: Op = linear(
     "mm",
@@ -147,6 +160,7 @@ mm_op: Op = linear(
         Sample((m.real(2, 0), m.real(0, 4))),
     ],
     shape=shape_rules.matmul,
+    batch=_mm_batch,
 )
 
 
@@ -174,6 +188,7 @@ bmm_op: Op = linear(
         Sample((m.real(0, 2, 3), m.real(0, 3, 2))),
     ],
     shape=shape_rules.batched_matmul,
+    batch=batch_rules.leading,
 )
 
 
@@ -183,6 +198,17 @@ def _mv_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"size mismatch, got input ({a.shape[0]}), mat ({_times(a.shape)}), vec ({b.shape[0]})"
         )
     return rows(a).dot(b).reshape(a.shape[:-1])
+
+
+def _mv_batch(b: Batch) -> Any:
+    x, y = b.args
+    if [t._a.ndim for t in b.logical] != [2, 1]:
+        return each(b)
+    if not b.on[0]:
+        return mm_op(y, x.transpose(0, 1))
+    if not b.on[1]:
+        return b.unfold(b.run(b.fold(x), y), x._a.shape[1])
+    return bmm_op(x, y.unsqueeze(2)).squeeze(2)
 
 
 mv_op: Op = linear(
@@ -197,11 +223,19 @@ mv_op: Op = linear(
         Sample((m.real(2, 0), m.real(0))),
     ],
     shape=shape_rules.matmul,
+    batch=_mv_batch,
 )
 
 
 def _dot_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.dot(a, b)
+
+
+def _dot_batch(b: Batch) -> Any:
+    if [t._a.ndim for t in b.logical] != [1, 1]:
+        return each(b)
+    x, y = b.leads()
+    return bmm_op(x.unsqueeze(1), y.unsqueeze(2)).reshape(b.size)
 
 
 dot_op = linear(
@@ -212,6 +246,7 @@ dot_op = linear(
     names=("a", "b"),
     samples=lambda m: [Sample((m.real(3), m.real(3))), Sample((m.real(0), m.real(0)))],
     shape=shape_rules.matmul,
+    batch=_dot_batch,
 )
 
 
@@ -285,6 +320,19 @@ def _bias_rule(g: Any) -> Any:
     return g if len(g.shape) < 3 else rows(g)
 
 
+def _linear_batch(b: Batch) -> Any:
+    """With weights of their own the examples are matrices of one batched product."""
+    if not any(b.on[1:]):
+        return b.run(*b.args)
+    x, weight = b.lead(0), b.lead(1)
+    shape = x._a.shape
+    rows = x.reshape(shape[0], math.prod(shape[1:-1]), shape[-1])
+    y = bmm_op(rows, weight.transpose(1, 2))
+    if len(b.args) > 2 and b.args[2] is not None:
+        y = y + b.lead(2).unsqueeze(1)
+    return y.reshape(*shape[:-1], y._a.shape[-1])
+
+
 # Its weight lies the other way round than mm's, so that no transposed view needs a node.
 linear_op = linear(
     "linear",
@@ -299,6 +347,7 @@ linear_op = linear(
         Sample((m.real(3), m.real(2, 3))),
     ],
     shape=shape_rules.affine,
+    batch=_linear_batch,
 )
 linear_op.edges = ("x", "weight.t")
 linear_with_bias_op = general(
@@ -321,6 +370,7 @@ linear_with_bias_op = general(
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
     shape=shape_rules.affine,
+    batch=_linear_batch,
 )
 linear_with_bias_op.edges = ("bias", "x", "weight.t")
 

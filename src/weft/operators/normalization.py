@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.batching import Batch
 from weft.core.dispatch import apply
 from weft.core.modes import MODES, no_grad
 from weft.core.shapes import broadcast
@@ -70,6 +71,23 @@ def _layer_norm_rule(
     return gx, gy * normal if needs[1] else None, gy if needs[2] else None
 
 
+def _norm_batch(b: Batch) -> Any:
+    """Weights that differ from example to example are applied behind the norm."""
+    x, weights = b.lead(0), b.args[1:]
+    if not any(b.on[1:]):
+        return b.run(x, *weights, **b.attrs)
+    out = b.run(x, *(None for _ in weights), **b.attrs)
+    y, rank = out[0], b.attrs["rank"]
+    between = (1,) * (x._a.ndim - 1 - rank)
+    for k, name in enumerate(b.op.names[1:], 1):
+        if b.args[k] is None:
+            continue
+        part = b.lead(k)
+        part = part.reshape(b.size, *between, *part._a.shape[1:])
+        y = y * part if name == "weight" else y + part
+    return (y, *out[1:])
+
+
 layer_norm_op = general(
     "native_layer_norm",
     _layer_norm,
@@ -85,6 +103,7 @@ layer_norm_op = general(
     ],
     layout="rows or last",
     shape=lambda x, rank: [shape_rules.in_rows(x), *[(*x.shape[:-rank], *(1,) * rank)] * 2],
+    batch=_norm_batch,
     wide_rules=True,
 )
 
@@ -228,6 +247,7 @@ rms_norm_op = general(
     ],
     layout="rows or last",
     shape=lambda x, rank: [x.of(x.dtype), (*x.shape[:-rank], *(1,) * rank)],
+    batch=_norm_batch,
     wide_rules=True,
 )
 

@@ -11,7 +11,7 @@ from weft.core import dtype as dt
 from weft.core.meta import filled
 from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, general
 from weft.operators.factorizations import check_float, refuse
@@ -94,6 +94,7 @@ vector_norm_op = general(
     rows=True,
     samples=_norm_samples,
     shape=shape_rules.absolute,
+    batch=batch_rules.along,
 )
 
 

@@ -54,6 +54,7 @@ pad_op: Op = general(
         Sample((m.real(4, 3),), {"pads": ((-1, 2), (0, -1)), "value": 1.5}),
     ],
     shape=lambda x, pads: tuple(n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)),
+    batch=lambda b: b.run(b.args[0], **{**b.attrs, "pads": ((0, 0), *b.attrs["pads"])}),
 )
 
 

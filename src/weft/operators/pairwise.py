@@ -13,7 +13,7 @@ from weft.core.inplace import apply_inplace
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import conj_op, fits, pow, where_op
 from weft.operators.build import Sample, constant, elementwise, general, is_number, refusing, zero
@@ -644,6 +644,7 @@ polar_op = general(
     shape=lambda abs, angle: ShapeDtype(
         broadcast(abs.shape, angle.shape), shape_rules.complex_of(abs.dtype)
     ),
+    batch=batch_rules.elementwise,
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import generator, ints, need_float, refuse
 from weft.operators.build import Sample, general, linear
 from weft.references import pooling as kernels
@@ -33,6 +33,7 @@ plane_scatter_op = linear(
         Sample((m.real(1, 2, 3), np.array([[[0, 4, 4], [1, 2, 3]]])), {"shape": (1, 2, 5)})
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 plane_gather_op: Op = linear(
     "plane_gather",
@@ -42,6 +43,7 @@ plane_gather_op: Op = linear(
     grad_name="GatherBackward",
     samples=lambda m: [Sample((m.real(1, 2, 5), np.array([[[0, 4, 4], [1, 2, 3]]])))],
     shape=lambda x, indices: ShapeDtype(indices.shape, x.dtype),
+    batch=batch_rules.images,
 )
 
 
@@ -73,6 +75,7 @@ def _max_op(
     layout: str = "image",
     *,
     shape: Any,
+    batch: Any = None,
 ) -> Any:
     """An op of two outputs, the largest values and their places."""
     return general(
@@ -89,6 +92,7 @@ def _max_op(
         names=("x",),
         layout=layout,
         shape=shape,
+        batch=batch,
     )
 
 
@@ -116,6 +120,7 @@ max_pool_op = _max_op(
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: shape_rules.with_indices(
         shape_rules.pooled(x, kernel, stride, padding, ceil_mode, dilation), x
     ),
+    batch=batch_rules.images,
 )
 
 
@@ -146,6 +151,7 @@ adaptive_max_pool_op = _max_op(
     _adaptive_max_rule,
     layout="image 2d",
     shape=lambda x, size: shape_rules.with_indices(shape_rules.resized(x, size), x),
+    batch=batch_rules.images,
 )
 fractional_max_pool_op = _max_op(
     "fractional_max_pool",
@@ -169,6 +175,7 @@ max_unpool_op = linear(
     variant=_by_rank("MaxUnpool{}DBackward0"),
     samples=lambda m: [Sample((m.real(1, 2, 2), np.array([[[0, 4], [1, 3]]])), {"size": (5,)})],
     shape=shape_rules.resized,
+    batch=batch_rules.images,
 )
 
 # --- the mean of each window -----------------------------------------------------------
@@ -229,6 +236,7 @@ avg_pool_op = linear(
         Sample((m.real(1, 2, 4, 3),), _window((2, 2), (1, 2), (0, 1), **_MEAN)),
     ],
     shape=shape_rules.pooled,
+    batch=batch_rules.images,
 )
 avg_pool_back_op: Op = linear(
     "avg_pool_backward",
@@ -247,6 +255,7 @@ avg_pool_back_op: Op = linear(
         Sample((m.real(2, 2, 4),), _window((3,), (2,), (1,), shape=(2, 2, 6), **_MEAN))
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 adaptive_avg_pool_op = linear(
     "adaptive_avg_pool",
@@ -261,6 +270,7 @@ adaptive_avg_pool_op = linear(
     ],
     layout="image 2d",
     shape=shape_rules.resized,
+    batch=batch_rules.images,
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",
@@ -269,6 +279,7 @@ adaptive_avg_pool_back_op: Op = linear(
     promote="same",
     samples=lambda m: [Sample((m.real(1, 2, 2, 2),), {"shape": (1, 2, 5, 4)})],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 
 # --- arguments -------------------------------------------------------------------------

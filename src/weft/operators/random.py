@@ -12,6 +12,7 @@ import numpy as np
 from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core.batching import Batch, BatchedArray
 from weft.core.dispatch import edge_of
 from weft.core.gate import announce
 from weft.core.generator import Generator as ArrayGenerator
@@ -564,6 +565,14 @@ def _zero_tangent(t: Any) -> Any:
     return t * 0.0
 
 
+def _drawn_batch(b: Batch) -> Any:
+    """Random values, drawn for each example or once for all of them."""
+    values = b.attrs["values"]
+    if isinstance(values, BatchedArray):
+        return b.run(*b.leads(), values=values.physical._a)
+    return b.run(*b.leads(), values=np.broadcast_to(values, (b.size, *values.shape)).copy())
+
+
 normal_op = general(
     "normal_of",
     lambda mean, std, values: values,
@@ -574,6 +583,7 @@ normal_op = general(
     grad_name="NormalBackward",
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)), {"values": m.real(2, 3)})],
     shape=shape_rules.drawn,
+    batch=_drawn_batch,
 )
 
 
@@ -643,6 +653,7 @@ def _sampled(name: str, count: int) -> Any:
         grad_name=f"{name.capitalize()}Backward",
         samples=lambda m: [Sample((m.real(2, 3),) * count, {"values": m.real(2, 3)})],
         shape=shape_rules.drawn,
+        batch=_drawn_batch,
     )
 
 

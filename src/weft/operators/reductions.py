@@ -10,10 +10,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import Batch
 from weft.core.dispatch import Op, apply, apply_one
 from weft.core.meta import lacks_values
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import (
     dropped_shape,
     kept,
@@ -91,6 +92,7 @@ sum_op = linear(
     ],
     rows=True,
     shape=shape_rules.summed,
+    batch=batch_rules.along,
 )
 
 
@@ -146,6 +148,7 @@ mean_op = linear(
     samples=reduction_samples,
     rows=True,
     shape=shape_rules.reduced,
+    batch=batch_rules.along,
 )
 
 
@@ -244,6 +247,7 @@ prod_op = general(
     ],
     rows=True,
     shape=shape_rules.reduced,
+    batch=batch_rules.along,
 )
 
 
@@ -272,8 +276,12 @@ def _truth(ufunc: Any) -> Any:
     return reference
 
 
-all_op = constant("all", _truth(np.logical_and), rows=True, shape=shape_rules.truth)
-any_op = constant("any", _truth(np.logical_or), rows=True, shape=shape_rules.truth)
+all_op = constant(
+    "all", _truth(np.logical_and), rows=True, shape=shape_rules.truth, batch=batch_rules.along
+)
+any_op = constant(
+    "any", _truth(np.logical_or), rows=True, shape=shape_rules.truth, batch=batch_rules.along
+)
 
 
 @api.both(out=True)
@@ -310,6 +318,7 @@ count_nonzero_op = constant(
     _count_nonzero,
     rows=True,
     shape=lambda x, dim: shape_rules.reduced(x, dim, False, dt.I64),
+    batch=batch_rules.along,
 )
 
 
@@ -371,6 +380,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         ],
         rows=True,
         shape=shape_rules.reduced,
+        batch=batch_rules.along,
     )
 
 
@@ -418,6 +428,7 @@ aminmax_op = general(
     samples=lambda m: reduction_samples(m)[:2],
     rows=True,
     shape=lambda x, dim, keepdim: [shape_rules.reduced(x, dim, keepdim)] * 2,
+    batch=batch_rules.along,
 )
 amax, amin = _all_extremes("amax", amax_op), _all_extremes("amin", amin_op)
 _aminmax_result = result_type("aminmax", "min", "max")
@@ -443,7 +454,9 @@ def evenly(g: Any, x: Any, y: Any) -> Any:
     return where_op(chosen, g / sum_op(chosen, dim=whole, keepdim=False), 0.0)
 
 
-def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> Op:
+def whole_pick(
+    name: str, reference: Any, grad_name: str, variant: int = 0, batch: Any = None
+) -> Op:
     """An op that picks one value of all, whose gradient ties share."""
     return general(
         name,
@@ -454,6 +467,7 @@ def whole_pick(name: str, reference: Any, grad_name: str, variant: int = 0) -> O
         variant=lambda attrs, inputs: variant,
         samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
         shape=lambda: (),
+        batch=batch,
     )
 
 
@@ -498,6 +512,7 @@ def row_pick(name: str, index_of: Any, grad_name: str, variant: int = 0, samples
         variant=lambda attrs, inputs: variant,
         samples=samples or pick_samples,
         shape=shape_rules.picked,
+        batch=batch_rules.along,
     )
 
 
@@ -513,8 +528,27 @@ def pick_samples(m: Make, **attrs: Any) -> list[Sample]:
 
 max_dim_op = row_pick("max_dim", lambda x, dim: x.argmax(dim, keepdims=True), "MaxBackward")
 min_dim_op = row_pick("min_dim", lambda x, dim: x.argmin(dim, keepdims=True), "MinBackward")
-max_op = whole_pick("max", lambda x: np.maximum.reduce(x, axis=None), "MaxBackward", 1)
-min_op = whole_pick("min", lambda x: np.minimum.reduce(x, axis=None), "MinBackward", 1)
+
+
+def _all_of_each(op: Op) -> Any:
+    """A batching rule: the extreme of all elements is that of each example's row."""
+    return lambda b: op(b.args[0].reshape(b.size, b.logical[0]._a.size), dim=(1,), keepdim=False)
+
+
+max_op = whole_pick(
+    "max",
+    lambda x: np.maximum.reduce(x, axis=None),
+    "MaxBackward",
+    1,
+    batch=_all_of_each(amax_op),
+)
+min_op = whole_pick(
+    "min",
+    lambda x: np.minimum.reduce(x, axis=None),
+    "MinBackward",
+    1,
+    batch=_all_of_each(amin_op),
+)
 
 
 def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str, example: str) -> Any:
@@ -577,13 +611,24 @@ min = _max_or_min(
 )
 
 
+def _arg_batch(b: Batch) -> Any:
+    """Of all elements where no dimension is named."""
+    if b.attrs.get("dim") is not None:
+        return batch_rules.along(b)
+    first = b.logical[0]._a
+    out = b.run(b.args[0].reshape(b.size, first.size), dim=1, keepdim=False)
+    return out.reshape(b.size, *(1,) * (first.ndim if b.attrs["keepdim"] else 0))
+
+
 def _arg(name: str, function: Any, example: str) -> Any:
     def reference(x: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
         if not x.ndim:
             return np.zeros((), np.int64)
         return function(x, dim, keepdims=keepdim)
 
-    op = constant(name, reference, promote="compare", shape=shape_rules.index_of_one)
+    op = constant(
+        name, reference, promote="compare", shape=shape_rules.index_of_one, batch=_arg_batch
+    )
 
     def public(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         refuse("cb", input, name)
@@ -642,6 +687,7 @@ logsumexp_op = general(
     samples=reduction_samples,
     rows=True,
     shape=shape_rules.reduced,
+    batch=batch_rules.along,
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.core.dispatch import Op
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import need_float, refuse
 from weft.operators.build import Sample, general, linear
 from weft.references import resampling as kernels
@@ -60,6 +60,7 @@ interpolate_op = linear(
         Sample((m.real(1, 1, 2, 3),), _attrs("nearest", size=(4, 2))),
     ],
     shape=shape_rules.resized,
+    batch=batch_rules.images,
 )
 interpolate_back_op: Op = linear(
     "upsample_backward",
@@ -78,6 +79,7 @@ interpolate_back_op: Op = linear(
     layout="image",
     samples=lambda m: [Sample((m.real(1, 2, 5),), _attrs("linear", shape=(1, 2, 3)))],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.images,
 )
 
 
@@ -272,6 +274,7 @@ grid_sample_op: Op = general(
     grad_name="GridSampler2DBackward",
     samples=None,
     shape=_sampled_shape,
+    batch=batch_rules.images,
 )
 grid_sample_back_op = general(
     "grid_sampler_backward",
@@ -407,6 +410,7 @@ affine_grid_op = linear(
         Sample((m.real(1, 3, 4),), {"size": (1, 1, 2, 2, 2), "align_corners": True}),
     ],
     shape=lambda size: (size[0], *size[2:], len(size) - 2),
+    batch=batch_rules.images,
 )
 affine_grid_back_op: Op = linear(
     "affine_grid_generator_backward",
@@ -417,6 +421,7 @@ affine_grid_back_op: Op = linear(
         Sample((m.real(2, 2, 3, 2),), {"size": (2, 1, 2, 3), "align_corners": False})
     ],
     shape=lambda size: (size[0], len(size) - 2, len(size) - 1),
+    batch=batch_rules.images,
 )
 
 

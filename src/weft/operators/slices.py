@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.batching import Batch, each
 from weft.core.dispatch import Op, apply
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
@@ -34,6 +35,14 @@ def _index_select(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
     return x.take(index if index.ndim else index.reshape(1), dim)
 
 
+def _slices_batch(b: Batch) -> Any:
+    """One index for all examples, which lie a dimension further on."""
+    shared = not b.on[-1] and b.size and b.logical[0]._a.ndim
+    operands = (b.lead(k) for k in range(len(b.args) - 1))
+    attrs = {**b.attrs, "dim": b.attrs["dim"] + 1}
+    return b.run(*operands, b.args[-1], **attrs) if shared else each(b)
+
+
 index_select_op = linear(
     "index_select",
     _index_select,
@@ -45,6 +54,7 @@ index_select_op = linear(
         Sample((m.real(), np.array([0])), {"dim": 0}),
     ],
     shape=lambda x, index, dim: shape_rules.replaced(x.shape, dim, index.size),
+    batch=_slices_batch,
 )
 
 
@@ -171,6 +181,7 @@ index_add_op = linear(
         Sample((m.real(4, 3), m.real(4, 2), np.array([2, 2])), {"dim": 1, "alpha": 2.5}),
     ],
     shape=shape_rules.same,
+    batch=_slices_batch,
 )
 
 
@@ -193,6 +204,7 @@ index_copy_op = linear(
     ],
     rows=True,
     shape=shape_rules.same,
+    batch=_slices_batch,
 )
 index_fill_op: Op = linear(
     "index_fill",

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core.dispatch import REGISTRY, Op, apply_one
 from weft.core.tensor import Tensor
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import need_float
 from weft.operators.build import Sample, general
 from weft.operators.pointwise import exp_op
@@ -85,6 +85,7 @@ softmax_back_op: Op = general(
     promote="same",
     samples=_pairs,
     shape=lambda g_in, y: shape_rules.arranged(g_in.shape, g_in, y),
+    batch=batch_rules.along,
 )
 log_softmax_back_op = general(
     "log_softmax_backward_data",
@@ -96,6 +97,7 @@ log_softmax_back_op = general(
     promote="same",
     samples=_pairs,
     shape=lambda g_in, y: shape_rules.arranged(g_in.shape, g_in, y),
+    batch=batch_rules.along,
 )
 # The Jacobian of softmax is symmetric, so its jvp is its vjp.
 softmax_op = general(
@@ -107,6 +109,7 @@ softmax_op = general(
     samples=_samples,
     layout="rows or last",
     shape=shape_rules.in_rows,
+    batch=batch_rules.along,
 )
 log_softmax_op = general(
     "log_softmax",
@@ -117,6 +120,7 @@ log_softmax_op = general(
     samples=_samples,
     layout="rows or last",
     shape=shape_rules.in_rows,
+    batch=batch_rules.along,
 )
 
 
@@ -165,6 +169,7 @@ scaled_softmax_back_op: Op = general(
     promote="same",
     samples=_score_samples(2),
     shape=lambda g_in: g_in.shape,
+    batch=batch_rules.leading,
 )
 # Over the last dimension; ``causal`` leaves out what lies beyond the diagonal of each matrix.
 scaled_softmax_op = general(
@@ -176,6 +181,7 @@ scaled_softmax_op = general(
     samples=_score_samples(1),
     layout="rows or last",
     shape=shape_rules.same,
+    batch=batch_rules.leading,
 )
 
 

@@ -10,7 +10,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import apply
 from weft.core.tensor import Tensor, beside
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import (
     dropped_shape,
     kept_shape,
@@ -68,6 +68,7 @@ sort_op = general(
         Sample((m.real(0, 3),), {"dim": 0, "descending": False}),
     ],
     shape=lambda x: [x.of(x.dtype), x.of(dt.I64)],
+    batch=batch_rules.along,
 )
 _sort_result = result_type("sort", "values", "indices")
 
@@ -134,6 +135,7 @@ topk_op = general(
         Sample((m.real(),), {"k": 1, "dim": 0, "largest": True, "sorted": True}),
     ],
     shape=lambda x, k, dim: shape_rules.with_indices(shape_rules.replaced(x.shape, dim, k), x),
+    batch=batch_rules.along,
 )
 _topk_result = result_type("topk", "values", "indices")
 

@@ -10,7 +10,7 @@ from weft.core.batching import values_of
 from weft.core.meta import filled, lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import result_type
 from weft.operators.build import Sample, general
 from weft.operators.factorizations import (
@@ -72,6 +72,7 @@ linalg_eigh_op = general(
     outputs=("values", "vectors"),
     samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
     shape=lambda x: [ShapeDtype(x.shape[:-1], shape_rules.real(x.dtype)), x.of(x.dtype)],
+    batch=batch_rules.leading,
 )
 eigvalsh_op = general(
     "linalg_eigvalsh",
@@ -79,6 +80,7 @@ eigvalsh_op = general(
     lambda g, x, uplo: _eigvalsh_rule(g, x, uplo),
     samples=lambda m: [Sample((m.real(2, 0, 0),), {"uplo": "L"})],
     shape=lambda x: ShapeDtype(x.shape[:-1], shape_rules.real(x.dtype)),
+    batch=batch_rules.leading,
 )
 
 
@@ -148,6 +150,7 @@ linalg_eig_op = general(
     outputs=("values", "vectors"),
     samples=lambda m: [],
     shape=_eig_shape,
+    batch=batch_rules.leading,
 )
 eigvals_op = general(
     "linalg_eigvals",
@@ -155,6 +158,7 @@ eigvals_op = general(
     lambda g, x: _eigvals_rule(g, x),
     samples=lambda m: [],
     shape=lambda x: _eig_shape(x)[0],
+    batch=batch_rules.leading,
 )
 
 
@@ -231,6 +235,7 @@ linalg_svd_op = general(
         Sample((m.real(2, 0, 3),), {"full_matrices": False}),
     ],
     shape=shape_rules.svd,
+    batch=batch_rules.leading,
 )
 
 
@@ -245,6 +250,7 @@ svdvals_op = general(
     _svdvals_rule,
     samples=lambda m: [Sample((m.real(3, 2),)), Sample((m.real(2, 2, 3),))],
     shape=lambda x: shape_rules.svd(x, False)[1],
+    batch=batch_rules.leading,
 )
 linalg_svd_result = result_type("linalg_svd", "U", "S", "Vh")
 svd_result = result_type("svd", "U", "S", "V")

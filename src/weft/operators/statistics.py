@@ -12,7 +12,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import apply_one
 from weft.core.tensor import Tensor, wrap
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import kept, numpy_names
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Make, Sample, general
@@ -78,6 +78,7 @@ var_op = general(
     samples=_spread_samples,
     rows=True,
     shape=shape_rules.absolute,
+    batch=batch_rules.along,
 )
 std_op = general(
     "std",
@@ -87,6 +88,7 @@ std_op = general(
     samples=_spread_samples,
     rows=True,
     shape=shape_rules.absolute,
+    batch=batch_rules.along,
 )
 
 
@@ -177,6 +179,7 @@ def _with_mean(name: str, op: Any, rule: Any) -> Any:
             shape_rules.absolute(x, dim, keepdim),
             shape_rules.reduced(x, dim, keepdim),
         ],
+        batch=batch_rules.along,
     )
 
 
@@ -304,6 +307,7 @@ norm_op = general(
         + [Sample((m.real(2, 3),), {"ord": 2, "dim": (0, 1), "keepdim": False})]
     ),
     shape=shape_rules.absolute,
+    batch=batch_rules.along,
     rows=True,
 )
 

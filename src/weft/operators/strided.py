@@ -8,12 +8,13 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import Batch, each
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, storage_array, strided
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.build import Sample, linear
-from weft.operators.views import BY_PLACE, in_place_view
+from weft.operators.views import BY_PLACE, in_place_view, stack_op
 
 # --- explicit strides ------------------------------------------------------------------
 
@@ -65,6 +66,13 @@ def _as_strided_back(
     return (memory[own] / counts[own]).astype(g.dtype) if own.size else np.zeros(shape, g.dtype)
 
 
+def _as_strided_batch(b: Batch) -> Any:
+    """Places in memory: every example has its own."""
+    b.args[0] = b.args[0].contiguous()
+    rows = [b.run(b.args[0].select(0, i).clone(), **b.attrs) for i in range(b.size)]
+    return stack_op(*rows, dim=0) if rows else each(b)
+
+
 as_strided_op = linear(
     "as_strided",
     lambda x, size, stride, storage_offset, layout: _as_strided(x, size, stride, storage_offset),
@@ -84,6 +92,7 @@ as_strided_op = linear(
         )
     ],
     shape=lambda size: tuple(size),
+    batch=_as_strided_batch,
 )
 
 
@@ -203,6 +212,7 @@ view_as_real_op = linear(
         Sample(((m.real(2, 3) + 1j * m.real(2, 3)).T,)),
     ],
     shape=lambda x: ShapeDtype((*x.shape, 2), shape_rules.real(x.dtype)),
+    batch=batch_rules.leading,
 )
 view_as_complex_op: Op = linear(
     "view_as_complex",
@@ -211,6 +221,7 @@ view_as_complex_op: Op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(3, 2),))],
     shape=lambda x: ShapeDtype(x.shape[:-1], shape_rules.complex_of(x.dtype)),
+    batch=batch_rules.leading,
 )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.batching import Batch, aligned, each
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
 from weft.core.inference import check_change, version_of
@@ -18,7 +19,7 @@ from weft.core.inplace import check_writable
 from weft.core.modes import MODES
 from weft.core.tensor import LATE, Tensor, strided, wrap
 from weft.core.viewing import Turned, follow, give_retained, links_of, take_retained
-from weft.operators import api, shape_rules
+from weft.operators import api, batch_rules, shape_rules
 from weft.operators.build import Sample, linear, zeros_of
 from weft.operators.outputs import put_into
 
@@ -38,6 +39,7 @@ alias_op: Op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(),))],
     shape=shape_rules.same,
+    batch=batch_rules.leading,
 )
 
 LATE.alias = alias_op
@@ -57,6 +59,7 @@ permute_op: Op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 3, 4),), {"dims": (2, 0, 1)})],
     shape=lambda x, dims: tuple(x.shape[d] for d in dims),
+    batch=lambda b: b.run(b.args[0], dims=(0, *(d + 1 for d in b.attrs["dims"]))),
 )
 
 
@@ -94,6 +97,7 @@ transpose_op: Op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 3, 4),), {"dim0": 0, "dim1": 2})],
     shape=shape_rules.transposed,
+    batch=batch_rules.along,
 )
 
 
@@ -128,6 +132,7 @@ t_op: Op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),)), Sample((m.real(3),))],
     shape=lambda x: x.shape[::-1],
+    batch=lambda b: b.args[0].transpose(1, 2) if b.rank() == 2 else b.args[0].view_as(b.args[0]),
 )
 
 
@@ -239,6 +244,7 @@ view_op = linear(
         Sample((m.real(0, 3),), {"shape": (3, 0, 2)}),
     ],
     shape=shape_rules.reshaped,
+    batch=lambda b: b.args[0].reshape(b.size, *b.attrs["shape"]),
 )
 reshape_op: Op = linear(
     "reshape",
@@ -248,6 +254,7 @@ reshape_op: Op = linear(
     grad_name="ViewBackward",
     samples=lambda m: [Sample((m.real(2, 3, 4).transpose(2, 0, 1),), {"shape": (6, 4)})],
     shape=shape_rules.reshaped,
+    batch=lambda b: b.run(b.args[0], shape=(b.size, *b.attrs["shape"])),
 )
 
 
@@ -482,6 +489,7 @@ unsqueeze_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 3),), {"dim": 1})],
     shape=lambda x, dim: (*x.shape[:dim], 1, *x.shape[dim:]),
+    batch=batch_rules.along,
 )
 
 
@@ -509,6 +517,7 @@ squeeze_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 1, 3, 1),), {"dims": (1, 3)})],
     shape=lambda x, dims: tuple(n for i, n in enumerate(x.shape) if i not in dims),
+    batch=batch_rules.along,
 )
 
 
@@ -558,6 +567,11 @@ def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return strided(x, shape, strides)
 
 
+def _expand_batch(b: Batch) -> Any:
+    shape = b.attrs["shape"]
+    return b.run(aligned(b.args[0], len(shape)), shape=(b.size, *shape))
+
+
 expand_op = linear(
     "expand",
     _expand,
@@ -565,6 +579,7 @@ expand_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(2, 1),), {"shape": (3, 2, 4)})],
     shape=shape_rules.expanded,
+    batch=_expand_batch,
 )
 
 
@@ -668,6 +683,7 @@ slice_op = linear(
         Sample((m.real(4, 3),), {"index": (None, 3, 1)}),
     ],
     shape=shape_rules.sliced,
+    batch=lambda b: b.run(b.args[0], **{**b.attrs, "index": (slice(None), *b.attrs["index"])}),
 )
 place_op: Op = linear(
     "place",
@@ -676,6 +692,9 @@ place_op: Op = linear(
     grad_name="SliceScatterBackward",
     samples=lambda m: [Sample((m.real(2, 3),), {"shape": (4, 3), "index": (slice(1, 4, 2),)})],
     shape=shape_rules.shape_attribute,
+    batch=lambda b: b.run(
+        b.args[0], shape=(b.size, *b.attrs["shape"]), index=(slice(None), *b.attrs["index"])
+    ),
 )
 select_op = linear(
     "select",
@@ -686,6 +705,7 @@ select_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(4, 3),), {"dim": 1, "index": 2})],
     shape=lambda x, dim: shape_rules.without(x.shape, dim),
+    batch=batch_rules.along,
 )
 
 
@@ -757,6 +777,7 @@ split_op = linear(
     multiple=True,
     samples=lambda m: [Sample((m.real(5, 3),), {"sizes": (2, 2, 1), "dim": 0})],
     shape=lambda x, sizes, dim: [shape_rules.replaced(x.shape, dim, n) for n in sizes],
+    batch=batch_rules.along,
 )
 
 
@@ -844,6 +865,7 @@ unbind_op = linear(
     multiple=True,
     samples=lambda m: [Sample((m.real(3, 2),), {"dim": 1})],
     shape=lambda x, dim: [shape_rules.without(x.shape, dim)] * index(x.shape[dim]),
+    batch=batch_rules.along,
 )
 
 
@@ -900,6 +922,12 @@ def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
         return np.concatenate(tuple(p for p in parts if p.shape != (0,)) or parts[:1], dim)
 
 
+def _joined_batch(b: Batch) -> Any:
+    # Parts of no elements and one dimension are passed over, whatever the rank of the others.
+    ranks = {x._a.ndim for x in b.logical}
+    return b.run(*b.leads(), dim=b.attrs["dim"] + 1) if len(ranks) == 1 else each(b)
+
+
 cat_op: Op = linear(
     "cat",
     _cat,
@@ -910,6 +938,7 @@ cat_op: Op = linear(
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 3), m.real(0, 3)), {"dim": 0})],
     layout="rows or last",
     shape=shape_rules.joined,
+    batch=_joined_batch,
 )
 
 
@@ -1023,6 +1052,7 @@ stack_op: Op = linear(
     samples=lambda m: [Sample((m.real(2, 3), m.real(2, 3)), {"dim": 1})],
     layout="rows or stacked last",
     shape=shape_rules.stacked,
+    batch=_joined_batch,
 )
 
 
@@ -1093,6 +1123,7 @@ diagonal_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(3, 4, 2),), {"offset": 1, "dim1": 0, "dim2": 1})],
     shape=shape_rules.diagonal,
+    batch=batch_rules.along,
 )
 diagonal_place_op: Op = linear(
     "diagonal_place",
@@ -1103,6 +1134,7 @@ diagonal_place_op: Op = linear(
         Sample((m.real(2, 3),), {"shape": (3, 4, 2), "offset": 1, "dim1": 0, "dim2": 1})
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.along,
 )
 
 
@@ -1129,6 +1161,7 @@ real_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),))],
     shape=lambda x: x.of(shape_rules.real(x.dtype)),
+    batch=batch_rules.leading,
 )
 imag_op = linear(
     "imag",
@@ -1137,6 +1170,7 @@ imag_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(3) + 1j * m.real(3),))],
     shape=lambda x: x.of(shape_rules.real(x.dtype)),
+    batch=batch_rules.leading,
 )
 
 
@@ -1204,6 +1238,7 @@ unfold_op = linear(
     view=True,
     samples=lambda m: [Sample((m.real(5, 2),), {"dim": 0, "size": 3, "step": 1})],
     shape=shape_rules.unfolded,
+    batch=lambda b: batch_rules.along(b) if b.rank() else each(b),
 )
 unfold_back_op: Op = linear(
     "unfold_backward",
@@ -1213,6 +1248,7 @@ unfold_back_op: Op = linear(
         Sample((m.real(3, 2, 3),), {"shape": (5, 2), "dim": 0, "size": 3, "step": 1})
     ],
     shape=shape_rules.shape_attribute,
+    batch=batch_rules.along,
 )
 
 
