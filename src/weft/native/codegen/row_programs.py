@@ -10,8 +10,8 @@ A row program is a function of one row, in plain expressions::
 Parameters say by their annotation what they are: ``Along`` has an element for each place of each
 row, ``Shared`` one for each place, ``Each`` one for each row; ``Number`` is a setting and
 ``Length`` the number of places. The function is run once on the stand-ins of
-``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total``,
-``dot`` and ``largest`` lead from the first to the second and so end a stage. Values along the row
+``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total`` and
+``largest`` lead from the first to the second and so end a stage. Values along the row
 are computed anew in each stage that reads them, unless they are ``kept``; row numbers are float64,
 and rounded where they meet elements. What comes back are the results: along the row, one for each
 row, or, as ``across``, one for each place, summed over rows.
@@ -26,6 +26,7 @@ schedules, each a kernel of the kernel language:
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
@@ -40,12 +41,14 @@ from weft.native.codegen import trace
 from weft.native.codegen.compiler import Function, Ptr, T, i64, inline
 from weft.native.codegen.jit import Kernel
 from weft.native.codegen.trace import Element, Setting, Tape
+from weft.native.loops.sums import LEAF, leaf
 from weft.native.once import lazy
 
 Along = Shared = Each = Number = Length = Any  # what parameters are, for annotations
 
 # Elements that are worth a thread.
 GRAIN = 8192
+NEVER = 1 << 62
 # Elements of a row summed in their own type.
 BLOCK = 1024
 # Most columns at a time, elements of a tile that stay close, rows summed in their own type.
@@ -99,20 +102,9 @@ class RowTape(Tape):
         return Setting(self, self.add(text, how).name, self.kind)
 
 
-def _sum(x: Element, text: str) -> Setting:
-    if not x.tape.values[x.text].along:  # type: ignore[attr-defined]
-        raise trace.NotTraceableError("a sum of row numbers")
-    return x.tape.number(text, "total")  # type: ignore[attr-defined]
-
-
 def total(x: Any) -> Setting:
     """The sum of a row."""
-    return _sum(x, x.text)
-
-
-def dot(x: Any, y: Any) -> Setting:
-    """The sum of the products of two rows, which may be formed and added in one step."""
-    return _sum(x, f"times(T({x.text}), T({y.text}))")
+    return x.tape.number(x.text, "total")
 
 
 def largest(x: Any) -> Setting:
@@ -163,11 +155,6 @@ def if_finite(test: Setting, x: Setting, other: Setting) -> Setting:
 @inline(reassociate=True)
 def _plus(a: T, b: T) -> T:
     return a + b
-
-
-@inline(reassociate=True)
-def _times(a: T, b: T) -> T:
-    return a * b
 
 
 @inline
@@ -324,6 +311,7 @@ class Schedule:
 
     name = ""
     sizes = "n: i64"
+    flags = "contract "  # a product and a sum may be one instruction
 
     def __init__(self, traced: Traced) -> None:
         self.traced, self.put = traced, Writer()
@@ -359,15 +347,33 @@ class RowsSchedule(Schedule):
 
     name, along = "rows", "i"
 
+    def __init__(self, traced: Traced) -> None:
+        if traced.memory("across"):
+            self.sizes = "n: i64, rows: i64, size: i64"
+        super().__init__(traced)
+
     def write(self) -> None:
+        put, sums = self.put, self.traced.memory("across")
+        if not sums:
+            with put.loop("row in range(lo, hi)"):
+                self.row()
+            return
+        # Blocks of rows have sums of their own, so that results don't depend on threads.
+        with put.loop("block in range(lo, hi)"):
+            put(*(f"a_{name} = p_{name} + block * n" for name in sums))
+            with put.loop("i in range(n)"):
+                put(*(f"a_{name}[i] = T(0.0)" for name in sums))
+            with put.loop("row in range(block * size, min(rows, (block + 1) * size))"):
+                self.row()
+
+    def row(self) -> None:
         put, t = self.put, self.traced
         moving = [*t.of("Along"), *t.memory("along")]
-        with put.loop("row in range(lo, hi)"):
-            put(*(f"r_{name} = p_{name} + row * n" for name in moving))
-            put(*(f"{name} = p_{name}[row]" for name in t.of("Each")))
-            put(*(f"{name} = {name}_given" for name in t.of("Number")))
-            self.passes("n")
-            put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
+        put(*(f"r_{name} = p_{name} + row * n" for name in moving))
+        put(*(f"{name} = p_{name}[row]" for name in t.of("Each")))
+        put(*(f"{name} = {name}_given" for name in t.of("Number")))
+        self.passes("n")
+        put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
 
     def passes(self, n: str) -> None:
         put, t = self.put, self.traced
@@ -393,11 +399,59 @@ class RowsSchedule(Schedule):
         for value in t.lines(stage, number)[0]:
             put(*self.element(value, number, "r_{}", place))
         put(*(f"r_{memory}[{place}] = {v.name}" for memory, v in stage.stores))
-        put(
-            *(f"p_{memory}[{place}] = p_{memory}[{place}] + {v.name}" for memory, v in stage.across)
-        )
+        put(*(f"a_{o}[{place}] = a_{o}[{place}] + {v.name}" for o, v in stage.across))
+        self.accumulate(stage, place)
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        """Take an element into the reductions of a pass."""
+        put = self.put
         put(*(f"part_{v.name} = plus(part_{v.name}, {v.text})" for v in stage.sums))
         put(*(f"{v.name} = maximum({v.name}, {v.text})" for v in stage.tops))
+
+
+class ReferenceRows(RowsSchedule):
+    """Short rows with the bits of NumPy: in the array's own type, sums in NumPy's order.
+
+    What is summed over rows elsewhere is left as it is here, a row for each.
+    """
+
+    name, flags = "reference", ""
+
+    def __init__(self, traced: Traced) -> None:
+        traced = copy.copy(traced)
+        traced.outputs = [(o, "along" if r == "across" else r, v) for o, r, v in traced.outputs]
+        traced.stages = traced._stages()
+        super().__init__(traced)
+        self.put.lines = [line.replace("f64(", "T(") for line in self.put.lines]
+
+    def write(self) -> None:
+        summed = [v for stage in self.traced.stages for v in self.held(stage)]
+        self.put(*(f"m_{v.name} = array(T, {LEAF})" for v in summed))
+        super().write()
+
+    def held(self, stage: Stage) -> list[Value]:
+        """What a pass has to write down in order to sum it: all but inputs."""
+        found = {v.uses[0].name: v.uses[0] for v in stage.sums}
+        return [v for v in found.values() if v.how != "given"]
+
+    def passes(self, n: str) -> None:
+        put, t = self.put, self.traced
+        for number, stage in enumerate(t.stages):
+            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            put(*(f"{v.name} = T({LOWEST})" for v in stage.tops))
+            if not stage.targets:
+                continue
+            if self.held(stage) or stage.tops or stage.stores:
+                with put.loop(f"i in range({n})"):
+                    self.body(stage, number, "i", "i")
+            for v in stage.sums:
+                (source,) = v.uses
+                where = f"r_{source.name}" if source.how == "given" else f"m_{source.name}"
+                put(f"{v.name} = leaf({where}, {n}) + 0.0")
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        self.put(*(f"m_{v.name}[{place}] = {v.name}" for v in self.held(stage)))
+        super().accumulate(stage._replace(sums=[]), place)
 
 
 class CausalSchedule(RowsSchedule):
@@ -558,7 +612,13 @@ class ShortSchedule(ColumnsSchedule):
 
 def scope() -> dict[str, Any]:
     """What the loops of row programs can call."""
-    return {**trace.scope(), "plus": _plus, "times": _times, "turn": turn, "turn_back": turn_back}
+    return {**trace.scope(), "plus": _plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
+
+
+def _function_of(schedule: Schedule) -> Function:
+    made = Function(schedule.source(), scope())
+    made.flags = schedule.flags
+    return made
 
 
 # --- programs ----------------------------------------------------------------------------------
@@ -576,11 +636,16 @@ class Variant:
             return Traced(self.program.name, self.program.function, self.absent, self.wanted)
 
     def written(self, schedule: type[Schedule]) -> Kernel:
-        return Kernel(Function(schedule(self.traced).source(), scope()))
+        return Kernel(_function_of(schedule(self.traced)))
 
     @lazy
     def rows(self) -> Kernel:
         return self.written(RowsSchedule)
+
+    @lazy
+    def reference(self) -> Kernel:
+        """Rows of up to ``LEAF`` elements with the bits of NumPy."""
+        return self.written(ReferenceRows)
 
     @lazy
     def causal(self) -> Kernel:
@@ -589,7 +654,7 @@ class Variant:
     @lazy
     def inlined(self) -> Function:
         """One row, for other kernels to call: inputs, results, numbers and the length."""
-        return Function(InlineSchedule(self.traced).source(), scope())
+        return _function_of(InlineSchedule(self.traced))
 
     @lazy
     def columns(self) -> Kernel:
@@ -608,7 +673,7 @@ class Variant:
             over, grain = outer * tiles, -(-GRAIN // (n * min(k, tile)))
             wide = self.columns.get(d)
             return lambda *at: wide(*at, n, k, tile, tiles, over, many(over, grain))
-        if self.program.together and 1 < n <= SHORT and outer >= 16:
+        if self.program.together <= outer and 1 < n <= SHORT:
             over, grain = -(-outer // TOGETHER), -(-GRAIN // (n * TOGETHER))
             few = self.short.get(d)
             return lambda *at: few(*at, n, outer, over, many(over, grain))
@@ -617,9 +682,9 @@ class Variant:
 
 
 class Program:
-    """A function of rows, as kernels; ``together`` says whether short rows are transposed."""
+    """A function of rows, as kernels; from ``together`` on short rows are transposed."""
 
-    def __init__(self, function: Callable, together: bool = True) -> None:
+    def __init__(self, function: Callable, together: int) -> None:
         self.function, self.name = function, function.__name__.lstrip("_")
         self.together = together
         self.variant = functools.cache(self._variant)
@@ -633,8 +698,11 @@ class Program:
         return self.variant()
 
 
-def row_program(function: Callable | None = None, *, together: bool = True) -> Any:
-    """Make a function of one row a program; it is traced and compiled when first called."""
+def row_program(function: Callable | None = None, *, together: int = 16) -> Any:
+    """Make a function of one row a program; it is traced and compiled when first called.
+
+    So many short rows, or more, are transposed in cache and done side by side.
+    """
     if function is None:
         return lambda f: row_program(f, together=together)
     return Program(function, together)

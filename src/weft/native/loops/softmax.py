@@ -14,11 +14,11 @@ from weft.native.codegen.compiler import Ptr, T, i64, maximum
 from weft.native.codegen.jit import Kernel, kernel
 from weft.native.codegen.row_programs import (
     GRAIN,
+    NEVER,
     SHORT,
     Along,
     Number,
     Program,
-    dot,
     exp_flush,
     if_finite,
     kept,
@@ -54,12 +54,12 @@ def _logsumexp(x: Along) -> Any:
     return if_finite(top, log(total(exp_flush(x - top))) + top, top)
 
 
-@row_program(together=False)
+@row_program(together=NEVER)
 def _softmax_back(g: Along, y: Along) -> Any:
-    return y * (g - dot(g, y))
+    return y * (g - total(g * y))
 
 
-@row_program(together=False)
+@row_program(together=NEVER)
 def _log_softmax_back(g: Along, y: Along) -> Any:
     return g - exp_flush(y) * total(g)  # y is a logarithm of a share
 
@@ -73,7 +73,7 @@ def scaled(x: Along, scale: Number) -> Any:
 
 @row_program
 def scaled_back(g: Along, y: Along, scale: Number) -> Any:
-    return y * (g - dot(g, y)) * scale
+    return y * (g - total(g * y)) * scale
 
 
 # --- the ops -----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _last(program: Program) -> Callable[..., ndarray | None]:
     rows = program.whole.rows
     takes, gives = ("f32", "f32 like")[: len(rows.parameters) - 2], ("f32 like 0",)
     passes = (*(f"take {k}" for k in range(len(takes))), "give 0", "last")
-    narrow = (SHORT, 16) if program.together else (0, 0)
+    narrow = (SHORT, program.together)
     return rows.whole(EntrySpec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
 
 
