@@ -85,9 +85,7 @@ def _layer_norm_back(
 
 
 @row_program
-def _rms_norm_back(
-    g: Along, x: Along, weight: Shared, rstd: Each, g_rstd: Each, n: Length
-) -> Any:
+def _rms_norm_back(g: Along, x: Along, weight: Shared, rstd: Each, g_rstd: Each, n: Length) -> Any:
     normal = x * rstd
     inner = _weighted(g, weight, None)
     slope = _slope(inner * normal, rstd, g_rstd, n)
