@@ -110,7 +110,7 @@ def pays(uses: int = 1) -> bool:
 
 def wanted(op: Op, args: Any) -> bool:
     """Whether an op's kernel is for these arrays: by their size, or since it pays by now."""
-    return large(args, min(op.exact, BEGIN)) and ready() or pays()
+    return (large(args, min(op.exact, BEGIN)) and ready()) or pays()
 
 
 class LazyEntry:

@@ -7,6 +7,7 @@ like that (another processor, another kind of relocation) is refused, and LLVM l
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import struct
@@ -59,10 +60,8 @@ def _word(code: bytes, at: int) -> str:
 def libraries() -> list[Any]:
     """Where the functions of C are found."""
     found = [ctypes.CDLL(None)]
-    try:
+    with contextlib.suppress(OSError):
         found.append(ctypes.CDLL("libm.so.6"))
-    except OSError:
-        pass
     return found
 
 

@@ -1,4 +1,4 @@
-"""Functions of rows (softmax, norms, losses of pairs) as stages that one generator turns into loops.
+"""Functions of rows (softmax, norms, losses) as stages that one generator turns into loops.
 
 A row program is a function of one row, in plain expressions::
 
@@ -113,7 +113,11 @@ def largest(x: Any) -> Setting:
 
 
 def kept(x: Any) -> Element:
-    """The same row, to be kept in the memory of the first result rather than computed anew."""
+    """The same row, to be kept in the memory of the first result rather than computed anew.
+
+    It is for one value; where the result is written before the value was last read, and for
+    further values, it changes nothing.
+    """
     return Element(x.tape, x.tape.add(f"T({x.text})", "kept").name, x.kind)
 
 
@@ -202,6 +206,7 @@ class Traced:
 
     def __init__(self, name: str, function: Callable, absent: frozenset, wanted: Any) -> None:
         self.name, self.tape = name, RowTape()
+        self.kept: Value | None = None
         self.inputs: list[Input] = []
         given = {}
         for k, (parameter, about) in enumerate(inspect.signature(function).parameters.items()):
@@ -255,8 +260,6 @@ class Traced:
             if v.how in ("total", "largest"):
                 stage = made[v.stage - 1]
                 (stage.sums if v.how == "total" else stage.tops).append(v)
-            elif v.how == "kept":
-                made[v.stage].stores.append((self.memory("along")[0], v))
             elif not v.along and v.how != "given":
                 made[v.stage].numbers.append(v)
         for name, role, value in self.outputs:
@@ -264,7 +267,20 @@ class Traced:
                 made[value.stage].stores.append((name, value))
             elif role == "across":
                 made[value.stage].across.append((name, value))
+        self.kept = None
+        for v in needed:
+            if v.how == "kept" and self.kept is None and self._lasts(v, made):
+                self.kept = v
+                made[v.stage].stores.insert(0, (self.memory("along")[0], v))
         return made
+
+    def _lasts(self, value: Value, stages: list[Stage]) -> bool:
+        """Whether a value can be kept in the first result's memory until it was last read."""
+        last = next((v.stage for _, role, v in self.outputs if role == "along"), -1)
+        later = range(max(last, value.stage) + 1, len(stages))
+        return last > value.stage and not any(
+            value in self.lines(stages[number], number)[0] for number in later
+        )
 
     def lines(self, stage: Stage, number: int) -> tuple[list[Value], list[Value]]:
         """What a pass computes along the row, in order, and the row numbers that it reads."""
@@ -279,10 +295,9 @@ class Traced:
         ordered = sorted(seen.values(), key=list(self.tape.values.values()).index)
         return [v for v in ordered if v.along], [v for v in ordered if not v.along]
 
-    @staticmethod
-    def stored(value: Value, number: int) -> bool:
+    def stored(self, value: Value, number: int) -> bool:
         """Whether a value was kept by an earlier pass."""
-        return value.how == "kept" and value.stage < number
+        return value is self.kept and value.stage < number
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -696,6 +711,40 @@ class Program:
     def whole(self) -> Variant:
         """The program with all inputs and results."""
         return self.variant()
+
+    def spliced(
+        self, name: str, before: dict[str, Callable], after: Callable | None = None
+    ) -> Program:
+        """The program with elementwise functions spliced into its first and last stages.
+
+        ``before`` gives inputs as functions of others, ``after`` takes the first result and more.
+        Parameters of these functions are annotated like those of programs; they become inputs
+        called ``input_parameter`` and ``after_parameter``, in the place of what they replace.
+        """
+        own = inspect.signature(self.function).parameters
+        inner = {k: inspect.signature(f).parameters for k, f in before.items()}
+        more = list(inspect.signature(after).parameters.values())[1:] if after else []
+        taken: list[inspect.Parameter] = []
+        for k, parameter in own.items():
+            found = inner[k].values() if k in inner else ()
+            taken += [p.replace(name=f"{k}_{p.name}") for p in found] or [parameter]
+        taken += [p.replace(name=f"after_{p.name}") for p in more]
+
+        def function(**given: Any) -> Any:
+            made = {
+                k: before[k](*(given[f"{k}_{p}"] for p in inner[k])) if k in inner else given[k]
+                for k in own
+            }
+            results = self.function(**made)
+            if after is None:
+                return results
+            first, *rest = results if results.__class__ is tuple else (results,)
+            first = after(first, *(given[f"after_{p.name}"] for p in more))
+            return (first, *rest) if rest else first
+
+        function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+        function.__name__ = name
+        return Program(function, self.together)
 
 
 def row_program(function: Callable | None = None, *, together: int = 16) -> Any:
