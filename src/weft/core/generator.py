@@ -326,7 +326,7 @@ class Generator:
         # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
         # draw, and then drop, the values that stood there.
         dropped = ragged if wide or dtype == _F32 else 0
-        if not wide and (selection.ready() if n >= _MANY else selection.at_hand()):
+        if not wide and (selection.ready() if n >= _MANY else selection.pays()):
             scaled = (1.0, 0.0) if std == 1.0 and not mean else (_single(std), _single(mean))
             if ragged:
                 _native_normals(self._words(n - ragged), out[: n - ragged], *scaled)

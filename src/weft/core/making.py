@@ -50,9 +50,9 @@ def records() -> Records | None:
 
 
 class Maker:
-    """Stands for an op's compiled functions until native code is loaded.
+    """Stands for an op's compiled functions until they pay (``selection.pays``).
 
-    With ``counts`` it is asked once in every call, and counts as a use of a small op.
+    With ``counts`` it is asked once in every call, whether native code is loaded or not.
     """
 
     __slots__ = ("counts", "op")
@@ -61,7 +61,7 @@ class Maker:
         self.op, self.counts = op, counts
 
     def __call__(self, *args: Any) -> None:
-        if selection._begun or (self.counts and selection._enabled[0] and selection.enough(1)):
+        if (self.counts or selection._begun) and selection.pays():
             self.op.made, self.op.call = functions(self.op)
 
 

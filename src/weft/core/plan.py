@@ -150,14 +150,14 @@ class Plan:
             assert whole is not None
 
             def joint(g: Any, s: Any, at: Any, needs: Any) -> Any:
-                waits = selection.waits(op, (*g, *s) if g.__class__ is tuple else (g, *s))
-                out = whole(g, s, at, needs) if not waits and selection.ready() else None
+                wanted = selection.wanted(op, (*g, *s) if g.__class__ is tuple else (g, *s))
+                out = whole(g, s, at, needs) if wanted else None
                 return plain(g, s, at, needs) if out is None else out
 
             return joint
 
         def each(g: Any, s: Any, at: Any, needs: Any) -> Any:
-            if selection.waits(op, (g, *s)) or not selection.ready():
+            if not selection.wanted(op, (g, *s)):
                 return plain(g, s, at, needs)
             results, rest = [], None
             for k, native in enumerate(natives):

@@ -9,10 +9,15 @@ reference gives the bits. Elementwise ops need no kernel of their own: their ref
 derivative rules are traced (``weft.native.codegen.trace``). Others are offered one by ``offer``.
 
 Where native code gives the reference's bits, it may take over at any time, and then it is a matter
-of speed alone: loading native code and compiling an entry point wait until they pay. Such an
-``entry`` is a built-in function for small arrays that checks, allocates and computes in one call,
-in less time than NumPy needs to begin. An op whose large arrays get other bits can be offered a
-second kernel for small ones, which gives NumPy's: see ``offer_small``.
+of speed alone. **Lazy loading** is all that depends on what ran before, and one function decides
+it: ``pays`` counts the uses of small ops and says when compiling for them is worth it. What waits
+for it are kernels for small arrays (``op.exact`` is the size below which an op's kernel gives
+NumPy's bits: all, none, or a bound), compiled calls (``core/making.py``), and entry points
+(``LazyEntry``): built-in functions for small arrays that check, allocate and compute in one call,
+in less time than NumPy needs to begin.
+
+An op whose large arrays get other bits can be offered a second kernel for small ones, which gives
+NumPy's: see ``offer_small``.
 """
 
 from __future__ import annotations
@@ -38,7 +43,8 @@ NEVER = 1 << 62
 LEAST = 2  # elements for which a kernel for small arrays pays
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
-TRIES = 50  # small uses of an op for which its loop is compiled
+OFTEN = 200  # the same where it is loaded already, so that only compiling is to be paid for
+TRIES = 50  # uses of an entry point in a row, on one pattern of types, for which it is compiled
 MANY = 64  # loops that an op keeps, for different attributes
 OVER = 1024  # elements from which an in-place loop beats NumPy, once it is there
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
@@ -52,7 +58,7 @@ class _Here(threading.local):
 
 _here = _Here()
 _begun: list[bool] = []
-_asked = [0]
+_uses = [0]
 _enabled = [os.environ.get("WEFT_KERNELS", "native") != "numpy"]
 
 
@@ -96,22 +102,15 @@ def ready() -> bool:
     return _enabled[0] and (_here.started or start())
 
 
-def waits(op: Op, args: Any) -> bool:
-    """Whether these arrays are too small, and too few so far, to load native code for them."""
-    if _begun or large(args, min(op.exact, BEGIN)):
-        return False
-    return not enough(1)
+def pays(uses: int = 1) -> bool:
+    """Count uses of small ops; whether native code that gives the reference's bits pays by now."""
+    _uses[0] += uses
+    return _uses[0] >= (OFTEN if _begun else PATIENCE) and ready()
 
 
-def enough(uses: int) -> bool:
-    """Count so many more uses of small ops; whether native code is worth loading for them."""
-    _asked[0] += uses
-    return _asked[0] >= PATIENCE and ready()
-
-
-def at_hand() -> bool:
-    """Whether native code is loaded, or worth loading after one more use of a small op."""
-    return ready() if _begun else enough(1)
+def wanted(op: Op, args: Any) -> bool:
+    """Whether an op's kernel is for these arrays: by their size, or since it pays by now."""
+    return (large(args, min(op.exact, BEGIN)) and ready()) or pays()
 
 
 class LazyEntry:
@@ -138,10 +137,9 @@ class LazyEntry:
             return
         self.uses += 1
         if self.uses >= TRIES:  # other threads count too
-            if _begun or enough(TRIES):
-                setattr(self.holder, self.name, self.find(args) if ready() else None)
-            else:
-                self.uses = 0
+            self.uses = 0
+            if pays(TRIES):
+                setattr(self.holder, self.name, self.find(args))
 
 
 def open_op(op: Op) -> None:
@@ -241,7 +239,7 @@ def large(args: Any, limit: int) -> bool:
 
 def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
     """The op's results by native code, or None."""
-    if not (_here.started and _enabled[0]) and (waits(op, args) or not ready()):
+    if not (_here.started and _enabled[0]) and not wanted(op, args):
         return None
     native = op.native
     if native is not None:

@@ -464,7 +464,7 @@ class Elementwise(Optimizer):
         filled: dict[Any, Any] = {}
         flags: Any = ()
         values: Any = ()
-        native = selection.at_hand()
+        native = selection.pays()
         token = quiet.enter()
         try:
             for unit in plan.units:

@@ -26,7 +26,7 @@ them fast.
 from __future__ import annotations
 
 import ast
-import inspect
+import linecache
 import struct
 import textwrap
 from collections.abc import Callable
@@ -129,6 +129,23 @@ def constant(value: float, kind: str) -> str:
     return str(int(value))
 
 
+def _text_of(function: Callable) -> str:
+    """The source of a function without its decorators.
+
+    ``inspect.getsource`` reads it word by word to find its end, which for the functions that a
+    first kernel calls takes longer than all else; here the indentation tells.
+    """
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    start = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+    edge = len(lines[start]) - len(lines[start].lstrip())
+    for end in range(start + 1, len(lines)):
+        line = lines[end].lstrip()
+        if line and len(lines[end]) - len(line) <= edge and not line.startswith((")", "#")):
+            return "".join(lines[start:end])
+    return "".join(lines[start:])
+
+
 class _Syntax:
     """The syntax tree of a function, parsed when it is asked for: most are never compiled."""
 
@@ -139,8 +156,7 @@ class _Syntax:
     def tree(self) -> ast.FunctionDef:
         source = self.source
         if not isinstance(source, str):
-            source = textwrap.dedent(inspect.getsource(source))
-            source = source[source.index("def ") :]
+            source = _text_of(source)
         found = ast.parse(textwrap.dedent(source)).body[0]
         assert isinstance(found, ast.FunctionDef)
         return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,10 +14,10 @@ import numpy as np
 
 from weft import _cpu
 from weft.native import threads
-from weft.native.codegen import cache, entry, whole
+from weft.native.codegen import cache, entry, linker, whole
 from weft.native.codegen.compiler import Function, build, read
 from weft.native.codegen.whole import EntrySpec
-from weft.native.once import LOCK, once
+from weft.native.once import LOCK, lazy, once
 
 ndarray = np.ndarray
 KINDS = {
@@ -48,28 +50,62 @@ for _probe in (np.empty(3), np.empty((4, 4), np.float32)[1:, ::-2]):
 def why_not() -> str | None:
     """Why kernels can't be compiled here, if so."""
     try:
-        import llvmlite.binding  # noqa: F401
+        engine()
     except ImportError as error:
         return f"llvmlite can't be imported ({error}): pip install llvmlite"
     return entry.why_not()
 
 
+def _identity() -> str:
+    """What tells this processor and this LLVM from others, or nothing where it can't be told."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    wanted = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
+    try:
+        folder = os.path.join(spec.submodule_search_locations[0], "binding")
+        about = os.stat(os.path.join(folder, "libllvmlite.so"))
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = itertools.takewhile(str.strip, file)
+            processor = "".join(line for line in lines if line.startswith(wanted))
+    except OSError:
+        return ""
+    return f"{folder} {about.st_size} {about.st_mtime_ns}\n{processor}" if processor else ""
+
+
 class _Engine:
-    """LLVM, set up for this processor."""
+    """Machine code for this processor. LLVM is loaded when something has to be compiled.
+
+    Loading it takes longer than all else that a first op needs, and with a warm cache there is
+    nothing for it to do. So what it says of the processor is kept in the cache too.
+    """
 
     def __init__(self) -> None:
+        key = hashlib.sha256(_identity().encode()).digest()
+        known = cache.read("host", key)
+        if known is None:
+            llvm = self.llvm
+            host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+            known = "\0".join((*host, ".".join(map(str, llvm.llvm_version_info)))).encode()
+            if _identity():
+                cache.write("host", key, known)
+        cpu, features, self.version = known.decode().split("\0")
+        self.cpu, self.features = _cpu.keep_to(_cpu.word(), cpu, features)
+        self.holders: list[Any] = []
+
+    @lazy
+    def llvm(self) -> Any:
         import llvmlite.binding as llvm
 
-        self.llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-        self.cpu, self.features = _cpu.keep_to(_cpu.word(), *host)
-        self.target = llvm.Target.from_default_triple()
         for name, address in threads.symbols().items():
             llvm.add_symbol(name, address)
-        self.version = ".".join(map(str, llvm.llvm_version_info))
-        self.holders: list[Any] = []
+        return llvm
+
+    @lazy
+    def target(self) -> Any:
+        return self.llvm.Target.from_default_triple()
 
     def machine(self) -> Any:
         return self.target.create_target_machine(
@@ -107,6 +143,14 @@ class _Engine:
         return machine.emit_object(module)
 
     def link(self, symbols: list[str], code: bytes) -> list[int]:
+        try:
+            holder, addresses = linker.link(code, symbols)
+        except linker.Unlinkable:
+            return self.link_by_llvm(symbols, code)
+        self.holders.append(holder)
+        return addresses
+
+    def link_by_llvm(self, symbols: list[str], code: bytes) -> list[int]:
         llvm = self.llvm
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))

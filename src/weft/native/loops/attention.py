@@ -13,9 +13,8 @@ from weft.native.codegen.compiler import Ptr, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import by_columns
 from weft.native.gemm.packed import ALONG, TRANSPOSED, panels
-from weft.native.loops.reduce import max_of
 from weft.native.loops.rows import rows32
-from weft.native.loops.softmax import dot_of, exponentials
+from weft.native.loops.softmax import scaled, scaled_back
 
 # Queries, keys; elements of a query and of a value; steps between rows of the four arrays; keys
 # and elements in whole panels; working memory of a task.
@@ -25,6 +24,9 @@ PADDED, SCRATCH = 8, 9
 SIZE = 10
 
 STRETCH = 256  # products that are summed at a time
+
+# From a row of scores to its weights, and from the gradient of weights to that of scores.
+weights_of, scores_of = scaled.whole.inlined, scaled_back.whole.inlined
 
 
 @inline
@@ -183,12 +185,9 @@ def forward(
                     row = scores + r * padded
                     share = shares + (r0 + r) * keys
                     count = min(keys, r0 + r + 1) if causal else keys
+                    weights_of(row, share, scale, count)
                     for i in range(count):
-                        row[i] = row[i] * scale
-                    part = f32(1.0 / exponentials(row, row, max_of(row, count), count))
-                    for i in range(count):
-                        row[i] = row[i] * part
-                        share[i] = row[i]
+                        row[i] = share[i]
                     for i in range(count, limit):
                         row[i] = 0.0
                     for i in range(count, keys):
@@ -262,9 +261,8 @@ def backward(
                     copy = shares + (r0 + r) * padded
                     share = weights + (task * queries + r0 + r) * keys
                     count = min(keys, r0 + r + 1) if causal else keys
-                    along = f32(dot_of(row, share, count))
+                    scores_of(row, share, row, scale, count)
                     for i in range(count):
-                        row[i] = share[i] * (row[i] - along) * scale
                         copy[i] = share[i]
                     for i in range(count, padded):
                         row[i] = 0.0

@@ -1,0 +1,113 @@
+"""Compiled code is linked without LLVM, and with a warm cache LLVM is not even loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.native.codegen import cache, jit, linker
+
+pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
+TEXT = """
+@table = private constant [4 x double] [double 1.0, double 2.0, double 4.0, double 8.0]
+@calls = internal global i64 0
+declare double @exp(double)
+define double @scaled(i64 %k, double %x) {
+  %old = load i64, ptr @calls
+  %new = add i64 %old, 1
+  store i64 %new, ptr @calls
+  %at = getelementptr double, ptr @table, i64 %k
+  %by = load double, ptr %at
+  %e = call double @exp(double %x)
+  %y = fmul double %e, %by
+  ret double %y
+}
+define i64 @count() {
+  %n = load i64, ptr @calls
+  ret i64 %n
+}
+"""
+
+
+def functions(addresses: list[int]) -> tuple:
+    scaled = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(addresses[0])
+    return scaled, ctypes.CFUNCTYPE(ctypes.c_int64)(addresses[1])
+
+
+def test_code_does_the_same_as_linked_by_llvm() -> None:
+    engine = jit.engine()
+    code = engine.compile(TEXT)
+    holder, addresses = linker.link(code, ["scaled", "count"])
+    ours, ours_count = functions(addresses)
+    theirs, _ = functions(engine.link_by_llvm(["scaled", "count"], code))
+    for k in range(4):
+        assert ours(k, 0.1 * k - 3) == theirs(k, 0.1 * k - 3) != 0.0
+    assert ours_count() == 4  # data that is written to is its own
+    assert holder
+
+
+def test_code_can_not_be_written_to() -> None:
+    code = jit.engine().compile(TEXT)
+    holder, (address, _) = linker.link(code, ["scaled", "count"])
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    for line in maps:
+        span, rights = line.split()[:2]
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= address < high:
+            assert rights.startswith("r-x")
+            break
+    else:
+        raise AssertionError("not mapped")
+    assert holder
+
+
+@pytest.mark.parametrize("change", ["text", "cut", "machine", "symbol", "relocation"])
+def test_other_files_are_refused(change: str) -> None:
+    code = bytearray(jit.engine().compile(TEXT))
+    wanted = ["scaled"]
+    if change == "text":
+        code = bytearray(b"no object file at all")
+    elif change == "cut":
+        code = code[:6]
+    elif change == "machine":
+        code[18:20] = (183).to_bytes(2, "little")
+    elif change == "symbol":
+        wanted = ["missing"]
+    else:
+        relocations = next(s for s in linker._sections(bytes(code)) if s.kind == 4)
+        code[relocations.offset + 8 : relocations.offset + 12] = (2).to_bytes(4, "little")
+    with pytest.raises(linker.Unlinkable):
+        linker.link(bytes(code), wanted)
+
+
+FIRST = """
+import sys
+import weft
+x = weft.linspace(-3, 3, 5000)
+y = x.exp()
+assert abs(float(y.log().sum())) < 1e-2
+print("llvmlite" in sys.modules)
+"""
+
+
+def test_a_warm_cache_needs_no_llvm(tmp_path: Path) -> None:
+    environment = {**os.environ, "WEFT_CACHE": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+
+    def run() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run() == "True"
+    assert run() == "False"
+    # Another processor or another LLVM: what is known of the host does not count.
+    for file in tmp_path.glob("host-*.o"):
+        file.write_bytes(cache.MAGIC + b"\0" * 80)
+    assert run() == "True"
