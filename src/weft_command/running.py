@@ -21,6 +21,7 @@ EXAMPLES = """\
 examples:
   weft run train.py --epochs 3       a script with its own arguments
   weft run -m package.train          a module by its name
+  weft run --compile train.py        stretches that repeat become native calls
   weft run --cpu avx2 train.py       with fewer of the processor's instructions
 
 The exit code is the script's own, 1 if it failed, or 2 if weft lacks a name that it needs.
@@ -29,7 +30,9 @@ The exit code is the script's own, 1 if it failed, or 2 if weft lacks a name tha
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.usage = "weft run [--no-check] [--cpu level] (script.py | -m module) [arguments ...]"
+    parser.usage = (
+        "weft run [--no-check] [--compile] [--cpu level] (script.py | -m module) [arguments ...]"
+    )
     parser.description = (
         "Run a Python script as it is, with `import torch` and torch's submodules resolved to "
         "weft,\nalso in worker processes. Names of torch that weft does not have are reported, all "
@@ -38,6 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
         "--no-check", action="store_true", help="run without looking for such names"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile stretches that repeat, as the script runs"
     )
     parser.add_argument(
         "--cpu", metavar="level", type=_level,
@@ -89,6 +95,10 @@ def run(options: argparse.Namespace) -> int:
     if not options.no_check and _report_missing(path, _again(options)):
         return exits.WRONG_USE
     start = program.run_module if options.module else program.run
+    if options.compile:
+        from weft import compiler
+
+        compiler.auto()
     try:
         start(options.script, options.rest)
     except SystemExit:
@@ -102,6 +112,7 @@ def _again_on(options: argparse.Namespace) -> None:
     """Start anew with WEFT_CPU set: its wish is for a process that has loaded nothing."""
     words = ["run"]
     words += ["--debug"] * options.debug + ["--no-check"] * options.no_check
+    words += ["--compile"] * options.compile
     words += ["-m"] * options.module + [options.script, *options.rest]
     os.environ["WEFT_CPU"] = options.cpu
     sys.stdout.flush()

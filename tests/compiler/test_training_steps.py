@@ -19,7 +19,7 @@ F = nn.functional
 CASES: dict[str, Any] = {}
 
 
-def case(make: Any, calls: int = 7, name: str = "") -> Any:
+def case(make: Any, calls: int = 10, name: str = "") -> Any:
     """Register a step: ``make()`` gives a function of the call's number, and what can be seen."""
     CASES[name or make.__name__] = (make, calls)
     return make
@@ -50,17 +50,18 @@ def kept(value: Any) -> Any:
     return [kept(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def course(make: Any, calls: int, compiled: bool) -> list[Any]:
+def course(make: Any, calls: int, how: str) -> list[Any]:
     torch.manual_seed(0)
     function, look = make()
-    run = torch.compile(function) if compiled else function
+    run = torch.compile(function) if how == "compiled" else function
     found = []
-    for k in range(calls):
-        try:
-            out = run(k)
-        except Exception as error:
-            out = f"{type(error).__name__}: {str(error).partition(':')[0]}"
-        found.append(kept([out, look()]))
+    with torch.compiler.auto(how == "automatic"):
+        for k in range(calls):
+            try:
+                out = run(k)
+            except Exception as error:
+                out = f"{type(error).__name__}: {str(error).partition(':')[0]}"
+            found.append(kept([out, look()]))
     return found
 
 
@@ -369,7 +370,7 @@ def gradients_replaced() -> Any:
 @case
 def batches_of_several_sizes() -> Any:
     m, o, _, _ = network()
-    batches = [torch.randn(n, 4).double() for n in (5, 5, 3, 5, 3, 7, 3)]
+    batches = [torch.randn(n, 4).double() for n in (5, 5, 3, 5, 3, 7, 3, 5, 3, 7)]
     return lambda k: step(m, o, batches[k], torch.zeros(len(batches[k]), 2).double()), seen(m, o)
 
 
@@ -475,8 +476,8 @@ def a_parameter_changed_before_backward() -> Any:
     return run, seen(m, o)
 
 
-def compare(make: Any, calls: int) -> None:
-    eager, compiled = (course(make, calls, how) for how in (False, True))
+def compare(make: Any, calls: int, how: str = "compiled") -> None:
+    eager, compiled = (course(make, calls, way) for way in ("eagerly", how))
     for k, (a, b) in enumerate(zip(eager, compiled, strict=True)):
         agree(a, b, f"call {k}")
 
@@ -492,9 +493,11 @@ def agree(a: Any, b: Any, where: str) -> None:
         assert a == b, where
 
 
+@pytest.mark.parametrize("how", ["compiled", "automatic"])
 @pytest.mark.parametrize("name", CASES)
-def test_compiled_steps_are_eager_steps(name: str) -> None:
-    compare(*CASES[name])
+def test_compiled_steps_are_eager_steps(name: str, how: str) -> None:
+    make, calls = CASES[name]
+    compare(make, calls, how)
 
 
 def test_a_whole_step_is_one_program() -> None:

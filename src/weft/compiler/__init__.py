@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.compiler.automatic import auto
 from weft.compiler.following import Region
 from weft.compiler.static import Static
 from weft.compiler.stretch import Learned
@@ -29,9 +30,9 @@ from weft.graph.spec import listening
 from weft.nn.module import Module
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
-    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "region", "reset",
-    "set_stance", "synchronize",
+    "allow_in_graph", "assume_constant_result", "auto", "compile", "cudagraph_mark_step_begin",
+    "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "region",
+    "reset", "set_stance", "synchronize",
 ]  # fmt: skip
 
 # Names that programs give as ``backend=``; all but the eager ones mean weft's own compiler.

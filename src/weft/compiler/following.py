@@ -47,8 +47,6 @@ from weft.graph.spec import listening
 new, getrefcount = object.__new__, sys.getrefcount
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 PLANS = 8  # sets of held results that a point has plans for
-LONGEST = 100_000  # tokens that may be pending
-
 # Ops that run at once: they fail by value, or what they give depends on values.
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
 
@@ -64,6 +62,8 @@ def at_once(op: Op) -> bool:
 
 class Region(Learning, Redoing):
     """One run of a compiled function."""
+
+    longest = 100_000  # calls that may be pending
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
         self.learned, self.stance = learned, stance
@@ -116,7 +116,7 @@ class Region(Learning, Redoing):
         with self.lock:
             now = MODES.now
             if not (self.learning or now.unusual or now.backward is not None) and (
-                dt._default is self.default and len(self.path) < LONGEST
+                dt._default is self.default and len(self.path) < self.longest
             ):
                 grad = now.grad
                 for token in self.at.next:
@@ -130,7 +130,7 @@ class Region(Learning, Redoing):
         """An op is called that is not the next one expected, or can't wait."""
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
-        if len(self.path) >= LONGEST:
+        if len(self.path) >= self.longest:
             self.cut("many calls are pending")
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
@@ -336,10 +336,15 @@ class Region(Learning, Redoing):
         """Something happens that no trace goes through: all before it is computed first."""
         if self.learning:
             if self.path:
-                self.start(self.at.resumed())
-                self.learning = not self.at.next
+                self.go_on(self.at)
         else:
             self.compute(why)
+
+    def go_on(self, point: Point) -> None:
+        """Begin a new stretch, after all up to a point was computed; learn it if it is new."""
+        learning = self.learning
+        self.start(point.resumed())
+        self.learning = learning and not self.at.next
 
     def compute(self, why: str) -> bool:
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
@@ -354,7 +359,7 @@ class Region(Learning, Redoing):
             self.busy = False
         if not done:
             self.reify()
-        self.start(point.resumed())
+        self.go_on(point)
         return done
 
     def by_plan(self, point: Point) -> bool:

@@ -1,0 +1,175 @@
+"""Compiling without marking anything: stretches of a program that repeat are found as it runs.
+
+A stretch begins with the first op after something that no trace goes through (a value that was
+read, an optimizer's step), and is known by the place in the program where that op was called. Once
+a place was passed often enough, what follows it is learned and from then on followed, exactly as in
+a compiled function.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from weft.compiler.following import Region
+from weft.compiler.stretch import Learned
+from weft.compiler.trace import Point
+from weft.core import dtype as dt
+from weft.core import frames, selection
+from weft.core.dispatch import Op
+from weft.core.modes import MODES
+from weft.core.tensor import Tensor
+
+PATIENCE = 2  # how often a place is passed before it is worth learning what follows
+PLACES = 4096  # that are remembered
+TRIES = 16  # courses that may turn out to be others before a place is given up
+
+
+class Place:
+    """Where a stretch begins, and how it went."""
+
+    __slots__ = ("diverged", "passed", "point", "ran")
+
+    def __init__(self, point: Point) -> None:
+        self.point = point
+        self.passed = self.ran = self.diverged = 0
+
+    @property
+    def promising(self) -> bool:
+        """Whether it pays to follow what begins here."""
+        return self.passed > PATIENCE and (self.diverged < TRIES or self.ran > 4 * self.diverged)
+
+
+class Automatic(Region):
+    """Listens to a thread until it is told to stop: see ``auto``."""
+
+    longest = 2000  # a loop that reads no value must not grow
+
+    def __init__(self) -> None:
+        self.places: dict[Any, Place] = {}
+        self.place: Place | None = None
+        super().__init__(Learned("automatic"))
+        self.idle = True  # between two stretches
+
+    def go_on(self, point: Point) -> None:
+        if self.place is not None:
+            self.place.ran += 1
+        self.start(Point())  # where nothing is ever learned
+        self.idle, self.place = True, None
+
+    def begins(self) -> bool:
+        """Whether the op that is being called begins a stretch that is worth following."""
+        frame = frames.caller(sys._getframe(2))
+        default = dt._default
+        key = frame.f_code, frame.f_lasti, default
+        place = self.places.get(key)
+        if place is None:
+            if len(self.places) >= PLACES:
+                return False
+            place = self.places[key] = Place(Point())
+            self.learned.roots[key] = place.point
+        place.passed += 1
+        if not place.promising or not selection.enabled():
+            return False
+        self.start(place.point)
+        self.idle, self.place, self.default = False, place, default
+        return True
+
+    def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        if len(self.path) >= self.longest:
+            self.cut("many calls are pending")
+        if self.idle and (self.refuses(op) or MODES.now.backward is not None or not self.begins()):
+            return None
+        return super().before(op, args, attrs)
+
+    def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        return None if self.idle else super().overwriting(op, args, attrs)
+
+    def detaching(self, tensor: Tensor) -> Any:
+        return None if self.idle else super().detaching(tensor)
+
+    def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
+        return not self.idle and super().backs(tensors, gradients, options)
+
+    def refuses(self, op: Any) -> bool:
+        if self.idle:
+            self.default = dt._default
+        return super().refuses(op)
+
+    def diverge(self, why: str) -> None:
+        if self.place is not None and self.place.point.next:
+            self.place.diverged += 1
+        super().diverge(why)
+
+    def stop(self) -> None:
+        """Compute what is pending, and let the program run eagerly again."""
+        if self in MODES.now.recorders:
+            self.cut("automatic compiling was stopped")
+            self.__exit__()
+
+    def explain(self) -> str:
+        """In words: which stretches were found, what runs natively, and what does not, and why."""
+        from weft.compiler import explained
+
+        found = sum(1 for place in self.places.values() if place.ran)
+        given_up = sum(1 for p in self.places.values() if p.passed > PATIENCE and not p.promising)
+        counts = f"{len(self.places)} places were passed, {found} begin a compiled stretch"
+        return f"{explained(self.learned)}\n  {counts}, {given_up} were given up"
+
+
+def listening_here() -> Automatic | None:
+    """What compiles in this thread without being asked for each function."""
+    return next((r for r in MODES.now.recorders if isinstance(r, Automatic)), None)
+
+
+class auto:
+    """Compile what repeats in this thread, from now on or for a block; ``auto(False)`` stops it.
+
+    Stretches end where values are read and where an optimizer has stepped. Code that does not
+    repeat runs eagerly, with some microseconds more for each op.
+
+    >>> with torch.compiler.auto() as automatic:
+    ...     for _ in range(5):
+    ...         y = (torch.ones(3) * 2).sum().item()
+    >>> y
+    6.0
+    """
+
+    def __init__(self, on: bool = True) -> None:
+        self.before = listening_here()
+        self.region = self.before or Automatic()
+        if on and self.before is None:
+            self.region.__enter__()
+        elif not on and self.before is not None:
+            self.before.stop()
+
+    def __enter__(self) -> auto:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        now = listening_here()
+        if self.before is None and now is not None:
+            now.stop()
+        elif self.before is not None and now is None:
+            self.before.__enter__()
+
+    def explain(self) -> str:
+        """In words: which stretches were found, what runs natively, and what does not, and why."""
+        return self.region.explain()
+
+
+def _before_fork() -> None:
+    for region in tuple(MODES.now.recorders):
+        if isinstance(region, Region):
+            region.cut("a fork")
+
+
+def _in_child() -> None:
+    """A child process is another program: nothing of it repeats here."""
+    for region in tuple(MODES.now.recorders):
+        if isinstance(region, Automatic):
+            region.stop()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
