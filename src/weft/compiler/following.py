@@ -33,6 +33,7 @@ from weft.compiler.trace import (
     LEAF,
     NUMBER,
     STEP,
+    Kind,
     Point,
     Token,
     same_attributes,
@@ -172,20 +173,18 @@ class Region(Learning, Redoing):
     def answer(self, token: Token, many: bool) -> Any:
         """Pending tensors in the place of a call's results."""
         self.advance(token)
-        made = [
-            self.pending(number) for number in range(token.first, token.first + len(token.kinds))
-        ]
+        made = [self.pending(number, kind) for number, kind in enumerate(token.kinds, token.first)]
         return tuple(made) if many else made[0]
 
     def advance(self, token: Token) -> None:
         self.path.append(token)
         self.at = token.after
 
-    def pending(self, number: int) -> Tensor:
+    def pending(self, number: int, kind: Kind) -> Tensor:
         t = new(Tensor)
         t._vc = [0]
         t._grad = t._x = None
-        t._stamp = (self, number)  # type: ignore[assignment]
+        t._stamp = (self, number, kind)  # type: ignore[assignment]
         self.handles.append(t)
         return t
 
@@ -226,7 +225,7 @@ class Region(Learning, Redoing):
         if id(target) in self.hidden:
             self.bumped.append(target)
         self.advance(token)
-        target._stamp = (self, token.first)  # type: ignore[assignment]
+        target._stamp = (self, token.first, token.kinds[0])  # type: ignore[assignment]
         self.handles.append(target)
         count(target._vc, token.op.name, token)
         return True
@@ -281,8 +280,10 @@ class Region(Learning, Redoing):
         if not all(map(takes_gradient, tensors)):
             return False
         self.advance(token)
-        for k, tensor in enumerate(tensors, token.first):
-            tensor._grad = self.pending(k)
+        number = token.first
+        for tensor, kind in zip(tensors, token.kinds, strict=True):
+            tensor._grad = self.pending(number, kind)
+            number += 1
         return True
 
     def steps(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -124,12 +124,13 @@ def _answer(token: Token, body: list[str], names: dict[str, Any]) -> list[str]:
         attributes = f"if attrs is not known and {differ}: return None"
     lines = [attributes, *body, "region.path.append(token)", "region.at = after",
              "handles = region.handles"]  # fmt: skip
-    for k in range(len(token.kinds)):
+    for k, kind in enumerate(token.kinds):
+        names[f"kind{k}"] = kind
         lines += [
             f"y{k} = new(Tensor)",
             f"y{k}._vc = [0]",
             f"y{k}._grad = y{k}._x = None",
-            f"y{k}._stamp = (region, {token.first + k})",
+            f"y{k}._stamp = (region, {token.first + k}, kind{k})",
             f"handles.append(y{k})",
         ]
     results = "".join(f"y{k}, " for k in range(len(token.kinds)))

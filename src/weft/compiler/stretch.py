@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.autograd import engine
-from weft.compiler.trace import RESULT, Kind, Point, Root, Token
+from weft.compiler.trace import RESULT, Point, Root, Token
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.graph.listen import Listener
@@ -73,19 +72,6 @@ class Stretch(Listener):
         """Whether a course from here on was learned, so that another one is news."""
         return bool(self.at.next) or self.at.resume is not None or bool(self.path)
 
-    def outline(self, number: int, name: str) -> Any:
-        """What can be told of a pending tensor without computing it."""
-        kind = self.kind_of(number)
-        if name == "_a":
-            return kind.outline
-        return PENDING if name == "_node" and kind.requires else None
-
-    def kind_of(self, number: int) -> Kind:
-        for token in reversed(self.path):
-            if token.first <= number:
-                return token.kinds[number - token.first]
-        raise AssertionError("a result that no call gave")
-
     def show_hidden(self, uncounted: list[Tensor] = []) -> None:
         """Give leaves with pending changes their array back."""
         for tensor, number in self.hidden.values():
@@ -126,13 +112,3 @@ def takes_gradient(tensor: Tensor) -> bool:
         and not node.post_accumulate
         and (tensor._x is None or "grad_dtype" not in tensor._x)
     )
-
-
-class _Pending(engine.GraphNode):
-    """Stands for the node of a pending tensor where only its being there is asked for."""
-
-    __slots__ = ()
-
-
-PENDING = _Pending()
-PENDING.extras = None

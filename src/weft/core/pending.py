@@ -2,9 +2,9 @@
 
 While a compiled region is followed (``weft.compiler``), an op that was expected gives back an
 ordinary ``Tensor`` whose slots ``_a``, ``_node``, ``_base`` and ``_view`` are unset, and whose
-``_stamp`` says which region it belongs to and under which number. Whoever reads one of these slots
-ends up in ``Tensor.__getattr__``, which computes all that is pending and goes on with the real
-thing. So nothing in weft has to know of pending tensors to be right.
+``_stamp`` says which region it belongs to, under which number, and what it is like. Whoever reads
+one of these slots ends up in ``Tensor.__getattr__``, which computes all that is pending and goes on
+with the real thing. So nothing in weft has to know of pending tensors to be right.
 
 Code that looks at shapes and dtypes only need not wait for values: it is answered with an
 ``Outline``. Which code that is, its instructions tell (``looks_at_kinds``). An outline has no
@@ -19,6 +19,8 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
+
+from weft.core.node import GraphNode
 
 SLOTS = frozenset(("_a", "_base", "_node", "_view"))
 
@@ -136,10 +138,23 @@ METADATA[model_of.__code__] = True
 def slot_of(tensor: Any, name: str) -> Any:
     """The value of an unset slot: for a pending tensor, once all that is pending was computed."""
     try:
-        region, number = object.__getattribute__(tensor, "_stamp")
+        region, _, kind = object.__getattribute__(tensor, "_stamp")
     except (AttributeError, TypeError):
         raise AttributeError(f"'Tensor' object has no attribute {name!r}") from None
-    if looks_at_kinds(sys._getframe(2).f_code):
-        return region.outline(number, name)
-    region.read(sys._getframe(2))
+    frame = sys._getframe(2)
+    if looks_at_kinds(frame.f_code):
+        if name == "_a":
+            return kind.outline
+        return PENDING if name == "_node" and kind.requires else None
+    region.read(frame)
     return object.__getattribute__(tensor, name)
+
+
+class _Pending(GraphNode):
+    """Stands for the node of a pending tensor where only its being there is asked for."""
+
+    __slots__ = ()
+
+
+PENDING = _Pending()
+PENDING.extras = None
