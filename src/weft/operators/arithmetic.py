@@ -694,8 +694,11 @@ def _change_scaled(self: Tensor, other: Any, alpha: Any, op: Op) -> Tensor:
 
 def _written_over(self: Tensor, op: Op, others: tuple[Any, ...], number: float) -> bool:
     """Change a plain tensor in one pass over its memory, unrecorded; False where that can't be."""
-    now, x = MODES.now, self._a
-    if now.mode is not OFF or x.dtype not in (dt.F32, dt.F64) or 0 in x.strides:
+    now = MODES.now
+    if now.mode is not OFF:
+        return False
+    x = self._a
+    if x.dtype not in (dt.F32, dt.F64) or 0 in x.strides:
         return False
     if self._vc.__class__ is not list and not now.inference:
         return False
@@ -704,6 +707,8 @@ def _written_over(self: Tensor, op: Op, others: tuple[Any, ...], number: float) 
             return False
         if t._vc is self._vc and t is not self:
             return False
+    if LISTENERS:
+        announce(x, self)
     if not selection.into(op, x, *(t._a for t in others), number):
         return False
     bump(self, op.name)
