@@ -261,6 +261,7 @@ def explained(learned: Learned) -> str:
     for title, table in (
         ("computed because", learned.reasons),
         ("run eagerly because", learned.refused),
+        ("learned something new at", learned.news),
     ):
         lines += [f"  {title} {why} ({n} times)" for why, n in table.items()]
     for k, plan in enumerate(plans):

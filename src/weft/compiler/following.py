@@ -248,6 +248,8 @@ class Region(Learning, Redoing):
         return self.learn_detach(tensor)
 
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
+        if not self.path:
+            return False
         retain, create, inputs = options
         root = tensors[0] if isinstance(tensors, tuple) and len(tensors) == 1 else tensors
         now = MODES.now
@@ -294,6 +296,9 @@ class Region(Learning, Redoing):
             with listening():
                 return step(*args, **kwargs)
         optimizer = args[0]
+        if not self.path:  # nothing to compute together with it
+            with listening():
+                return step(optimizer)
         if not self.learning:
             with self.lock:
                 if self.takes_step(optimizer):

@@ -53,6 +53,7 @@ class Learning(Stretch):
                 f"\n  at {errors.here()}"
             )
         learned.diverged += 1
+        learned.note(learned.news, why)
         self.reify()
         if len(self.at.next) >= BRANCHES or self.stance == "eager_on_recompile":
             self.at = Point()  # this course is not remembered

@@ -26,6 +26,7 @@ class Learned:
         self.calls = self.followed = self.diverged = self.compiled = self.tokens = 0
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
+        self.news: dict[str, int] = {}  # what was called where something else was expected
         self.lock = threading.RLock()
 
     def begin(self, default: Any) -> Point:

@@ -46,14 +46,14 @@ class Flags:
 class Outline:
     """What is known of an array that does not exist yet."""
 
-    __slots__ = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
-    base = None
+    __slots__ = ("base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 
     def __init__(self, model: np.ndarray) -> None:
         self.shape, self.strides, self.dtype = model.shape, model.strides, model.dtype
         self.ndim, self.size, self.itemsize = model.ndim, model.size, model.itemsize
         self.nbytes = model.nbytes
         self.flags = Flags(model)
+        self.base = None if model.base is None else ...  # only whether there is one
 
 
 def reads_metadata(*functions: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.meta import empty as meta_empty
+from weft.core.pending import reads_metadata
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api
@@ -43,6 +44,9 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
 
 def _is_view(x: Tensor) -> bool:
     return x._a.base is not None
+
+
+reads_metadata(_is_view)
 
 
 @functools.lru_cache(256)

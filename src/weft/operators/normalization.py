@@ -11,6 +11,7 @@ from weft.core import dtype as dt
 from weft.core.batching import Batch
 from weft.core.dispatch import apply
 from weft.core.modes import MODES, no_grad
+from weft.core.pending import model_of
 from weft.core.shapes import broadcast
 from weft.core.short import fast_over
 from weft.core.tensor import Tensor
@@ -635,7 +636,7 @@ def _top_group_norm(
     mixed = half and any(p is not None and p._a.dtype == dt.F32 for p in (weight, bias))
     # Parameters in float32 ask for that precision; only the result is rounded.
     x = input.float() if mixed else input
-    if not channels_wanted(x._a):
+    if not channels_wanted(model_of(x)):
         x = x.contiguous()  # of anything else a copy is kept, as in PyTorch
     y = native_group_norm(x, weight, bias, shape[0], shape[1], count, num_groups, eps)[0]
     return as_image(_like_input(y, input), input)
