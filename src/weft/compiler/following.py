@@ -140,6 +140,9 @@ class Region(Learning, Redoing):
             token = self.find(CALL, op, args, attrs)
             if token is not None:
                 return self.answer(token, op.multiple)
+            if op in self.at.opaque:
+                self.cut(f"{op.name} runs at once")
+                return None
             self.diverge(op.name)
         self.prepare(args)
         return None
@@ -205,6 +208,9 @@ class Region(Learning, Redoing):
         token = self.find(INPLACE, op, args, attrs)
         if token is not None and self.change(token, args[0]):
             return args[0]
+        if op in self.at.opaque:
+            self.cut(f"{op.name}_ runs at once")
+            return None
         self.diverge(f"{op.name}_")
         self.learn_change(op, args, attrs)
         return None

@@ -97,6 +97,7 @@ class Learning(Stretch):
         """Append a call to the trace; None, after a cut, if regions don't know such."""
         found = self.slots_of(op, args) if trace.plain_attributes(attrs) else None
         if found is None:
+            self.at.opaque.add(op)
             name = getattr(op, "name", None) or (op if kind != STEP else type(op).__name__)
             self.cut(f"{name} on what regions don't know")
             return None

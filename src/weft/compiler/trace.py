@@ -20,6 +20,7 @@ from weft.core.gate import LET_OUT, is_outside
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
+from weft.operators.casting import memory_format
 
 ndarray = np.ndarray
 
@@ -30,7 +31,10 @@ RESULT, LEAF, NUMBER, CONSTANT = range(4)
 
 NUMBERS = (float, int)  # classes of operands that may be another number each time
 EXACT = frozenset((bool, int, str, type(None)))  # equal and of one class: the same
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type, np.dtype, slice)
+PLAIN = (
+    *(bool, int, float, complex, str, bytes, type(None), type, np.dtype, slice),
+    memory_format,
+)
 
 
 class Kind:
@@ -160,10 +164,11 @@ class Token:
 class Point:
     """A place in the tree."""
 
-    __slots__ = ("next", "plans", "resume", "watched")
+    __slots__ = ("next", "opaque", "plans", "resume", "watched")
 
     def __init__(self) -> None:
         self.next: list[Token] = []
+        self.opaque: set[Any] = set()  # ops that were called here on what no token can say
         self.plans: dict[int, Any] = {}  # by the set of results that are still held
         self.resume: Point | None = None  # where calls go on after all was computed here
         # The results whose holders decide what is computed here, with their bits in the key.
