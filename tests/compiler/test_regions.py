@@ -706,3 +706,21 @@ def test_a_buffer_that_gets_a_history():
         return step
 
     agree(make, 6)
+
+
+def test_results_on_memory_that_only_their_function_knows_are_no_views():
+    """``pixel_shuffle`` ends in a view of a copy; to its user it is a tensor of its own."""
+
+    def function(x):
+        y = nn.functional.pixel_shuffle(x, 2)
+        return y, x.reshape(-1)
+
+    compiled = torch.compile(function)
+    x = torch.randn(1, 4, 2, 2)
+    for _ in range(4):
+        (y, flat), (other, view) = compiled(x), function(x)
+        assert (y._is_view(), flat._is_view()) == (other._is_view(), view._is_view())
+        assert torch.equal(y, other)
+        flat.mul_(2)
+        assert torch.equal(x.reshape(-1), flat)
+    assert not any("apart" in why for why in compiled.learned.reasons)

@@ -24,7 +24,7 @@ from weft.compiler import stepping
 from weft.compiler.learning import Learning
 from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
-from weft.compiler.stretch import Learned, pending_in, takes_gradient
+from weft.compiler.stretch import Learned, takes_gradient
 from weft.compiler.trace import (
     BACKWARD,
     CALL,
@@ -32,9 +32,11 @@ from weft.compiler.trace import (
     INPLACE,
     LEAF,
     NUMBER,
+    RESULT,
     STEP,
     Kind,
     Point,
+    Root,
     Token,
     same_attributes,
 )
@@ -42,6 +44,7 @@ from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.gate import LISTENERS
 from weft.core.modes import MODES, SPECIAL, State
+from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 from weft.graph.spec import listening
 
@@ -245,13 +248,33 @@ class Region(Learning, Redoing):
         if MODES.now.backward is not None:
             return None
         if not self.learning:
-            if pending_in(tensor) is not self:
+            if region_of(tensor) is not self:
                 return None
             token = self.find(DETACH, "detach", (tensor,), {})
             if token is not None:
                 return self.answer(token, False)
             self.diverge("detach")
         return self.learn_detach(tensor)
+
+    def sets_apart(self, result: Tensor, inputs: Any) -> bool:
+        """Note that a pending result will be no view, unless of these; False if that is not clear.
+
+        ``api.apart`` asks: the result of a composite may lie on memory that only it knows of.
+        """
+        root = self.home_of(result)
+        homes = [self.home_of(x) for x in inputs]
+        if root is None or None in homes:
+            return False
+        if root not in homes:
+            self.apart.add(object.__getattribute__(result, "_stamp")[1])
+        return True
+
+    def home_of(self, tensor: Tensor) -> Root | None:
+        """Whose memory a result or leaf of the stretch lies in."""
+        if region_of(tensor) is self:
+            return self.root_of((RESULT, object.__getattribute__(tensor, "_stamp")[1]))
+        known = next((k for k, leaf in enumerate(self.leaves) if leaf is tensor), None)
+        return None if known is None or tensor._base is not None else Root(LEAF, known)
 
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
         if not self.path:
@@ -269,7 +292,7 @@ class Region(Learning, Redoing):
         if self.learning:
             self.learn_backward(root if plain else None)
             return False
-        if plain and pending_in(root) is self:
+        if plain and region_of(root) is self:
             token = self.expected(BACKWARD, "backward", (root,), {})
             if token is not None and self.gradients_wait(token):
                 return True

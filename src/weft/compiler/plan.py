@@ -380,6 +380,8 @@ class Plan:
         if handle is not None:
             become(handle, result)
             result = handle
+            if number in region.apart:
+                result._base = result._view = None
         made[number] = result
         return result
 

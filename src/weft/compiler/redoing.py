@@ -57,6 +57,8 @@ class Redoing(Stretch):
             if handle is not None and handle is not result:
                 become(handle, result)
                 result = handle
+            if token.first + k in self.apart:
+                result._base = result._view = None
             values.append(result)
             place(token, result)
 

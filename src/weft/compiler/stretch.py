@@ -13,7 +13,6 @@ from weft.core.tensor import Tensor
 from weft.graph.listen import Listener
 
 ndarray = np.ndarray
-array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 
 
 class Learned:
@@ -56,6 +55,7 @@ class Stretch(Listener):
         # Leaves with pending changes in place, and one entry for each such change.
         self.hidden: dict[int, tuple[Tensor, int]] = {}
         self.bumped: list[Tensor] = []
+        self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
         self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
         self.updated: set[int] = set()  # while learning: parameters that were changed in place
         self.learning = False
@@ -84,18 +84,6 @@ class Stretch(Listener):
             if len(cell) > 1:
                 cell.pop()
         self.hidden, self.bumped = {}, []
-
-
-def pending_in(x: Any) -> Stretch | None:
-    """The region that a pending tensor belongs to."""
-    try:
-        array_of(x)
-    except (AttributeError, TypeError):
-        try:
-            return object.__getattribute__(x, "_stamp")[0]
-        except (AttributeError, TypeError):
-            return None
-    return None
 
 
 def is_view(token: Token, k: int) -> bool:

@@ -135,6 +135,18 @@ def model_of(tensor: Any) -> np.ndarray:
 METADATA[model_of.__code__] = True
 
 
+def region_of(tensor: Any) -> Any:
+    """The region that a pending tensor belongs to; None for one that has its values."""
+    try:
+        object.__getattribute__(tensor, "_a")
+    except AttributeError:
+        try:
+            return object.__getattribute__(tensor, "_stamp")[0]
+        except (AttributeError, TypeError):
+            return None
+    return None
+
+
 def slot_of(tensor: Any, name: str) -> Any:
     """The value of an unset slot: for a pending tensor, once all that is pending was computed."""
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core import errors, foreign, overrides
+from weft.core import errors, foreign, overrides, pending
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
 from weft.core.gate import announce
@@ -245,6 +245,9 @@ def no_view(function: Callable) -> Callable:
 
 def apart(result: Tensor, *inputs: Tensor) -> Tensor:
     """A result that is no view to its users, unless it lies on the memory of an input."""
+    region = pending.region_of(result)
+    if region is not None and region.sets_apart(result, inputs):
+        return result
     if result._base is not None and not any(result._vc is x._vc for x in inputs):
         result._base = result._view = None
     return result
