@@ -334,9 +334,9 @@ def test_nodes_that_do_the_same_side_by_side_stand_as_one(show: Open) -> None:  
     faces_of = "weftGraph.scene.faces.map((f) => `${f.title} ${f.sub}`)"
     titles = shown.run(faces_of)
     norms, scaled = (
-        next(t for t in titles if t.startswith(op) and "×" in t) for op in ("linalg_", "mul")
+        next(t for t in titles if t.startswith(op) and "\u00d7" in t) for op in ("linalg_", "mul")
     )
-    count = int(norms.partition("× ")[2])
+    count = int(norms.partition("\u00d7 ")[2])
     assert count >= 8 and not any(re.match(r"linalg_vector_norm:[2-8] ", t) for t in titles)
     # They are no modules, and open like any group.
     assert "linalg" not in shown.run("document.getElementById('tree').textContent")
