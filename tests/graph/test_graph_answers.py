@@ -247,3 +247,11 @@ def test_an_error_of_a_run_names_the_node_and_its_line():
         g.run(x=weft.ones(3, 5))
     assert "in node '0.linear' of the graph" in str(error.value)
     assert "the line of the program" in str(error.value)
+
+
+def test_a_tensor_given_to_run_without_a_name_is_told_how():
+    x = weft.ones(3)
+    with weft.graph.record() as g:
+        (x * 2).sum()
+    with pytest.raises(TypeError, match=r"by name, as run\(x=.*inputs are \['x'\]"):
+        g.run(weft.ones(3))

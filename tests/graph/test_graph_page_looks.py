@@ -322,3 +322,27 @@ def test_what_was_removed_is_drawn_and_not_counted(show: Open) -> None:  # noqa:
     assert re.search(r"parameters\s+30\b", words)
     bare = "[...document.querySelectorAll('#panel .dot')].map((d) => getComputedStyle(d).background"
     assert not [c for c in shown.run(f"{bare}Color)") if c == "rgba(0, 0, 0, 0)"]
+
+
+@needs_browser
+def test_nodes_that_do_the_same_side_by_side_stand_as_one(show: Open) -> None:  # noqa: F811
+    net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)), nn.Linear(4, 1))
+    with weft.graph.record() as g:
+        net(weft.ones(2, 4)).sum().backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    shown = show(json.loads(g.to_json()))
+    faces_of = "weftGraph.scene.faces.map((f) => `${f.title} ${f.sub}`)"
+    titles = shown.run(faces_of)
+    norms, scaled = (
+        next(t for t in titles if t.startswith(op) and "\u00d7" in t) for op in ("linalg_", "mul")
+    )
+    count = int(norms.partition("\u00d7 ")[2])
+    assert count >= 8 and not any(re.match(r"linalg_vector_norm:[2-8] ", t) for t in titles)
+    # They are no modules, and open like any group.
+    assert "linalg" not in shown.run("document.getElementById('tree').textContent")
+    shown.run(
+        "{ const run = [...weftGraph.tree.groups.values()]"
+        ".find((g) => g.ops && g.label.startsWith('linalg')); weftGraph.toggle(run); }"
+    )
+    opened = [t for t in shown.run(faces_of) if t.startswith("linalg_vector_norm")]
+    assert len(opened) >= count and scaled in shown.run(faces_of)

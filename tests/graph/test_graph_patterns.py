@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 import weft
@@ -161,3 +163,33 @@ def test_masked_attention_with_and_without_gradients(wants):
         lambda v, q: v * 2 + q,
     )
     assert same(h.run(), v * 2 + q)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_place_of_a_random_program_is_rewritten(seed):
+    """Against the program itself with the other function in its place, gradients included."""
+    chance = random.Random(seed)
+    plan = [(chance.choice(["sin", "mul", "add", "sin"]), chance.random(), chance.random())
+            for _ in range(30)]  # fmt: skip
+    instead = chance.choice([lambda a: a.cos() * 2, lambda a: a, lambda a: a + a.sin()])
+
+    def program(x, sin):
+        values = [x]
+        for op, i, j in plan:
+            a, b = (values[int(k * len(values))] for k in (i, j))
+            values.append(sin(a) if op == "sin" else a * b if op == "mul" else a + b)
+        return values[-1].sum(), values[-2].mean()
+
+    x = weft.linspace(-0.5, 0.5, 4, dtype=weft.float64).requires_grad_()
+    with weft.graph.record() as g:
+        outs = program(x, lambda a: a.sin())
+        (outs[0] + outs[1]).backward()
+    changed = g.rewrite(lambda a: a.sin(), instead)
+    expected = program(x, instead)
+    for name, wanted in (("sum", expected[0]), ("mean", expected[1])):
+        found = [n for n in changed if n.name == name]
+        assert weft.allclose(changed.slice_to(found[0]).run(), wanted, rtol=1e-12)
+    (wanted,) = weft.autograd.grad(expected[0] + expected[1], x)
+    x.grad = None
+    changed.run(update=True)
+    assert weft.allclose(x.grad, wanted, rtol=1e-10)

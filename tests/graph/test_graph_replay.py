@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import subprocess
 import sys
@@ -426,3 +427,38 @@ def test_a_gradient_that_nobody_asked_for_is_not_computed_in_a_replay_either() -
         (g,) = weft.autograd.grad(weft.igammac(a * 1, b * 2).sum(), [b])
     assert graph.run().tolist() == g.tolist()
     assert "igamma" not in " ".join(n.op for n in graph["igammac.backward"].ops)
+
+
+def test_a_repeated_step_goes_on_from_a_state_that_was_loaded():
+    weft.manual_seed(0)
+    net, x = nn.Linear(3, 2), weft.randn(5, 3)
+    optimizer = weft.optim.AdamW(net.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    with weft.graph.record() as g:
+        step()
+    start = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+    start[1]["param_groups"][0]["lr"] = 0.02
+    results = []
+    for repeat in (step, lambda: g.run(update=True)):
+        net.load_state_dict(start[0])
+        optimizer.load_state_dict(copy.deepcopy(start[1]))
+        results.append([repeat().item() for _ in range(4)])
+    assert results[0] == results[1]
+
+
+def test_a_state_that_was_thrown_away_is_said_to_be_gone():
+    net, x = nn.Linear(3, 2), weft.randn(5, 3)
+    optimizer = weft.optim.Adam(net.parameters())
+    with weft.graph.record() as g:
+        net(x).sum().backward()
+        optimizer.step()
+    optimizer.state.clear()
+    with pytest.raises(GraphError, match=r"exp_avg.* is gone"):
+        g.run(update=True)

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.compiler import shown
 from weft.compiler.automatic import auto
 from weft.compiler.following import Region
 from weft.compiler.static import Static
@@ -144,6 +145,10 @@ class Compiled:
         """In words: what was learned, what runs natively, and what does not, and why."""
         return explained(self.learned)
 
+    def __weft_graph__(self) -> Any:
+        """What runs, for ``weft.graph.of``."""
+        return shown.graph_of(self.learned)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -171,6 +176,10 @@ class OptimizedModule(Module):
     def explain(self) -> str:
         """In words: what was learned, what runs natively, and what does not, and why."""
         return self._compiled.explain()
+
+    def __weft_graph__(self) -> Any:
+        """What runs, for ``weft.graph.of``."""
+        return self._compiled.__weft_graph__()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":

@@ -285,6 +285,7 @@ class Plan:
         self.program = lower(forward, examples, wanted, writes, built.numbers)
         self.given = [self.leaves[k] for k in self.program.leaves]
         # Whether a run calls no op, so that it does not matter what else is switched on.
+        self.runs = 0
         self.native = not self.views and self.program.is_native
         self.plain = not self.views and not self.tapes
 
@@ -332,6 +333,7 @@ class Plan:
         if found is None:
             region.learned.note(region.learned.refused, "a program could not use these values")
             return False
+        self.runs += 1
         region.show_hidden()
         handles = region.handles
         if self.plain:

@@ -89,7 +89,8 @@ def lower(
     program = Program(building, building.finished())
     models = {id: _model(x) for id, x in leaves.items()}
     program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
-    program._again = lambda: lower(specs, models, wanted, writes, numbers)
+    program.source = specs, models, wanted, writes, numbers
+    program._again = lambda: lower(*program.source)
     return program
 
 
@@ -261,6 +262,7 @@ class Program:
         self._notes = built.notes
         self._turn = threading.Lock()
         self._threads = threads.count()
+        self.source: tuple[Any, ...] = ()  # what ``lower`` made it from
         self._again: Any = None  # makes the program anew, for another number of threads
         self._python_calls = [
             s for s in (*self.steps, *self.writes) if isinstance(s, PythonCall)

@@ -53,11 +53,15 @@ _ENDS = frozenset((float, int, type(None), AccumulateGrad, weakref.ref))
 def of(*tensors: Tensor, model: Any = None) -> Graph:
     """The graph behind a tensor (or several). Parameters get their names from ``model``, if given.
 
+    Of a compiled function or module it is the work of its program, after the compiler's passes.
+
     >>> import weft
     >>> x = weft.ones(2, requires_grad=True)
     >>> [node.name for node in weft.graph.of((x * x).sum())]
     ['x', 'mul', 'sum']
     """
+    if len(tensors) == 1 and hasattr(tensors[0], "__weft_graph__"):
+        return tensors[0].__weft_graph__()
     places: list[tuple[GraphNode, int]] = []
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError(

@@ -388,7 +388,8 @@ class Edit:
         self.outputs = [moved.get(r, r) for r in self.outputs]
         self.updates = {k: moved.get(r, r) for k, r in self.updates.items()}
         self.passes = tuple(
-            p._replace(roots=tuple((moved.get(r, r), g) for r, g in p.roots)) for p in self.passes
+            p._replace(roots=tuple((r and moved.get(r, r), g) for r, g in p.roots))
+            for p in self.passes
         )
 
     def done(self) -> Graph:

@@ -34,6 +34,7 @@ from weft.graph.spec import (
     Call,
     Ref,
     Spec,
+    StateOf,
     pair_ref,
 )
 from weft.graph.steps import RULES, Step, Taken
@@ -567,17 +568,20 @@ class Recorder(Values, Listener):
                 self._keep_leaf(value.node)
             owner = self._owner(p, value)
             names = _names(optimizer, p, group) if rule else ()
-            states = {n: self._state(owner, n, own[n]) for n in names if n in own}
+            states = {n: self._state(owner, n, optimizer, p) for n in names if n in own}
             taken.append((p, group, value, version_of(p), grad, states))
         self.steps_taken.append(taken)
 
-    def _state(self, owner: int, name: str, state: Tensor) -> Ref:
+    def _state(self, owner: int, name: str, optimizer: Any, p: Tensor) -> Ref:
         """The value of an optimizer's state, which is a leaf when it is met first."""
+        state = optimizer.state[p][name]
         if self._held(state._a) is not None:
             return self.ref(state)
         base = self.specs[owner]
         label = f"{base.label}.{name}"
-        return pair_ref((self._add_leaf(STATE, state, {"state": True}, base.scope, label), 0))
+        number = self._add_leaf(STATE, state, {"state": True}, base.scope, label)
+        self.specs[number].leaf.follow(StateOf(optimizer, p, name))  # type: ignore[union-attr]
+        return pair_ref((number, 0))
 
     def _owner(self, p: Tensor, value: Ref) -> int:
         """The node that a parameter is: its leaf, or what made it."""
@@ -605,10 +609,10 @@ class Recorder(Values, Listener):
                 if whole is not None:
                     whole.members[spec.id] = p
             else:
-                states = [before.get(n) or self._state(owner, n, own[n]) for n in names]
+                states = [before.get(n) or self._state(owner, n, optimizer, p) for n in names]
                 tensors = [p, *[own[n] for n in names]]
                 spec = self._add_at(
-                    here, OPTIMIZER, Step(kind, group), (value, grad, *states), settings,
+                    here, OPTIMIZER, Step(kind, optimizer, group), (value, grad, *states), settings,
                     tuple([t._a.shape for t in tensors]), tuple([t._a.dtype for t in tensors]),
                 )  # fmt: skip
                 for k, state in enumerate(states, 1):

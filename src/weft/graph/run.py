@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -429,6 +429,12 @@ class Running:
         """
         graph: Graph = self  # type: ignore[assignment]
         graph._check_whole()
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise TypeError(
+                f"run takes inputs by name, as run(x=...) or run({{'x': ...}}), not "
+                f"{type(inputs).__name__}; the graph's inputs are "
+                f"{[n.name for n in graph.inputs]}\n  at {errors.here()}"
+            )
         given = {
             graph._id(k): _as_input(graph, graph._id(k), v)
             for k, v in {**(inputs or {}), **named}.items()

@@ -51,6 +51,19 @@ class Ref(NamedTuple):
 pair_ref: Callable[[tuple[int, int]], Ref] = partial(tuple.__new__, Ref)
 
 
+class StateOf:
+    """The state of a parameter as its optimizer has it now, after ``load_state_dict`` another."""
+
+    __slots__ = ("name", "optimizer", "parameter")
+
+    def __init__(self, optimizer: Any, parameter: Tensor, name: str) -> None:
+        self.optimizer, self.parameter, self.name = optimizer, parameter, name
+
+    def __call__(self) -> Tensor | None:
+        found: Tensor | None = self.optimizer.state.get(self.parameter, {}).get(self.name)
+        return found
+
+
 class Leaf:
     """The tensor at an end of a graph: held weakly in a live graph, strongly in a record."""
 
@@ -68,7 +81,11 @@ class Leaf:
     def tensor(self) -> Tensor | None:
         """The tensor, while it lives."""
         held = self._hold
-        return held() if isinstance(held, weakref.ref) else held
+        return held() if isinstance(held, (weakref.ref, StateOf)) else held
+
+    def follow(self, state: StateOf) -> None:
+        """Let the tensor be an optimizer's state."""
+        self._hold = state
 
     @property
     def lasting(self) -> Any:

@@ -26,16 +26,25 @@ class Step:
     multiple, view = True, False
     names: tuple[str, ...] = ()
 
-    def __init__(self, rule: Any, group: dict[str, Any] | None = None) -> None:
-        self.rule, self.group = rule, group
+    def __init__(self, rule: Any, optimizer: Any = None, group: Any = None) -> None:
+        self.rule, self.optimizer = rule, optimizer
+        groups = () if optimizer is None else optimizer.param_groups
+        self.number = next((k for k, g in enumerate(groups) if g is group), None)
         self.name: str = rule.__name__
+
+    @property
+    def group(self) -> Any:
+        """The settings of the optimizer as they are now; None without one."""
+        return None if self.number is None else self.optimizer.param_groups[self.number]
 
     def run(self, values: list[Any], states: int, settings: dict[str, Any]) -> list[Any]:
         """The new arrays of parameter, states and counters."""
         p, g, *rest = values
         if g is None:
             return [p, *rest]  # as in PyTorch: no gradient, no step
-        group = settings if self.group is None else self.group
+        group = self.group
+        if group is None:
+            group = settings
         found: list[Any] = self.rule.updated(group, p, g, rest[:states], rest[states:])
         return found
 

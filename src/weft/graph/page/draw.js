@@ -159,7 +159,7 @@ class Painter {
     const name = fitted(`▾ ${box.group.label}`, "box", room);
     c.fillText(name, 0, 0);
     const used = measureText(name, "box") + 6;
-    const words = box.group.run ? `${box.group.run} × ${box.group.each}` : box.group.cls;
+    const words = box.group.run ? countWords(box.group) : box.group.cls;
     if (words && room - used > 40) {
       c.font = FONTS.small;
       c.fillText(fitted(words, "small", room - used), used, 0);

@@ -177,6 +177,7 @@ function compact(group) {
 // --- runs: siblings that are alike stand as one ---
 
 const SHORTEST_RUN = 3;
+const SHORTEST_ROW = 8; // of single nodes
 
 /** Put siblings that follow one another and are alike into a group of their own, a "×12" box. */
 function foldRuns(group) {
@@ -189,24 +190,57 @@ function foldRuns(group) {
       const like = likeness(first);
       const alike = (other) => other?.type === "group" && other.cls === first.cls && likeness(other) === like;
       while (alike(group.children[end])) end++;
+      if (end - i < SHORTEST_RUN) end = i + 1;
+    } else {
+      end = endOfOps(group.children, i);
     }
-    if (end - i < SHORTEST_RUN) end = i + 1;
-    made.push(end - i > 1 ? newRun(group, group.children.slice(i, end)) : first);
+    const members = group.children.slice(i, end);
+    made.push(members.length === 1 ? first : first.type === "group" ? newRun(group, members) : newOps(group, members));
     i = end;
   }
   // Where there is nothing else but constants, the group itself is the run.
-  const runs = made.filter((item) => item.made);
-  const rest = made.filter((item) => !item.made && (item.type === "group" || item.sums.ops));
+  const runs = made.filter((item) => item.made && !item.ops);
+  const rest = made.filter((item) => (!item.made || item.ops) && (item.type === "group" || item.sums.ops));
   if (runs.length === 1 && !rest.length && group.parent) Object.assign(group, { run: runs[0].run, each: runs[0].each });
   else group.children = made;
   for (const child of group.children) child.parent = group;
 }
 
+/** Where a row of nodes ends that do the same side by side, as one norm for each parameter does. */
+function endOfOps(children, start) {
+  const first = children[start].primary;
+  if (first?.kind !== "forward") return start + 1;
+  const members = new Set();
+  let end = start;
+  for (; end < children.length; end++) {
+    const node = children[end].primary;
+    const alike = node?.op === first.op && node.kind === "forward" && node.mark === first.mark && node.faint === first.faint;
+    if (!alike || node.sources.some((source) => members.has(source.node))) break;
+    members.add(node);
+  }
+  return members.size < SHORTEST_ROW ? start + 1 : end;
+}
+
+function newOps(parent, members) {
+  const [first, last] = [members[0].primary.name, members.at(-1).primary.name];
+  const label = first.slice(parent.path ? parent.path.length + 1 : 0).replace(/:\d+$/, "");
+  const run = runOf(parent, members, `${first} … ${last}`, label, label);
+  return Object.assign(run, { ops: true });
+}
+
 function newRun(parent, members) {
-  const [first, last] = [members[0], members.at(-1)];
-  const label = `${first.label} … ${last.label}`;
-  const run = newGroup(parent.path ? `${parent.path}.${label}` : label, label, { modules: {} }, parent);
-  Object.assign(run, { children: members, order: first.order, run: members.length, each: first.cls, made: true });
+  const label = `${members[0].label} … ${members.at(-1).label}`;
+  return runOf(parent, members, parent.path ? `${parent.path}.${label}` : label, label, members[0].cls);
+}
+
+/** How many things stand as one, and what they are. */
+function countWords(group) {
+  return group.ops ? `× ${group.run}` : `${group.run} × ${group.each || "alike"}`;
+}
+
+function runOf(parent, members, path, label, each) {
+  const run = newGroup(path, label, { modules: {} }, parent);
+  Object.assign(run, { children: members, order: members[0].order, run: members.length, each, made: true });
   run.sums = noSums();
   for (const member of members) {
     merge(run.sums, member.sums);

@@ -253,9 +253,9 @@ function aboutGroup(group, app) {
     element(
       "header",
       {},
-      element("span", { class: "chip" }, "module"),
+      element("span", { class: "chip" }, group.ops ? "nodes" : "module"),
       element("h2", {}, ...breakable(group.path)),
-      element("p", { class: "class" }, group.run ? `${group.run} × ${group.each || "alike"}` : group.cls),
+      element("p", { class: "class" }, group.run ? countWords(group) : group.cls),
       crumbs(group.path, app),
     ),
     toggle,

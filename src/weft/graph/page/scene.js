@@ -87,7 +87,7 @@ function groupFaces(group, lanes) {
     const key = lane ? `${group.key}:back` : group.key;
     return { item: group, group, kind, pill: false, title: group.label, sub, key };
   };
-  const what = group.run ? `${group.run} × ${group.each || "alike"}` : group.cls;
+  const what = group.run ? countWords(group) : group.cls;
   const ops = what || plural(fore, "node");
   const left = back - group.sums.goneBack;
   const parts = back ? `${left || back} backward` : plural(updates, "update");

@@ -3,7 +3,7 @@
 /** Fill the tree with the modules of the step that is shown; what is folded there is folded here. */
 function fillTree(app) {
   const box = byId("tree");
-  const groups = app.tree.root.children.filter((item) => item.type === "group");
+  const groups = app.tree.root.children.filter((item) => item.type === "group" && !item.ops);
   const focused = box.contains(document.activeElement) ? document.activeElement.dataset.path : null;
   box.replaceChildren(...groups.map((group) => treeItem(group, app, 1)));
   byId("sidebar").classList.toggle("bare", !groups.length);
@@ -12,9 +12,9 @@ function fillTree(app) {
 }
 
 function treeItem(group, app, level) {
-  const inner = group.children.filter((item) => item.type === "group");
+  const inner = group.children.filter((item) => item.type === "group" && !item.ops);
   const open = app.open.has(group.path);
-  const words = group.run ? `${group.run} × ${group.each || "alike"}` : group.cls;
+  const words = group.run ? countWords(group) : group.cls;
   const count = group.sums.parameters;
   const row = element(
     "div",

@@ -1,0 +1,118 @@
+"""A compiled function as a graph: the work of its program after the compiler's passes.
+
+The usual tools look at it, draw it and run it. A fused loop is a part of its own, as a module is,
+so that the page shows it as one box which opens into its ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compiler.expand import Expansion
+from weft.compiler.fused import FusedWork
+from weft.compiler.ir import Node, Number, Value, Work
+from weft.compiler.ops import OpWork
+from weft.compiler.passes import optimized
+from weft.compiler.program import needed_for
+from weft.compiler.trace import walk
+from weft.core import errors
+from weft.core.scopes import path_of
+from weft.core.tensor import Tensor, wrap
+from weft.graph.graph import Graph
+from weft.graph.spec import CONSTANT, FORWARD, INPUT, Call, Leaf, Ref, Spec
+
+LOOP = "fused loop"
+
+
+def graph_of(learned: Any) -> Graph:
+    """The graph of the program that a region ran most often; of several the longest."""
+    found = [
+        (plan.runs, len(plan.path), plan)
+        for root in learned.roots.values()
+        for point in walk(root)
+        for plan in point.plans.values()
+        if plan
+    ]
+    if not found:
+        raise RuntimeError(
+            f"graph.of: {learned.name} has no program yet: call it until it is compiled (the "
+            f"second or third call), or ask torch.compiler.explain why not\n  at {errors.here()}"
+        )
+    *_, plan = max(found, key=lambda entry: entry[:2])
+    return _Drawn(*plan.program.source).graph()
+
+
+class _Drawn:
+    """The work of a program, written down as the records of a graph."""
+
+    def __init__(self, specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) -> None:
+        needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
+        expansion = Expansion(specs, leaves, list(numbers), needed)
+        ends = [expansion.read(r) for r in (*wanted, *writes.values())]
+        nodes, ends = optimized(expansion.nodes, ends)
+        self.specs: dict[int, Spec] = {}
+        self.modules: dict[str, str] = {}
+        self.refs: dict[Value, Ref] = {}
+        for node in nodes:
+            if isinstance(node.work, FusedWork):
+                self.add_loop(node, node.work)
+            else:
+                self.add(node, path_of(node.spec.scope))
+        self.outputs = tuple(r for r in map(self.read, ends) if isinstance(r, Ref))
+
+    def graph(self) -> Graph:
+        """The records as a graph."""
+        return Graph()._fill(self.specs, self.outputs, modules=self.modules)
+
+    def add_loop(self, node: Node, work: FusedWork) -> None:
+        number = sum(kind.startswith(LOOP) for kind in self.modules.values())
+        homes = {path_of(member.spec.scope) for member in work.members}
+        home = homes.pop() if len(homes) == 1 else ""
+        path = ".".join(filter(None, (home, f"loop{number}")))
+        self.modules[path] = f"{LOOP} of {len(work.members)}"
+        for member in work.members:
+            self.add(member, path)
+
+    def add(self, node: Node, scope: str) -> None:
+        args = tuple([self.read(x) if isinstance(x, Value) else x for x in node.args])
+        op, attrs = _runs(node.work, len(node.results))
+        several = op.multiple
+        shapes = tuple(v.shape for v in node.results)
+        dtypes = tuple(v.dtype for v in node.results)
+        spec = self.put(
+            FORWARD, op, args, attrs, shapes if several else shapes[0],
+            dtypes if several else dtypes[0], node.spec.code, node.spec.instruction, scope,
+            source=node.spec.source,
+        )  # fmt: skip
+        self.refs.update(zip(node.results, spec.results(), strict=True))
+
+    def put(self, *fields: Any, **more: Any) -> Spec:
+        spec = Spec(len(self.specs), *fields, **more)
+        self.specs[spec.id] = spec
+        return spec
+
+    def read(self, x: Any) -> Any:
+        """A value as the result of a record; a leaf is written down when it is met first."""
+        if not isinstance(x, Value):
+            return x
+        if x not in self.refs:
+            kind, label, leaf = INPUT, "", None
+            if isinstance(x, Number):
+                label = f"number{x.index}"
+            elif x.constant is not None:
+                kind, leaf = CONSTANT, Leaf(wrap(x.constant))
+            spec = self.put(kind, kind, (), {}, x.shape, x.dtype, leaf=leaf, label=label)
+            self.refs[x] = Ref(spec.id)
+        return self.refs[x]
+
+
+def _runs(work: Work, count: int) -> tuple[Any, dict[str, Any]]:
+    """The op of a piece of work; for other work a function that does the same."""
+    if isinstance(work, OpWork):
+        return work.op, work.attrs
+
+    def run(*args: Any) -> Any:
+        outs = [wrap(o) for o in work.python(*(x._a if isinstance(x, Tensor) else x for x in args))]
+        return tuple(outs) if count > 1 else outs[0]
+
+    return Call(work.name or type(work).__name__, run, multiple=count > 1), {}
