@@ -181,6 +181,20 @@ def embeddings_shrink_their_weight_unseen(T):
         return *fwad.unpack_dual(out), *fwad.unpack_dual(dual), weight
 
 
+@scenario
+def a_tangent_of_another_dtype_keeps_it(T):
+    fwad = T.autograd.forward_ad
+    seen = []
+    with fwad.dual_level():
+        d = fwad.make_dual(T.ones(2), T.full((2,), 0.1, dtype=T.float64))
+        results = (d * 2, d + 1, d.sin(), d * d, d.sum(), d[0], d.softmax(0), d.relu(), d.half())
+        for y in (*results, T.cat([d, d]), T.stack([d, T.ones(2)]), d.clamp(0, 2), d.mean()):
+            primal, tangent = fwad.unpack_dual(y)
+            dtypes = [str(t.dtype)[-7:] for t in (primal, tangent)]
+            seen.append((dtypes, tangent.double().round(decimals=6)))
+    return seen
+
+
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -338,3 +339,10 @@ def test_a_part_of_a_storage_is_a_storage_of_its_own() -> None:
         return m.tolist(), tuple(n.shape), n.storage_offset(), apart, sizes
 
     assert outcome(weft) == outcome(torch)
+
+
+def test_the_size_of_a_storage_is_that_of_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    for count in (0, 10):
+        ours, theirs = (sys.getsizeof(t.zeros(count).untyped_storage()) for t in (weft, torch))
+        assert ours == theirs

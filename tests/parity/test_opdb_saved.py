@@ -24,7 +24,7 @@ def test_saved_names_and_values(group: int) -> None:
 def test_only_known_nodes_have_other_edges() -> None:
     """Inputs that never get a gradient, such as indices and masks, have no edge."""
     found = opdb_saved.Findings()
-    for name in ("gather", "scatter_add", "index_select", "masked_select", "addcmul", "where"):
+    for name in ("gather", "scatter_add", "index_select", "masked_select", "addcmul", "clamp"):
         opdb_saved.compare_op(name, 3, found)
     assert not found.other_edges and found.nodes["GatherBackward0"]
 
@@ -56,6 +56,11 @@ x = torch.ones(2, 3, requires_grad=True)
 n = torch.nn.functional.nll_loss(x, torch.tensor([0, 1])).grad_fn
 (n._saved_ignore_index, n._saved_total_weight, n._saved_reduction,
  torch.nn.functional.pad(x, (-1, 1)).grad_fn._saved_pad)""",
+    "numbers": """
+x = torch.ones(2, requires_grad=True)
+((x * 2).grad_fn._saved_other, (x / 2.5).grad_fn._saved_other, (x**2).grad_fn._saved_exponent,
+ (2**x).grad_fn._saved_self, (x * 2).grad_fn._saved_self, (2 * x).grad_fn._saved_other,
+ x.clamp(max=2).grad_fn._saved_max, torch.lerp(x, x, 0.5).grad_fn._saved_weight)""",
     "no hooks on what was not saved": """
 x = torch.ones(2, requires_grad=True)
 (x * torch.ones(2)).grad_fn._raw_saved_self.register_hooks(lambda v: v, lambda v: v)""",

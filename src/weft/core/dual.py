@@ -171,12 +171,15 @@ def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -
     else:
         moved = _jvp_by_transposition(op, primals, tangents, outs, attrs)
     shaped = []
+    own_dtype = _own_dtypes(primals, tangents)
     for result, tangent in zip(outs, moved, strict=True):
         if tangent is not None and not isinstance(tangent, Tensor):
             tangent = wrap(asarray(tangent))
         if tangent is not None and tangent._a.shape != result._a.shape:
             tangent = tangent.expand(result._a.shape)
-        if tangent is not None and tangent._a.dtype != result._a.dtype:
+        if tangent is not None and own_dtype and op.diagonal:
+            tangent = tangent.to(dt.of_numpy(dt.promote(tangent._a.dtype, result._a.dtype)))
+        elif tangent is not None and not own_dtype and tangent._a.dtype != result._a.dtype:
             tangent = tangent.to(dt.of_numpy(result._a.dtype))
         if tangent is not None and not op.view:
             tangent = in_layout(tangent, result._a)
@@ -185,6 +188,14 @@ def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -
                 tangent = tangent.clone()
         shaped.append(tangent)
     return shaped
+
+
+def _own_dtypes(primals: Any, tangents: Any) -> bool:
+    """Whether a tangent has another dtype than its primal; then those of results have too."""
+    return any(
+        isinstance(t, Tensor) and isinstance(p, Tensor) and t._a.dtype != p._a.dtype
+        for p, t in zip(primals, tangents, strict=False)
+    )
 
 
 def _shared(tangent: Tensor, others: Any) -> bool:

@@ -201,11 +201,19 @@ class Node(GraphNode):
             return tuple(_as_edge(i) for i, r in zip(self.inputs, rules, strict=False) if r)
         return tuple(edge for part in op.edges if (edge := self._edge_to(part)) is not None)
 
+    def _takes_numbers(self) -> bool:
+        """Whether this is the variant of an op whose optional operands are numbers."""
+        names, parts = self.plan.op.names, self.plan.op.edges
+        places = [names.index(part.rstrip("?")) for part in parts if part.endswith("?")]
+        return not any(isinstance(self.inputs[i], (GraphNode, weakref.ref)) for i in places)
+
     def _edge_to(self, part: str) -> tuple[GraphNode | None, int] | None:
         """The edge to an input; ``x?`` leaves out numbers, ``x.t`` goes by way of a turn."""
         name = part.rstrip("?").removesuffix(".t")
         entry = self.inputs[self.plan.op.names.index(name)]
-        if part.endswith("?") and (entry is None or isinstance(entry, (int, float, complex))):
+        if part.endswith("?") and (
+            isinstance(entry, (int, float, complex)) or (entry is None and self._takes_numbers())
+        ):
             return None
         node, index = _as_edge(entry)
         if part.endswith(".t") and node is not None:

@@ -270,7 +270,7 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
     measure = _MEASURE.search(name)
     source = known.get(name) or _own_name(node, name[: measure.start()] if measure else name)
     call = _CALL.fullmatch(source)
-    kept = source.rstrip("!") in (*node.op.names, *node.op.outputs) and not measure
+    kept = source.rstrip("!@") in (*node.op.names, *node.op.outputs) and not measure
     if name not in known or (raw and not kept):
         prefix = "_raw_saved_" if raw else "_saved_"
         shown = ", ".join(known) or "nothing"
@@ -278,7 +278,7 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
             f"{node.name()!r} object has no attribute {prefix + name!r}: it keeps {shown}"
         )
     if raw:
-        return _raw(node, source.rstrip("!"))
+        return _raw(node, source.rstrip("!@"))
     if call:
         found = COMPUTED[call[1]](node, call[2])
     elif measure:
@@ -313,7 +313,7 @@ def _raw(node: Node, own: str) -> SavedTensor:
 
 def find_saved(node: Node, source: str) -> Any:
     """The value of an operand, a result or an attribute; None if the node did not keep it."""
-    op, slots, own = node.op, node.plan.slots, source.rstrip("!")
+    op, slots, own = node.op, node.plan.slots, source.rstrip("!@")
     if own in slots:
         if node.saved is FREED:
             raise used_up(node)
@@ -324,7 +324,8 @@ def find_saved(node: Node, source: str) -> Any:
             return found if found._node is place else wrap(found._a, place)
         if isinstance(value, ndarray):
             return _as_tensor(node, k, value, place_of(node, own), _cells(node).get(k))
-        return value
+        number = source.endswith("@") and isinstance(value, (int, float, complex))
+        return wrap(np.asarray(value)) if number else value
     if own in node.attrs:
         return node.attrs[own]
     if own in op.names:

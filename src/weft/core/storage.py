@@ -91,6 +91,9 @@ _set = object.__setattr__
 # Storages by the array that owns their memory, so that a tensor gives the same one each time.
 _LIVE: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
 
+# What PyTorch's storage takes besides its memory, in ``sys.getsizeof``.
+_OBJECT_SIZE = 32
+
 
 class UntypedStorage:
     """The bytes behind one or more tensors."""
@@ -220,7 +223,7 @@ class UntypedStorage:
         return memo[id(self)]
 
     def __sizeof__(self) -> int:
-        return object.__sizeof__(self) + self.size()
+        return _OBJECT_SIZE + self.size()
 
     @property
     def device(self) -> dev.device:

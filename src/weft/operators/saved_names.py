@@ -8,6 +8,7 @@ one type. Each entry lists all the names that PyTorch shows:
 * ``dim``: the derived name, or the attribute, operand or result of that name;
 * ``weight=w``: the attribute, operand or result that the op block calls ``w``;
 * ``weight=w!``: the same, given where no rule keeps it too, as long as the tensor lives;
+* ``other=b@``: the same, a number as a tensor;
 * ``alpha=1``: always this; ``start=slice_start()``: computed by the function in ``COMPUTED``;
 * ``x_sym_sizes``, ``x_sym_strides``, ``x_sym_numel``, ``x_sym_argsize_minus_1``: of what ``x`` is.
 """
@@ -77,7 +78,7 @@ NAMES |= {
     "CumsumBackward0": "dim",
     "DiagEmbedBackward0": "dim1 dim2 offset",
     "DiagonalScatterBackward0": "dim1=of_view(dim1) dim2=of_view(dim2) offset=of_view(offset)",
-    "DivBackward0": "other=b self=a",
+    "DivBackward0": "other=b@ self=a@",
     "DivBackward1": "other=b",
     "DivBackward2": "other=b! rounding_mode=rounding() self=a!",
     "DotBackward0": "self=a tensor=b",
@@ -161,7 +162,7 @@ NAMES |= {
         "mat2_sym_sizes=turned_sizes() mat2_sym_strides=turned_strides()"
     ),
     "MseLossBackward0": "reduction=reduction() self=a target=b",
-    "MulBackward0": "other=b self=a",
+    "MulBackward0": "other=b@ self=a@",
     "dropout": "other=noise self=x",
     "MvBackward0": "self=a vec=b",
     "NanToNumBackward0": "self=x",
