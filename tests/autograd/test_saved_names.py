@@ -70,3 +70,20 @@ def test_values_have_the_names_that_torch_gives_them(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in CALLS if n not in UNIQUE_UP_TO_SIGNS])
 def test_values_are_those_of_torch(name: str) -> None:
     assert kept(weft, name) == kept(torch, name)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lib, x: F(lib).avg_pool2d(x, 2),
+        lambda lib, x: F(lib).adaptive_avg_pool2d(x, 3),
+    ],
+)
+def test_backward_twice_is_refused_where_only_shapes_are_kept(call: Any) -> None:
+    for lib in (weft, torch):
+        if lib is None:
+            continue
+        y = call(lib, ones(lib, 1, 1, 4, 4)).sum()
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
