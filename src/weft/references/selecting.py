@@ -18,10 +18,13 @@ FEW = 16  # elements that are sorted by insertion
 def top(row: np.ndarray, k: int, largest: bool) -> list[int]:
     """The indices of the ``k`` greatest or smallest elements, in order; NaN is greatest."""
     row = row if row.dtype.kind in "iuf" else row.astype(np.float32)
-    key = np.unique(row, return_inverse=True)[1].reshape(-1)
-    key = (-key if largest else key).tolist()
+    ranks = np.unique(row, return_inverse=True)[1].reshape(-1)
+    key: list[int] = (-ranks if largest else ranks).tolist()
     places = list(range(len(key)))
-    before = lambda a, b: key[a] < key[b]
+
+    def before(a: int, b: int) -> bool:
+        return key[a] < key[b]
+
     if k * 64 <= len(key):
         _heap_select(places, 0, k, len(key), before)
         _sort_heap(places, 0, k, before)
