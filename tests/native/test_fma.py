@@ -60,6 +60,13 @@ def test_one_rounding(dtype: type) -> None:
     assert not wrong.any(), [(a[i], b[i], c[i]) for i in np.argwhere(wrong)[:3, 0]]
 
 
+def test_only_arrays_and_numbers() -> None:
+    with pytest.raises(TypeError):
+        multiply_add(np.ones(2), 2.0, None)
+    with pytest.raises(TypeError, match="input"):
+        weft.addcmul(None, weft.ones(2), weft.ones(2))
+
+
 CALLS = {
     "add": lambda t, x, y, z: t.add(x, y, alpha=0.3),
     "sub": lambda t, x, y, z: t.sub(x, y, alpha=0.3),

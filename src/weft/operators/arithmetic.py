@@ -826,7 +826,7 @@ def addcmul(
     """``input + value * tensor1 * tensor2``."""
     if _last is not None:
         tensor1, tensor2, value = _value_first("addcmul", tensor1, (tensor2, _last))
-    api.need_tensors("addcmul", tensor1=tensor1, tensor2=tensor2)
+    api.need_tensors("addcmul", input=input, tensor1=tensor1, tensor2=tensor2)
     value = number(value, "addcmul", "value")
     if isinstance(value, float) and all(
         t._a.dtype.kind in "iub" for t in (input, tensor1, tensor2)

@@ -23,6 +23,7 @@ from weft.operators.along import (
 )
 from weft.operators.build import Sample, general
 from weft.operators.reductions import pick_samples, refuse_empty, row_pick, whole_pick
+from weft.references import selecting
 
 # --- sort ------------------------------------------------------------------------------
 
@@ -100,6 +101,9 @@ def msort(input: Tensor) -> Tensor:
 
 # --- the greatest or smallest few ------------------------------------------------------
 
+# Up to so many elements of rows with ties the index of a tie is PyTorch's, found step by step.
+TIED = 1 << 16
+
 
 def _topk(
     x: np.ndarray, k: int, dim: int, largest: bool, sorted: bool
@@ -118,7 +122,14 @@ def _topk(
     else:
         index = order_of(x, dim, largest)[(*front, slice(k))]
         index = np.ascontiguousarray(index)
-    return taken(x, index, dim), index
+    values = taken(x, index, dim)
+    rows = np.argwhere(selecting.tied(x, values, dim)) if k else ()
+    if 0 < len(rows) * n <= TIED:
+        every, found = np.moveaxis(x, dim, -1), np.moveaxis(index, dim, -1)
+        for row in map(tuple, rows):
+            found[row] = selecting.top(every[row], k, largest)
+        values = taken(x, index, dim)  # zeros of either sign are equal too
+    return values, index
 
 
 topk_op = general(
@@ -162,10 +173,6 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         )
     attrs = {"k": k, "dim": d, "largest": bool(largest), "sorted": bool(sorted)}
     return _topk_result(*apply(topk_op, (input,), attrs))
-
-
-# Up to so many elements of rows with ties the index of a tie is PyTorch's, found step by step.
-TIED = 1 << 16
 
 
 def _kth_index(x: np.ndarray, dim: int, k: int) -> np.ndarray:

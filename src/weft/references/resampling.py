@@ -338,7 +338,7 @@ def _grid_axes(
 ) -> list[tuple[np.ndarray, ...]]:
     # Per axis the places, which are inside, weights and weight slopes, each (taps, N, points).
     flat = grid.reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
-    axes = []
+    axes: list[tuple[np.ndarray, ...]] = []
     for axis, size in enumerate(spatial):
         coordinate = flat[..., len(spatial) - 1 - axis]
         scale = (size - 1) / 2 if align_corners else size / 2

@@ -63,8 +63,9 @@ def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
 
 @kernel
 def _greatest(
-    x: Ptr[T], values: Ptr[T], places: Ptr[i64], n: i64, k: i64, least: i64, lo: i64, hi: i64
-) -> None:
+    x: Ptr[T], values: Ptr[T], places: Ptr[i64], ties: Ptr[i64],
+    n: i64, k: i64, least: i64, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     taken = array(i64, ROW)
     for row in range(lo, hi):
         p = x + row * n
@@ -72,6 +73,7 @@ def _greatest(
             taken[i] = 0
         for j in range(k):
             best = -1
+            equal = 0
             for i in range(n):
                 if taken[i] == 0:
                     if best < 0:
@@ -79,13 +81,19 @@ def _greatest(
                     else:
                         a = p[i]
                         b = p[best]
-                        # NaN is the greatest; of equal elements the first comes first.
+                        # NaN is the greatest.
                         if least:
                             if (a < b) or (b != b and a == a):
                                 best = i
+                                equal = 0
                         else:
                             if (a > b) or (a != a and b == b):
                                 best = i
+                                equal = 0
+                        if (a == b) or (a != a and b != b):
+                            equal = 1
+            if equal:
+                ties[0] = 1
             taken[best] = 1
             values[row * k + j] = p[best]
             places[row * k + j] = best
@@ -103,8 +111,9 @@ def topk(
         return None
     shape = (*x.shape[:-1], k)
     values, places = buffers.empty(shape, F32), buffers.empty(shape, np.int64)
-    _greatest.get("f32")(x, values, places, n, k, not largest, x.size // n, 1)
-    return values, places
+    ties = buffers.zeros(1, np.int64)
+    _greatest.get("f32")(x, values, places, ties, n, k, not largest, x.size // n, 1)
+    return None if buffers.wrong(ties) else (values, places)  # whose order is PyTorch's own
 
 
 # --- variances ---------------------------------------------------------------------------
