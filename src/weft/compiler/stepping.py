@@ -56,7 +56,7 @@ class Stepping:
             names = (*optimizer._state_names(group), *optimizer._scalars)
             params = tuple(group["params"])
             self.groups.append(Group(group, group["params"], params, moving, names))
-        self.ops = [Step(type(optimizer), group.settings) for group in self.groups]
+        self.ops = [Step(type(optimizer), optimizer, group.settings) for group in self.groups]
         self.count = sum(len(group.moving) for group in self.groups)
         self.members: list[Member] = []
         at = 2 * self.count
