@@ -144,7 +144,8 @@ def plan(node: Node, inputs: list[Value], places: list[Place]) -> Planned:
 
     token = quiet.enter()
     try:
-        job = planning.job(work, [p.lies.model() for p in places])
+        arrays = [planning.lying(*p.lies) for p in places]
+        job = planning.job_on(arrays, work, arrays)
     finally:
         quiet.leave(token)
     _check_kinds(node, found)
