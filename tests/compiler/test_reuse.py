@@ -115,3 +115,20 @@ def test_operands_that_are_equal_but_not_the_same() -> None:
         made = lower(list(graph._specs.values()), leaves_of(graph), graph._outputs)
         (found,) = made.run([x._a for _ in made.leaves]) or ()
         np.testing.assert_array_equal(np.signbit(found), np.signbit(y.numpy()))
+
+
+def test_settings_are_part_of_what_is_known() -> None:
+    """A job that was planned under another setting is not taken."""
+    x, w = weft.randn(2, 64, 16, 16), weft.randn(64, 64, 3, 3)
+    with weft.graph.record() as graph:
+        y = nn.functional.conv2d(x, w)
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    kernels = []
+    for on in (True, False, True):
+        weft.backends.native.set_winograd(on)
+        try:
+            kernels.append(lower(specs, leaves, graph._outputs).kernels())
+        finally:
+            weft.backends.native.set_winograd(True)
+    assert kernels[0] == kernels[2] != kernels[1]
+    del y
