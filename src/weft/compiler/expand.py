@@ -427,8 +427,8 @@ def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) 
     """The values that the ops of a derivative rule make; None if it does more than ops."""
     if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
         return None
-    given = [x for x in dict.fromkeys((*grads, *saved)) if isinstance(x, Value)]
     node = Node(work, (*grads, *saved), (), spec)
+    given = list(dict.fromkeys(node.inputs()))
     key = node.key({v: (k, v.shape, v.dtype) for k, v in enumerate(given)})
     if key is None:
         return _opened(home, work, grads, saved, spec)
