@@ -119,7 +119,7 @@ def test_operands_that_are_equal_but_not_the_same() -> None:
 
 def test_settings_are_part_of_what_is_known() -> None:
     """A job that was planned under another setting is not taken."""
-    x, w = weft.randn(2, 64, 16, 16), weft.randn(64, 64, 3, 3)
+    x, w = weft.randn(8, 64, 16, 16), weft.randn(64, 64, 3, 3)
     with weft.graph.record() as graph:
         y = nn.functional.conv2d(x, w)
     specs, leaves = list(graph._specs.values()), leaves_of(graph)
