@@ -408,7 +408,10 @@ class Template(NamedTuple):
         def read(x: Any) -> Any:
             if isinstance(x, _Numbered):
                 return known[x.number]
-            return home.constant(x.constant) if isinstance(x, Value) else x
+            if not isinstance(x, Value):
+                return x
+            assert x.constant is not None  # what is neither given nor made
+            return home.constant(x.constant)
 
         for work, args, kinds in self.nodes:
             known += home.put(work, [read(x) for x in args], kinds, spec)
