@@ -68,9 +68,12 @@ def test_jobs_of_another_program_give_the_same(seed: int) -> None:
 def test_equal_layers_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[str] = []
     true = building.plan
-    monkeypatch.setattr(
-        building, "plan", lambda node, *rest: planned.append(node.work.name) or true(node, *rest)
-    )
+
+    def plan(node: Any, *rest: Any) -> Any:
+        planned.append(node.work.name)
+        return true(node, *rest)
+
+    monkeypatch.setattr(building, "plan", plan)
     specs, leaves, wanted, _ = step_of(5)
     lower(specs, leaves, wanted)
     few = len(planned)
@@ -89,7 +92,12 @@ def test_a_new_batch_size_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     loaded: list[Any] = []
     engine = jit.engine()
     true = engine.load
-    monkeypatch.setattr(engine, "load", lambda *given: loaded.append(given[0]) or true(*given))
+
+    def load(*given: Any) -> Any:
+        loaded.append(given[0])
+        return true(*given)
+
+    monkeypatch.setattr(engine, "load", load)
     for batch in (7, 12, 33):
         specs, leaves, wanted, parameters = step_of(batch)
         loaded.clear()  # what eager mode has compiled
@@ -115,3 +123,20 @@ def test_operands_that_are_equal_but_not_the_same() -> None:
         made = lower(list(graph._specs.values()), leaves_of(graph), graph._outputs)
         (found,) = made.run([x._a for _ in made.leaves]) or ()
         np.testing.assert_array_equal(np.signbit(found), np.signbit(y.numpy()))
+
+
+def test_settings_are_part_of_what_is_known() -> None:
+    """A job that was planned under another setting is not taken."""
+    x, w = weft.randn(8, 64, 16, 16), weft.randn(64, 64, 3, 3)
+    with weft.graph.record() as graph:
+        y = nn.functional.conv2d(x, w)
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    kernels = []
+    for on in (True, False, True):
+        weft.backends.native.set_winograd(on)
+        try:
+            kernels.append(lower(specs, leaves, graph._outputs).kernels())
+        finally:
+            weft.backends.native.set_winograd(True)
+    assert kernels[0] == kernels[2] != kernels[1]
+    del y

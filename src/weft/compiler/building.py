@@ -19,6 +19,7 @@ from weft.core import meta, planning, quiet
 from weft.native import onednn, threads
 from weft.native.codegen.jit import pointer
 from weft.native.contract import Address, Job
+from weft.native.conv.convolutions import winograd_allowed
 from weft.native.memory import buffers
 from weft.native.memory.buffers import Unplannable
 
@@ -144,7 +145,8 @@ def plan(node: Node, inputs: list[Value], places: list[Place]) -> Planned:
 
     token = quiet.enter()
     try:
-        job = planning.job(work, [p.lies.model() for p in places])
+        arrays = [planning.lying(*p.lies) for p in places]
+        job = planning.job_on(arrays, work, arrays)
     finally:
         quiet.leave(token)
     _check_kinds(node, found)
@@ -294,7 +296,8 @@ class Building:
         key = node.key({v: (k, places[k].lies) for k, v in enumerate(inputs)})
         if key is None:
             return plan(node, inputs, places)
-        key = key, threads.count(), onednn.available(), dt.get_default_dtype()
+        settings = threads.count(), onednn.available(), winograd_allowed(), dt.get_default_dtype()
+        key = key, settings
         found = self.jobs.get(key) or JOBS.get(key)
         if found is None:
             found = self.jobs[key] = plan(node, inputs, places)

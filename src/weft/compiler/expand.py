@@ -408,7 +408,10 @@ class Template(NamedTuple):
         def read(x: Any) -> Any:
             if isinstance(x, _Numbered):
                 return known[x.number]
-            return home.constant(x.constant) if isinstance(x, Value) else x
+            if not isinstance(x, Value):
+                return x
+            assert x.constant is not None  # what is neither given nor made
+            return home.constant(x.constant)
 
         for work, args, kinds in self.nodes:
             known += home.put(work, [read(x) for x in args], kinds, spec)
@@ -427,8 +430,8 @@ def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) 
     """The values that the ops of a derivative rule make; None if it does more than ops."""
     if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
         return None
-    given = [x for x in dict.fromkeys((*grads, *saved)) if isinstance(x, Value)]
     node = Node(work, (*grads, *saved), (), spec)
+    given = list(dict.fromkeys(node.inputs()))
     key = node.key({v: (k, v.shape, v.dtype) for k, v in enumerate(given)})
     if key is None:
         return _opened(home, work, grads, saved, spec)

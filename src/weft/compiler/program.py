@@ -8,6 +8,7 @@ arena. Work that no kernel does is done by Python between two stretches of nativ
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 import time
 from collections import Counter
@@ -74,6 +75,21 @@ def lower(
     """
     if not selection.ready():
         raise CannotLower("native code is off")
+    collects = gc.isenabled()
+    gc.disable()  # of what is made here in great numbers, next to nothing is garbage
+    try:
+        program = _lowered(specs, leaves, wanted, writes, numbers)
+    finally:
+        if collects:
+            gc.enable()
+    models = {id: _model(x) for id, x in leaves.items()}
+    program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
+    program.source = specs, models, wanted, writes, numbers
+    program._again = lambda: lower(*program.source)
+    return program
+
+
+def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) -> Program:
     needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
     expansion = Expansion(specs, leaves, list(numbers), needed)
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
@@ -86,12 +102,7 @@ def lower(
             break
         except NotInPlace:
             continue
-    program = Program(building, building.finished())
-    models = {id: _model(x) for id, x in leaves.items()}
-    program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
-    program.source = specs, models, wanted, writes, numbers
-    program._again = lambda: lower(*program.source)
-    return program
+    return Program(building, building.finished())
 
 
 def _model(x: Any) -> Any:

@@ -152,7 +152,11 @@ class Step:
         self.tensors = list(self.held.values())
         self.arrays = list(map(ARRAY, self.tensors))
         self.nodes = list(map(NODE, self.tensors))
-        self.guards = [guard for guard in _guards(roots) if isinstance(guard[0], dict)]
+        self.guards = list(_guards(roots))
+        if not all(isinstance(table, dict) for table, _, _ in self.guards):
+            raise CannotLower(
+                "a module or optimizer that keeps its parts in something else than dicts"
+            )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]

@@ -121,7 +121,7 @@ class Update:
         wide = 2 if self.kind == "f32" else 1
         view = words.view(np.float32 if wide == 2 else np.float64)
         # A view of memory takes single numbers much faster than an array does.
-        self.coefficients = view[wide * first : wide * (first + self.count) : wide].data
+        self.coefficients: Any = view[wide * first : wide * (first + self.count) : wide].data
 
     def counts(self) -> list[Any]:
         """The calls that write the counters, as address and words; the first word is the number."""

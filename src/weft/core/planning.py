@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import mmap
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -431,18 +432,25 @@ def fitted(g: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> Any:
 
 def stand_in(x: Any) -> Any:
     """An array with the shape, strides and type of another, in memory of its own."""
-    if not isinstance(x, ndarray):
-        return x
-    span = sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) + x.itemsize
-    first = sum((1 - n) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0)
-    if not x.size:
-        return np.empty(x.shape, x.dtype)
-    memory: Any = np.empty(span, np.uint8)
-    if x.dtype.kind not in "fc":
-        # Pages that nobody touches are zeros at no cost.
-        memory = mmap.mmap(-1, span, _PRIVATE) if span > mmap.PAGESIZE else np.zeros(span, np.uint8)
-    made = np.ndarray(x.shape, x.dtype, memory, first, x.strides)
-    if x.size == 1 and x.dtype.kind == "f":
+    return lying(x.shape, x.strides, x.dtype) if isinstance(x, ndarray) else x
+
+
+def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> ndarray:
+    """An array without values that lies so in memory of its own."""
+    size = prod(shape)
+    if not size:
+        return np.empty(shape, dtype)
+    span = sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + dtype.itemsize
+    first = sum((1 - n) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+    memory: Any
+    if dtype.kind in "fc":
+        memory = np.empty(span, np.uint8)
+    elif span > mmap.PAGESIZE:
+        memory = mmap.mmap(-1, span, _PRIVATE)  # pages that nobody touches are zeros at no cost
+    else:
+        memory = np.zeros(span, np.uint8)
+    made = np.ndarray(shape, dtype, memory, first, strides)
+    if size == 1 and dtype.kind == "f":
         made.fill(np.nan)  # who reads it shall be found out: see ``_operand``
     return made
 
@@ -454,7 +462,11 @@ def job(function: Callable[..., Any], values: Sequence[Any]) -> Job:
     """
     if not selection.ready():
         raise Unplannable("native code is off")
-    arrays = [stand_in(v) for v in values if isinstance(v, ndarray)]
+    return job_on([stand_in(v) for v in values if isinstance(v, ndarray)], function, values)
+
+
+def job_on(arrays: list[ndarray], function: Callable[..., Any], values: Sequence[Any]) -> Job:
+    """The same on stand-ins; ``values`` says where among the arguments they are."""
 
     def kernel(*given: ndarray) -> Any:
         left = iter(given)

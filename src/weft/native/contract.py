@@ -84,6 +84,13 @@ class Job:
     _blocks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._ready = False
+        # The memory objects of oneDNN belong to the job: one run at a time sets their addresses.
+        shared = any(call.name == "execute" for call in self.calls)
+        self._turn = threading.Lock() if shared else contextlib.nullcontext()
+
+    def _prepare(self) -> None:
+        """What a run takes; whoever makes other use of the calls does without."""
         words: list[int] = []
         moves: list[int] = []
         table: list[int] = []
@@ -97,9 +104,7 @@ class Job:
         self._words = np.array(words, np.uint64).view(np.int64)
         self._moves = np.array(moves, np.int64)
         self._table = np.array(table, np.uint64).view(np.int64)
-        # The memory objects of oneDNN belong to the job: one run at a time sets their addresses.
-        shared = any(call.name == "execute" for call in self.calls)
-        self._turn = threading.Lock() if shared else contextlib.nullcontext()
+        self._ready = True
 
     def run(self, pointers: list[int]) -> bool:
         """Run on the addresses of all buffers; False if a flag says that results are wrong."""
@@ -109,6 +114,8 @@ class Job:
         return not any(read(pointers[b] + offset).value for b, offset in self.flags)
 
     def _run(self, pointers: list[int]) -> None:
+        if not self._ready:
+            self._prepare()
         try:
             words = self._blocks.pop()  # one step for the interpreter: never shared by threads
         except IndexError:
