@@ -33,6 +33,9 @@ BYTES = np.dtype(np.uint8)
 # Which address ranges are in use: dispatch looks for meta arrays only while there are any.
 LIVE: set[int] = set()
 
+# How a host array is copied to another device, by the device's name: see ``core.devices``.
+ELSEWHERE: dict[str, Any] = {}
+
 
 class Reservation(mmap.mmap):
     """A range of addresses, without memory, for as long as an array lies in it."""
@@ -250,12 +253,17 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     """``make(shape, d)``, or a meta array if the dtype is one of those."""
     if d.metadata is None:
         return make(shape, d)
-    return empty(shape, d) if d.metadata["device"] == "meta" else make(shape, plain(d))
+    where = d.metadata["device"]
+    return empty(shape, d) if where == "meta" else ELSEWHERE[where](make(shape, plain(d)))
 
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:
     """A constant of a formula: as it is, or without values beside a value that has none."""
-    return like(array) if getattr(x, "_a", x).__class__ is MetaArray else array
+    held = getattr(x, "_a", x)
+    if held.__class__ is MetaArray:
+        return like(array)
+    where = held.dtype.metadata if LIVE and not isinstance(held, ndarray) else None
+    return array if where is None else ELSEWHERE[where["device"]](array)
 
 
 def any_meta(args: Any) -> bool:

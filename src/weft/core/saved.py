@@ -6,14 +6,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.core import errors
+from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
 from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output_of
 from weft.core.tensor import Tensor, wrap
-
-ndarray = np.ndarray
 
 # What PyTorch calls operands that have other names here, by their number.
 OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1}
@@ -167,7 +164,7 @@ def pack_values(node: Node, pack: Callable, unpack: Callable) -> None:
     """Hand all tensors that a new node keeps to a saved-tensor hook."""
     op, values, cells = node.op, [], _cells(node)
     for k, (slot, value) in enumerate(zip(node.plan.slots, node.saved, strict=True)):
-        if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
+        if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
             # A node that held a tensor of its own would be a cycle.
             place = place_of(node, slot) if slot in op.names else None
             tensor = _as_tensor(node, k, value, place, cells.get(k))
@@ -219,7 +216,7 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     for slot, value in zip(node.plan.slots, saved, strict=False):
         if isinstance(value, Packed):
             value = value.unpack()._a
-        if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
+        if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
             value = wrap(value, place_of(node, slot))
         values.append(value)
     return tuple(values)
@@ -268,7 +265,7 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
             found = found.t() if turned else found
             # Indices stand beside slices, as arrays.
             if known == "indices" and isinstance(found, tuple):
-                found = tuple(wrap(v) if isinstance(v, ndarray) else v for v in found)
+                found = tuple(wrap(v) if isinstance(v, ARRAYS) else v for v in found)
             return found
     found = _find_saved(node, name, raw)
     return _REDUCTIONS.get(found, found) if name == "reduction" else found
@@ -296,7 +293,7 @@ def _find_saved(node: Node, name: str, raw: bool) -> Any:
         if isinstance(value, Packed):
             found, place = value.unpack(), place_of(node, wanted)
             return found if found._node is place else wrap(found._a, place)
-        if isinstance(value, ndarray):
+        if isinstance(value, ARRAYS):
             return _as_tensor(node, k, value, place_of(node, wanted), _cells(node).get(k))
         return value
     if wanted in node.attrs and not raw:
