@@ -23,7 +23,8 @@ GEOMETRY = {"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"}
 FLAGS = {"c_contiguous", "f_contiguous"}
 # Functions of ``core`` and of the layouts that take arrays of every device.
 TAKE_ANY = {
-    *("wrap", "beside", "host", "host_of", "write_into", "put_like", "zeros_like", "model_like"),
+    *("wrap", "beside", "host", "host_of", "visible", "write_into", "put_like", "model_like"),
+    *("zeros_like", "ones_like"),
     *("announce", "let_out", "is_outside", "storage_array", "memory_of", "address_of", "strided"),
     *("shares", "channels_wanted", "dense_steps", "geometry", "in_channels_last", "is_dense"),
     *("result_dtype", "lacks_values", "isinstance", "id", "ref", "type", "in_layout", "device_of"),
@@ -147,6 +148,41 @@ def violations() -> list[Place]:
         if path.relative_to(ROOT).parts[0] not in INSIDE
         for place in Reader(path).found
     ]
+
+
+WRITERS = {"write_into", "clear", "copyto"}
+
+
+def unannounced_writers() -> list[Place]:
+    """Functions that write to a tensor's array and do not announce it to the gate themselves."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.relative_to(ROOT).parts[0] in INSIDE:
+            continue
+        reader = Reader(path)
+        for node in reader.above:
+            if isinstance(node, ast.FunctionDef):
+                writes = [n for n in ast.walk(node) if _writes(n)]
+                calls = {_name(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+                if writes and "announce" not in calls:
+                    found.append(reader.place(writes[0]))
+    return found
+
+
+def _writes(node: ast.AST) -> bool:
+    """``x._a[...] = v``, ``x._a += v``, ``x._a.fill(v)``, ``write_into(x._a, v)``, ``out=x._a``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return _is_array(node.value)
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+        return _is_array(target) or (isinstance(target, ast.Subscript) and _is_array(target.value))
+    if not isinstance(node, ast.Call):
+        return False
+    if any(k.arg == "out" and _is_array(k.value) for k in node.keywords):
+        return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("fill", "sort", "put"):
+        return _is_array(node.func.value)
+    return _name(node.func) in WRITERS and bool(node.args) and _is_array(node.args[0])
 
 
 def main() -> None:

@@ -947,7 +947,10 @@ def grad(
             results.append(wrap(g).requires_grad_(create_graph))
             continue
         if not work.records and isinstance(g, Tensor):
-            g = g._a if g.is_meta else copied(g, tensor._a) if _elsewhere((None, g)) else g
+            if g.is_meta:
+                g = g._a
+            elif isinstance(g._a, DeviceArray):
+                g = copied(g, tensor._a)
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))

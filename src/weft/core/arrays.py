@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -13,4 +15,4 @@ class ForeignArray:
     ndim: int
 
 
-ARRAYS = (np.ndarray, ForeignArray)
+ARRAYS: Any = (np.ndarray, ForeignArray)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-KNOWN = ("cpu", "cuda", "mps", "xpu", "xla", "hpu", "mtia", "meta", "privateuseone", "ipu", "hip")
+KNOWN: tuple[str, ...] = (
+    "cpu",
+    "cuda",
+    "mps",
+    "xpu",
+    "xla",
+    "hpu",
+    "mtia",
+    "meta",
+    "privateuseone",
+    "ipu",
+    "hip",
+)
 
 
 class device:

@@ -210,16 +210,28 @@ def placed(array: Any, where: dev.device) -> Any:
     return array if home is None or isinstance(array, DeviceArray) else home.put(array)
 
 
-def zeros_like(array: Any, value: Any = 0) -> Any:
-    """Zeros, or another value, in the shape and dtype of an array and on its device."""
+def zeros_like(array: Any) -> Any:
+    """Zeros in the shape and dtype of an array, on its device."""
     if isinstance(array, DeviceArray):
-        return array.home.put(np.full(array.shape, value, plain(array.dtype)))
-    return np.full_like(array, value)
+        return array.home.put(np.zeros(array.shape, plain(array.dtype)))
+    return np.zeros_like(array)
+
+
+def ones_like(array: Any) -> Any:
+    """The same with ones."""
+    if isinstance(array, DeviceArray):
+        return array.home.put(np.ones(array.shape, plain(array.dtype)))
+    return np.ones_like(array)
 
 
 def model_like(array: Any) -> ndarray:
     """A new host array of the geometry of another array without its gaps, to be filled."""
     return empty_like_dense(array, plain(array.dtype))
+
+
+def visible(x: Any) -> ndarray:
+    """The same for those who describe tensors: one without values is as it is."""
+    return x._a if isinstance(x._a, MetaArray) else host(x)
 
 
 def put_like(like: Any, array: ndarray) -> Any:

@@ -37,7 +37,7 @@ from weft.core.viewing import (
 )
 from weft.native.memory import layout
 
-getframe = sys._getframe
+getframe, ndarray = sys._getframe, np.ndarray
 
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
@@ -112,7 +112,7 @@ def _with_old_tangents(x: Tensor, target: Tensor) -> Tensor:
 
 def write(target: Tensor, result: Any, name: str) -> None:
     """Copy a finished result into a tensor: all checks come before the first byte."""
-    if result.__class__ is not np.ndarray:
+    if result.__class__ is not ndarray:
         result = as_array(result)
     if result.shape != target._a.shape:
         raise RuntimeError(
@@ -133,7 +133,10 @@ def write(target: Tensor, result: Any, name: str) -> None:
         recorder.writing(target, result)
     if LISTENERS:
         announce(target._a, target)
-    write_into(target._a, result)
+    if target._a.__class__ is ndarray and result.__class__ is ndarray:
+        np.copyto(target._a, result, casting="unsafe")
+    else:
+        write_into(target._a, result)
     bump(target, name)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.arrays import ForeignArray
 from weft.native.memory.layout import dense_steps, geometry, rows_of
 
 ndarray = np.ndarray
@@ -254,7 +255,10 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     if d.metadata is None:
         return make(shape, d)
     where = d.metadata["device"]
-    return empty(shape, d) if where == "meta" else ELSEWHERE[where](make(shape, plain(d)))
+    if where == "meta":
+        return empty(shape, d)
+    made = make(shape, plain(d))
+    return ELSEWHERE[where](made) if where in ELSEWHERE else made  # else: of a batch
 
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:
@@ -262,8 +266,9 @@ def constant(x: Any, array: np.ndarray) -> np.ndarray:
     held = getattr(x, "_a", x)
     if held.__class__ is MetaArray:
         return like(array)
-    where = held.dtype.metadata if LIVE and not isinstance(held, ndarray) else None
-    return array if where is None else ELSEWHERE[where["device"]](array)
+    if isinstance(held, ForeignArray):
+        return ELSEWHERE[held.dtype.metadata["device"]](array)  # type: ignore[index]
+    return array
 
 
 def any_meta(args: Any) -> bool:

@@ -29,7 +29,7 @@ from weft.core.meta import BYTES, NO_DATA, MetaArray, NoValues, empty
 from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
 
-def memory_of(array: np.ndarray) -> np.ndarray:
+def memory_of(array: Any) -> Any:
     """All bytes of the memory that an array lies in, without a copy."""
     owner = storage_array(array)
     if isinstance(owner, DeviceArray):

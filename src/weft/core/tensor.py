@@ -22,9 +22,9 @@ from weft.core.arrays import ARRAYS
 from weft.core.devices import (
     DeviceArray,
     address_of,
+    copy_of,
     device_of,
     host,
-    host_of,
     put_like,
 )
 from weft.core.dlpack import exported
@@ -45,7 +45,7 @@ from weft.core.node import (
 from weft.core.size import Size
 from weft.native.memory.layout import in_channels_last, rows_of
 
-new, new_tuple = object.__new__, tuple.__new__
+ndarray, new, new_tuple = np.ndarray, object.__new__, tuple.__new__
 
 
 GRADIENT_LOST = (
@@ -75,7 +75,7 @@ class _Late:
 LATE = _Late
 
 
-def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
+def wrap(array: Any, node: GraphNode | None = None) -> Tensor:
     """A tensor around an array, without copying or checking."""
     t = new(Tensor)
     t._a = array
@@ -294,7 +294,7 @@ class Tensor(metaclass=_TensorMeta):
         device(type='cpu')
         """
         a = self._a
-        if a.__class__ is np.ndarray:
+        if a.__class__ is ndarray:
             return dev.CPU
         return dev.META if a.__class__ is MetaArray else device_of(a)
 
@@ -760,7 +760,8 @@ class Tensor(metaclass=_TensorMeta):
             )
         for recorder in MODES.now.recorders:
             recorder.asked(self)
-        value = host(self).item()
+        a = self._a
+        value = (a if a.__class__ is ndarray else host(self)).item()
         return value if self._a.dtype.kind != "V" else float(value)
 
     def tolist(self) -> Any:
@@ -1176,7 +1177,7 @@ def _grad_dtype(x: Tensor) -> dt.dtype | None:
     return x.dtype if x._x is None else x._x.get("grad_dtype", x.dtype)
 
 
-def storage_array(array: np.ndarray) -> np.ndarray:
+def storage_array(array: Any) -> Any:
     """The array that owns the memory."""
     while isinstance(array.base, ARRAYS):
         array = array.base
@@ -1244,10 +1245,9 @@ def shares(result: np.ndarray, source: np.ndarray) -> bool:
 def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray:
     """A copy that shares memory with copies of arrays that shared memory with this one."""
     owner = storage_array(array)
-    twin = memory.get(id(owner))
+    twin: Any = memory.get(id(owner))
     if twin is None:
-        copied = owner.home.put(host_of(owner)) if isinstance(owner, DeviceArray) else None
-        twin = memory[id(owner)] = owner.copy(order="K") if copied is None else copied
+        twin = memory[id(owner)] = copy_of(owner)
         memory[id(twin)] = owner  # keeps the owner's id from being reused
     if owner is array:
         return twin

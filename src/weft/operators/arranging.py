@@ -232,15 +232,15 @@ def repeat_interleave(
         _check_repeats(input, 1)
         if lacks_values(input):
             raise no_values("repeat_interleave")
-        counts = host(input)
-        return beside(input, np.repeat(np.arange(counts.size), counts).astype(counts.dtype))
+        each = host(input)
+        return beside(input, np.repeat(np.arange(each.size), each).astype(each.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
     d = api.wrap_dim(dim, input._a.ndim)
     size = input._a.shape[d] if input._a.ndim else 1
     if isinstance(repeats, Tensor):
         _check_repeats(repeats, None)
-        counts = repeats if lacks_values(repeats) else host(repeats).reshape(-1)
+        counts: Any = repeats if lacks_values(repeats) else host(repeats).reshape(-1)
         given = repeats._a.size
         if given not in (1, size):
             raise fail(

@@ -641,7 +641,7 @@ def full(
     return made if out is None else api.into(out, made, "full")
 
 
-def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> np.ndarray:
+def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> Any:
     """An array of the same shape with undefined values, in the same order of dimensions."""
     if memory_format is None or memory_format.name == "preserve_format":
         # An image with one channel can be in rows and have strides that say otherwise.
