@@ -24,6 +24,7 @@ from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, meta, quiet, selection
 from weft.core.batching import spread
+from weft.core.devices import DeviceArray, zeros_like
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.dual import JVP_ENGINE
 from weft.core.gate import LISTENERS, announce
@@ -82,6 +83,8 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"invalid gradient: got {list(g.shape)} but expected shape compatible with "
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
+    if isinstance(g, DeviceArray):
+        return unbroadcast(wrap(g), shape)._a
     if isinstance(g, Tensor):
         return g.sum(dims).reshape(shape)
     if g.size >= selection.BEGIN:
@@ -104,6 +107,8 @@ def cast(g: Any, wanted: np.dtype | None) -> Any:
         if g._a.dtype.kind == "c" and wanted.kind != "c":
             g = g.real
         return g.to(dt.of_numpy(wanted))
+    if isinstance(g, DeviceArray):
+        return cast(wrap(g), wanted)._a
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
     return g if g.dtype == wanted else selection.cast(g, wanted)
@@ -256,7 +261,10 @@ class _Run:
             if tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
-                tensor._grad = copied(g, tensor._a) if held is None else held + g
+                if held is not None and not self.records and isinstance(held._a, DeviceArray):
+                    held.add_(g)  # type: ignore[attr-defined]
+                else:
+                    tensor._grad = copied(g, tensor._a) if held is None else held + g
             elif held is None:
                 tensor._grad = wrap(own(g, alone, tensor._a))
             else:
@@ -596,6 +604,8 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     rows = like.flags.c_contiguous or not is_dense(like)
     if isinstance(g, meta.MetaArray) and g.is_batch:
         return g
+    if isinstance(g, DeviceArray):
+        return copied(wrap(g), like)._a  # type: ignore[arg-type]
     if g.__class__ is meta.MetaArray:
         return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
@@ -610,6 +620,9 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
 
 def copied(g: Tensor, like: np.ndarray) -> Tensor:
     """A gradient that is part of a graph, as memory of its own, laid out as its leaf."""
+    if isinstance(like, DeviceArray):
+        g = g.detach()
+        return (g.contiguous() if like.flags.c_contiguous else g).clone()  # type: ignore[attr-defined]
     if not is_dense(like):
         return g.clone()
     return wrap(np.empty_like(like, g._a.dtype)).copy_(g)
@@ -748,7 +761,7 @@ def _root(tensor: Tensor, gradient: Any, k: int, create: bool) -> tuple[GraphNod
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype!r}; take .abs() or .real first\n  at {errors.here()}"
             )
-        plain = not shape and not create and not (meta.LIVE and tensor.is_meta)
+        plain = not shape and not create and not (meta.LIVE and not tensor.is_cpu)
         one = ONES.get(tensor._a.dtype) if plain else None
         made = meta.filled(np.ones, shape, tensor._a.dtype) if one is None else one
         return tensor._node, wrap(made)
@@ -807,8 +820,8 @@ def run(
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=False)):
         node, g = _root(tensor, gradient, k, create)
         seeded.append((node, g))
-    # Without values there is nothing to compute on bare arrays: rules run on tensors, unrecorded.
-    on_tensors = create or (bool(meta.LIVE) and any(meta.lacks_values(g) for _, g in seeded))
+    # Away from the CPU nothing is computed on bare arrays: rules run on tensors, unrecorded.
+    on_tensors = create or (bool(meta.LIVE) and any(map(_elsewhere, seeded)))
     if not on_tensors:
         seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g
@@ -855,6 +868,11 @@ def run(
     for listener in (*WATCHERS, *now.recorders):
         listener.went_back(work, seeded)
     return work
+
+
+def _elsewhere(seed: tuple[Any, Tensor]) -> bool:
+    """Whether a root's gradient is no array of the CPU's."""
+    return isinstance(seed[1]._a, (DeviceArray, meta.MetaArray))
 
 
 def backward(
@@ -927,11 +945,14 @@ def grad(
                 f"  at {errors.here()}"
             )
         if g is None and materialize_grads:
-            g = np.zeros_like(tensor._a, subok=True)
+            g = zeros_like(tensor._a)
             results.append(wrap(g).requires_grad_(create_graph))
             continue
-        if not work.records and isinstance(g, Tensor) and g.is_meta:
-            g = g._a
+        if not work.records and isinstance(g, Tensor):
+            if g.is_meta:
+                g = g._a
+            elif isinstance(g._a, DeviceArray):
+                g = copied(g, tensor._a)
         if g is not None and not isinstance(g, Tensor):
             alone = getrefcount(g) == ALONE
             g = wrap(own(g, alone, tensor._a))
@@ -960,7 +981,7 @@ def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) 
         out = op(*inputs, **attrs)
         results = list(out) if op.multiple else [out]
         live = [r for r in results if r._node is not None]
-        probes = [spread(wrap(np.zeros_like(r._a))).requires_grad_() for r in live]
+        probes = [spread(wrap(zeros_like(r._a))).requires_grad_() for r in live]
         moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
         back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
         pairs = [

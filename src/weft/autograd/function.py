@@ -20,6 +20,7 @@ from weft.autograd.batched import call_batched
 from weft.autograd.engine import as_tensor, changeable
 from weft.core import errors
 from weft.core.batching import highest
+from weft.core.devices import zeros_like
 from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
@@ -619,7 +620,7 @@ def _run_dual(cls: type[Function], args: tuple[Any, ...], level: int) -> tuple[A
     dirty, marked = ctx._dirty, ctx._marked
     if ctx.materialize_grads:
         tangents = [
-            wrap(np.zeros_like(x._a))
+            wrap(zeros_like(x._a))
             if t is None and isinstance(x, Tensor) and x._a.dtype.kind in "fcV"
             else t
             for x, t in zip(primals, tangents, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.autograd.entry import grad
 from weft.core import errors
+from weft.core.devices import ones_like, zeros_like
 from weft.core.modes import MODES, enable_grad
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api
@@ -48,7 +49,7 @@ def _check_vector(
                 f"The vector v can only be None if the {name} a single Tensor with a single "
                 "element."
             )
-        return (wrap(np.ones_like(like[0]._a)),)
+        return (wrap(ones_like(like[0]._a)),)
     _, vectors = _tuple(v, "v", function)
     if len(vectors) != len(like):
         if many:
@@ -115,7 +116,7 @@ def _filled(
             raise _independent(missing, i)
         if strict and create_graph and not g.requires_grad:
             raise _independent(constant, i)
-        found.append(wrap(np.zeros_like(x._a)) if g is None else g)
+        found.append(wrap(zeros_like(x._a)) if g is None else g)
     return tuple(found)
 
 
@@ -177,7 +178,7 @@ def jvp(
         vectors = _check_vector(v, given, many, "input to the user-provided function is", "jvp")
         out_many, outs = _call(func, given, "jvp")
         _depend(outs, strict)
-        probes = tuple(wrap(np.zeros_like(o._a)).requires_grad_() for o in outs)
+        probes = tuple(wrap(zeros_like(o._a)).requires_grad_() for o in outs)
         back = _filled(_grad(outs, given, probes, True), given, strict, False, _OUTPUT)
     with _mode(create_graph):
         grads = _grad(back, probes, vectors, create_graph)
@@ -353,7 +354,7 @@ def hvp(
         out = _scalar(func(*given), "hvp")
         _depend((out,), strict)
         first = _filled(_grad((out,), given, None, True), given, strict, strict, _OUTPUT, _CONSTANT)
-        probes = tuple(wrap(np.zeros_like(x._a)).requires_grad_() for x in given)
+        probes = tuple(wrap(zeros_like(x._a)).requires_grad_() for x in given)
         second = _filled(_grad(first, given, probes, True), given, strict, False, _JACOBIAN)
     with _mode(create_graph):
         grads = _grad(second, probes, vectors, create_graph)

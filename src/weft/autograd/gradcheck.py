@@ -20,6 +20,7 @@ import numpy as np
 from weft.autograd import forward_ad
 from weft.autograd.entry import grad
 from weft.autograd.function import Function
+from weft.core.devices import host, write_into, zeros_like
 from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api
@@ -65,14 +66,14 @@ def _units(like: np.ndarray) -> Iterator[np.ndarray]:
 @contextlib.contextmanager
 def _moved(x: Tensor, change: np.ndarray) -> Iterator[None]:
     """A tensor with other values for a while; autograd does not notice."""
-    kept = x._a.copy()
+    kept = np.array(host(x))
     announce(x._a, x)
-    x._a[...] = kept + change
+    write_into(x._a, kept + change)
     try:
         yield
     finally:
         announce(x._a, x)
-        x._a[...] = kept
+        write_into(x._a, kept)
 
 
 # --- the two sides ---------------------------------------------------------------------
@@ -104,9 +105,9 @@ class _Problem:
         """The derivative of the outputs in a direction of one input, by central differences."""
         change = (direction * self.eps).astype(x._a.dtype)
         with _moved(x, -change):
-            low = [o._a.copy() for o in self.floats()]
+            low = [np.array(host(o)) for o in self.floats()]
         with _moved(x, change):
-            high = [o._a.copy() for o in self.floats()]
+            high = [np.array(host(o)) for o in self.floats()]
         for a, b in zip(low, high, strict=False):
             self._same_kind(a, b)
         return [(_reals(b) - _reals(a)) / (2 * self.eps) for a, b in zip(low, high, strict=True)]
@@ -121,7 +122,7 @@ class _Problem:
 
     def numerical_matrices(self, x: Tensor, outs: list[Tensor]) -> list[np.ndarray]:
         """For each output its Jacobian with respect to one input: outputs by inputs."""
-        return _by_columns([self.numerical(x, v) for v in _units(x._a)], outs)
+        return _by_columns([self.numerical(x, v) for v in _units(host(x))], outs)
 
     def forward(self, directions: dict[int, list[np.ndarray]]) -> dict[int, list[list[np.ndarray]]]:
         """The derivatives in directions of each input, by forward mode."""
@@ -131,30 +132,30 @@ class _Problem:
             for i, chosen in directions.items():
                 found[i] = []
                 for direction in chosen:
-                    tangents[i]._a[...] = direction
+                    write_into(tangents[i]._a, direction)
                     outs = _floats(self.func(*duals))
                     found[i].append([_tangent(o) for o in outs])
-                tangents[i]._a[...] = 0
+                write_into(tangents[i]._a, np.zeros(()))
         return found
 
     def _duals(self) -> tuple[list[Any], dict[int, Tensor]]:
         """The inputs with tangents that are zero, and the tangents."""
         duals, tangents = list(self.inputs), {}
         for i, x in self.checked:
-            tangents[i] = wrap(np.zeros_like(x._a))
+            tangents[i] = wrap(zeros_like(x._a))
             duals[i] = forward_ad.make_dual(x.detach(), tangents[i])
         return duals, tangents
 
 
 def _by_columns(columns: list[list[np.ndarray]], outs: list[Tensor]) -> list[np.ndarray]:
     if not columns:
-        return [np.zeros((_reals(o._a).size, 0)) for o in outs]
+        return [np.zeros((_reals(host(o)).size, 0)) for o in outs]
     return [np.stack([c[k] for c in columns], 1) for k in range(len(outs))]
 
 
 def _tangent(out: Tensor) -> np.ndarray:
     tangent = forward_ad.unpack_dual(out).tangent
-    return np.zeros(_reals(out._a).size) if tangent is None else _reals(tangent._a)
+    return np.zeros(_reals(host(out)).size) if tangent is None else _reals(host(tangent))
 
 
 class _Options(NamedTuple):
@@ -173,12 +174,12 @@ def _rows(out: Tensor, inputs: list[Tensor], seeds: list[np.ndarray]) -> list[np
         grads = _vjp(out, inputs, seed)
         rows.append(
             [
-                np.zeros(_reals(x._a).size) if g is None else _reals(g._a).copy()
+                np.zeros(_reals(host(x)).size) if g is None else _reals(host(g)).copy()
                 for g, x in zip(grads, inputs, strict=True)
             ]
         )
     if not rows:
-        return [np.zeros((0, _reals(x._a).size)) for x in inputs]
+        return [np.zeros((0, _reals(host(x)).size)) for x in inputs]
     return [np.stack([r[i] for r in rows]) for i in range(len(inputs))]
 
 
@@ -240,14 +241,14 @@ def _slow(problem: _Problem, outs: list[Tensor], back: bool, options: _Options) 
         return
     if back:
         for n, k in enumerate(live):
-            found = _analytical(outs[k], inputs, list(_units(outs[k]._a)), options)
+            found = _analytical(outs[k], inputs, list(_units(host(outs[k]))), options)
             for part, rows in _parts(outs[k].is_complex()):
                 for j, matrix in enumerate(found):
                     a, b = matrix[rows], expected[j][k][rows]
                     if not problem.close(a, b):
                         raise GradcheckError(_mismatch(n, j, wrap(b.T), wrap(a.T), part))
         return
-    moved = problem.forward({i: list(_units(x._a)) for i, x in problem.checked})
+    moved = problem.forward({i: list(_units(host(x))) for i, x in problem.checked})
     for j, (i, x) in enumerate(problem.checked):
         ahead = _by_columns(moved[i], outs)
         for n, k in enumerate(live):
@@ -276,7 +277,7 @@ def _fast(problem: _Problem, outs: list[Tensor], back: bool, options: _Options) 
     rng = np.random.default_rng(0)
     live = [k for k, o in enumerate(outs) if o.requires_grad]
     inputs = [x for _, x in problem.checked]
-    directions = [_random(rng, x._a) for x in inputs]
+    directions = [_random(rng, host(x)) for x in inputs]
     expected = [problem.numerical(x, v) for x, v in zip(inputs, directions, strict=True)]
     if not live:
         for products in expected:
@@ -286,7 +287,7 @@ def _fast(problem: _Problem, outs: list[Tensor], back: bool, options: _Options) 
     sums = [float(np.abs(_reals(v)).sum()) for v in directions]
     if back:
         for n, k in enumerate(live):
-            u = _random(rng, outs[k]._a)
+            u = _random(rng, host(outs[k]))
             rows = _analytical(outs[k], inputs, [u], options)
             for j, v in enumerate(directions):
                 a, b = rows[j][0] @ _reals(v), _reals(u) @ expected[j][k]
@@ -308,9 +309,9 @@ def _in_full(problem: _Problem, k: int, j: int, back: bool) -> str:
     b = problem.numerical_matrices(x, outs)[k]
     if back:
         inputs = [x for _, x in problem.checked]
-        a = _rows(outs[k], inputs, list(_units(outs[k]._a)))[j]
+        a = _rows(outs[k], inputs, list(_units(host(outs[k]))))[j]
     else:
-        a = _by_columns(problem.forward({i: list(_units(x._a))})[i], outs)[k]
+        a = _by_columns(problem.forward({i: list(_units(host(x)))})[i], outs)[k]
     worst = float(np.abs(a - b).max()) if a.size else 0.0
     told = (
         "\nThe quantities above are products with random vectors (fast mode). The Jacobians "
@@ -366,12 +367,11 @@ def _check_batched(problem: _Problem, out: Tensor, k: int) -> None:
     def pull(seed: Tensor) -> tuple[Tensor, ...]:
         grads = grad(out, inputs, seed, retain_graph=True, allow_unused=True)
         return tuple(
-            wrap(np.zeros_like(x._a)) if g is None else g
-            for g, x in zip(grads, inputs, strict=True)
+            wrap(zeros_like(x._a)) if g is None else g for g, x in zip(grads, inputs, strict=True)
         )
 
     rng = np.random.default_rng(0)
-    _compare_batched(pull, [wrap(_random(rng, out._a)) for _ in range(2)], k, "gradgradcheck ")
+    _compare_batched(pull, [wrap(_random(rng, host(out))) for _ in range(2)], k, "gradgradcheck ")
 
 
 def _check_batched_forward(problem: _Problem) -> None:
@@ -383,9 +383,9 @@ def _check_batched_forward(problem: _Problem) -> None:
                 values = [v.detach() if isinstance(v, Tensor) else v for v in problem.inputs]
                 values[i] = forward_ad.make_dual(x.detach(), tangent)
                 parts = map(forward_ad.unpack_dual, _floats(problem.func(*values)))
-                return tuple(wrap(np.zeros_like(p._a)) if t is None else t for p, t in parts)
+                return tuple(wrap(zeros_like(p._a)) if t is None else t for p, t in parts)
 
-        _compare_batched(push, [wrap(_random(rng, x._a)) for _ in range(2)], i, "")
+        _compare_batched(push, [wrap(_random(rng, host(x))) for _ in range(2)], i, "")
 
 
 def _compare_batched(function: Callable, values: list[Tensor], k: int, name: str) -> None:
@@ -400,7 +400,7 @@ def _compare_batched(function: Callable, values: list[Tensor], k: int, name: str
             f"While computing batched gradients, got: {error}\n\n{failed}"
         ) from error
     for j, (a, b) in enumerate(zip(found, expected, strict=True)):
-        if not np.allclose(a._a, b._a):
+        if not np.allclose(host(a), host(b)):
             raise GradcheckError(
                 f"For output {k} and input {j}:\n\n{failed}\n\nGot:\n{a}\n\nExpected:\n{b}"
             )
@@ -411,9 +411,9 @@ def _check_scaled(problem: _Problem, outs: list[Tensor]) -> None:
     inputs = [x for _, x in problem.checked]
     if not outs:
         return
-    seeds = [wrap(np.zeros_like(o._a)) for o in outs]
+    seeds = [wrap(zeros_like(o._a)) for o in outs]
     for g in grad(outs, inputs, seeds, retain_graph=True, allow_unused=True):
-        if g is not None and not (g._a == 0).all():
+        if g is not None and not (host(g) == 0).all():
             raise GradcheckError("backward not multiplied by grad_output")
 
 
@@ -441,7 +441,7 @@ def _check_undefined(problem: _Problem) -> None:
             _Undefined.apply(o) if k in missing else o
             for k, o in enumerate(problem.differentiable())
         ]
-        seeds = [wrap(np.zeros_like(o._a)) for o in outs]
+        seeds = [wrap(zeros_like(o._a)) for o in outs]
         try:
             grads = grad(outs, inputs, seeds, allow_unused=True)
         except RuntimeError as error:
@@ -450,7 +450,7 @@ def _check_undefined(problem: _Problem) -> None:
                 "Expected backward function to handle undefined output grads. The error that it "
                 f"raised: {error}"
             ) from error
-        if any(g is not None and not (g._a == 0).all() for g in grads):
+        if any(g is not None and not (host(g) == 0).all() for g in grads):
             _warn_undefined()
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are "
@@ -473,17 +473,21 @@ def _check_undefined_forward(problem: _Problem) -> None:
     with forward_ad.dual_level():
         duals, tangents = problem._duals()
         for i, x in problem.checked:
-            tangents[i]._a[...] = _random(rng, x._a)
+            write_into(tangents[i]._a, _random(rng, host(x)))
         for i, x in problem.checked:
             kept = duals[i]
-            duals[i] = forward_ad.make_dual(x.detach(), wrap(np.zeros_like(x._a)))
+            duals[i] = forward_ad.make_dual(x.detach(), wrap(zeros_like(x._a)))
             zeros = _floats(problem.func(*duals))
             duals[i] = x.detach()
             none = _floats(problem.func(*duals))
             duals[i] = kept
             for k, (a, b) in enumerate(zip(zeros, none, strict=True)):
                 one, other = (forward_ad.unpack_dual(o).tangent for o in (a, b))
-                if one is not None and other is not None and not np.allclose(one._a, other._a):
+                if (
+                    one is not None
+                    and other is not None
+                    and not np.allclose(host(one), host(other))
+                ):
                     raise GradcheckError(
                         f"Mismatch in tangent values for output with index: {k} when input {i} has "
                         f"an undefined tangent value. Got: {one} but expected: {other}"
@@ -634,7 +638,7 @@ def _seeds(
     for out in _floats(func(*inputs)):
         if not out.requires_grad:
             continue
-        values = _random(rng, out._a)
+        values = _random(rng, host(out))
         if apart and values.ndim:
             values = np.repeat(values, 2, -1)[..., ::2]
         seeds.append(wrap(values).requires_grad_())
@@ -717,7 +721,7 @@ def get_analytical_jacobian(
     _warn_private("get_analytical_jacobian")
     _check_real_use("get_analytical_jacobian", grad_out, [output])
     wanted = [x for x in _as_tuple(inputs) if isinstance(x, Tensor) and x.requires_grad]
-    seeds = list(_units(output._a))
+    seeds = list(_units(host(output)))
     first, second = _rows(output, wanted, seeds), _rows(output, wanted, seeds)
     found = tuple(_old_form(m, x, output) for m, x in zip(first, wanted, strict=True))
     return found, _repeats(first, second, nondet_tol), True, True

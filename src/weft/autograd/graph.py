@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.autograd.function import FunctionCtx
 from weft.core import errors
+from weft.core.devices import address_of, copy_of
 from weft.core.dispatch import edge_of
 from weft.core.gate import LISTENERS
 from weft.core.inplace import bump
@@ -117,7 +118,7 @@ class _SavedAndChanged:
     def pack(self, tensor: Tensor) -> _Handle:
         """Note that a tensor is saved; the same one saved again has the same handle."""
         array, cell = tensor._a, tensor._vc
-        place = array.__array_interface__["data"][0]
+        place = address_of(array)
         tid = (id(cell), cell[0], place, array.shape, array.strides, array.dtype)
         handle = self.tid_to_weakhandle.get(tid)
         if handle is None:
@@ -155,7 +156,7 @@ class _SavedAndChanged:
             handle = self.tid_to_weakhandle.pop(tid, None)
             if handle is not None:
                 tensor = self.original.pop(handle)
-                self.cloned[handle] = wrap(tensor._a.copy("K"))
+                self.cloned[handle] = wrap(copy_of(tensor._a))
 
     def clear(self) -> None:
         """Let go of all tensors."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, meta
+from weft.core.devices import host
 from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -145,10 +146,10 @@ def _addresses(count: int) -> Any:
 
 
 def values_of(x: Tensor) -> Any:
-    """The array of a tensor; of a batched one that of the examples of all batches."""
+    """A tensor's values as the host has them; of a batched one those of all examples."""
     while is_batched(x):
         x = x._a.physical
-    return x._a
+    return x._a if isinstance(x._a, ndarray) else host(x)
 
 
 def level_of(x: Any) -> int:

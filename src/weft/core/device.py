@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-KNOWN = ("cpu", "cuda", "mps", "xpu", "xla", "hpu", "mtia", "meta", "privateuseone", "ipu", "hip")
+KNOWN: tuple[str, ...] = (
+    "cpu",
+    "cuda",
+    "mps",
+    "xpu",
+    "xla",
+    "hpu",
+    "mtia",
+    "meta",
+    "privateuseone",
+    "ipu",
+    "hip",
+)
 
 
 class device:
@@ -76,6 +88,16 @@ class device:
 
 
 CPU, META = device("cpu"), device("meta")
+PRESENT = {"cpu", "meta"}  # and the names of devices that were registered: see ``core.devices``
+
+
+def add(name: str) -> None:
+    """Make the name of a device known, on which tensors can be from now on."""
+    global KNOWN
+    KNOWN = (*(known for known in KNOWN if known != name), name)
+    PRESENT.add(name)
+
+
 _default = CPU
 
 
@@ -101,7 +123,7 @@ def present(where: device | str | int | None) -> device:
     if where is None:
         return _default
     found = where if isinstance(where, device) else device(where)
-    if found.type != "cpu" and found.type != "meta":
+    if found.type not in PRESENT:
         raise RuntimeError(
             f"device '{found}' is not available: weft runs on the CPU. Choose it with "
             "torch.device('cuda' if torch.cuda.is_available() else 'cpu'), or drop the device."

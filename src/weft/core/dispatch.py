@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, making, quiet, selection, shapes
+from weft.core import batching, devices, errors, making, quiet, selection, shapes
 from weft.core import dtype as dt
+from weft.core.devices import DeviceArray, home_of
 from weft.core.dual import (
     dual_level_of,
     jvp,
@@ -121,6 +122,11 @@ LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
     "image 2d": _like_plane,
     "images": _like_images,
 }
+
+
+def as_array(out: Any) -> Any:
+    """What an op gave, as an array: NumPy gives scalars where there are no dimensions."""
+    return out if isinstance(out, DeviceArray) else asarray(out)
 
 
 class Op:
@@ -287,8 +293,11 @@ class Op:
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
         """The op on bare arrays and numbers, in the types that promotion asks for."""
-        if LIVE and any_meta(args):
-            return shapes.compute(self, args, attrs)
+        if LIVE:
+            if any_meta(args):
+                return shapes.compute(self, args, attrs)
+            if home_of(args) is not None:
+                return devices.run(self, args, attrs)
         entry = self.entry
         if entry is not None and not attrs:
             out = entry(*args)
@@ -415,7 +424,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
         raise errors.explain(e, op.name, arrays, attrs) from None
     finally:
         RESET(token)
-    if op.layout is not None:
+    if op.layout is not None and not (LIVE and home_of(arrays)):
         lay = op.layout
         out = tuple([lay(o, arrays) for o in out]) if op.multiple else lay(out, arrays)
     made = op.made
@@ -424,7 +433,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
             done = made(out if out.__class__ is tuple else tuple(out), attrs, now, 2, shown, *args)
             if done is not None:
                 return done
-        results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in out]
+        results = [wrap(o if o.__class__ is ndarray else as_array(o)) for o in out]
         if op.view:
             for k, t in enumerate(results):
                 link_view(t, args, op, attrs, k)
@@ -432,7 +441,7 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
             record(op, args, arrays, attrs, results, shown)
         return tuple(results)
     if out.__class__ is not ndarray:
-        out = asarray(out)
+        out = as_array(out)
     if made is not None:
         t = made(out, attrs, now, 2, *args)
         if t is not None:
@@ -541,6 +550,8 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     if mode is SPECIAL:
         return _apply_special(op, (x,), attrs)
     a = x._a
+    if LIVE and isinstance(a, DeviceArray):
+        return apply(op, (x,), attrs)
     try:
         if a.size < op.limit:
             y = op.reference(a, **attrs)
@@ -640,9 +651,9 @@ def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     out = guarded(op, arrays, attrs)
     outs = out if op.multiple else (out,)
-    if op.layout is not None:
+    if op.layout is not None and not (LIVE and home_of(arrays)):
         outs = tuple([op.layout(o, arrays) for o in outs])
-    results = [wrap(o if o.__class__ is ndarray else asarray(o)) for o in outs]
+    results = [wrap(o if o.__class__ is ndarray else as_array(o)) for o in outs]
     if op.view:
         link_views(op, args, attrs, results)
     if now.grad and op.differentiable:

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from weft.core.arrays import ARRAYS
+
 
 class dtype:
     """The type of a tensor's elements, such as ``weft.float32``.
@@ -243,7 +245,7 @@ def result_dtype(values: Any) -> np.dtype:
     """
     dimensioned = zero_dim = number = None
     for value in values:
-        if isinstance(value, np.ndarray):
+        if isinstance(value, ARRAYS):
             if value.ndim:
                 found = value.dtype
                 dimensioned = found if dimensioned is None else promote(dimensioned, found)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
 from weft.core.node import GraphNode, Node, Output
 from weft.core.plan import parameters
@@ -141,7 +142,7 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
         else:
             continue
         found = tangents_of(source)
-        if found and isinstance(value, ndarray):
+        if found and isinstance(value, ARRAYS):
             saved[k] = wrap(value, edge)
             for level, tangent in found.items():
                 set_tangent(saved[k], level, tangent)

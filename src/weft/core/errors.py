@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.arrays import ARRAYS
 from weft.native.memory import pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -116,7 +117,7 @@ def warn_of_cycle() -> None:
 
 def describe(value: Any) -> str:
     """``float32[2, 3]`` for arrays and tensors, the value itself for numbers."""
-    array = value if isinstance(value, np.ndarray) else getattr(value, "_a", None)
+    array = value if isinstance(value, ARRAYS) else getattr(value, "_a", None)
     if array is not None:
         return f"{array.dtype}{list(array.shape)}"
     if isinstance(value, (list, tuple)):
@@ -224,7 +225,7 @@ def _as_list(shape: re.Match[str]) -> str:
 
 
 def _broadcast_message(args: Any) -> str | None:
-    shapes = [a.shape for a in args if isinstance(a, np.ndarray)]
+    shapes = [a.shape for a in args if isinstance(a, ARRAYS)]
     for first, second in itertools.pairwise(shapes):
         rank = max(len(first), len(second))
         left = (1,) * (rank - len(first)) + first

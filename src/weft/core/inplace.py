@@ -9,7 +9,8 @@ import numpy as np
 
 from weft.core import batching, errors, selection
 from weft.core import dtype as dt
-from weft.core.dispatch import REGISTRY, Op, apply, edge_of, guarded, record
+from weft.core.devices import address_of, write_into
+from weft.core.dispatch import REGISTRY, Op, apply, as_array, edge_of, guarded, record
 from weft.core.dual import (
     change_tangent,
     dual_level_of,
@@ -36,7 +37,7 @@ from weft.core.viewing import (
 )
 from weft.native.memory import layout
 
-asarray, getframe = np.asanyarray, sys._getframe
+getframe, ndarray = sys._getframe, np.ndarray
 
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
@@ -111,7 +112,8 @@ def _with_old_tangents(x: Tensor, target: Tensor) -> Tensor:
 
 def write(target: Tensor, result: Any, name: str) -> None:
     """Copy a finished result into a tensor: all checks come before the first byte."""
-    result = asarray(result)
+    if result.__class__ is not ndarray:
+        result = as_array(result)
     if result.shape != target._a.shape:
         raise RuntimeError(
             f"{name}_: output with shape {list(target._a.shape)} doesn't match the broadcast "
@@ -131,7 +133,10 @@ def write(target: Tensor, result: Any, name: str) -> None:
         recorder.writing(target, result)
     if LISTENERS:
         announce(target._a, target)
-    np.copyto(target._a, result, casting="unsafe")
+    if target._a.__class__ is ndarray and result.__class__ is ndarray:
+        np.copyto(target._a, result, casting="unsafe")
+    else:
+        write_into(target._a, result)
     bump(target, name)
 
 
@@ -211,7 +216,7 @@ def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> N
     """Refuse, as PyTorch does, to read from memory that is half the memory written to."""
     if not (target.size and other.size and is_dense(target) and is_dense(other)):
         return
-    start, begin = target.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    start, begin = address_of(target), address_of(other)
     end, stop = start + target.nbytes, begin + other.nbytes
     if start == begin and end == stop and target.strides == other.strides:
         return

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.arrays import ForeignArray
 from weft.native.memory.layout import dense_steps, geometry, rows_of
 
 ndarray = np.ndarray
@@ -32,6 +33,9 @@ BYTES = np.dtype(np.uint8)
 
 # Which address ranges are in use: dispatch looks for meta arrays only while there are any.
 LIVE: set[int] = set()
+
+# How a host array is copied to another device, by the device's name: see ``core.devices``.
+ELSEWHERE: dict[str, Any] = {}
 
 
 class Reservation(mmap.mmap):
@@ -250,12 +254,21 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
     """``make(shape, d)``, or a meta array if the dtype is one of those."""
     if d.metadata is None:
         return make(shape, d)
-    return empty(shape, d) if d.metadata["device"] == "meta" else make(shape, plain(d))
+    where = d.metadata["device"]
+    if where == "meta":
+        return empty(shape, d)
+    made = make(shape, plain(d))
+    return ELSEWHERE[where](made) if where in ELSEWHERE else made  # else: of a batch
 
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:
     """A constant of a formula: as it is, or without values beside a value that has none."""
-    return like(array) if getattr(x, "_a", x).__class__ is MetaArray else array
+    held = getattr(x, "_a", x)
+    if held.__class__ is MetaArray:
+        return like(array)
+    if isinstance(held, ForeignArray):
+        return ELSEWHERE[held.dtype.metadata["device"]](array)  # type: ignore[index]
+    return array
 
 
 def any_meta(args: Any) -> bool:

@@ -88,6 +88,7 @@ def format_tensor(
     grad_fn_name: str | None = None,
     prefix: str = "tensor(",
     suffixes: Sequence[str] = (),
+    device: str = "",
 ) -> str:
     """Return the printed form of a tensor; extra `suffixes` come last in the brackets."""
     indent = len(prefix)
@@ -105,6 +106,8 @@ def format_tensor(
         if _options.edgeitems == 0:
             notes.append(f"size={array.shape}")
 
+    if device and device not in ("cpu", "meta"):
+        notes.insert(0, f"device='{device}'")
     empty = array.size == 0 or array.__class__ is MetaArray
     if not _is_implied(dtype_name, default_dtype_name, empty=empty):
         notes.append(f"dtype=torch.{dtype_name}")

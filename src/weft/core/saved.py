@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
 from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output_of
 from weft.core.tensor import Tensor, wrap
-
-ndarray = np.ndarray
 
 
 class Packed:
@@ -167,7 +166,7 @@ def pack_values(node: Node, pack: Callable, unpack: Callable) -> None:
     """Hand all tensors that a new node keeps to a saved-tensor hook."""
     op, values, cells = node.op, [], _cells(node)
     for k, (slot, value) in enumerate(zip(node.plan.slots, node.saved, strict=True)):
-        if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
+        if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
             # A node that held a tensor of its own would be a cycle.
             place = place_of(node, slot) if slot in op.names else None
             tensor = _as_tensor(node, k, value, place, cells.get(k))
@@ -219,7 +218,7 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     for slot, value in zip(node.plan.slots, saved, strict=False):
         if isinstance(value, Packed):
             value = value.unpack()._a
-        if isinstance(value, ndarray) and (slot in op.names or slot in op.outputs):
+        if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
             value = wrap(value, place_of(node, slot))
         values.append(value)
     return tuple(values)
@@ -322,7 +321,7 @@ def find_saved(node: Node, source: str) -> Any:
         if isinstance(value, Packed):
             found, place = value.unpack(), place_of(node, own)
             return found if found._node is place else wrap(found._a, place)
-        if isinstance(value, ndarray):
+        if isinstance(value, ARRAYS):
             return _as_tensor(node, k, value, place_of(node, own), _cells(node).get(k))
         number = source.endswith("@") and isinstance(value, (int, float, complex))
         return wrap(np.asarray(value)) if number else value

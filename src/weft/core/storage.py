@@ -14,14 +14,26 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import (
+    DeviceArray,
+    address_of,
+    copy_of,
+    device_of,
+    host_of,
+    moved,
+    viewed_as,
+    write_into,
+)
 from weft.core.gate import announce
 from weft.core.meta import BYTES, NO_DATA, MetaArray, NoValues, empty
 from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
 
-def memory_of(array: np.ndarray) -> np.ndarray:
+def memory_of(array: Any) -> Any:
     """All bytes of the memory that an array lies in, without a copy."""
     owner = storage_array(array)
+    if isinstance(owner, DeviceArray):
+        return owner.home.view(owner, BYTES, (owner.nbytes,), (1,), 0)
     order = sorted(range(owner.ndim), key=lambda i: -abs(owner.strides[i]))
     rows = owner.transpose(order)
     if rows.flags.c_contiguous:
@@ -209,9 +221,10 @@ class UntypedStorage:
         where = dev.present(device)
         if where.type == self.device.type:
             return self
-        if where.type == "cpu":
-            raise NoValues(f"{NO_DATA}\n  at {errors.here()}")
-        return type(self)._over(empty((self.size(),), BYTES))
+        if where.type == "meta":
+            return type(self)._over(empty((self.size(),), BYTES))
+        _check_bytes(self)
+        return type(self)._over(moved(self._memory, where.type))
 
     def __copy__(self) -> UntypedStorage:
         return self.clone()
@@ -228,7 +241,7 @@ class UntypedStorage:
     @property
     def device(self) -> dev.device:
         """Where the memory is."""
-        return dev.META if self._memory.__class__ is MetaArray else dev.CPU
+        return device_of(self._memory)
 
     is_cuda = is_hpu = is_sparse = is_sparse_csr = False
 
@@ -250,12 +263,12 @@ class UntypedStorage:
         """The address of the first byte; 0 where there is none."""
         if not self._memory.size or self._memory.__class__ is MetaArray:
             return 0
-        return self._memory.__array_interface__["data"][0]
+        return address_of(self._memory)
 
     def tolist(self) -> list[int]:
         """The bytes as a list of ints."""
         _check_bytes(self)
-        return self._memory.tolist()
+        return host_of(self._memory).tolist()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())
@@ -282,7 +295,7 @@ class UntypedStorage:
     def fill_(self, value: int) -> UntypedStorage:
         """Set every byte."""
         announce(self._memory)
-        self._memory[...] = value
+        write_into(self._memory, np.asarray(value, np.uint8))
         return self
 
     def copy_(self, source: Any, non_blocking: bool = False) -> UntypedStorage:
@@ -294,12 +307,12 @@ class UntypedStorage:
                 f"\n  at {errors.here()}"
             )
         announce(self._memory)
-        self._memory[...] = other
+        write_into(self._memory, other)
         return self
 
     def clone(self) -> UntypedStorage:
         """A copy with memory of its own."""
-        return type(self)._over(self._memory.copy())
+        return type(self)._over(copy_of(self._memory))
 
     def cpu(self) -> UntypedStorage:
         """The storage on the CPU, where it is."""
@@ -385,7 +398,7 @@ class TypedStorage:
         return self._untyped_storage._bytes()
 
     def _values(self) -> np.ndarray:
-        return self._bytes().view(self.dtype.np)
+        return viewed_as(self._bytes(), self.dtype.np)
 
     def untyped(self) -> UntypedStorage:
         """The same memory as bytes."""

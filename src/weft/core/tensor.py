@@ -18,6 +18,15 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import errors, overrides, pending, printing
+from weft.core.arrays import ARRAYS
+from weft.core.devices import (
+    DeviceArray,
+    address_of,
+    copy_of,
+    device_of,
+    host,
+    put_like,
+)
 from weft.core.dlpack import exported
 from weft.core.gate import let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
@@ -34,9 +43,9 @@ from weft.core.node import (
     add_hook,
 )
 from weft.core.size import Size
-from weft.native.memory.layout import rows_of
+from weft.native.memory.layout import in_channels_last, rows_of
 
-new, new_tuple = object.__new__, tuple.__new__
+ndarray, new, new_tuple = np.ndarray, object.__new__, tuple.__new__
 
 
 GRADIENT_LOST = (
@@ -66,7 +75,7 @@ class _Late:
 LATE = _Late
 
 
-def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
+def wrap(array: Any, node: GraphNode | None = None) -> Tensor:
     """A tensor around an array, without copying or checking."""
     t = new(Tensor)
     t._a = array
@@ -78,7 +87,7 @@ def wrap(array: np.ndarray, node: GraphNode | None = None) -> Tensor:
 
 def beside(other: Tensor, array: np.ndarray) -> Tensor:
     """A tensor around an array, on the device of another: without values beside a meta tensor."""
-    return wrap(like_meta(array) if other.is_meta else array)
+    return wrap(like_meta(array) if other.is_meta else put_like(other._a, array))
 
 
 def refresh(x: Tensor) -> None:
@@ -284,7 +293,10 @@ class Tensor(metaclass=_TensorMeta):
         >>> torch.ones(2).device
         device(type='cpu')
         """
-        return dev.META if self._a.__class__ is MetaArray else dev.CPU
+        a = self._a
+        if a.__class__ is ndarray:
+            return dev.CPU
+        return dev.META if a.__class__ is MetaArray else device_of(a)
 
     @property
     def layout(self) -> Layout:
@@ -345,20 +357,19 @@ class Tensor(metaclass=_TensorMeta):
     def storage_offset(self) -> int:
         """Where the first element stands in the storage, in elements."""
         owner = storage_array(self._a)
-        start = self._a.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return start // self._a.itemsize
+        return (address_of(self._a) - address_of(owner)) // self._a.itemsize
 
     def data_ptr(self) -> int:
         """The address of the first element; 0 where there is none."""
         if not self._a.size or self._a.__class__ is MetaArray:
             return 0
-        return self._a.__array_interface__["data"][0]
+        return address_of(self._a)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements follow one another in memory in row-major order."""
         if memory_format is not None and memory_format.name.startswith("channels_last"):
             rank = 4 if memory_format.name == "channels_last" else 5
-            return self._a.ndim == rank and np.moveaxis(self._a, 1, -1).flags.c_contiguous
+            return self._a.ndim == rank and in_channels_last(self._a)
         return self._a.flags.c_contiguous
 
     def is_floating_point(self) -> bool:
@@ -728,7 +739,7 @@ class Tensor(metaclass=_TensorMeta):
     @property
     def is_cpu(self) -> bool:
         """Whether it has values in the memory of the processor."""
-        return self._a.__class__ is not MetaArray
+        return self._a.__class__ is not MetaArray and not isinstance(self._a, DeviceArray)
 
     def item(self) -> Any:
         """The one value of a one-element tensor, as a Python number.
@@ -749,7 +760,8 @@ class Tensor(metaclass=_TensorMeta):
             )
         for recorder in MODES.now.recorders:
             recorder.asked(self)
-        value = self._a.item()
+        a = self._a
+        value = (a if a.__class__ is ndarray else host(self)).item()
         return value if self._a.dtype.kind != "V" else float(value)
 
     def tolist(self) -> Any:
@@ -760,7 +772,8 @@ class Tensor(metaclass=_TensorMeta):
         """
         if self._a.__class__ is MetaArray:
             raise NotImplementedError(f"{NO_DATA}\n  at {errors.here()}")
-        return (self._a.astype(np.float32) if self._a.dtype.kind == "V" else self._a).tolist()
+        a = host(self)
+        return (a.astype(np.float32) if a.dtype.kind == "V" else a).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array on the same memory.
@@ -782,6 +795,13 @@ class Tensor(metaclass=_TensorMeta):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 f"instead.\n  at {errors.here()}"
             )
+        if isinstance(self._a, DeviceArray):
+            if force:
+                return host(self)
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
+                f"copy the tensor to host memory first.\n  at {errors.here()}"
+            )
         let_out(self._a)
         return self._a.view()  # whose shape and flags are the caller's to change
 
@@ -796,8 +816,9 @@ class Tensor(metaclass=_TensorMeta):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        if self._a.__class__ is MetaArray:
-            raise BufferError("Cannot pack tensors on meta: they have no values")
+        if not self.is_cpu:
+            why = ": they have no values" if self.is_meta else "; copy them with .cpu() first"
+            raise BufferError(f"Cannot pack tensors on {self.device.type}{why}")
         let_out(self._a)
         return exported(self._a, **{k: v for k, v in options.items() if k != "stream"})
 
@@ -805,8 +826,8 @@ class Tensor(metaclass=_TensorMeta):
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
-        if self._a.__class__ is MetaArray:
-            raise BufferError("a meta tensor has no values")
+        if not self.is_cpu:
+            raise BufferError(f"a tensor on {self.device} has no values that the host can read")
         let_out(self._a)
         return memoryview(self._a.data)
 
@@ -903,7 +924,8 @@ class Tensor(metaclass=_TensorMeta):
         with_dtype = self.dtype
         plain = type(self) is Tensor or type(self) is Parameter
         text = printing.format_tensor(
-            self._a,
+            self._a if self._a.__class__ is MetaArray else host(self),
+            device="" if self._a.__class__ is np.ndarray else str(self.device),
             dtype_name=with_dtype.name,
             default_dtype_name=dt.get_default_dtype().name,
             requires_grad=node is not None,
@@ -1155,9 +1177,9 @@ def _grad_dtype(x: Tensor) -> dt.dtype | None:
     return x.dtype if x._x is None else x._x.get("grad_dtype", x.dtype)
 
 
-def storage_array(array: np.ndarray) -> np.ndarray:
+def storage_array(array: Any) -> Any:
     """The array that owns the memory."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, ARRAYS):
         array = array.base
     return array
 
@@ -1192,6 +1214,9 @@ def strided(
 
     Unlike NumPy's ``as_strided`` it keeps the owner of the memory as its base, and is cheap.
     """
+    if isinstance(x, DeviceArray):
+        start = address_of(x) - address_of(storage_array(x)) + shift
+        return x.home.view(x, x.dtype, shape, strides, start)
     if not shift and x.flags.c_contiguous and x.dtype.kind != "V":
         return x.__class__(shape, x.dtype, x, 0, strides)
     if x.__class__ is MetaArray:
@@ -1220,12 +1245,15 @@ def shares(result: np.ndarray, source: np.ndarray) -> bool:
 def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray:
     """A copy that shares memory with copies of arrays that shared memory with this one."""
     owner = storage_array(array)
-    twin = memory.get(id(owner))
+    twin: Any = memory.get(id(owner))
     if twin is None:
-        twin = memory[id(owner)] = owner.copy(order="K")
+        twin = memory[id(owner)] = copy_of(owner)
         memory[id(twin)] = owner  # keeps the owner's id from being reused
     if owner is array:
         return twin
+    if isinstance(array, DeviceArray):
+        start = address_of(array) - address_of(owner)
+        return array.home.view(twin, array.dtype, array.shape, array.strides, start)
     if dense(twin) is None or twin.strides != owner.strides:
         return array.copy(order="K")
     offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core.batching import batched, is_batched, spread
+from weft.core.devices import ones_like, zeros_like
 from weft.core.dual import (
     forget_tangents,
     in_layout,
@@ -58,7 +59,7 @@ class Scope:
 
     def probe(self, like: Tensor) -> Tensor:
         """A variable for the gradient of an output."""
-        inside = spread(wrap(np.zeros_like(like._a))).requires_grad_()
+        inside = spread(wrap(zeros_like(like._a))).requires_grad_()
         self.own.add(inside._node)
         return inside
 
@@ -121,9 +122,7 @@ def backward(
             [o for o, _ in live], inputs, [s for _, s in live],
             retain_graph=keep, create_graph=create, allow_unused=True,
         )  # fmt: skip
-    return [
-        wrap(np.zeros_like(x._a)) if g is None else g for g, x in zip(found, inputs, strict=True)
-    ]
+    return [wrap(zeros_like(x._a)) if g is None else g for g, x in zip(found, inputs, strict=True)]
 
 
 # --- which arguments -------------------------------------------------------------------
@@ -197,7 +196,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
             out, aux = split_aux(out, has_aux, name)
             _check_scalar(out, name)
             create = scope.needs_graph((out,))
-            ones = wrap(np.ones_like(out._a))
+            ones = wrap(ones_like(out._a))
             found = backward((out,), inputs, (ones,), create, keep=create)
         grads = tree_unflatten(found, spec)
         grads = tuple(grads) if isinstance(argnums, tuple) else grads[0]
@@ -468,7 +467,7 @@ def jacrev(
         _check_real(outs, "jacrev", "outputs")
         blocks = []
         for k, o in enumerate(outs):
-            zeros = [wrap(np.zeros_like(x._a)) for x in outs]
+            zeros = [wrap(zeros_like(x._a)) for x in outs]
 
             def row(unit: Tensor, zeros: list[Any] = zeros, k: int = k) -> tuple[Tensor, ...]:
                 seeds = [*zeros[:k], unit, *zeros[k + 1 :]]
@@ -526,7 +525,7 @@ def jacfwd(
         _check_real(outs, "jacfwd", "outputs")
         columns: list[list[Tensor]] = []
         for i, x in enumerate(inputs):
-            zeros = [wrap(np.zeros_like(y._a)) for y in inputs]
+            zeros = [wrap(zeros_like(y._a)) for y in inputs]
 
             def column(unit: Tensor, zeros: list[Any] = zeros, i: int = i) -> tuple[Tensor, ...]:
                 return tuple(push([*zeros[:i], unit, *zeros[i + 1 :]]))

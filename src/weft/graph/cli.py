@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import host, visible
 from weft.core.tensor import wrap
 from weft.graph.comparing import diff
 from weft.graph.files import load
@@ -86,10 +87,10 @@ def _run(options: argparse.Namespace) -> int:
     results = found if isinstance(found, tuple) else (found,)
     for r, tensor in zip(graph._outputs, results, strict=True):
         name = graph._names()[r.node] + (f"[{r.index}]" if r.index else "")
-        outs[name] = tensor._a
-        print(f"{name}: {show_kind(tensor._a.shape, tensor._a.dtype)}, {describe(tensor._a)}")
+        outs[name] = host(tensor)
+        print(f"{name}: {show_kind(tensor._a.shape, tensor._a.dtype)}, {describe(visible(tensor))}")
         if tensor._a.size <= 10:
-            print(f"  {tensor._a.tolist()}")
+            print(f"  {tensor.tolist()}")
     if options.output:
         np.savez(options.output, allow_pickle=False, **outs)
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import errors, meta, quiet
+from weft.core.devices import copy_of
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.modes import enable_grad
 from weft.core.tensor import Tensor, wrap
@@ -144,7 +145,7 @@ def moved(x: Any, place: dict[int, Any]) -> Any:
 
 def _movable(t: Tensor) -> Tensor:
     """A tensor that a traced function may do anything to, and whose gradient can be cut off."""
-    copy = wrap(t._a.copy())
+    copy = wrap(copy_of(t._a))
     if copy._a.dtype.kind not in "fcV":
         return copy
     return copy.requires_grad_() * 1

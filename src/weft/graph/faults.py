@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.autograd.anomaly import EXPLAIN, badness
 from weft.core import errors
+from weft.core.devices import host, visible
 from weft.core.frames import caller
 from weft.core.modes import MODES, no_grad
 from weft.core.node import Node
@@ -112,7 +113,7 @@ class Walk:
         value, name = self.value(x), self.graph._names()[x.node]
         if value is None:
             return name, f"{show_kind(*self.graph._specs[x.node].kind_of(x.index))}, {_LOST}"
-        return name, f"{errors.describe(value)}, {describe(value._a)}"
+        return name, f"{errors.describe(value)}, {describe(visible(value))}"
 
     def _go(self) -> None:
         order: dict[int, int] = {}
@@ -194,7 +195,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _close(a: Any, b: Any) -> bool:
-    first, second = (np.asarray(t._a).astype(np.complex128) for t in (a, b))
+    first, second = (np.asarray(host(t)).astype(np.complex128) for t in (a, b))
     return np.allclose(first, second, rtol=1e-3, atol=1e-6, equal_nan=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import copy_of
 from weft.core.dispatch import Op, edge_of
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES
@@ -32,7 +33,7 @@ def _apart(out: Tensor, memory: set[int]) -> Tensor:
         return out.clone()
     guard = out._node.guard if isinstance(out._node, Node) else None
     if guard and any(cell is out._vc for cell in guard[1:]):
-        return wrap(out._a.copy(), out._node)
+        return wrap(copy_of(out._a), out._node)
     return out
 
 
@@ -40,7 +41,7 @@ def written(call: Callable, op: Op, args: Any, target: Tensor) -> Tensor:
     """What stands in for an op in place, written into its tensor as that op would do it."""
     # What was there before is read from a copy: backward may need it after the write.
     now = MODES.now
-    old = wrap(target._a.copy(), edge_of(target) if now.grad else target._node)
+    old = wrap(copy_of(target._a), edge_of(target) if now.grad else target._node)
     old._x = target._x
     began = next_sequence()
     out = _checked(call(*(old if x is target else x for x in args)), op)

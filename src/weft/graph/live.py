@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.autograd.engine import WATCHERS
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.graph.export import step as write_down
@@ -221,7 +222,7 @@ class Live(Listener):
         if threading.get_ident() == self._thread and work.ends_step:
             losses = [t for t in work.tensors if t.numel() == 1]
             if losses:
-                self.loss.add(sum(float(t.detach()._a.reshape(())) for t in losses))
+                self.loss.add(sum(float(host(t).reshape(())) for t in losses))
 
     def went_back(self, work: Any, roots: Any) -> None:
         """A backward pass has ended: is anybody there who wants to see the next step?"""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.core.devices import visible
 from weft.core.meta import MetaArray
 from weft.core.tensor import Tensor
 from weft.graph.spec import show_kind
@@ -32,7 +33,7 @@ def tensor_html(tensor: Tensor) -> str:
     style = f"margin:0;max-height:260px;max-width:620px;overflow:auto;{_TEXT}"
     text = f'<pre style="{style}">{html.escape(repr(tensor))}</pre>'
     # On meta and inside vmap there are no values.
-    picture = "" if isinstance(tensor._a, MetaArray) else _picture(tensor._a)
+    picture = "" if isinstance(tensor._a, MetaArray) else _picture(visible(tensor))
     if not picture:
         return text
     words = f"{show_kind(tensor._a.shape, tensor._a.dtype)}, {describe(tensor._a)}"

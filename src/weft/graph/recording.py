@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import copy_of
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
@@ -455,7 +456,7 @@ class Recorder(Values, Listener):
             if tensor is not None and work.sink and tensor._grad is not None:
                 self._grad_arrives(value, tensor, tensor._grad, terms, number)
                 if self.values and self.choice.keep is None:
-                    self.grads[value.node] = wrap(tensor._grad._a.copy())
+                    self.grads[value.node] = wrap(copy_of(tensor._grad._a))
             elif node.extras is not None:
                 for held in node.extras.retained:
                     if (kept := held()) is not None and kept._grad is not None:

@@ -12,6 +12,7 @@ import weakref
 from functools import cache
 from typing import Any
 
+from weft.core.devices import copy_of
 from weft.core.dispatch import REGISTRY
 from weft.core.frames import caller
 from weft.core.inference import entry, version_of
@@ -311,7 +312,7 @@ class Values:
         for value in root.kept:
             held = list(self.kept[value.node])
             old = held[value.index]
-            held[value.index] = wrap(old._a.copy(), old._node)
+            held[value.index] = wrap(copy_of(old._a), old._node)
             self.kept[value.node] = tuple(held)
         root.kept = []
         if root.leaf is not None and root.version == 0:
@@ -319,7 +320,7 @@ class Values:
             spec = self.specs[root.leaf]
             if spec.kind != PARAMETER and "state" not in spec.attrs and spec.leaf is not None:
                 own: Any = spec.leaf.tensor
-                spec.leaf = Leaf(wrap(own._a.copy()))
+                spec.leaf = Leaf(wrap(copy_of(own._a)))
                 if id(own._vc) not in self.cells:
                     spec.leaf.live = own  # it outlives the step, which goes on from there
 
@@ -331,7 +332,7 @@ class Values:
         """Before a parameter or a buffer changes: the value that the block began with."""
         held = self.specs[leaf].leaf
         if self.values and not self.chosen() and leaf not in self.kept and held is not None:
-            self.kept[leaf] = (wrap(held.tensor._a.copy()),)  # type: ignore[union-attr]
+            self.kept[leaf] = (wrap(copy_of(held.tensor._a)),)  # type: ignore[union-attr]
 
     def _written(self, place: Place, value: Ref, target: Tensor) -> None:
         root = place.root

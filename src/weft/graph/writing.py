@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import visible
 from weft.core.tensor import Tensor
 from weft.graph import cost
 from weft.graph.categories import category
@@ -155,8 +156,8 @@ class _Writer:
         if tensor is not None:
             value = tensor if value is None else value
             grad = tensor._grad if grad is None else grad
-        stats = summary(value._a) if isinstance(value, Tensor) else None
-        norm = None if grad is None else _norm(grad._a)
+        stats = summary(visible(value)) if isinstance(value, Tensor) else None
+        norm = None if grad is None else _norm(visible(grad))
         return f'"stats":{_compact(stats)},"grad_norm":{_compact(norm)}'
 
     # --- places in the program ---

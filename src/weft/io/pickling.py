@@ -12,9 +12,11 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core.devices import DeviceArray, address_of, host_of
+from weft.core.meta import plain
 from weft.core.size import Size
 from weft.core.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, memory_of
-from weft.core.tensor import Layout, Parameter, Tensor, values_of_slots
+from weft.core.tensor import Layout, Parameter, Tensor, storage_array, values_of_slots
 
 
 class Named:
@@ -59,6 +61,18 @@ class Memories:
         self.by_address: dict[tuple[int, int], int] = {}
         self.bytes: list[np.ndarray] = []
         self.types: list[str] = []
+        self.copies: dict[int, tuple[Any, np.ndarray]] = {}  # of the memory of other devices
+
+    def on_host(self, array: Any) -> np.ndarray:
+        """An array in the host's memory; what shares memory on a device shares it there too."""
+        if not isinstance(array, DeviceArray):
+            return array
+        owner = storage_array(array)
+        if id(owner) not in self.copies:
+            self.copies[id(owner)] = owner, memory_of(host_of(owner))
+        memory = self.copies[id(owner)][1]
+        start = address_of(array) - address_of(owner) if array.size else 0
+        return np.ndarray(array.shape, plain(array.dtype), memory, start, array.strides)
 
     def place(self, array: np.ndarray) -> tuple[int, int, tuple[int, ...]]:
         """The number of an array's memory, and its offset and strides there in elements."""
@@ -191,7 +205,7 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
             if kind is Tensor and not state:
                 return _META_TENSOR, arguments
             return _TYPED, (_META_TENSOR, kind, arguments, (state, slots) if slots else state)
-        number, offset, strides = self.memories.place(obj._a)
+        number, offset, strides = self.memories.place(self.memories.on_host(obj._a))
         name = obj.dtype.name
         size = self.memories.bytes[number].size // obj.itemsize
         stored = _Stored(number, name, size)

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core.devices import host
 from weft.core.tensor import Tensor, wrap
 from weft.io import atomic
 from weft.io.archive import Source, only_bools
@@ -76,7 +77,7 @@ def _arrays(tensors: Mapping[str, Tensor]) -> list[tuple[str, np.ndarray]]:
                 f"{first!r} and {name!r} share memory, which safetensors can't express: leave one "
                 "out or clone() it"
             )
-        found.append((name, np.ascontiguousarray(tensor._a).reshape(tensor._a.shape)))
+        found.append((name, np.ascontiguousarray(host(tensor)).reshape(tensor._a.shape)))
     # The widest types first keeps every tensor aligned without gaps.
     return sorted(found, key=lambda pair: (-pair[1].itemsize, pair[0]))
 

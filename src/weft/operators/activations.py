@@ -14,10 +14,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.inplace import apply_inplace
 from weft.core.short import fast_binary, fast_unary
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.operators import api, random
 from weft.operators.arithmetic import fits_half, where_op
 from weft.operators.build import Sample, elementwise
@@ -156,12 +157,12 @@ def _refuse(message: str) -> None:
 def _random_slopes(input: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     """Slopes for what is not positive, drawn one after the other as PyTorch does; else 1."""
     if input.is_meta:
-        return wrap(input._a.copy("K"))
-    below = input._a <= 0
-    slopes = np.ones(below.shape, input._a.dtype)
+        return input.clone()
+    below = host(input) <= 0
+    slopes = np.ones(below.shape, input.dtype.np)
     drawn = random.source(generator).uniform((int(below.sum()),), np.float64)
     slopes[below] = (drawn * (upper - lower) + lower).astype(slopes.dtype)
-    return wrap(slopes)
+    return beside(input, slopes)
 
 
 def _rrelu(

@@ -14,13 +14,14 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, foreign, overrides, pending
+from weft.core.devices import copy_of, host, write_into
 from weft.core.dispatch import REGISTRY, Op, edge_of
 from weft.core.dual import change_tangent, set_tangent, tangents_of
 from weft.core.gate import announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, set_history, write
 from weft.core.modes import MODES
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.core.viewing import unhooked_node
 from weft.operators.outputs import (
     IN_DTYPE_OF_OUT,
@@ -177,10 +178,10 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
     if MODES.now.grad and edge_of(self) is not None:
         check_overlap(self, name)  # raises: there is no history of a part of shared memory
     result = function(self, *args, **kwargs)
-    marks = wrap(np.zeros(self._a.shape, bool))
-    chosen = function(marks, *args[:-1], True, **kwargs)._a
+    marks = beside(self, np.zeros(self._a.shape, bool))
+    chosen = host(function(marks, *args[:-1], True, **kwargs))
     announce(self._a, self)
-    self._a[chosen] = result._a[chosen]
+    write_into(self._a, result._a, chosen)
     bump(self, name)
     return self
 
@@ -195,7 +196,7 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         check_writable(self, tracking, name)
         if tracking:
             # The function may save its input, which the write below destroys.
-            source = wrap(self._a.copy(), unhooked_node(self))
+            source = wrap(copy_of(self._a, "C"), unhooked_node(self))
     if name in FILLING and warn_expanded(self, name):
         return _fill_expanded(self, name, function, args, kwargs)
     check_overlap(self, name)

@@ -238,7 +238,7 @@ def number(value: Any, function: str, argument: str) -> Any:
             f"{function}(): argument '{argument}' must be Number, not Tensor; call .item() on it\n"
             f"  at {errors.here()}"
         )
-    return value._a.item()
+    return value.item()
 
 
 def fits_half(d: np.dtype, value: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import Batch, aligned, each, values_of
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
@@ -238,23 +239,24 @@ def repeat_interleave(
     tensor([1, 2, 2, 2])
     """
     if repeats is None:
-        counts = input._a
         _check_repeats(input, 1)
-        if lacks_values(counts):
+        if lacks_values(input):
             raise no_values("repeat_interleave")
-        return wrap(np.repeat(np.arange(counts.size), counts).astype(counts.dtype))
+        each = host(input)
+        return beside(input, np.repeat(np.arange(each.size), each).astype(each.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
     d = api.wrap_dim(dim, input._a.ndim)
     size = input._a.shape[d] if input._a.ndim else 1
     if isinstance(repeats, Tensor):
         _check_repeats(repeats, None)
-        counts = repeats._a.reshape(-1)
-        if counts.size not in (1, size):
+        counts: Any = repeats if lacks_values(repeats) else host(repeats).reshape(-1)
+        given = repeats._a.size
+        if given not in (1, size):
             raise fail(
                 RuntimeError,
                 f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-                f"{counts.size} and input.size({d}) = {size}",
+                f"{given} and input.size({d}) = {size}",
             )
     else:
         counts = np.asarray(api.whole(repeats, "repeat_interleave", "repeats"))
@@ -283,7 +285,7 @@ def _check_repeats(repeats: Tensor, rank: int | None) -> None:
         raise fail(
             RuntimeError, "repeat_interleave only accept 1D vector or 0-dim tensor as repeat"
         )
-    if array.size and not lacks_values(array) and int(array.min()) < 0:
+    if array.size and not lacks_values(array) and int(host(repeats).min()) < 0:
         raise fail(RuntimeError, "repeats can not be negative")
 
 
@@ -786,7 +788,7 @@ def _chain(view: Any, **attrs: Any) -> tuple[Any, ...]:
 
 
 def _placed(op: Any, input: Tensor, src: Tensor, chain: Any) -> Tensor:
-    seen = follow(input._a, chain)
+    seen = follow(input.detach(), chain)
     if seen.shape != src._a.shape:
         raise fail(
             RuntimeError,

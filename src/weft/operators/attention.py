@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.devices import host
 from weft.core.dispatch import apply
 from weft.core.meta import filled
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import refuse
 from weft.operators.arithmetic import where_op
@@ -215,7 +216,7 @@ def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
         return mask
     if mask.is_meta:
         return mask.to(like.dtype)
-    return wrap(np.where(mask._a, _LOWEST, 0.0).astype(like._a.dtype))
+    return beside(like, np.where(host(mask), _LOWEST, 0.0).astype(like.dtype.np))
 
 
 def _one_more(mask: Tensor | None) -> Tensor | None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.core import device as dev
+from weft.core import devices, errors, meta
 from weft.core import dtype as dt
-from weft.core import errors, meta
-from weft.core.dispatch import Op, apply_one
+from weft.core.dispatch import Op, apply, apply_one
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
@@ -24,6 +24,7 @@ from weft.native.memory.layout import (
     dense_steps,
     empty_like_dense,
     geometry,
+    in_channels_last,
     is_dense,
     last_of,
 )
@@ -157,7 +158,7 @@ def _in_order(x: np.ndarray, format: Any) -> bool:
     if format is channels_last or format is channels_last_3d:
         rank = 4 if format is channels_last else 5
         if x.ndim != rank or x.size:
-            return x.ndim == rank and np.moveaxis(x, 1, -1).flags.c_contiguous
+            return x.ndim == rank and in_channels_last(x)
         # To NumPy an array without elements is in every order; PyTorch goes by its strides.
         return all(n == 1 or s == step for n, s, step in _last_steps(x))
     if format is preserve_format:
@@ -314,8 +315,28 @@ to_meta_op: Op = linear(
 )
 
 
+to_device_op: Op = linear(
+    "to_device",
+    lambda x, device, source: devices.moved(x, device),
+    lambda g, device, source: _moved_back(g, device, source),
+    grad_name="ToCopyBackward",
+    samples=None,
+    shape=lambda x, device, source: x.shape,
+)
+to_device_op.call = to_device_op.made = None  # compiled calls know the CPU's arrays alone
+
+
+def _moved_back(g: Any, device: str, source: str) -> Any:
+    if isinstance(g, Tensor):
+        return apply(to_device_op, (g,), {"device": source, "source": device})
+    return devices.moved(g, source)
+
+
 def moved(x: Tensor, device: dev.device, d: np.dtype, format: Any = None) -> Tensor:
     """A tensor on another device: on meta its shape and dtype; from there nothing comes back."""
+    if device.type != "meta" and not x.is_meta:
+        attrs = {"device": device.type, "source": x.device.type}
+        return apply(to_device_op, (convert(x, d, False, format),), attrs)
     if device.type != "meta":
         raise NotImplementedError(
             f"{meta.NO_DATA} Make it on the CPU, or take torch.empty_like(x, device='cpu')\n"
@@ -367,7 +388,7 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     >>> x.cpu() is x
     True
     """
-    return moved(self, dev.CPU, self._a.dtype) if self.is_meta else self
+    return self if self.is_cpu else moved(self, dev.CPU, self.dtype.np)
 
 
 @api.method
@@ -423,7 +444,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     >>> torch.tensor([1, 2]).type_as(torch.tensor([0.5]))
     tensor([1., 2.])
     """
-    if self.is_meta is not other.is_meta:
+    if self.device.type != other.device.type:
         return moved(self, other.device, other.dtype.np)
     return convert(self, other._a.dtype)
 
@@ -433,7 +454,8 @@ TYPE_NAMES = dt.TYPE_NAMES
 
 def type_name(x: Tensor) -> str:
     """``FloatTensor`` and the like: what PyTorch's messages call a tensor's type."""
-    return f"{'meta.' if x.is_meta else ''}{TYPE_NAMES[x.dtype.name]}Tensor"
+    where = x.device.type
+    return f"{'' if where == 'cpu' else where + '.'}{TYPE_NAMES[x.dtype.name]}Tensor"
 
 
 def _conversion(name: str, target: dt.dtype, example: str) -> None:
@@ -566,7 +588,7 @@ def zero_(self: Tensor) -> Tensor:
             check_change(self, "zero_")
             if LISTENERS:
                 announce(self._a, self)
-            self._a.fill(zero_of(self._a.dtype))
+            devices.clear(self._a)
             bump(self, "zero")
             return self
     return apply_inplace(fill_op, (self, 0), {})

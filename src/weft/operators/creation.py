@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, meta, quiet
+from weft.core import batching, devices, errors, meta, quiet
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core.devices import DEVICES, host
 from weft.core.dlpack import Importer
 from weft.core.gate import let_out
 from weft.core.modes import MODES
@@ -21,7 +22,7 @@ from weft.core.pending import model_of
 from weft.core.settings import undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
-from weft.native.memory.layout import dense_steps, empty_like_dense
+from weft.native.memory.layout import dense_steps, empty_like_dense, empty_with, rows_of
 from weft.operators import api
 from weft.operators.casting import TYPE_NAMES, cast, in_format, number_for, zero_of
 
@@ -37,6 +38,8 @@ def finish(array: np.ndarray, device: Any = None, requires_grad: bool = False) -
     """A new leaf around an array; a meta tensor has no use for what the array holds."""
     if (device is not None or dev._default is not dev.CPU) and dev.on_meta(device):
         array = array if array.__class__ is meta.MetaArray else meta.like(array)
+    elif DEVICES:
+        array = devices.placed(array, dev.present(device))
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
 
@@ -111,7 +114,7 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray:
     if kind is float and wanted is None:
         return np.array(data, dt._default.np)
     if isinstance(data, (Tensor, np.ndarray, np.generic)):
-        return _array_of_array(data._a if isinstance(data, Tensor) else data, wanted)
+        return _array_of_array(host(data) if isinstance(data, Tensor) else data, wanted)
     if isinstance(data, (list, tuple)):
         found: set[Any] = set()
         try:
@@ -264,6 +267,8 @@ def tensor(
         made = wrap(array_of(data, dtype))
     if (device is not None or dev._default is not CPU) and dev.on_meta(device):
         made = wrap(meta.like(made._a))
+    elif DEVICES:
+        made = made.to(dev.present(device))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -273,9 +278,11 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if (device is not None or dev._default is not dev.CPU) and dev.on_meta(device):
         return as_meta(data, dtype)
     if isinstance(data, Tensor):
-        if data.is_meta and device is not None:
+        if device is not None:
             data = data.to(device)
         return data if dtype is None else data.to(dtype)
+    if DEVICES and dev.present(device) != CPU:
+        return wrap(devices.placed(array_of(data, dtype), dev.present(device)))
     if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
         shared = from_numpy(data)
         return shared if dtype is None else shared.to(dtype)
@@ -326,6 +333,8 @@ def asarray(
                 f"cannot move tensor from cpu to meta without copying\n  at {errors.here()}"
             )
         made = made.to(dev.META)
+    elif DEVICES and device is not None:
+        made = made.to(device)
     if not requires_grad:
         return made.detach() if made._node is not None else made
     return made if made._node is not None else made.requires_grad_()
@@ -632,13 +641,17 @@ def full(
     return made if out is None else api.into(out, made, "full")
 
 
-def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> np.ndarray:
+def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> Any:
     """An array of the same shape with undefined values, in the same order of dimensions."""
     if memory_format is None or memory_format.name == "preserve_format":
         # An image with one channel can be in rows and have strides that say otherwise.
         plain = source.flags.c_contiguous and (source.ndim < 4 or 1 not in source.shape)
+        steps = None if plain else dense_steps(source)
+        if d.metadata is not None and d.metadata["device"] in DEVICES:
+            home = DEVICES[d.metadata["device"]]
+            return home.put(empty_with(source.shape, meta.plain(d), steps or rows_of(source.shape)))
         if source.__class__ is meta.MetaArray:
-            return meta.empty(source.shape, d, None if plain else dense_steps(source))
+            return meta.empty(source.shape, d, steps)
         return np.empty(source.shape, d) if plain else empty_like_dense(source, d)
     return in_format(meta.filled(np.empty, source.shape, d), memory_format)
 
@@ -647,8 +660,14 @@ def source_for(input: Tensor, device: Any, d: np.dtype | None) -> tuple[np.ndarr
     """What a new tensor is to be like: an array on the device asked for, and a dtype."""
     source = input._a
     d = source.dtype if d is None else d
-    if device is None or dev.present(device).type == input.device.type:
+    where = input.device if device is None else dev.present(device)
+    if where.type in DEVICES:
+        return source, DEVICES[where.type].dtypes[d]
+    if where.type == input.device.type:
         return source, meta.MARKED[d] if input.is_meta else d
+    if isinstance(source, devices.DeviceArray):
+        model = np.ndarray(source.shape, meta.plain(source.dtype), strides=source.strides)
+        return (model, meta.plain(d)) if where == CPU else (meta.like(model), meta.MARKED[d])
     if not input.is_meta:
         return meta.like(source), meta.MARKED[d]
     return np.ndarray.view(source, np.ndarray), meta.plain(d)  # whose geometry alone is looked at
@@ -669,8 +688,10 @@ def _like(name: str, fill: Any, doc: str) -> Any:
         if device is not None or source.__class__ is not np.ndarray:
             source, d = source_for(input, device, d)
         array = like_array(source, d, memory_format)
-        if fill is not None:
+        if fill is not None and array.__class__ is np.ndarray:
             array.fill(fill or zero_of(array.dtype))
+        elif fill is not None:
+            devices.write_into(array, np.full((), fill, meta.plain(array.dtype)))
         elif array.__class__ is np.ndarray:
             undefined(array)
         made = wrap(array)
@@ -731,7 +752,7 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     if batching.is_batched(made):
         made.fill_(value)
     else:
-        made._a.fill(value)
+        devices.write_into(made._a, value)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from weft.core.meta import empty as meta_empty
+from weft.core.meta import plain
 from weft.core.pending import reads_metadata
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, storage_array, wrap
 from weft.operators import api
 from weft.operators.arguments import generator, probability, refuse
 from weft.operators.build import elementwise
@@ -35,15 +36,16 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
     if input.is_meta:
         return wrap(meta_empty(shape, array.dtype))
     if shape == array.shape and not array.flags.c_contiguous and _is_view(input):
-        out = empty_in_layout(shape, array.dtype, array.strides)
+        d = plain(array.dtype)
+        out = empty_in_layout(shape, d, array.strides)
         order = sorted(range(out.ndim), key=lambda i: -out.strides[i])
-        drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), array.dtype, one)
-        return wrap(drawn).permute(*np.argsort(order).tolist())
-    return wrap(generator().bernoulli(keep, shape, array.dtype, one))
+        drawn = generator().bernoulli(keep, tuple(shape[i] for i in order), d, one)
+        return beside(input, drawn).permute(*np.argsort(order).tolist())
+    return beside(input, generator().bernoulli(keep, shape, plain(array.dtype), one))
 
 
 def _is_view(x: Tensor) -> bool:
-    return x._a.base is not None
+    return storage_array(x._a) is not x._a
 
 
 reads_metadata(_is_view)

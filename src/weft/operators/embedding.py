@@ -9,11 +9,12 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.batching import Batch, each, values_of
+from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.shapes import ShapeDtype
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.arguments import refuse, scalar_name
 from weft.operators.build import Sample, general, linear
@@ -103,7 +104,7 @@ def _embedding_again(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> A
     y = embedding_op(g, indices, padding_idx=-1, by_freq=False)
     if padding_idx < 0 and not by_freq:
         return y
-    array = indices._a if isinstance(indices, Tensor) else indices
+    array = host(indices)
     share = np.where(array == padding_idx, 0.0, 1.0)
     if by_freq:
         _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
@@ -153,7 +154,7 @@ def embedding_renorm_(
     if weight.is_meta:
         return weight
     with no_grad():
-        used = wrap(np.unique(indices._a))
+        used = beside(weight, np.unique(host(indices)))
         rows = weight[used]
         size = rows.abs().to(dt.float64)
         if norm_type == float("inf"):

@@ -9,9 +9,10 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.batching import Batch, each
+from weft.core.devices import host
 from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.meta import no_values, plain
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.activations import log_sigmoid_op
 from weft.operators.along import counters, dropped_shape
@@ -544,13 +545,13 @@ ctc_loss_back_op: Op = general(
 )
 
 
-def _lengths(value: Any, count: int, name: str) -> Tensor:
-    array = value._a if isinstance(value, Tensor) else np.asarray(value, np.int64)
+def _lengths(value: Any, count: int, name: str, like: Tensor) -> Tensor:
+    array = host(value) if isinstance(value, Tensor) else np.asarray(value, np.int64)
     if array.dtype.kind not in "iu":
         refuse(f"{name} must be integral")
     if array.size != count:
         refuse(f"{name} must be of size batch_size: got {array.size}, expected {count}")
-    return wrap(array.reshape(-1).astype(np.int64))
+    return beside(like, array.reshape(-1).astype(np.int64))
 
 
 @api.under("nn.functional")
@@ -573,24 +574,25 @@ def ctc_loss(
         refuse("blank must be in label range")
     if log_probs.is_meta:
         raise no_values("ctc_loss")
-    inputs = _lengths(input_lengths, count, "input_lengths")
-    labels = _lengths(target_lengths, count, "target_lengths")
+    inputs = _lengths(input_lengths, count, "input_lengths", x)
+    labels = _lengths(target_lengths, count, "target_lengths", x)
     for name, given in (("input_lengths", inputs), ("target_lengths", labels)):
-        if given._a.min(initial=0) < 0:
-            refuse(f"Expected {name} to have value at least 0, but got value {given._a.min()}")
-    if inputs._a.max(initial=0) > steps:
+        if host(given).min(initial=0) < 0:
+            refuse(f"Expected {name} to have value at least 0, but got value {host(given).min()}")
+    if host(inputs).max(initial=0) > steps:
         refuse(
-            f"Expected input_lengths to have value at most {steps}, but got value {inputs._a.max()}"
+            f"Expected input_lengths to have value at most {steps}, but got value "
+            f"{host(inputs).max()}"
         )
     places = targets if batched or targets.ndim == 1 else targets.reshape(1, -1)
-    if places.ndim == 2 and labels._a.max(initial=0) > places._a.shape[1]:
+    if places.ndim == 2 and host(labels).max(initial=0) > places._a.shape[1]:
         refuse(
-            f"Expected tensor to have size at least {labels._a.max()} at dimension 1, but got "
+            f"Expected tensor to have size at least {host(labels).max()} at dimension 1, but got "
             f"size {list(places._a.shape)} for argument #2 'targets'"
         )
-    if places.ndim == 1 and places._a.size != labels._a.sum():
+    if places.ndim == 1 and places._a.size != host(labels).sum():
         refuse(
-            f"Expected tensor to have size {labels._a.sum()} at dimension 0, but got size "
+            f"Expected tensor to have size {host(labels).sum()} at dimension 0, but got size "
             f"{places._a.size} for argument #2 'targets': the sum of target_lengths"
         )
     loss = ctc_loss_op(x, places, inputs, labels, blank=blank, zero_infinity=zero_infinity)[0]

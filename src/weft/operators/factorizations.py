@@ -11,9 +11,10 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.batching import values_of
+from weft.core.devices import host
 from weft.core.meta import constant as constant_for
 from weft.core.meta import empty as meta_empty
-from weft.core.meta import lacks_values
+from weft.core.meta import lacks_values, plain
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, batch_rules, shape_rules
@@ -575,10 +576,9 @@ def _lu_rule(g: Any, y: Any, pivots: Any) -> Any:
     left, right = _split_lu(y)
     k = min(m, n)
     gl, gu = lower_part(g[..., :k], -1), upper_part(g[..., :k, :])
-    array = y._a if isinstance(y, Tensor) else y
-    order = pivots._a if isinstance(pivots, Tensor) else pivots
-    p: Any = _permutation_matrix(order, m, array.dtype)
-    p = wrap(p) if isinstance(y, Tensor) else p
+    d = plain(getattr(y, "_a", y).dtype)
+    p: Any = _permutation_matrix(host(pivots), m, d)
+    p = beside(y, p) if isinstance(y, Tensor) else p
     l1, u1 = left[..., :k, :], right[..., :k]
 
     def by_u(x: Any) -> Any:  # x U^-H
@@ -679,7 +679,7 @@ def _permutation(pivots: Tensor, size: int, d: np.dtype) -> Tensor:
     """The matrix that exchanges rows as pivots say."""
     if pivots.is_meta:
         return wrap(meta_empty((*pivots._a.shape[:-1], size, size), d))
-    return wrap(_permutation_matrix(pivots._a, size, d))
+    return beside(pivots, _permutation_matrix(host(pivots), size, plain(d)))
 
 
 @api.top(out=True)

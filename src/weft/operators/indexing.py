@@ -13,13 +13,14 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import Batch, aligned, each, is_batched
+from weft.core.devices import host
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.meta import lacks_values, no_values, plain
 from weft.core.modes import MODES, OFF, SPECIAL
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, linear
 from weft.operators.casting import cast, copy_op, fill_op, number_for, type_name
@@ -289,10 +290,10 @@ def parse(x: Tensor, key: Any) -> tuple[tuple[Any, ...], list[Any], tuple[int, .
             where.append(dim)
             dim, source = dim + 1, source + 1
         else:
-            mask = part._a != 0
+            mask = host(part) != 0
             _check_mask(mask, source, shape)
             found = mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)
-            positions = [wrap(index) for index in found]
+            positions = [beside(part, index) for index in found]
             if MODES.now.recorders and mask.ndim:
                 # As an op, so that a replay with other values finds other positions.
                 positions = list(REGISTRY["nonzero"](part).unbind(1))
@@ -370,7 +371,7 @@ def _normal(part: Any) -> Any:
 def _array_of_list(values: Any) -> np.ndarray:
     if any(lacks_values(v) for v in values):
         raise no_values("indexing by a list of tensors")
-    array = np.asarray([v._a if isinstance(v, Tensor) else v for v in values])
+    array = np.asarray([host(v) if isinstance(v, Tensor) else v for v in values])
     if array.dtype.kind not in "iubf":
         raise TypeError(
             f"an index list must hold ints or bools, not {array.dtype}\n  at {errors.here()}"
@@ -381,7 +382,7 @@ def _array_of_list(values: Any) -> np.ndarray:
 def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
-        return part if part._a.ndim or is_batched(part) else int(part._a)
+        return part if part._a.ndim or is_batched(part) else int(host(part))
     if d.kind == "b":
         return part
     if d == np.uint8:
@@ -392,7 +393,7 @@ def _index_tensor(part: Tensor) -> Any:
             )
         return part
     if d.kind in "iu" and not part._a.ndim:
-        return int(part._a)
+        return int(host(part))
     raise IndexError(
         "tensors used as indices must be long, int, byte or bool tensors, not "
         f"{d.name}; convert it with .long()\n  at {errors.here()}"
@@ -547,7 +548,7 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
         new: Any = value
     elif kind is Tensor and value._vc is not x._vc and (now.mode is OFF or value._node is None):
         new = value._a
-        if new.dtype is not array.dtype or value._base is not None:
+        if new.dtype is not array.dtype or value._base is not None or not x.is_cpu:
             return False
     else:
         return False
@@ -603,7 +604,7 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
     free = mode is OFF or (
         mode is not SPECIAL and edge_of(target) is None and edge_of(value) is None
     )
-    if accumulate or not free:
+    if accumulate or not free or not target.is_cpu:
         attrs = {"where": where, "accumulate": accumulate}
         return apply_inplace(index_put_op, (target, value, *indices), attrs)
     check_change(target, "index_put_")

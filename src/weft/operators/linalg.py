@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, beside
@@ -231,8 +232,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
 def _det_rule(g: Any, x: Any, y: Any) -> Any:
     inverse, info = inverse_op(x)
-    failed = info._a if isinstance(info, Tensor) else info
-    if not lacks_values(x) and not failed.any():
+    if not lacks_values(x) and not host(info).any():
         return column(column(g * conjugate(y))) * adjoint(inverse)
     # Through singular values the cofactors are sound for singular matrices too.
     u, s, vh = linalg_svd_op(x, full_matrices=False)
@@ -374,7 +374,7 @@ pinv_op = general(
 
 
 def _value(x: Any) -> Any:
-    return x._a if isinstance(x, Tensor) else x
+    return host(x) if isinstance(x, Tensor) else x
 
 
 def _tolerances(A: Tensor, rtol: Any, atol: Any) -> tuple[Any, Any]:
@@ -504,10 +504,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise refuse(f"{name}: input.size(-2) should match other.size(-{1 if vector else 2})")
     limit = float(np.finfo(A._a.dtype).eps) * max(m, n) if rcond is None else float(rcond)
     x, rank, values = lstsq_op(A, side, rcond=limit, truncate=driver != "gels")
-    none = A._a.real.dtype
+    none = A.dtype.to_real().np
     residuals = A.reshape(-1)[:0]  # empty, but part of the graph as PyTorch's is
     residuals = residuals.real if A.is_complex() else residuals
-    full = driver == "gels" or A.is_meta or bool((rank._a == n).all())
+    full = driver == "gels" or A.is_meta or bool((host(rank) == n).all())
     if m > n and driver != "gelsy" and full:
         gap = matmul(A, x) - side
         residuals = (gap.abs() ** 2).sum(-2)

@@ -12,9 +12,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import foreign
 from weft.core.batching import Batch, each
+from weft.core.devices import host
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
-from weft.core.tensor import Tensor, beside, wrap
+from weft.core.tensor import Tensor, beside
 from weft.operators import api, shape_rules
 from weft.operators.arguments import need_float, refuse, scalar_name
 from weft.operators.arithmetic import where_op
@@ -437,8 +438,10 @@ def multi_margin_loss(
     need_float(input, "multi_margin_loss")
     rows = input if input.ndim == 2 else input.reshape(1, -1)
     labels = target.reshape(-1)
-    if len(rows._a) != labels._a.size:
-        refuse(f"inconsistent target size, expected {len(rows._a)} but got {list(target._a.shape)}")
+    if rows._a.shape[0] != labels._a.size:
+        refuse(
+            f"inconsistent target size, expected {rows._a.shape[0]} but got {list(target._a.shape)}"
+        )
     if not rows._a.shape[1]:
         refuse(
             "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
@@ -478,9 +481,9 @@ def multilabel_margin_loss(
     _check_labels(input, target)
     need_float(input, "multilabel_margin_loss")
     rows = input.reshape(-1, input._a.shape[-1] if input.ndim else 1)
-    labels = target._a.reshape(rows._a.shape)
     if target.is_meta:
         return reduced((rows * 1.0).sum(1) if input.ndim == 2 else rows.sum(), reduction)
+    labels = host(target).reshape(rows._a.shape)
     if labels.size and (labels.min() < -1 or labels.max() >= labels.shape[1]):
         refuse(
             f"argument #2 'target' is out of range: labels are from 0 to {labels.shape[1] - 1}, "
@@ -492,8 +495,8 @@ def multilabel_margin_loss(
     wrong = np.ones(labels.shape, bool)
     sample, column = np.nonzero(valid)
     wrong[sample, labels[sample, column]] = False
-    right = rows.gather(1, wrap(places)).unsqueeze(2)
-    counted = wrap(valid[:, :, None] & wrong[:, None, :])
+    right = rows.gather(1, beside(rows, places)).unsqueeze(2)
+    counted = beside(rows, valid[:, :, None] & wrong[:, None, :])
     lack = where_op(counted, _positive(1.0 - right + rows.unsqueeze(1)), 0.0)
     loss = lack.sum((1, 2)) / max(labels.shape[1], 1)
     return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
@@ -602,7 +605,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative log likelihood of normal values of a given variance."""
-    if not lacks_values(var) and np.any((var._a if isinstance(var, Tensor) else var) < 0):
+    if not lacks_values(var) and np.any((host(var) if isinstance(var, Tensor) else var) < 0):
         refuse("var has negative entry/entries", ValueError)
     shape = input._a.shape
     given = var if isinstance(var, Tensor) else beside(input, np.full(shape, var, input.dtype.np))

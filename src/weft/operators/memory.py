@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors, meta
+from weft.core.devices import host, host_of, over_bytes, put_like, write_into
 from weft.core.gate import announce
 from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap, check_writable
+from weft.core.meta import plain
 from weft.core.modes import MODES
 from weft.core.node import NOWHERE, AccumulateGrad
 from weft.core.settings import undefined
@@ -66,7 +68,7 @@ def storage_type(self: Tensor) -> type:
 def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int) -> np.ndarray:
     """An array with the given geometry on bytes; they must be long enough."""
     if 0 in shape:
-        return memory.__class__(shape, d, memory[:0], 0, tuple(s * d.itemsize for s in stride))
+        return over_bytes(memory, d, shape, tuple(s * d.itemsize for s in stride), 0)
     last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
     if (last + 1) * d.itemsize > memory.size:
         raise RuntimeError(
@@ -75,7 +77,7 @@ def _over(memory: np.ndarray, d: np.dtype, shape: Any, stride: Any, offset: int)
             f"out of bounds for storage of size {memory.size}\n  at {errors.here()}"
         )
     steps = tuple(s * d.itemsize for s in stride)
-    return memory.__class__(shape, d, memory, offset * d.itemsize, steps)
+    return over_bytes(memory, d, shape, steps, offset * d.itemsize)
 
 
 def _check_geometry(shape: Any, stride: Any, offset: int) -> None:
@@ -183,8 +185,9 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
             grown: Any = meta.empty((needed,), meta.BYTES)
         else:
             grown = build(lambda *_: np.empty(needed, np.uint8), shape, d)
-            grown[: memory.size] = memory
-            undefined(grown.view(d)[-(-memory.size // d.itemsize) :])
+            grown[: memory.size] = host_of(memory)
+            undefined(grown.view(plain(d))[-(-memory.size // d.itemsize) :])
+            grown = put_like(memory, grown)
         memory = grown
     strides = (last_of if last else rows_of)(shape)
     made = build(lambda *_: _over(memory, d, shape, strides, offset), shape, d)
@@ -239,7 +242,7 @@ def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> 
                 f"torch.{type_name(other)})\n  at {errors.here()}"
             )
     others = tuple(t.expand(self.shape) for t in others)
-    columns = [t._a.ravel().tolist() for t in (self, *others)]
+    columns = [host(t).ravel().tolist() for t in (self, *others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
     for value in values:
         if isinstance(value, (str, bytes)):
@@ -248,7 +251,7 @@ def _call_each(self: Tensor, name: str, function: Callable, *others: Tensor) -> 
                 f"  at {errors.here()}"
             )
     announce(self._a, self)
-    self._a[...] = np.array(values, self._a.dtype).reshape(self._a.shape)
+    write_into(self._a, np.array(values, self.dtype.np).reshape(self._a.shape))
     bump(self, name[:-1])
     return self
 

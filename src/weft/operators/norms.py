@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.meta import filled
+from weft.core.devices import host
 from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arithmetic import where_op
-from weft.operators.build import Sample, general
+from weft.operators.build import Sample, general, zeros_of
 from weft.operators.factorizations import check_float, refuse
 from weft.operators.linalg import inv_ex
 from weft.operators.matmul import column, transposed, type_name
@@ -235,10 +235,10 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
             f"{A._a.shape[-2]} by {A._a.shape[-1]} matrices"
         )
     if not A._a.shape[-1]:
-        return wrap(filled(np.zeros, A._a.shape[:-2], A._a.real.dtype))
+        return zeros_of(A.abs(), A._a.shape[:-2])
     inverse, info = inv_ex(A)
     out = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return out if info.is_meta or not info._a.any() else where_op(info._a > 0, math.inf, out)
+    return out if info.is_meta or not host(info).any() else where_op(info > 0, math.inf, out)
 
 
 # --- distances -------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import address_of
 from weft.core.dispatch import edge_of
 from weft.core.dual import tangents_of
 from weft.core.inference import check_change
@@ -374,7 +375,7 @@ def check_shared(written: np.ndarray, read: np.ndarray, name: str, at_all: bool 
         return  # what is larger than the result is reduced, which reads all before it writes
     if not (is_dense(written) and is_dense(read)):
         return
-    start, begin = (x.__array_interface__["data"][0] for x in (written, read))
+    start, begin = map(address_of, (written, read))
     if start == begin and written.nbytes == read.nbytes and written.strides == read.strides:
         if not at_all:
             return
@@ -414,9 +415,8 @@ def _put(target: Tensor, value: Tensor, name: str) -> None:
     if value._node is not None and MODES.now.grad:
         target.copy_(value)  # type: ignore[attr-defined]
         return
-    array = value._a
-    if array.shape != target._a.shape:
-        array = array.reshape(target._a.shape)
+    if value._a.shape != target._a.shape:
+        value = value.detach().reshape(target._a.shape)  # type: ignore[attr-defined]
     if not dt.can_cast(value.dtype, target.dtype):
-        array = wrap(array).to(target.dtype)._a  # type: ignore[attr-defined]
-    write(target, array, name)
+        value = value.detach().to(target.dtype)  # type: ignore[attr-defined]
+    write(target, value._a, name)

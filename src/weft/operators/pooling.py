@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor
@@ -636,7 +637,7 @@ def _fractional(
     if samples is None:
         drawn = generator().uniform((*planes, count), input._a.dtype)
     else:
-        drawn = samples._a[: planes[0]]
+        drawn = host(samples)[: planes[0]]
     pair = fractional_max_pool_op(x, kernel=kernel, size=size, samples=drawn)
     return _unbatched(batched, *pair)
 

@@ -13,15 +13,16 @@ from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.batching import Batch, BatchedArray
+from weft.core.devices import copy_of, host, model_like, put_like, write_into
 from weft.core.dispatch import edge_of
 from weft.core.gate import announce
 from weft.core.generator import Generator as ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
-from weft.core.meta import MetaArray
+from weft.core.meta import MetaArray, lacks_values
 from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, general
 from weft.operators.casting import TYPE_NAMES
@@ -52,7 +53,7 @@ class Generator(ArrayGenerator):
                 f"expected a torch.ByteTensor, but got {type(new_state).__name__}\n"
                 f"  at {errors.here()}"
             )
-        super().set_state(new_state._a)
+        super().set_state(host(new_state))
         return self
 
     def clone_state(self) -> Generator:
@@ -66,7 +67,7 @@ class Generator(ArrayGenerator):
         return self.set_state(state.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.get_state()._a,)
+        return _restore, (host(self.get_state()),)
 
 
 def _restore(state: np.ndarray) -> Generator:
@@ -156,7 +157,7 @@ def drawn_like(array: np.ndarray, draw: Callable[[tuple[int, ...]], np.ndarray])
         return array.copy("K")
     if array.flags.c_contiguous:
         return draw(array.shape)
-    values = np.empty_like(array, order="K", subok=False)
+    values = model_like(array)
     ordered = in_memory_order(values)
     ordered[...] = draw(ordered.shape)
     return values
@@ -183,7 +184,7 @@ def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
         check_writable(self, False, name)
     check_change(self, f"{name}_")
     announce(self._a, self)
-    np.copyto(self._a, values, casting="unsafe")
+    write_into(self._a, values)
     bump(self, name)
     return self
 
@@ -314,14 +315,18 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
                 f"bernoulli_ expects p to be of a floating dtype, not {p.dtype!r}\n"
                 f"  at {errors.here()}"
             )
-        return fill(self, "bernoulli", _bernoulli_of(np.broadcast_to(p._a, a.shape), a, draw))
+        return fill(self, "bernoulli", _bernoulli_of(_spread(p, a.shape), a, draw))
     return fill(self, "bernoulli", drawn_like(a, lambda s: draw(float(p), s, a.dtype)))
+
+
+def _spread(p: Tensor, shape: tuple[int, ...]) -> np.ndarray:
+    return np.empty(shape) if lacks_values(p) else np.broadcast_to(host(p), shape)
 
 
 def _bernoulli_of(p: np.ndarray, like: np.ndarray, draw: Callable) -> np.ndarray:
     if like.__class__ is MetaArray:
         return like.copy("K")
-    values = np.empty_like(like, order="K", subok=False)
+    values = model_like(like)
     order = sorted(range(like.ndim), key=lambda i: (-abs(like.strides[i]), i))
     values.transpose(order)[...] = draw(p.transpose(order), None, like.dtype)
     return values
@@ -514,7 +519,7 @@ def _place(made: Tensor, name: str, values: np.ndarray) -> None:
     if MODES.now.batches:
         fill(made, name, values)
     else:
-        made._a[...] = values
+        write_into(made._a, values)
 
 
 def _randint_into(made: Tensor, args: Any, named: Any, generator: Any) -> None:
@@ -624,7 +629,10 @@ def normal(
         return finish(
             build(make, shape, d, CPU if device is None else device), device or CPU, requires_grad
         )
-    arrays = [v._a if isinstance(v, Tensor) else v for v in (mean, std)]
+    arrays = [
+        v if not isinstance(v, Tensor) else v._a if lacks_values(v) else host(v)
+        for v in (mean, std)
+    ]
     for array in arrays:
         if isinstance(array, np.ndarray):
             _floats_only(array.dtype, "normal_kernel_cpu", complex_too=array is arrays[0])
@@ -639,7 +647,7 @@ def normal(
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
     if MODES.now.dual_level >= 0 or any(edge_of(v) is not None for v in tensors):
         return normal_op(mean, std, values=values)
-    return wrap(values)
+    return wrap(put_like(tensors[0]._a, values))
 
 
 def _sampled(name: str, count: int) -> Any:
@@ -667,12 +675,12 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     x = input._a
     draw = source(generator).bernoulli
     if x.__class__ is MetaArray:
-        values: Any = x.copy("K")
+        values: Any = copy_of(x)
     elif p is not None:
         values = draw(float(p), x.shape, x.dtype)
     else:
         _floats_only(x.dtype, "bernoulli_tensor_cpu_p_")
-        values = draw(x, None, x.dtype)
+        values = draw(host(input), None, x.dtype)
     return bernoulli_op(input, values=values)
 
 
@@ -680,8 +688,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson count for each rate."""
     _floats_only(input._a.dtype, "poisson_cpu")
-    draw, x = source(generator).poisson, input._a
-    return poisson_op(input, values=x.copy("K") if x.__class__ is MetaArray else draw(x))
+    draw = source(generator).poisson
+    values = copy_of(input._a) if input.is_meta else draw(host(input))
+    return poisson_op(input, values=values)
 
 
 @api.top
@@ -696,7 +705,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if count.is_meta or prob.is_meta:
         values: Any = meta_empty(np.broadcast_shapes(count.shape, prob.shape), count.dtype.np)
     else:
-        values = source(generator).binomial(count._a, prob._a)
+        values = source(generator).binomial(host(count), host(prob))
     return binomial_op(count, prob, values=values)
 
 
@@ -717,4 +726,5 @@ def multinomial(
         )
     if input.is_meta:
         return wrap(meta_empty((*input.shape[:-1], int(num_samples)), dt.I64))
-    return wrap(source(generator).multinomial(input._a, int(num_samples), bool(replacement)))
+    drawn = source(generator).multinomial(host(input), int(num_samples), bool(replacement))
+    return beside(input, drawn)

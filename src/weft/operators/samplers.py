@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import host
 from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor
 from weft.operators import api, shape_rules
@@ -133,14 +134,14 @@ dirichlet_op = general(
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """A draw of the gamma law with rate 1 for each concentration, differentiable by it."""
     _floats_only(input._a.dtype, "gamma_cpu")
-    return standard_gamma_op(input, values=source(generator).standard_gamma(input._a))
+    return standard_gamma_op(input, values=source(generator).standard_gamma(host(input)))
 
 
 @api.top
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """A point of the simplex for each vector of concentrations, differentiable by it."""
     _floats_only(input._a.dtype, "dirichlet")
-    return dirichlet_op(input, values=source(generator).dirichlet(input._a))
+    return dirichlet_op(input, values=source(generator).dirichlet(host(input)))
 
 
 @api.top

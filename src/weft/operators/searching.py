@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, foreign
+from weft.core.devices import host
 from weft.core.shapes import ShapeDtype
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api
 from weft.operators.along import numpy_names, refuse, result_type
 from weft.operators.arithmetic import fits_half
@@ -318,7 +319,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     x = input._a
     refuse("bfcV", input, "bincount_cpu")
-    if x.ndim != 1 or (x.size and x.min() < 0):
+    if x.ndim != 1 or (x.size and host(input).min() < 0):
         raise RuntimeError(
             "bincount only supports 1-d non-negative integral inputs. This one is "
             f"{errors.describe(input)}\n  at {errors.here()}"
@@ -504,7 +505,7 @@ def _check_histogram(input: Tensor, bins: Any, range: Any, weight: Any) -> None:
 
 def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
     """Boundaries for each column of the points, from counts, from tensors, or by range."""
-    points = input._a
+    points = host(input)
     edges = []
     for k, given in enumerate(bins):
         if isinstance(given, Tensor):
@@ -515,7 +516,7 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
             low, high = (0.0, 1.0) if empty else _limits(points[:, k], 0.0, 0.0, k)
         else:
             low, high = _limits(points[:0, k], range[2 * k], range[2 * k + 1], k)
-        edges.append(wrap(_edges(low, high, int(given), input._a.dtype)))
+        edges.append(beside(input, _edges(low, high, int(given), input.dtype.np)))
     return edges
 
 

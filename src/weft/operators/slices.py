@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.batching import Batch, each
+from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.meta import lacks_values
 from weft.core.shapes import ShapeDtype
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.operators import api, shape_rules
 from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, linear, zeros_of
@@ -82,7 +83,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         )
     if not 0 <= dim < rank:
         dim = api.wrap_dim(dim, rank)
-    if rank > 1 and not input._a.size and outside(index._a, input._a.shape[dim]):
+    if rank > 1 and not input._a.size and outside(host(index), input._a.shape[dim]):
         raise fail(
             RuntimeError,
             f"index_select(): INDICES element is out of DATA bounds, axis_dim="
@@ -109,8 +110,8 @@ def _slices(
     array = index._a
     low = -size if name == "index_fill" else 0
     known = array.size and not lacks_values(array)
-    if known and (int(array.max()) >= size or int(array.min()) < low):
-        bad = array[(array >= size) | (array < low)].reshape(-1)[0]
+    if known and (int((found := host(index)).max()) >= size or int(found.min()) < low):
+        bad = found[(found >= size) | (found < low)].reshape(-1)[0]
         raise fail(
             kind, f"{name}_(): index {bad} is out of bounds for dimension {d} with size {size}"
         )
@@ -223,7 +224,7 @@ index_fill_op: Op = linear(
 
 def _filled_places(shape: Any, index: Any, dim: int) -> np.ndarray:
     # Each place counts once, however often the indices name it.
-    return _put_slices(np.zeros(shape, bool), np.array(True), getattr(index, "_a", index), dim)
+    return _put_slices(np.zeros(shape, bool), np.array(True), host(index), dim)
 
 
 @api.both(out=True)
@@ -380,9 +381,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     size = input._a.shape[d]
     whole, places = shape.copy(), shape.copy()
     whole[d], places[d] = size, indices._a.shape[d]
-    wrapped = indices._a
-    if wrapped.size and not lacks_values(wrapped) and int(wrapped.min()) < 0:
-        indices = wrap(np.where(wrapped < 0, wrapped + size, wrapped))
+    if indices._a.size and not lacks_values(indices) and int((wrapped := host(indices)).min()) < 0:
+        indices = beside(indices, np.where(wrapped < 0, wrapped + size, wrapped))
     return gather(input.expand(whole), d, indices.expand(places))
 
 

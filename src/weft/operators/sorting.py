@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.dispatch import apply
 from weft.core.tensor import Tensor, beside
 from weft.operators import api, batch_rules, shape_rules
@@ -390,7 +391,7 @@ def _check_quantile(input: Tensor, q: Any, interpolation: str, name: str) -> Ten
             f"{name}() q must be a scalar or 1D tensor of the input's dtype, not "
             f"{errors.describe(q)}\n  at {errors.here()}"
         )
-    if q._a.size and not q.is_meta and not (np.all(q._a >= 0) and np.all(q._a <= 1)):
+    if q._a.size and not q.is_meta and not (np.all(host(q) >= 0) and np.all(host(q) <= 1)):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]\n  at {errors.here()}")
     return q
 

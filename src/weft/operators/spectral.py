@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.batching import values_of
+from weft.core.devices import host
 from weft.core.meta import filled, lacks_values
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
@@ -32,7 +33,7 @@ def _idle(g: Any) -> bool:
     """Whether a gradient is zero and stays so: its part of a formula can be left out."""
     if lacks_values(g):
         return False
-    return (g._node is None and not g._a.any()) if isinstance(g, Tensor) else not g.any()
+    return getattr(g, "_node", None) is None and not host(g).any()
 
 
 def _gaps(values: Any) -> Any:
@@ -42,8 +43,7 @@ def _gaps(values: Any) -> Any:
 
 def _check_gauge(diagonal: Any, name: str) -> None:
     """The phase of complex vectors is arbitrary: a loss that depends on it is no function."""
-    array = diagonal._a if isinstance(diagonal, Tensor) else diagonal
-    if array.dtype.kind == "c" and array.size and not lacks_values(array):
+    if is_complex(diagonal) and not lacks_values(diagonal) and (array := host(diagonal)).size:
         if not np.allclose(array.imag, 0.0, atol=1e-2 * max(1.0, float(np.abs(array).max()))):
             raise RuntimeError(
                 f"{name}: The vectors in the complex case are specified up to multiplication by "

@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.dispatch import apply_one
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import kept, numpy_names
 from weft.operators.arithmetic import where_op
@@ -411,7 +412,7 @@ def _weights(weights: Any, count: int, name: str) -> None:
             f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} "
             f"dtype\n  at {errors.here()}"
         )
-    if not weights.is_meta and (weights._a < 0).any():
+    if not weights.is_meta and (host(weights) < 0).any():
         raise RuntimeError(f"cov(): {name} cannot be negative\n  at {errors.here()}")
 
 
@@ -437,13 +438,13 @@ def cov(
     w = fweights
     if aweights is not None:
         w = aweights if fweights is None else fweights * aweights
-    total = wrap(np.asarray(count, x.dtype.to_real().np)) if w is None else w.sum()
+    total = beside(x, np.asarray(count, x.dtype.to_real().np)) if w is None else w.sum()
     average = (x if w is None else x * w).sum(1, keepdim=True) / total
     if w is not None and aweights is not None and correction:
         factor = total - correction * (w * aweights).sum() / total
     else:
         factor = total - correction
-    if not factor.is_meta and factor._a <= 0:
+    if not factor.is_meta and host(factor) <= 0:
         errors.warn(
             "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number "
             "of observations."

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api
 from weft.operators.fft import COUNT, NONE, ROOT, fft_c2c_op, fft_c2r_op, fft_r2c_op
@@ -186,7 +187,7 @@ def _overlapped(
 ) -> Tensor:
     """The frames added up and divided by what the windows add up to."""
     if window is None:
-        window = beside(frames, np.ones(n_fft, frames._a.real.dtype))
+        window = beside(frames, np.ones(n_fft, frames.dtype.to_real().np))
     count = frames._a.shape[1]
     total = n_fft + hop * (count - 1)
     y = _added_up(frames * window, total, hop)
@@ -195,7 +196,7 @@ def _overlapped(
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - start
     y, envelope = y[:, start:end], envelope[:, start:end]
-    lowest = 1.0 if envelope.is_meta else np.abs(envelope._a).min(initial=np.inf)
+    lowest = 1.0 if envelope.is_meta else np.abs(host(envelope)).min(initial=np.inf)
     _check(lowest > 1e-11, "istft", f"window overlap add min: {lowest:g} is too small")
     y = y / envelope
     if end > total:

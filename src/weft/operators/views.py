@@ -12,6 +12,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import Batch, aligned, each
+from weft.core.devices import put_like, viewed_as
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
 from weft.core.inference import check_change, version_of
@@ -359,7 +360,7 @@ def _view_as_dtype(x: Tensor, d: Any) -> Tensor:
     array, new = x._a, d.np
     old_size, new_size = array.itemsize, new.itemsize
     if new_size == old_size:
-        return _same_memory(x, array.view(new))
+        return _same_memory(x, viewed_as(array, new))
     _check_dtype_view(x, d)
     if new_size < old_size:
         ratio = old_size // new_size
@@ -367,8 +368,8 @@ def _view_as_dtype(x: Tensor, d: Any) -> Tensor:
     else:
         shape = (*array.shape[:-1], array.shape[-1] * old_size // new_size)
     if not array.size:
-        return _same_memory(x, np.empty(shape, new))
-    return _same_memory(x, array.view(new))
+        return _same_memory(x, put_like(array, np.empty(shape, new)))
+    return _same_memory(x, viewed_as(array, new))
 
 
 def _check_dtype_view(x: Tensor, d: Any) -> None:

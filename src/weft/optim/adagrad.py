@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
 from weft.optim import rules
 from weft.optim._functional import take_steps
@@ -69,7 +70,7 @@ class Adagrad(Elementwise):
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         start = self.defaults["initial_accumulator_value"]
         value = complex(start, start) if p.is_complex() else start
-        total = np.full_like(p._a, value, order="C", subok=True)
+        total = filled(lambda shape, d: np.full(shape, value, d), p._a.shape, p._a.dtype)
         return {"step": scalar(0.0, group.get("fused")), "sum": wrap(total)}
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet, selection
+from weft.core.devices import DEVICES
 from weft.core.frames import caller
 from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import bump
@@ -440,6 +441,9 @@ class Elementwise(Optimizer):
             if group.get("differentiable"):
                 with enable_grad() if self.defaults.get("differentiable") else no_grad():
                     self._step_by_ops(group)
+            elif DEVICES and not all(p.is_cpu or p.is_meta for p in group["params"]):
+                with no_grad():
+                    self._step_by_ops(with_numbers(group) | {"params": group["params"]})
             else:
                 self._step_group(index, group)
         return loss

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
 from weft.optim import rules
 from weft.optim._functional import take_steps
@@ -58,7 +59,7 @@ class Rprop(Elementwise):
         lr = number(group["lr"])
         # The parts of a complex number are two independent real ones.
         value = complex(lr, lr) if p.is_complex() else lr
-        size = np.full_like(p._a, value, order="C", subok=True)
+        size = filled(lambda shape, d: np.full(shape, value, d), p._a.shape, p._a.dtype)
         return {"step": scalar(0.0), "prev": zeros_like(p), "step_size": wrap(size)}
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:

@@ -130,7 +130,7 @@ class AveragedModel(nn.Module):
     def update_parameters(self, model: Any) -> None:
         """Take the model's current parameters into the average."""
         pairs = _pairs(self.module, model, self.use_buffers)
-        if not self.n_averaged._a > 0:
+        if not self.n_averaged.item() > 0:
             # Read where a recorder hears it: a repeat of this step would copy again.
             self.n_averaged.item()
             for average, value in pairs:

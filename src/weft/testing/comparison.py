@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.devices import visible
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 
@@ -175,7 +176,7 @@ def _arrays(actual: Any, expected: Any, rules: _Rules) -> list[np.ndarray]:
             f"No comparison pair was able to handle inputs of type {type(actual)} and "
             f"{type(expected)}: allow_subclasses is off."
         )
-    return [v._a if isinstance(v, Tensor) else np.asarray(v) for v in (actual, expected)]
+    return [visible(v) if isinstance(v, Tensor) else np.asarray(v) for v in (actual, expected)]
 
 
 def _compare_tensors(actual: Any, expected: Any, rules: _Rules, path: tuple[Any, ...]) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from weft import memory
+from weft.core.devices import host
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.graph.live import Live
@@ -101,7 +102,7 @@ class LiveTraining(Live):
             losses = [t for t in work.tensors if t.numel() == 1]
             if losses:
                 with self._guard:
-                    value = sum(float(t.detach()._a) for t in losses)
+                    value = sum(float(host(t).reshape(())) for t in losses)
                     self.series.add("loss", self.updates, value, time.time())
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -43,6 +43,23 @@ def channels_second(x: ndarray) -> ndarray:
     return x.transpose(_to_second(x.ndim))
 
 
+def in_rows(shape: Any, strides: Any, itemsize: int) -> bool:
+    """Whether elements follow one another in row-major order, as NumPy's flag has it."""
+    step = itemsize
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1:
+            if s != step and n:
+                return 0 in shape
+            step *= n
+    return True
+
+
+def in_channels_last(x: Any) -> bool:
+    """Whether the elements of an (N, C, ...) array follow one another, channels innermost."""
+    order = (0, *range(2, x.ndim), 1)
+    return in_rows([x.shape[i] for i in order], [x.strides[i] for i in order], x.itemsize)
+
+
 def is_last(x: ndarray) -> bool:
     """Whether an (N, C, ...) array has its channels innermost, and is not plain anyway."""
     flags = x.flags

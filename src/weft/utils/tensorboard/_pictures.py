@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.tensor import Tensor
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -21,7 +22,7 @@ _LEVEL = 4  # of compression: pictures are written in the middle of a training
 def as_array(value: Any) -> np.ndarray:
     """A number, an array or a tensor as an array; bfloat16 as float32, which all readers know."""
     if isinstance(value, Tensor):
-        value = value.detach()._a
+        value = host(value)
     if isinstance(value, np.ndarray):
         return value.astype(np.float32) if value.dtype.kind == "V" else value
     if np.isscalar(value):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.tensor import Tensor
 from weft.utils.tensorboard import _pictures as pictures
 from weft.utils.tensorboard import _wire as wire
@@ -82,7 +83,7 @@ def scalar(
 
 def tensor_proto(tag: str, tensor: Tensor) -> bytes:
     """A whole tensor with its dtype and shape."""
-    array = tensor.detach()._a if isinstance(tensor, Tensor) else np.asarray(tensor)
+    array = host(tensor) if isinstance(tensor, Tensor) else np.asarray(tensor)
     code = _DTYPES.get(array.dtype.name)
     if code is None:
         raise ValueError(f"{tag} has unsupported tensor dtype {array.dtype}\n  at {errors.here()}")

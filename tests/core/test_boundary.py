@@ -1,0 +1,90 @@
+"""A tensor's array belongs to its device: code outside of the boundary reads its geometry alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import boundary
+
+ON_THE_CPU = "a short path of the CPU, behind a test that the arrays are the CPU's own"
+WITHOUT_VALUES = "an array without values, which belongs to no device"
+
+# Functions in op blocks that read more of an array, with the reason.
+ALLOWED = {
+    ("operators/arithmetic.py", "_in_place.change"): ON_THE_CPU,
+    ("operators/indexing.py", "_write_plainly"): ON_THE_CPU,
+    ("operators/indexing.py", "_put"): ON_THE_CPU,
+    ("operators/batch_rules.py", "_drawn"): "random values, which the host draws",
+    ("operators/creation.py", "source_for"): WITHOUT_VALUES,
+    ("operators/random.py", "normal"): WITHOUT_VALUES,
+    ("operators/random.py", "_prepared"): "whose callers look at its geometry",
+}
+
+# Places in other packages that still read arrays as the CPU's: each number may only become smaller.
+LEFT = {
+    "autograd/anomaly.py": 2,
+    "autograd/batched.py": 1,
+    "autograd/engine.py": 9,
+    "autograd/function.py": 1,
+    "compat/stand_ins/pickles.py": 2,
+    "compiler/expand.py": 2,
+    "compiler/following.py": 9,
+    "compiler/history.py": 1,
+    "compiler/static.py": 4,
+    "compiler/trace.py": 1,
+    "graph/comparing.py": 3,
+    "graph/explaining.py": 5,
+    "graph/files.py": 5,
+    "graph/gradient.py": 1,
+    "graph/pattern.py": 1,
+    "graph/recording.py": 9,
+    "graph/run.py": 5,
+    "graph/source.py": 2,
+    "graph/steps.py": 6,
+    "graph/values.py": 4,
+    "io/converting.py": 2,
+    "io/pickling.py": 1,
+    "multiprocessing/reductions.py": 2,
+    "multiprocessing/shared.py": 2,
+    "nn/parameter.py": 1,
+    "nn/resize.py": 7,
+    "optim/_adafactor.py": 4,
+    "optim/_muon.py": 3,
+    "optim/asgd.py": 3,
+    "optim/elementwise.py": 11,
+    "quasirandom.py": 11,
+}
+
+
+def test_op_blocks_keep_to_the_geometry():
+    found = [p for p in boundary.violations() if p.module.startswith("operators/")]
+    wrong = [p for p in found if (p.module, p.function) not in ALLOWED]
+    assert not wrong, "\n".join(f"{p.module}:{p.line}: {p.text}" for p in wrong)
+    unused = set(ALLOWED) - {(p.module, p.function) for p in found}
+    assert not unused, unused
+
+
+def test_the_rest_only_gets_better():
+    found = Counter(p.module for p in boundary.violations())
+    counts = {m: n for m, n in found.items() if not m.startswith("operators/")}
+    worse = {m: n for m, n in counts.items() if n > LEFT.get(m, 0)}
+    assert not worse, f"ask core.devices.host for values, or write an op: {worse}"
+    assert counts == LEFT, "fewer than before: lower the numbers in LEFT"
+
+
+def test_the_check_tells_values_from_geometry(tmp_path, monkeypatch):
+    monkeypatch.setattr(boundary, "ROOT", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text(
+        "def fine(x, y):\n"
+        "    a, b = x._a, y._a\n"
+        "    if x._a.flags.c_contiguous and a.ndim == len(b.shape):\n"
+        "        y._a = strided(x._a, (1,), (4,))\n"
+        "    return wrap(x._a), host(y), getattr(x, '_a', x).dtype\n"
+        "def wrong(x):\n"
+        "    a = x._a\n"
+        "    return a + 1\n"
+        "def worse(x):\n"
+        "    x._a[0] = np.sum(x._a)\n"
+    )
+    assert Counter(p.function for p in boundary.violations()) == {"wrong": 1, "worse": 2}
