@@ -217,7 +217,7 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 @api.top(name="tile")
 def _tile(input: Tensor, dims: Any) -> Tensor:
     """Copies side by side; missing counts in front are one."""
-    return tile(input, *_ints(dims))
+    return tile(input, *_ints(dims, "tile", "dims"))
 
 
 @api.method
