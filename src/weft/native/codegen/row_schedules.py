@@ -1,9 +1,9 @@
 """The loops of row programs: a writer for each way in which rows lie in memory.
 
 All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
-the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a row,
-``l_`` that of a line of columns, ``a_`` sums across rows; ``s_``, ``q_`` and ``t_`` the sums of
-columns, their parts, and what elements read of them.
+the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
+row, ``l_`` that of a line of columns, ``a_`` sums across rows; ``s_``, ``q_`` and ``t_`` the sums
+of columns, their parts, and what elements read of them.
 """
 
 from __future__ import annotations
