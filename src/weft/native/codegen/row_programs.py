@@ -37,7 +37,7 @@ from weft.native import threads
 from weft.native.codegen import row_schedules as schedules
 from weft.native.codegen.compiler import Function
 from weft.native.codegen.jit import Kernel
-from weft.native.codegen.row_schedules import SHORT, TILE, TOGETHER
+from weft.native.codegen.row_schedules import TILE
 from weft.native.codegen.row_trace import (
     Along,
     Each,
@@ -55,6 +55,7 @@ from weft.native.codegen.row_trace import (
     sqrt,
     total,
 )
+from weft.native.loops.turning import SHORT, TOGETHER
 from weft.native.once import lazy
 
 __all__ = [

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.native.codegen import trace
-from weft.native.codegen.compiler import Function, Ptr, T, i64, inline
+from weft.native.codegen.compiler import Function
 from weft.native.codegen.row_trace import NAMES, Stage, Traced, Value
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 
 # Elements of a row summed in their own type.
 BLOCK = 1024
@@ -24,30 +25,7 @@ BLOCK = 1024
 TILE = 256
 ROWS = 128
 LINES = 4
-# Rows of up to so many elements are taken as columns, so many at a time.
-SHORT = 32
-TOGETHER = 64
 LOWEST = "-inf"
-
-
-@inline(reassociate=True)
-def _plus(a: T, b: T) -> T:
-    return a + b
-
-
-@inline
-def turn(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
-    """Short rows of n elements as columns."""
-    for j in range(count):
-        for i in range(n):
-            columns[i * TOGETHER + j] = x[j * n + i]
-
-
-@inline
-def turn_back(columns: Ptr[T], y: Ptr[T], n: i64, count: i64) -> None:
-    for j in range(count):
-        for i in range(n):
-            y[j * n + i] = columns[i * TOGETHER + j]
 
 
 class Writer:
@@ -485,7 +463,7 @@ class ShortSchedule(ColumnsSchedule):
 
 def scope() -> dict[str, Any]:
     """What the loops of row programs can call."""
-    return {**trace.scope(), "plus": _plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
+    return {**trace.scope(), "plus": plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
 
 
 def function_of(schedule: Schedule) -> Function:

@@ -23,6 +23,8 @@ class Value:
     """One value of a program: how it is computed and when it can be."""
 
     __slots__ = ("along", "how", "name", "stage", "text", "uses")
+    along: bool
+    stage: int
 
     def __init__(
         self, name: str, text: str, uses: tuple[Value, ...], how: str = "", along: bool = False
