@@ -33,6 +33,7 @@ def test_every_kernel_means_the_same_in_python() -> None:
 
 
 STEPPED = """
+import linecache
 import sys
 
 import numpy as np
@@ -45,17 +46,26 @@ seen = []
 
 
 def trace(frame, event, argument):
-    if frame.f_code.co_filename.endswith("softmax.py") and "p" in frame.f_locals:
-        seen.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals.get("row")))
+    code, line = frame.f_code, frame.f_lineno
+    if code.co_name in ("softmax_rows", "exp_flush", "_pick_rows"):
+        text = linecache.getline(code.co_filename, line).strip()
+        seen.append((code.co_name, text, frame.f_locals.get("row")))
+        assert event != "call" or text.startswith(f"def {code.co_name}("), text
     return trace
 
 
 x = weft.randn(3, 40)
 sys.settrace(trace)
 y = x.softmax(1)
+x.max(1)
 sys.settrace(None)
-assert {name for name, _, _ in seen} >= {"_softmax_rows", "exponentials"}, seen[:3]
-assert {row for name, _, row in seen if name == "_softmax_rows"} >= {0, 1, 2}
+assert {name for name, _, _ in seen} == {"softmax_rows", "exp_flush", "_pick_rows"}, seen[:3]
+# The lines of generated kernels, of what they call, and of kernels in a file.
+lines = {(name, text) for name, text, _ in seen}
+assert ("softmax_rows", "for row in range(lo, hi):") in lines
+assert ("_pick_rows", "p = x + row * n") in lines
+for kernel in ("softmax_rows", "_pick_rows"):
+    assert {row for name, _, row in seen if name == kernel} >= {0, 1, 2}
 np.testing.assert_allclose(y.sum(1), 1, rtol=1e-6)
 """
 

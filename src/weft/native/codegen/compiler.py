@@ -129,8 +129,8 @@ def constant(value: float, kind: str) -> str:
     return str(int(value))
 
 
-def _text_of(function: Callable) -> str:
-    """The source of a function without its decorators.
+def source_of(function: Callable) -> tuple[str, int]:
+    """The source of a function without its decorators, and the number of its first line.
 
     ``inspect.getsource`` reads it word by word to find its end, which for the functions that a
     first kernel calls takes longer than all else; here the indentation tells.
@@ -142,8 +142,8 @@ def _text_of(function: Callable) -> str:
     for end in range(start + 1, len(lines)):
         line = lines[end].lstrip()
         if line and len(lines[end]) - len(line) <= edge and not line.startswith((")", "#")):
-            return "".join(lines[start:end])
-    return "".join(lines[start:])
+            return "".join(lines[start:end]), code.co_firstlineno + start
+    return "".join(lines[start:]), code.co_firstlineno + start
 
 
 class _Syntax:
@@ -156,7 +156,7 @@ class _Syntax:
     def tree(self) -> ast.FunctionDef:
         source = self.source
         if not isinstance(source, str):
-            source = _text_of(source)
+            source, _ = source_of(source)
         found = ast.parse(textwrap.dedent(source)).body[0]
         assert isinstance(found, ast.FunctionDef)
         return found
@@ -182,6 +182,11 @@ class Function:
         # The Python function that it was read from.
         self.origin = None if isinstance(source, str) else source
         self.name: str = self.tree.name if isinstance(source, str) else source.__name__
+
+    @property
+    def text(self) -> str | Callable:
+        """What it was read from: a text, or a Python function."""
+        return self._syntax.source
 
     @property
     def tree(self) -> ast.FunctionDef:

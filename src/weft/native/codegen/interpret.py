@@ -13,6 +13,7 @@ import ast
 import copy
 import ctypes
 import inspect
+import linecache
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -20,7 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.native.codegen.compiler import SIZES, STORED, Assembly, Function, NotPythonError
+from weft.native.codegen.compiler import (
+    SIZES,
+    STORED,
+    Assembly,
+    Function,
+    NotPythonError,
+    source_of,
+)
 from weft.native.fma import multiply_add
 
 ndarray = np.ndarray
@@ -150,7 +158,9 @@ class Interpreter:
             argument.annotation = None
         file = inspect.getsourcefile(function.origin) if function.origin else None
         if function.origin is not None:
-            ast.increment_lineno(tree, function.origin.__code__.co_firstlineno - 1)
+            ast.increment_lineno(tree, source_of(function.origin)[1] - 1)
+        else:
+            file = _shown(function)
         code = compile(ast.Module([tree], []), file or f"<{function.name}>", "exec")
         inner = next(c for c in code.co_consts if hasattr(c, "co_names"))
         scope = {name: self.meaning(name, function, kinds) for name in inner.co_names}
@@ -188,6 +198,13 @@ class Interpreter:
         cast = lambda text, v: CASTS[kinds[text]](v) if text in kinds else v
         given = [cast(t, v) for (_, t), v in zip(function.parameters, args, strict=True)]
         return self.bound(function, kinds)(*given)
+
+
+def _shown(function: Function) -> str:
+    """A name under which debuggers find the text of a generated kernel."""
+    text, name = str(function.text), f"<{function.name}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return name
 
 
 def _kind_of(value: Any) -> str:

@@ -16,6 +16,18 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, f64, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.codegen.row_programs import (
+    Along,
+    Each,
+    Length,
+    Number,
+    Program,
+    if_finite,
+    rounded,
+    row_program,
+    sqrt,
+    total,
+)
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like, plain
 
@@ -34,6 +46,59 @@ TILE = 64
 ONE_PASS = 131072
 # Elements that are worth a thread.
 GRAIN = 16384
+
+# --- programs: one channel is a row --------------------------------------------------------
+
+
+@row_program
+def _norm(x: Along, weight: Each, bias: Each, eps: Number, n: Length) -> Any:
+    rough = rounded(total(x) / n)
+    gap = x - rough
+    # What the rounded mean is off by is in the sum of the distances from it.
+    rest = total(gap) / n
+    mean = if_finite(rest, rough + rest, rough)
+    var = rounded(total(gap * gap) / n - rest * rest)
+    scale = rounded(1.0 / sqrt(var + eps))
+    scale = scale if weight is None else scale * weight
+    y = (x - mean) * scale
+    return y if bias is None else y + bias, mean, var
+
+
+@row_program
+def _fixed(x: Along, weight: Each, bias: Each, mean: Each, var: Each, eps: Number) -> Any:
+    scale = rounded(1.0 / sqrt(var + eps))
+    y = (x - mean) * (scale if weight is None else scale * weight)
+    return y if bias is None else y + bias
+
+
+@row_program
+def norm_back(
+    g: Along,
+    x: Along,
+    weight: Each,
+    mean: Each,
+    var: Each,
+    rstd: Each,
+    g_mean: Each,
+    g_var: Each,
+    eps: Number,
+    n: Length,
+) -> Any:
+    gap = x - mean
+    rstd = 1.0 / sqrt(var + eps) if rstd is None else rstd
+    along, whole = total(g * gap) * rstd, total(g)
+    scale = rstd if weight is None else rstd * weight
+    shift = ((0.0 if g_mean is None else g_mean) - scale * whole) / n
+    slope = ((0.0 if g_var is None else 2.0 * g_var) - scale * rstd * along) / n
+    return g * scale + gap * slope + shift, along, whole
+
+
+@row_program
+def _fixed_back(g: Along, x: Along, weight: Each, mean: Each, var: Each, eps: Number) -> Any:
+    rstd = 1.0 / sqrt(var + eps)
+    scale = rstd if weight is None else rstd * weight
+    return g * scale, total(g * (x - mean)), total(g)
+
 
 # --- planes ----------------------------------------------------------------------------
 
@@ -68,79 +133,10 @@ def exact_sum(total, rest, mean, size):
 
 
 @inline
-def scaled_plane(x, y, mean, scale, shift, length):
-    for i in range(length):
-        y[i] = (x[i] - mean) * scale + shift
-
-
-@inline
-def gradient_plane(g, x, y, mean, scale, slope, shift, length):
-    for i in range(length):
-        y[i] = g[i] * scale + (x[i] - mean) * slope + shift
-
-
-@inline
 def joined_squares(squares, total, count, part, mean, more):
     # What the parts' distance from their common mean adds to the sums of squares.
     far = mean - total / count
     return squares + part + far * far * (count * more / (count + more))
-
-
-@kernel
-def norm_planes(
-    x: Ptr[T],
-    w: Ptr[T],
-    b: Ptr[T],
-    y: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    n: i64,
-    c: i64,
-    s: i64,
-    rows: i64,
-    chunk: i64,
-    eps: f64,
-    has_w: i64,
-    has_b: i64,
-    lo: i64,
-    hi: i64,
-):
-    moments = array(T, 3)  # noqa: F821
-    for k in range(lo, hi):
-        total: f64 = 0.0
-        squares: f64 = 0.0
-        count: f64 = 0.0
-        for r in range(0, n, rows):
-            many = min(rows, n - r)
-            for at in range(0, s, chunk):
-                length = min(chunk, s - at)
-                block = x + (r * c + k) * s + at
-                size = T(many * length)
-                plane_moments(block, moments, T(0.0), size, many, c * s, length)
-                more = f64(size)
-                own = f64(moments[0] / size)
-                part = exact_sum(f64(moments[0]), f64(moments[1]), own, more)
-                square = f64(moments[2]) - f64(moments[1]) * f64(moments[1]) / more
-                if count > 0.0:
-                    squares = joined_squares(squares, total, count, square, part / more, more)
-                else:
-                    squares = square
-                total += part
-                count += more
-        middle = T(total / count)
-        spread = T(squares / count)
-        mean[k] = middle
-        var[k] = spread
-        scale = T(1.0 / sqrt(f64(spread) + eps))  # noqa: F821
-        shift = T(0.0)
-        if has_w:
-            scale = scale * w[k]
-        if has_b:
-            shift = b[k]
-        # What was read last is still in the cache.
-        for r in range(n):
-            start = ((n - 1 - r) * c + k) * s
-            scaled_plane(x + start, y + start, middle, scale, shift, s)
 
 
 @kernel
@@ -204,142 +200,6 @@ def join_plane_blocks(
             count += more
         mean[k] = T(total / count)
         var[k] = T(squares / count)
-
-
-@kernel
-def fixed_planes(
-    x: Ptr[T],
-    w: Ptr[T],
-    b: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    y: Ptr[T],
-    c: i64,
-    s: i64,
-    eps: f64,
-    has_w: i64,
-    has_b: i64,
-    lo: i64,
-    hi: i64,
-):
-    for r in range(lo, hi):
-        k = r % c
-        scale = T(1.0 / sqrt(f64(var[k]) + eps))  # noqa: F821
-        shift = T(0.0)
-        if has_w:
-            scale = scale * w[k]
-        if has_b:
-            shift = b[k]
-        scaled_plane(x + r * s, y + r * s, mean[k], scale, shift, s)
-
-
-@kernel(reassociate=True)
-def back_planes(
-    g: Ptr[T],
-    x: Ptr[T],
-    w: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    g_mean: Ptr[T],
-    g_var: Ptr[T],
-    gx: Ptr[T],
-    along: Ptr[T],
-    total: Ptr[T],
-    n: i64,
-    c: i64,
-    s: i64,
-    rows: i64,
-    chunk: i64,
-    eps: f64,
-    has_w: i64,
-    want_x: i64,
-    lo: i64,
-    hi: i64,
-):
-    for k in range(lo, hi):
-        sums: f64 = 0.0
-        products: f64 = 0.0
-        middle = mean[k]
-        for r in range(0, n, rows):
-            many = min(rows, n - r)
-            for at in range(0, s, chunk):
-                length = min(chunk, s - at)
-                part = T(0.0)
-                product = T(0.0)
-                for i in range(many):
-                    a = g + ((r + i) * c + k) * s + at
-                    b = x + ((r + i) * c + k) * s + at
-                    for j in range(length):
-                        part += a[j]
-                        product += a[j] * (b[j] - middle)
-                sums += f64(part)
-                products += f64(product)
-        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
-        total[k] = T(sums)
-        along[k] = T(products * rstd)
-        if want_x:
-            count = f64(n * s)
-            scale = rstd
-            if has_w:
-                scale = rstd * f64(w[k])
-            shift = T((f64(g_mean[k]) - scale * sums) / count)
-            slope = T((2.0 * f64(g_var[k]) - scale * rstd * rstd * products) / count)
-            for r in range(n):
-                start = ((n - 1 - r) * c + k) * s
-                gradient_plane(g + start, x + start, gx + start, middle, T(scale), slope, shift, s)
-
-
-@kernel(reassociate=True)
-def fixed_back_planes(
-    g: Ptr[T],
-    x: Ptr[T],
-    w: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    gx: Ptr[T],
-    along: Ptr[T],
-    total: Ptr[T],
-    n: i64,
-    c: i64,
-    s: i64,
-    rows: i64,
-    chunk: i64,
-    eps: f64,
-    has_w: i64,
-    want_x: i64,
-    want_sums: i64,
-    lo: i64,
-    hi: i64,
-):
-    for k in range(lo, hi):
-        sums: f64 = 0.0
-        products: f64 = 0.0
-        middle = mean[k]
-        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
-        scale = T(rstd)
-        if has_w:
-            scale = T(rstd * f64(w[k]))
-        for r in range(0, n, rows):
-            many = min(rows, n - r)
-            for at in range(0, s, chunk):
-                length = min(chunk, s - at)
-                part = T(0.0)
-                product = T(0.0)
-                for i in range(many):
-                    here = ((r + i) * c + k) * s + at
-                    a = g + here
-                    b = x + here
-                    out = gx + here
-                    for j in range(length):
-                        part += a[j]
-                        if want_sums:
-                            product += a[j] * (b[j] - middle)
-                        if want_x:
-                            out[j] = a[j] * scale
-                sums += f64(part)
-                products += f64(product)
-        total[k] = T(sums)
-        along[k] = T(products)
 
 
 # --- rows ------------------------------------------------------------------------------
@@ -407,59 +267,9 @@ def column_products(g, x, mean, total, product, zero, n, c, width):
 
 
 @inline
-def scaled_row(x, mean, scale, shift, y, width):
-    for k in range(width):
-        y[k] = (x[k] - mean[k]) * scale[k] + shift[k]
-
-
-@inline
 def gradient_row(g, x, mean, scale, slope, shift, y, width):
     for k in range(width):
         y[k] = g[k] * scale[k] + (x[k] - mean[k]) * slope[k] + shift[k]
-
-
-@kernel
-def norm_columns(
-    x: Ptr[T],
-    w: Ptr[T],
-    b: Ptr[T],
-    y: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    n: i64,
-    c: i64,
-    eps: f64,
-    has_w: i64,
-    has_b: i64,
-    lo: i64,
-    hi: i64,
-):
-    middle = array(T, TILE)  # noqa: F821
-    spread = array(T, TILE)  # noqa: F821
-    scale = array(T, TILE)  # noqa: F821
-    shift = array(T, TILE)  # noqa: F821
-    for u in range(lo, hi):
-        at = u * TILE
-        width = min(TILE, c - at)
-        column_sums(x + at, middle, T(0.0), n, c, width)
-        for k in range(width):
-            middle[k] = middle[k] / T(n)
-        column_squares(x + at, middle, shift, spread, T(0.0), n, c, width)
-        for k in range(width):
-            part = shift[k] / T(n)
-            exact = middle[k] + part
-            middle[k] = exact if exact == exact else middle[k]
-            mean[at + k] = middle[k]
-            spread[k] = spread[k] / T(n) - part * part
-            var[at + k] = spread[k]
-            scale[k] = T(1.0 / sqrt(f64(spread[k]) + eps))  # noqa: F821
-            shift[k] = T(0.0)
-            if has_w:
-                scale[k] *= w[at + k]
-            if has_b:
-                shift[k] = b[at + k]
-        for r in range(n):
-            scaled_row(x + r * c + at, middle, scale, shift, y + r * c + at, width)
 
 
 @kernel
@@ -551,58 +361,10 @@ def fixed_rows(
 @kernel
 def scales(w: Ptr[T], var: Ptr[T], scale: Ptr[T], eps: f64, has_w: i64, lo: i64, hi: i64):
     for k in range(lo, hi):
-        value = T(1.0 / sqrt(f64(var[k]) + eps))  # noqa: F821
+        value = T(1.0 / sqrt(f64(var[k]) + eps))
         if has_w:
             value = value * w[k]
         scale[k] = value
-
-
-@kernel
-def back_columns(
-    g: Ptr[T],
-    x: Ptr[T],
-    w: Ptr[T],
-    mean: Ptr[T],
-    var: Ptr[T],
-    g_mean: Ptr[T],
-    g_var: Ptr[T],
-    gx: Ptr[T],
-    along: Ptr[T],
-    total: Ptr[T],
-    n: i64,
-    c: i64,
-    eps: f64,
-    has_w: i64,
-    want_x: i64,
-    lo: i64,
-    hi: i64,
-):
-    sums = array(T, TILE)  # noqa: F821
-    products = array(T, TILE)  # noqa: F821
-    scale = array(T, TILE)  # noqa: F821
-    for u in range(lo, hi):
-        at = u * TILE
-        width = min(TILE, c - at)
-        column_products(g + at, x + at, mean + at, sums, products, T(0.0), n, c, width)
-        for k in range(width):
-            rstd = 1.0 / sqrt(f64(var[at + k]) + eps)  # noqa: F821
-            factor = rstd
-            if has_w:
-                factor = rstd * f64(w[at + k])
-            whole = f64(sums[k])
-            product = f64(products[k])
-            total[at + k] = sums[k]
-            along[at + k] = T(product * rstd)
-            scale[k] = T(factor)
-            sums[k] = T((f64(g_mean[at + k]) - factor * whole) / f64(n))
-            slope = 2.0 * f64(g_var[at + k]) - factor * rstd * rstd * product
-            products[k] = T(slope / f64(n))
-        if want_x:
-            for r in range(n):
-                start = r * c + at
-                gradient_row(
-                    g + start, x + start, mean + at, scale, products, sums, gx + start, width
-                )
 
 
 @kernel
@@ -677,7 +439,7 @@ def gradient_factors(
     hi: i64,
 ):
     for k in range(lo, hi):
-        rstd = 1.0 / sqrt(f64(var[k]) + eps)  # noqa: F821
+        rstd = 1.0 / sqrt(f64(var[k]) + eps)
         factor = rstd
         if has_w:
             factor = rstd * f64(w[k])
@@ -748,6 +510,33 @@ class _Form:
 _form = functools.lru_cache(512)(_Form)
 
 
+@functools.lru_cache(512)
+def _runner(
+    program: Program, f: _Form, kind: str, there: tuple[bool, ...], wanted: Any = None
+) -> Any:
+    """What runs a program on arrays of a form, a channel being a row.
+
+    ``there`` says which of the inputs with a number for each channel are there.
+    """
+    names = [p for p, about in program.parameters.items() if about == "Each"]
+    absent = [name for name, here in zip(names, there, strict=True) if not here]
+    absent += ["eps"] * ("var" in absent)
+    variant = program.variant(frozenset(absent), wanted)
+    if not f.planes:
+        return variant.runner(kind, 1, f.n, f.c, TILE)
+    if wanted is None and program is _fixed:
+        run, over, grain = variant.cyclic.get(kind), f.n * f.c, f.grain(f.s)
+        return lambda *given: run(*given, f.s, f.c, over, threads.how_many(over, grain))
+    run, grain = variant.planes.get(kind), f.grain(f.n * f.s)
+    sizes = (f.n, f.c, f.s, f.rows, f.chunk, f.c)
+    return lambda *given: run(*given, *sizes, threads.how_many(f.c, grain))
+
+
+def _given(*arrays: Any) -> list[ndarray]:
+    """The arrays that are there."""
+    return [a for a in arrays if a is not None]
+
+
 def _kind(x: ndarray, *vectors: Any) -> str | None:
     """The type of an array and of vectors with a number for each of its channels.
 
@@ -786,20 +575,9 @@ def batch_norm(
         buffers.empty(f.c, x.dtype),
         buffers.empty(f.c, x.dtype),
     )
-    if f.planes and (f.c >= FEW or f.n * f.s <= BLOCK):
-        run = norm_planes.get(kind, has_w=weight is not None, has_b=bias is not None)
-        run(
-            *(x, weight, bias, y),
-            *(mean, var, f.n, f.c, f.s, f.rows, f.chunk, eps),
-            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
-        )
-        return y, mean, var
-    if f.columns:
-        norm_columns.get(kind, has_w=weight is not None, has_b=bias is not None)(
-            *(x, weight, bias, y),
-            *(mean, var, f.n, f.c, eps),
-            *(f.tiles, threads.how_many(f.tiles, f.grain(f.n * TILE))),
-        )
+    if f.columns or (f.planes and (f.c >= FEW or f.n * f.s <= BLOCK)):
+        run = _runner(_norm, f, kind, (weight is not None, bias is not None))
+        run(*_given(x, weight, bias), y, mean, var, eps)
         return y, mean, var
     _statistics(f, x, mean, var)
     _scale_by(f, kind, x, weight, bias, mean, var, eps, y)
@@ -833,13 +611,9 @@ def _scale_by(
     f: _Form, kind: str, x: ndarray, weight: Any, bias: Any, mean: ndarray, var: ndarray,
     eps: float, y: ndarray,
 ) -> None:  # fmt: skip
-    flags = {"has_w": weight is not None, "has_b": bias is not None}
     if f.planes:
-        fixed_planes.get(kind, **flags)(
-            *(x, weight, bias, mean, var),
-            *(y, f.c, f.s, eps),
-            *(f.n * f.c, threads.how_many(f.n * f.c, f.grain(f.s))),
-        )
+        run = _runner(_fixed, f, kind, (weight is not None, bias is not None, True, True))
+        run(*_given(x, weight, bias, mean, var), y, eps)
         return
     scale = _scales(f, kind, weight, var, eps)
     fixed_rows.get(kind, has_b=bias is not None)(
@@ -862,53 +636,40 @@ def batch_norm_back(
     kind = _kind(x, weight, mean, var, g_mean, g_var)
     if kind is None or gy is None or not _alike(gy, x):
         return None
-    zero = None
-    if g_mean is None or g_var is None:
-        zero = buffers.zeros(x.shape[1], x.dtype)
     last = is_last(x)
     x, f = in_layout(x, last), _form(x.shape, last)
     gy, weight, mean, var = in_layout(gy, last), _vector(weight), plain(mean), plain(var)
-    g_mean = zero if g_mean is None else plain(g_mean)
-    g_var = zero if g_var is None else plain(g_var)
+    g_mean, g_var = _vector(g_mean), _vector(g_var)
     gx = made_like(x, x.shape, last) if needs[0] else None
-    along, total = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
-    addresses = (
-        *(gy, x, weight, mean, var),
-        *(g_mean, g_var, gx, along, total),
-    )
-    flags = {"has_w": weight is not None, "want_x": gx is not None}
-    if f.planes:
-        back_planes.get(kind, **flags)(
-            *(*addresses, f.n, f.c, f.s, f.rows, f.chunk, eps),
-            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
-        )
-    elif f.columns:
-        back_columns.get(kind, **flags)(
-            *(*addresses, f.n, f.c, eps),
-            *(f.tiles, threads.how_many(f.tiles, f.grain(f.n * TILE))),
-        )
+    along, whole = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
+    if f.planes or f.columns:
+        there = (weight is not None, True, True, False, g_mean is not None, g_var is not None)
+        run = _runner(norm_back, f, kind, there, (gx is not None, True, True))
+        run(*_given(gy, x, weight, mean, var, g_mean, g_var, gx, along, whole), eps)
     else:
-        _row_sums(f, x, gy, mean, total, along)
+        zeros = buffers.zeros(f.c, x.dtype)
+        g_mean, g_var = (zeros if v is None else v for v in (g_mean, g_var))
+        _row_sums(f, x, gy, mean, whole, along)
         scale, slope, shift = buffers.empty((3, f.c), gy.dtype)
         gradient_factors.get(kind, has_w=weight is not None)(
-            *(total, along, weight, var, g_mean),
+            *(whole, along, weight, var, g_mean),
             *(g_var, scale, slope, shift, f.n, eps, f.c, 1),
         )
         if gx is not None:
             gradient_rows(
                 *(gy, x, mean, scale, slope, shift, gx, f.c), over=f.n, grain=f.grain(f.c)
             )
-    return gx, along if needs[1] else None, total if needs[2] else None
+    return gx, along if needs[1] else None, whole if needs[2] else None
 
 
 def _row_sums(
-    f: _Form, x: ndarray, g: ndarray, mean: ndarray, total: ndarray, along: ndarray
+    f: _Form, x: ndarray, g: ndarray, mean: ndarray, whole: ndarray, along: ndarray
 ) -> None:
     """For each channel the sum of ``g``, and that of ``g`` times the distance from the mean."""
     part, product = buffers.empty((2, f.c * f.blocks), g.dtype)
     back_row_blocks(g, x, mean, part, product, f.n, f.c, f.rows, over=f.blocks, grain=2)
     grain = f.grain(f.blocks * TILE)
-    join_sums(part, product, total, along, f.c, f.blocks, over=f.tiles, grain=grain)
+    join_sums(part, product, whole, along, f.c, f.blocks, over=f.tiles, grain=grain)
 
 
 def batch_norm_fixed(
@@ -936,18 +697,14 @@ def batch_norm_fixed_back(
     x, f = in_layout(x, last), _form(x.shape, last)
     g, weight, mean, var = in_layout(g, last), _vector(weight), plain(mean), plain(var)
     gx = made_like(x, x.shape, last) if needs[0] else None
-    along, total = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
+    along, whole = buffers.empty(f.c, x.dtype), buffers.empty(f.c, x.dtype)
     want = bool(needs[1] or needs[4])
     if f.planes:
-        flags = {"has_w": weight is not None, "want_x": gx is not None, "want_sums": want}
-        fixed_back_planes.get(kind, **flags)(
-            *(g, x, weight, mean, var),
-            *(gx, along, total),
-            *(f.n, f.c, f.s, f.rows, f.chunk, eps),
-            *(f.c, threads.how_many(f.c, f.grain(f.n * f.s))),
-        )
+        there = (weight is not None, True, True)
+        run = _runner(_fixed_back, f, kind, there, (gx is not None, want, True))
+        run(*_given(g, x, weight, mean, var, gx, along if want else None, whole), eps)
     else:
-        _row_sums(f, x, g, mean, total, along)
+        _row_sums(f, x, g, mean, whole, along)
         if gx is not None:
             scale = _scales(f, kind, weight, var, eps)
             scaled_rows(g, scale, gx, f.c, over=f.n, grain=f.grain(f.c))
@@ -958,5 +715,5 @@ def batch_norm_fixed_back(
         gw = along * rstd
         gv = along * scale * rstd * rstd * -0.5
     if needs[3]:
-        gm = total * -scale
-    return gx, gw, total, gm, gv
+        gm = whole * -scale
+    return gx, gw, whole, gm, gv

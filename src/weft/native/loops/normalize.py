@@ -14,7 +14,6 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.row_programs import (
-    SHORT,
     Along,
     Each,
     Length,
@@ -29,6 +28,7 @@ from weft.native.codegen.row_programs import (
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import SUM, step
 from weft.native.loops.sums import LEAF
+from weft.native.loops.turning import SHORT
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 

@@ -344,6 +344,99 @@ def add(x: Ptr[T], y: Ptr[T], count: i64):
         y[j] = y[j] + x[j]
 
 
+@inline
+def gate_products(
+    x: Ptr[T],
+    weight: Ptr[T],
+    share: Ptr[T],
+    parts: i64,
+    span: i64,
+    u0: i64,
+    u1: i64,
+    apart: i64,
+    step: i64,
+    k_size: i64,
+    width: i64,
+    b0: i64,
+    b1: i64,
+    blocks: i64,
+    batch: i64,
+    n: i64,
+    wide: i64,
+):
+    """The products of blocks of rows with the panels of some units, gate beside gate."""
+    for p in range(u0 * parts, u1 * parts):
+        to = share + ((p % parts) * span + (p // parts - u0) * width)
+        rows_by_panel(
+            x, weight + p * width * k_size, to, apart, step, k_size, width, 0, b0, b1, blocks,
+            batch, n, wide,
+        )  # fmt: skip
+
+
+@inline
+def cell(
+    gate: Ptr[T],
+    own: Ptr[T],
+    offset: Ptr[T],
+    state: Ptr[T],
+    c: Ptr[T],
+    h: Ptr[T],
+    tanh_c: Ptr[T],
+    inner: Ptr[T],
+    old: Ptr[T],
+    count: i64,
+    size: i64,
+    span: i64,
+    kind: i64,
+):
+    """From products to the new hidden state of some units of one sample."""
+    if kind == LSTM:
+        lstm_forward(
+            gate, gate + size, gate + 2 * size, gate + 3 * size, own, offset, state, c, h, tanh_c,
+            count, size, span,
+        )  # fmt: skip
+        copy(c, state, count)
+    elif kind == GRU:
+        gru_forward(
+            gate, gate + size, gate + 2 * size, own, offset, old, h, inner, count, size, span
+        )
+    elif kind == TANH:
+        tanh_forward(gate, own, offset, h, count)
+    else:
+        relu_forward(gate, own, offset, h, count)
+
+
+@inline
+def projected(
+    whole: Ptr[T],
+    project: Ptr[T],
+    new: Ptr[T],
+    y: Ptr[T],
+    size: i64,
+    apart: i64,
+    out: i64,
+    width: i64,
+    u0: i64,
+    u1: i64,
+    b0: i64,
+    b1: i64,
+    blocks: i64,
+    batch: i64,
+    n: i64,
+    wide: i64,
+):
+    """Hidden states multiplied by some panels of the projection, also as results."""
+    for u in range(u0, u1):
+        rows_by_panel(
+            whole, project + u * width * size, new + u * width, size, apart, size, width, 0, b0,
+            b1, blocks, batch, n, wide,
+        )  # fmt: skip
+    j0 = u0 * width
+    count = min(u1 * width, out) - j0
+    for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
+        copy(new + (r * apart + j0), y + (r * out + j0), count)
+
+
 @kernel
 def forward_steps(
     data: Ptr[T],
@@ -402,86 +495,26 @@ def forward_steps(
             span = (u1 - u0) * width
             step = parts * span + width  # not a power of two
             share = shares + task * share_size
-            for p in range(u0 * parts, u1 * parts):
-                rows_by_panel(
-                    old,
-                    weight + p * width * out,
-                    share + ((p % parts) * span + (p // parts - u0) * width),
-                    apart,
-                    step,
-                    out,
-                    width,
-                    0,
-                    b0,
-                    b1,
-                    blocks,
-                    batch,
-                    n,
-                    wide,
-                )
-                if joint:
-                    rows_by_panel(
-                        data + begin * features,
-                        weight_in + p * width * features,
-                        share + (share_size // 2 + (p % parts) * span + (p // parts - u0) * width),
-                        features,
-                        step,
-                        features,
-                        width,
-                        0,
-                        b0,
-                        b1,
-                        blocks,
-                        batch,
-                        n,
-                        wide,
-                    )
+            gate_products(
+                old, weight, share, parts, span, u0, u1, apart, step, out, width, b0, b1,
+                blocks, batch, n, wide,
+            )  # fmt: skip
+            if joint:
+                gate_products(
+                    data + begin * features, weight_in, share + share_size // 2, parts, span, u0,
+                    u1, features, step, features, width, b0, b1, blocks, batch, n, wide,
+                )  # fmt: skip
             for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
                 row = (begin + r) * size + j0
                 gate = gates + ((begin + r) * parts * size + j0)
                 own = share + r * step
                 if joint:
                     for g in range(parts):
-                        copy(
-                            share + (share_size // 2 + r * step + g * span), gate + g * size, count
-                        )
-                offset = bias + j0
-                if kind == LSTM:
-                    state = running + (r * size + j0)
-                    lstm_forward(
-                        gate,
-                        gate + size,
-                        gate + 2 * size,
-                        gate + 3 * size,
-                        own,
-                        offset,
-                        state,
-                        c + row,
-                        whole + row,
-                        tanh_c + row,
-                        count,
-                        size,
-                        span,
-                    )
-                    copy(c + row, state, count)
-                elif kind == GRU:
-                    gru_forward(
-                        gate,
-                        gate + size,
-                        gate + 2 * size,
-                        own,
-                        offset,
-                        old + (r * apart + j0),
-                        whole + row,
-                        inner + row,
-                        count,
-                        size,
-                        span,
-                    )
-                elif kind == TANH:
-                    tanh_forward(gate, own, offset, whole + row, count)
-                else:
-                    relu_forward(gate, own, offset, whole + row, count)
+                        copy(own + (share_size // 2 + g * span), gate + g * size, count)
+                cell(
+                    gate, own, bias + j0, running + (r * size + j0), c + row, whole + row,
+                    tanh_c + row, inner + row, old + (r * apart + j0), count, size, span, kind,
+                )  # fmt: skip
                 if projects == 0:
                     copy(whole + row, new + (r * apart + j0), count)
         if projects:
@@ -493,27 +526,10 @@ def forward_steps(
                 b1 = (task // unit_parts + 1) * blocks // row_parts
                 u0 = (task % unit_parts) * out_panels // unit_parts
                 u1 = (task % unit_parts + 1) * out_panels // unit_parts
-                for u in range(u0, u1):
-                    rows_by_panel(
-                        whole + begin * size,
-                        project + u * width * size,
-                        new + u * width,
-                        size,
-                        apart,
-                        size,
-                        width,
-                        0,
-                        b0,
-                        b1,
-                        blocks,
-                        batch,
-                        n,
-                        wide,
-                    )
-                j0 = u0 * width
-                count = min(u1 * width, out) - j0
-                for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
-                    copy(new + (r * apart + j0), y + ((begin + r) * out + j0), count)
+                projected(
+                    whole + begin * size, project, new, y + begin * out, size, apart, out, width,
+                    u0, u1, b0, b1, blocks, batch, n, wide,
+                )  # fmt: skip
         if shared:
             if unit_parts > 1:
                 wait()

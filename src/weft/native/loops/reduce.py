@@ -33,6 +33,7 @@ from weft.native.codegen.jit import Kernel, kernel
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
+from weft.native.loops.turning import SHORT, TOGETHER, turn
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -49,10 +50,6 @@ CHUNK = 16384
 ROWS = 256
 TILE = 1024
 PICK_TILE = PICK_BLOCK = 256
-# Rows of up to so many elements are taken as columns, so many at a time.
-SHORT = 32
-TOGETHER = 64
-LOWEST = -np.inf
 # Variances of float32 below this may have lost squares to underflow.
 FAINT = 1e-30
 # Fewer columns than this are taken several rows at a time.
@@ -241,14 +238,6 @@ def _pick_rows(x: Ptr[T], values: Ptr[T], places: Ptr[i64], n: i64, lo: i64, hi:
 
 
 @inline
-def turn(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
-    """Short rows of n elements as columns."""
-    for j in range(count):
-        for i in range(n):
-            columns[i * TOGETHER + j] = x[j * n + i]
-
-
-@inline
 def _pick_over(p: Ptr[T], q: Ptr[T], w: Ptr[i64], r: i64, k: i64, width: i64) -> None:
     """The chosen elements of columns and their places."""
     for c in range(width):
@@ -304,15 +293,6 @@ def sum_of(x: Ptr[T], n: i64) -> f64:
             part += q[i]
         total += f64(part)
     return total
-
-
-@inline
-def max_of(x: Ptr[T], n: i64) -> T:
-    """The largest of n elements; NaN wins."""
-    best = T(LOWEST)
-    for i in range(n):
-        best = maximum(best, x[i])
-    return best
 
 
 @inline(reassociate=True)

@@ -15,7 +15,6 @@ from weft.native.codegen.jit import Kernel, kernel
 from weft.native.codegen.row_programs import (
     GRAIN,
     NEVER,
-    SHORT,
     Along,
     Number,
     Program,
@@ -30,6 +29,7 @@ from weft.native.codegen.row_programs import (
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import one_step, put_back, repeats, valid
 from weft.native.loops.sums import LEAF, leaf
+from weft.native.loops.turning import SHORT
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 

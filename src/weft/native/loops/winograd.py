@@ -231,6 +231,124 @@ def gather(
                     place[j0 + j] = from_[j]
 
 
+@inline
+def transformed(
+    x: Ptr[f32],
+    seen: Ptr[f32],
+    taps: Ptr[i64],
+    gathered: Ptr[i64],
+    ins: Ptr[i64],
+    starts: Ptr[i64],
+    raw: Ptr[f32],
+    half: Ptr[f32],
+    channels: i64,
+    phases: i64,
+    channel: i64,
+    wide: i64,
+    first: i64,
+    count: i64,
+    n: i64,
+    width: i64,
+):
+    """The transforms of some tiles, a panel for each ``width`` of them."""
+    columns = channels * phases
+    for p in range((count + width - 1) // width):
+        here = ins + p * width
+        some = min(width, count - p * width)
+        stretches = 0
+        j = 0
+        while j < width and some == width:
+            starts[stretches] = j
+            stretches += 1
+            j += wide - (first + p * width + j) % wide
+        for c in range(channels):
+            for phase in range(phases):
+                where = taps + phase * n * n
+                source = x + c * channel
+                target = seen + (p * n * n * columns + c * phases + phase) * width
+                if stretches == 1:
+                    tile(source + here[0], where, half, target, columns * width, n, width)
+                else:
+                    gather(source, raw, where, here, some, starts, stretches, n, width)
+                    tile(raw, gathered, half, target, columns * width, n, width)
+
+
+@inline
+def multiplied(
+    w: Ptr[f32],
+    seen: Ptr[f32],
+    found: Ptr[f32],
+    columns: i64,
+    sheets: i64,
+    panels: i64,
+    part: i64,
+    r0: i64,
+    r1: i64,
+    n: i64,
+    height: i64,
+    width: i64,
+):
+    """The products of rows of transformed weights with transformed tiles, point by point."""
+    for point in range(n * n):
+        for k0 in range(0, columns, K_BLOCK):
+            length = min(K_BLOCK, columns - k0)
+            adds = 1 if k0 > 0 else 0
+            for s0 in range(r0, r1, STRIP):
+                s1 = min(r1, s0 + STRIP)
+                for p in range(panels):
+                    b = seen + ((p * n * n + point) * columns + k0) * width
+                    c = found + ((point * panels + p) * part - r0) * width
+                    for r in range(s0, s1, height):
+                        a = w + ((point * sheets * columns + k0) * height + r * columns)
+                        micro(a, b, c + r * width, width, length, adds)
+
+
+@inline
+def four_results(source: Ptr[f32], apart: i64, half: Ptr[f32], four: Ptr[f32], n: i64, width: i64):
+    """The 2 x 2 results of a panel of tiles from their products, point by point."""
+    for j in range(n):
+        result_line(source + j * apart, n * apart, half + j * width, n * width, n, width)
+    for i in range(2):
+        result_line(half + i * n * width, width, four + 2 * i * width, width, n, width)
+
+
+@inline
+def result_pairs(row: Ptr[f32], place: Ptr[f32], count: i64, clipped: i64, by: i64, width: i64):
+    """One line of the results of neighbouring tiles; the last of them may be half outside."""
+    for i in range(count - clipped):
+        place[2 * by * i] = row[i]
+        place[2 * by * i + by] = row[width + i]
+    if clipped:
+        place[2 * by * (count - 1)] = row[count - 1]
+
+
+@inline
+def written(
+    four: Ptr[f32],
+    line: Ptr[f32],
+    here: Ptr[i64],
+    info: Ptr[i64],
+    first: i64,
+    some: i64,
+    by: i64,
+    width: i64,
+):
+    """The results of tiles in their places."""
+    wide = info[WIDE]
+    j = 0
+    while j < some:
+        # Tiles of one line, the last of which may end beyond the result.
+        number = first + j
+        stop = min(some, j + wide - number % wide)
+        clipped = 1 if 2 * (number % wide + stop - j) > info[SEEN_X] else 0
+        place = line + here[j]
+        result_pairs(four + j, place, stop - j, clipped, by, width)
+        if 2 * (number // wide % info[HIGH]) + 1 < info[SEEN_Y]:
+            below = place + info[OUT_Y] // 2
+            result_pairs(four + (j + 2 * width), below, stop - j, clipped, by, width)
+        j = stop
+
+
 @kernel
 def products(
     x: Ptr[f32],
@@ -266,8 +384,7 @@ def products(
     rows, tasks, step = info[ROWS], info[TASKS], info[ROW_STEP]
     cuts, span, part = info[CUTS], info[SPAN], info[PART]
     channels, phases, channel = info[CHANNELS], info[PHASES], info[CHANNEL]
-    wide, down = info[WIDE], info[OUT_Y] // 2
-    columns = channels * phases
+    wide, columns = info[WIDE], channels * phases
     sheets = (rows + height - 1) // height
     for worker in range(lo, hi):
         seen = scratch + worker * info[SCRATCH]
@@ -281,50 +398,15 @@ def products(
             panels = (count + width - 1) // width
             walk(info, first, count, ins, outs)
             found = seen + n * n * columns * panels * width
-            for p in range(panels):
-                here = ins + p * width
-                some = min(width, count - p * width)
-                stretches = 0
-                j = 0
-                while j < width and some == width:
-                    starts[stretches] = j
-                    stretches += 1
-                    j += wide - (first + p * width + j) % wide
-                for c in range(channels):
-                    for phase in range(phases):
-                        where = taps + phase * n * n
-                        source = x + c * channel
-                        target = seen + (p * n * n * columns + c * phases + phase) * width
-                        if stretches == 1:
-                            tile(source + here[0], where, half, target, columns * width, n, width)
-                        else:
-                            gather(source, raw, where, here, some, starts, stretches, n, width)
-                            tile(raw, gathered, half, target, columns * width, n, width)
-            for point in range(n * n):
-                for k0 in range(0, columns, K_BLOCK):
-                    length = min(K_BLOCK, columns - k0)
-                    adds = 1 if k0 > 0 else 0
-                    for s0 in range(r0, r1, STRIP):
-                        s1 = min(r1, s0 + STRIP)
-                        for p in range(panels):
-                            b = seen + ((p * n * n + point) * columns + k0) * width
-                            c = found + ((point * panels + p) * part - r0) * width
-                            for r in range(s0, s1, height):
-                                a = w + ((point * sheets * columns + k0) * height + r * columns)
-                                micro(a, b, c + r * width, width, length, adds)
+            transformed(
+                x, seen, taps, gathered, ins, starts, raw, half, channels, phases, channel,
+                wide, first, count, n, width,
+            )  # fmt: skip
+            multiplied(w, seen, found, columns, sheets, panels, part, r0, r1, n, height, width)
             for r in range(r0, r1):
-                line = y + r * step
                 for p in range(panels):
                     source = found + (p * part + r - r0) * width
-                    apart = panels * part * width
-                    for j in range(n):
-                        result_line(
-                            source + j * apart, n * apart, half + j * width, n * width, n, width
-                        )
-                    for i in range(2):
-                        result_line(
-                            half + i * n * width, width, four + 2 * i * width, width, n, width
-                        )
+                    four_results(source, panels * part * width, half, four, n, width)
                     if biased:
                         for j in range(4 * width):
                             four[j] = four[j] + bias[r]
@@ -333,29 +415,7 @@ def products(
                             check[j] = check[j] + four[i * width + j] * 0.0
                     some = min(width, count - p * width)
                     here = outs + p * width
-                    j = 0
-                    while j < some:
-                        # Tiles of one line, the last of which may end beyond the result.
-                        number = first + p * width + j
-                        stop = min(some, j + wide - number % wide)
-                        ends = 2 * (number % wide + stop - j)
-                        clipped = 1 if ends > info[SEEN_X] else 0
-                        place = line + here[j]
-                        row = four + j
-                        for i in range(stop - j - clipped):
-                            place[2 * by * i] = row[i]
-                            place[2 * by * i + by] = row[width + i]
-                        if clipped:
-                            place[2 * by * (stop - j - 1)] = row[stop - j - 1]
-                        if 2 * (number // wide % info[HIGH]) + 1 < info[SEEN_Y]:
-                            place = place + down
-                            row = row + 2 * width
-                            for i in range(stop - j - clipped):
-                                place[2 * by * i] = row[i]
-                                place[2 * by * i + by] = row[width + i]
-                            if clipped:
-                                place[2 * by * (stop - j - 1)] = row[stop - j - 1]
-                        j = stop
+                    written(four, y + r * step, here, info, first + p * width, some, by, width)
         for j in range(width):
             if check[j] != 0.0:
                 bad[worker] = 1

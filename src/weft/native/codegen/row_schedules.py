@@ -1,0 +1,472 @@
+"""The loops of row programs: a writer for each way in which rows lie in memory.
+
+All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
+the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
+row, ``l_`` that of a line of columns, ``a_`` sums across rows; ``s_``, ``q_`` and ``t_`` the sums
+of columns, their parts, and what elements read of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.native.codegen import trace
+from weft.native.codegen.compiler import Function
+from weft.native.codegen.row_trace import NAMES, Stage, Traced, Value
+from weft.native.loops.sums import LEAF, leaf
+from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
+
+# Elements of a row summed in their own type.
+BLOCK = 1024
+# Most columns at a time, and lines of columns summed in their own type, or at a time.
+TILE = 256
+ROWS = 128
+LINES = 4
+LOWEST = "-inf"
+
+
+class Writer:
+    """Indented lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def __call__(self, *lines: str) -> None:
+        self.lines += ["    " * self.depth + line for line in lines]
+
+    @contextmanager
+    def loop(self, text: str) -> Iterator[None]:
+        self(f"for {text}:")
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+
+class Schedule:
+    """Writes the loops of a traced program."""
+
+    name = ""
+    sizes = "n: i64"
+    flags = "contract "  # a product and a sum may be one instruction
+
+    def __init__(self, traced: Traced) -> None:
+        self.traced, self.put = traced, Writer()
+        self.write()
+
+    def source(self) -> str:
+        t = self.traced
+        head = [f"{name}: Ptr[T]" for name in t.of("Along", "Shared", "Each")]
+        head += [f"{name}: Ptr[T]" for name, *_ in t.outputs]
+        head += [f"{name}_given: f64" for name in t.of("Number")]
+        head = [f"p_{h}" if "Ptr" in h else h for h in head]
+        head += [self.sizes, "lo: i64, hi: i64"]
+        body = "\n".join(self.put.lines)
+        return f"def {t.name}_{self.name}({', '.join(head)}) -> None:\n{body}\n"
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def moving(self) -> list[str]:
+        """The arrays with an element for each place of each row."""
+        return [*self.traced.of("Along"), *self.traced.memory("along")]
+
+    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+        """The lines of one element's value."""
+        t = self.traced
+        if value.how == "given":
+            shared = value.name in t.of("Shared")
+            where = f"p_{value.name}[{self.along}]" if shared else f"{pointer.format(value.name)}"
+            return [f"{value.name} = {where if shared else f'{where}[{place}]'}"]
+        if t.stored(value, number):
+            return [f"{value.name} = {pointer.format(t.memory('along')[0])}[{place}]"]
+        return [f"{value.name} = {value.text}"]
+
+
+class RowsSchedule(Schedule):
+    """Row after row."""
+
+    name, along = "rows", "i"
+
+    def __init__(self, traced: Traced) -> None:
+        if traced.memory("across"):
+            self.sizes = "n: i64, rows: i64, size: i64"
+        super().__init__(traced)
+
+    def write(self) -> None:
+        put, sums = self.put, self.traced.memory("across")
+        if not sums:
+            with put.loop("row in range(lo, hi)"):
+                self.row()
+            return
+        # Blocks of rows have sums of their own, so that results don't depend on threads.
+        with put.loop("block in range(lo, hi)"):
+            put(*(f"a_{name} = p_{name} + block * n" for name in sums))
+            with put.loop("i in range(n)"):
+                put(*(f"a_{name}[i] = T(0.0)" for name in sums))
+            with put.loop("row in range(block * size, min(rows, (block + 1) * size))"):
+                self.row()
+
+    def row(self) -> None:
+        put, t = self.put, self.traced
+        put(*(f"r_{name} = p_{name} + row * n" for name in self.moving()))
+        self.given()
+        self.passes("n")
+        put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
+
+    def given(self, length: str = "n", row: str = "row") -> None:
+        """Row numbers that are inputs."""
+        put, t = self.put, self.traced
+        put(f"length = {length}")
+        put(*(f"{name} = p_{name}[{row}]" for name in t.of("Each")))
+        put(*(f"{name} = {name}_given" for name in t.of("Number")))
+
+    def passes(self, n: str) -> None:
+        put, t = self.put, self.traced
+        for number, stage in enumerate(t.stages):
+            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            if not stage.targets:
+                continue
+            put(*(f"{v.name} = f64(0.0)" for v in stage.sums))
+            put(*(f"{v.name} = T({LOWEST})" for v in stage.tops))
+            if not stage.sums:
+                with put.loop(f"i in range({n})"):
+                    self.body(stage, number, "i", "i")
+                continue
+            with put.loop(f"b in range(0, {n}, {BLOCK})"):
+                put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
+                with put.loop(f"j in range(min({BLOCK}, {n} - b))"):
+                    self.body(stage, number, "(b + j)", "b + j")
+                put(*(f"{v.name} = {v.name} + f64(part_{v.name})" for v in stage.sums))
+
+    def body(self, stage: Stage, number: int, place: str, along: str) -> None:
+        put, t = self.put, self.traced
+        self.along = along
+        for value in t.lines(stage, number)[0]:
+            put(*self.element(value, number, "r_{}", place))
+        put(*(f"r_{memory}[{place}] = {v.name}" for memory, v in stage.stores))
+        put(*(f"a_{o}[{place}] = a_{o}[{place}] + {v.name}" for o, v in stage.across))
+        self.accumulate(stage, place)
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        """Take an element into the reductions of a pass."""
+        put = self.put
+        put(*(f"part_{v.name} = plus(part_{v.name}, {v.text})" for v in stage.sums))
+        put(*(f"{v.name} = maximum({v.name}, {v.text})" for v in stage.tops))
+
+
+class ReferenceRows(RowsSchedule):
+    """Short rows with the bits of NumPy: in the array's own type, sums in NumPy's order.
+
+    What is summed over rows elsewhere is left as it is here, a row for each.
+    """
+
+    name, flags = "reference", ""
+
+    def __init__(self, traced: Traced) -> None:
+        traced = copy.copy(traced)
+        traced.outputs = [(o, "along" if r == "across" else r, v) for o, r, v in traced.outputs]
+        traced.stages = traced._stages()
+        super().__init__(traced)
+        self.put.lines = [line.replace("f64(", "T(") for line in self.put.lines]
+
+    def write(self) -> None:
+        summed = [v for stage in self.traced.stages for v in self.held(stage)]
+        self.put(*(f"m_{v.name} = array(T, {LEAF})" for v in summed))
+        super().write()
+
+    def held(self, stage: Stage) -> list[Value]:
+        """What a pass has to write down in order to sum it: all but inputs."""
+        found = {v.uses[0].name: v.uses[0] for v in stage.sums}
+        return [v for v in found.values() if v.how != "given"]
+
+    def passes(self, n: str) -> None:
+        put, t = self.put, self.traced
+        for number, stage in enumerate(t.stages):
+            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            put(*(f"{v.name} = T({LOWEST})" for v in stage.tops))
+            if not stage.targets:
+                continue
+            if self.held(stage) or stage.tops or stage.stores:
+                with put.loop(f"i in range({n})"):
+                    self.body(stage, number, "i", "i")
+            for v in stage.sums:
+                (source,) = v.uses
+                where = f"r_{source.name}" if source.how == "given" else f"m_{source.name}"
+                put(f"{v.name} = leaf({where}, {n}) + 0.0")
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        self.put(*(f"m_{v.name}[{place}] = {v.name}" for v in self.held(stage)))
+        super().accumulate(stage._replace(sums=[]), place)
+
+
+class CausalSchedule(RowsSchedule):
+    """Row after row, each up to the diagonal of its matrix; what lies beyond is zero."""
+
+    name = "causal_rows"
+    sizes = "n: i64, height: i64, causal: i64"
+
+    def passes(self, n: str) -> None:
+        put, t = self.put, self.traced
+        put("count = min(n, row % height + 1) if causal else n")
+        super().passes("count")
+        with put.loop("i in range(count, n)"):
+            put(*(f"r_{o}[i] = T(0.0)" for o in t.memory("along")))
+
+
+class InlineSchedule(RowsSchedule):
+    """One row, as a function that other kernels call."""
+
+    name = "row"
+
+    def source(self) -> str:
+        return super().source().replace(", lo: i64, hi: i64", "")
+
+    def write(self) -> None:
+        put = self.put
+        put(*(f"r_{name} = p_{name} + 0" for name in self.moving()))
+        self.given()
+        self.passes("n")
+
+
+class PlanesSchedule(RowsSchedule):
+    """Rows that are channels of images: the elements of one plane of each of n samples."""
+
+    name = "planes"
+    sizes = "n: i64, c: i64, s: i64, block: i64, chunk: i64"
+
+    def row(self) -> None:
+        put, t = self.put, self.traced
+        self.given("n * s")
+        self.passes("n")
+        put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
+
+    def passes(self, n: str) -> None:
+        put, t = self.put, self.traced
+        for number, stage in enumerate(t.stages):
+            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            if not stage.targets:
+                continue
+            if not stage.sums:
+                with put.loop("r in range(n)"):
+                    # What was read last is still in the cache.
+                    self.plane(stage, number, "((n - 1 - r) * c + row) * s", "s")
+                continue
+            put(*(f"{v.name} = f64(0.0)" for v in stage.sums))
+            with put.loop("first in range(0, n, block)"), put.loop("at in range(0, s, chunk)"):
+                put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
+                with put.loop("r in range(first, min(first + block, n))"):
+                    self.plane(stage, number, "(r * c + row) * s + at", "min(chunk, s - at)")
+                put(*(f"{v.name} = {v.name} + f64(part_{v.name})" for v in stage.sums))
+
+    def plane(self, stage: Stage, number: int, start: str, length: str) -> None:
+        put = self.put
+        put(*(f"r_{name} = p_{name} + ({start})" for name in self.moving()))
+        with put.loop(f"i in range({length})"):
+            self.body(stage, number, "i", "i")
+
+
+class CyclicSchedule(RowsSchedule):
+    """Row after row, where row numbers that are inputs repeat after c rows."""
+
+    name = "cyclic"
+    sizes = "n: i64, c: i64"
+
+    def given(self, length: str = "n", row: str = "row") -> None:
+        super().given(length, "row % c")
+
+
+class ReferenceColumns(RowsSchedule):
+    """Columns with the bits of NumPy: in the array's own type, summed row by row."""
+
+    name, flags = "reference_columns", ""
+    sizes = "n: i64, k: i64"
+
+    def __init__(self, traced: Traced) -> None:
+        super().__init__(traced)
+        self.put.lines = [line.replace("f64(", "T(") for line in self.put.lines]
+
+    def row(self) -> None:
+        put, t = self.put, self.traced
+        put(*(f"r_{name} = p_{name} + row" for name in self.moving()))
+        self.given()
+        for number, stage in enumerate(t.stages):
+            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            if stage.targets:
+                put(*(f"{v.name} = T(0.0)" for v in stage.sums))
+                with put.loop("i in range(n)"):
+                    self.body(stage, number, "(i * k)", "i")
+        put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        self.put(*(f"{v.name} = {v.name} + {v.text}" for v in stage.sums))
+
+
+class ColumnsSchedule(Schedule):
+    """Rows that lie across memory, a tile of them side by side."""
+
+    name, along = "columns", "i"
+    sizes = "n: i64, k: i64, tile: i64, tiles: i64"
+    step, width = "k", "width"
+
+    def write(self) -> None:
+        put = self.put
+        self.arrays()
+        with put.loop("item in range(lo, hi)"):
+            put("left = (item % tiles) * tile", "width = min(tile, k - left)")
+            put("base = item // tiles * n * k + left", "place = item // tiles * k + left")
+            put("length = n", *(f"r_{name} = p_{name} + base" for name in self.moving()))
+            self.passes()
+
+    def arrays(self) -> None:
+        """Memory for row numbers: as sums, as parts of sums, and as what elements meet."""
+        put, t = self.put, self.traced
+        for stage in t.stages:
+            for v in stage.sums:
+                put(f"s_{v.name} = array(f64, {TILE})", f"q_{v.name} = array(T, {TILE})")
+            put(*(f"s_{v.name} = array(T, {TILE})" for v in stage.tops))
+        for name in self.met():
+            put(f"t_{name} = array(T, {TILE})")
+
+    def met(self) -> list[str]:
+        """The row numbers that elements read, other than numbers of the whole call."""
+        t = self.traced
+        found: dict[str, None] = {}
+        for number, stage in enumerate(t.stages):
+            found |= dict.fromkeys(v.name for v in t.lines(stage, number)[1])
+        return [n for n in found if n not in t.of("Number")]
+
+    def numbers(self, number: int) -> None:
+        """Row numbers up to a stage: those that elements of this stage meet, and results."""
+        put, t = self.put, self.traced
+        stage, last = t.stages[number], number == len(t.stages) - 1
+        met = [v for v in t.lines(stage, number)[1] if v.name not in t.of("Number")]
+        results = [(o, v) for o, role, v in t.outputs if role == "each"] if last else []
+        before = {v.name for k in range(number) for v in t.lines(t.stages[k], k)[1]}
+        fresh = [v for v in met if v.name not in before]
+        if not (fresh or results or stage.sums or stage.tops):
+            return
+        with put.loop(f"c in range({self.width})"):
+            for v in self.behind([*fresh, *(v for _, v in results)]):
+                put(f"{v.name} = {self.number(v)}")
+            put(*(f"t_{v.name}[c] = T({v.name})" for v in fresh))
+            put(*(f"p_{o}[place + c] = {v.name}" for o, v in results))
+            put(*(f"s_{v.name}[c] = 0.0" for v in stage.sums))
+            put(*(f"s_{v.name}[c] = T({LOWEST})" for v in stage.tops))
+
+    def behind(self, values: list[Value]) -> list[Value]:
+        """Row numbers with those that they are made from, in order."""
+        seen: set[str] = set()
+        todo = list(values)
+        while todo:
+            value = todo.pop()
+            if value.name not in seen:
+                seen.add(value.name)
+                todo += () if value.how in ("total", "largest") else value.uses
+        return [v for v in self.traced.tape.values.values() if v.name in seen]
+
+    def number(self, value: Value) -> str:
+        if value.how == "given":
+            number = value.name in self.traced.of("Number")
+            return f"{value.name}_given" if number else f"p_{value.name}[place + c]"
+        return f"s_{value.name}[c]" if value.how in ("total", "largest") else value.text
+
+    def passes(self) -> None:
+        put, t = self.put, self.traced
+        for number, stage in enumerate(t.stages):
+            self.numbers(number)
+            if not stage.targets:
+                continue
+            if not stage.sums:
+                self.lines_of(stage, number, "0", "n")
+                continue
+            with put.loop(f"b in range(0, n, {ROWS})"):
+                with put.loop(f"c in range({self.width})"):
+                    put(*(f"q_{v.name}[c] = T(0.0)" for v in stage.sums))
+                self.lines_of(stage, number, "b", f"min(b + {ROWS}, n)")
+                with put.loop(f"c in range({self.width})"):
+                    put(
+                        *(f"s_{v.name}[c] = s_{v.name}[c] + f64(q_{v.name}[c])" for v in stage.sums)
+                    )
+
+    def lines_of(self, stage: Stage, number: int, first: str, last: str) -> None:
+        """Line after line; sums alone take several lines at a time, so as to be read less often."""
+        put = self.put
+        if stage.sums and not stage.stores and not stage.tops:
+            put(f"upto = {last} - ({last} - {first}) % {LINES}")
+            with put.loop(f"i in range({first}, upto, {LINES})"):
+                self.some_lines(stage, number, [f"_{u}" for u in range(LINES)])
+            first = "upto"
+        with put.loop(f"i in range({first}, {last})"):
+            self.some_lines(stage, number, [""])
+
+    def some_lines(self, stage: Stage, number: int, ends: list[str]) -> None:
+        """Lines from the i-th on; the values of each have names with an ending of their own."""
+        put, t = self.put, self.traced
+        along, numbers = t.lines(stage, number)
+        moving = {v.name for v in along if v.how == "given"} - set(t.of("Shared"))
+        moving |= {memory for memory, _ in stage.stores}
+        moving |= {t.memory("along")[0] for v in along if t.stored(v, number)}
+        for u, end in enumerate(ends):
+            line = f"(i + {u})" if u else "i"
+            put(*(f"l_{name}{end} = r_{name} + {line} * {self.step}" for name in sorted(moving)))
+        with put.loop(f"c in range({self.width})"):
+            for v in numbers:
+                given = v.name in t.of("Number")
+                put(f"{v.name} = {f'{v.name}_given' if given else f't_{v.name}[c]'}")
+            own = {v.name for v in along}
+            for u, end in enumerate(ends):
+                self.along = f"i + {u}" if u else "i"
+                for v in along:
+                    lines = self.element(v, number, "l_{}" + end, "c")
+                    put(*(_ended(line, own, end) for line in lines))
+            put(*(f"l_{memory}[c] = {v.name}" for memory, v in stage.stores))
+            for v in stage.sums:
+                terms = [_ended(v.text, own, end) for end in ends]
+                put(f"q_{v.name}[c] = q_{v.name}[c] + {_in_pairs(terms)}")
+            put(*(f"s_{v.name}[c] = maximum(s_{v.name}[c], {v.text})" for v in stage.tops))
+
+
+def _ended(line: str, names: set[str], end: str) -> str:
+    return NAMES.sub(lambda m: m[0] + end if m[0] in names else m[0], line)
+
+
+def _in_pairs(terms: list[str]) -> str:
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return f"({_in_pairs(terms[:half])} + {_in_pairs(terms[half:])})"
+
+
+class ShortSchedule(ColumnsSchedule):
+    """Short rows, transposed in cache."""
+
+    name, step, width = "short", str(TOGETHER), "width"
+    sizes = "n: i64, rows: i64"
+
+    def write(self) -> None:
+        put, t = self.put, self.traced
+        self.arrays()
+        put(*(f"r_{name} = array(T, {SHORT * TOGETHER})" for name in self.moving()))
+        put("length = n")
+        with put.loop("item in range(lo, hi)"):
+            put(f"place = item * {TOGETHER}", f"width = min({TOGETHER}, rows - place)")
+            for name in t.of("Along"):
+                put(f"turn(p_{name} + place * n, r_{name}, n, width)")
+            self.passes()
+            for name in t.memory("along"):
+                put(f"turn_back(r_{name}, p_{name} + place * n, n, width)")
+
+
+def scope() -> dict[str, Any]:
+    """What the loops of row programs can call."""
+    return {**trace.scope(), "plus": plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
+
+
+def function_of(schedule: Schedule) -> Function:
+    made = Function(schedule.source(), scope())
+    made.flags = schedule.flags
+    return made

@@ -1,0 +1,241 @@
+"""Row programs as values in stages: what a function of one row does, noted down.
+
+See ``weft.native.codegen.row_programs`` for what a program may say.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from weft.native.codegen.trace import Element, Setting, Tape
+
+Along = Shared = Each = Number = Length = Any  # what parameters are, for annotations
+NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
+
+
+# --- what a program may say ----------------------------------------------------------------
+
+
+class Value:
+    """One value of a program: how it is computed and when it can be."""
+
+    __slots__ = ("along", "how", "name", "stage", "text", "uses")
+    along: bool
+    stage: int
+
+    def __init__(
+        self, name: str, text: str, uses: tuple[Value, ...], how: str = "", along: bool = False
+    ) -> None:
+        self.name, self.text, self.uses, self.how = name, text, uses, how
+        reduced = how in ("total", "largest")
+        self.along = not reduced and (along or any(u.along for u in uses))
+        # Loops of this number and later can read it: a reduction is done when its loop is.
+        self.stage = max((u.stage for u in uses), default=0) + reduced
+
+
+class RowTape(Tape):
+    """What a program does, as values that know from which others they are made."""
+
+    def __init__(self) -> None:
+        super().__init__("f32")
+        self.values: dict[str, Value] = {}
+
+    def add(self, text: str, how: str = "") -> Value:
+        name = f"v{len(self.values)}"
+        uses = tuple(self.values[n] for n in dict.fromkeys(NAMES.findall(text)))
+        found = self.values[name] = Value(name, text, uses, how)
+        return found
+
+    def put(self, text: str, kind: str) -> Element:
+        found = self.add(text)
+        made = Element if found.along or kind == "b1" else Setting
+        return made(self, found.name, kind)
+
+    def number(self, text: str, how: str = "") -> Setting:
+        return Setting(self, self.add(text, how).name, self.kind)
+
+
+def total(x: Any) -> Setting:
+    """The sum of a row."""
+    return x.tape.number(x.text, "total")
+
+
+def largest(x: Any) -> Setting:
+    """The largest element of a row; NaN wins."""
+    return x.tape.number(x.text, "largest")
+
+
+def kept(x: Any) -> Element:
+    """The same row, to be kept in the memory of the first result rather than computed anew.
+
+    It is for one value; where the result is written before the value was last read, and for
+    further values, it changes nothing.
+    """
+    return Element(x.tape, x.tape.add(f"T({x.text})", "kept").name, x.kind)
+
+
+class Across(NamedTuple):
+    """A result with one element for each place: the sum over rows."""
+
+    value: Any
+
+
+def across(x: Any) -> Across:
+    return Across(x)
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    """A function of the kernel language, of elements or of a row number (in the array's type)."""
+
+    def call(x: Any) -> Any:
+        if x.__class__ is Setting:
+            return x.tape.number(f"{name}(T({x.text}))")
+        return x.tape.put(f"{name}(T({x.text}))", x.kind)
+
+    return call
+
+
+exp_flush, log = _function("exp_flush"), _function("log")
+
+
+def rounded(x: Setting) -> Setting:
+    """A row number as elements meet it: in the array's type."""
+    return x.tape.number(f"T({x.text})")  # type: ignore[attr-defined]
+
+
+def sqrt(x: Setting) -> Setting:
+    """The root of a row number."""
+    return x.tape.number(f"sqrt(f64({x.text}))")  # type: ignore[attr-defined]
+
+
+def if_finite(test: Setting, x: Setting, other: Setting) -> Setting:
+    """One of two row numbers: the first where ``test`` is neither infinite nor NaN."""
+    text = f"f64({x.text}) if {test.text} - {test.text} == 0.0 else f64({other.text})"
+    return test.tape.number(text)  # type: ignore[attr-defined]
+
+
+# --- the traced program ----------------------------------------------------------------------
+
+
+class Input(NamedTuple):
+    """A parameter: its name in the code, and what it is."""
+
+    name: str
+    role: str
+
+
+class Stage(NamedTuple):
+    """One pass over the row: row numbers to work out before it, then what is done in it."""
+
+    numbers: list[Value]
+    sums: list[Value]
+    tops: list[Value]
+    stores: list[tuple[str, Value]]  # memory, and what is written there
+    across: list[tuple[str, Value]]
+
+    @property
+    def targets(self) -> list[Value]:
+        reduced = [u for r in (*self.sums, *self.tops) for u in r.uses]
+        return [*reduced, *(v for _, v in (*self.stores, *self.across))]
+
+
+class Traced:
+    """A program's values in stages, and its results."""
+
+    def __init__(self, name: str, function: Callable, absent: frozenset, wanted: Any) -> None:
+        self.name, self.tape = name, RowTape()
+        self.kept: Value | None = None
+        self.inputs: list[Input] = []
+        given = {}
+        for k, (parameter, about) in enumerate(inspect.signature(function).parameters.items()):
+            given[parameter] = None if parameter in absent else self._input(k, about.annotation)
+        found = function(**given)
+        found = found if found.__class__ is tuple else (found,)
+        if wanted is not None:
+            found = tuple(v for v, w in zip(found, wanted, strict=True) if w)
+        values = self.tape.values
+        # Results along the row, across rows, and one for each row, with their memory.
+        self.outputs: list[tuple[str, str, Value]] = []
+        for k, result in enumerate(found):
+            inner = result.value if result.__class__ is Across else result
+            value = values[inner.text]
+            role = "across" if inner is not result else "along" if value.along else "each"
+            self.outputs.append((f"o{k}", role, value))
+        self.stages = self._stages()
+
+    def _input(self, k: int, role: str) -> Any:
+        tape, name = self.tape, f"e{k}"
+        along = role in ("Along", "Shared")
+        text = "f64(length)" if role == "Length" else name
+        tape.values[name] = Value(name, text, (), "" if role == "Length" else "given", along)
+        if role != "Length":
+            self.inputs.append(Input(name, role))
+        return (Element if along else Setting)(tape, name, tape.kind)
+
+    def of(self, *roles: str) -> list[str]:
+        """The inputs of some roles."""
+        return [i.name for i in self.inputs if i.role in roles]
+
+    def memory(self, *roles: str) -> list[str]:
+        """The results of some roles."""
+        return [name for name, role, _ in self.outputs if role in roles]
+
+    def _needed(self) -> list[Value]:
+        """The values behind the results, in order."""
+        seen: set[str] = set()
+        todo = [value for *_, value in self.outputs]
+        while todo:
+            value = todo.pop()
+            if value.name not in seen:
+                seen.add(value.name)
+                todo += value.uses
+        return [v for v in self.tape.values.values() if v.name in seen]
+
+    def _stages(self) -> list[Stage]:
+        needed = self._needed()
+        made = [Stage([], [], [], [], []) for _ in range(1 + max(v.stage for v in needed))]
+        for v in needed:
+            if v.how in ("total", "largest"):
+                stage = made[v.stage - 1]
+                (stage.sums if v.how == "total" else stage.tops).append(v)
+            elif not v.along and v.how != "given":
+                made[v.stage].numbers.append(v)
+        for name, role, value in self.outputs:
+            if role == "along":
+                made[value.stage].stores.append((name, value))
+            elif role == "across":
+                made[value.stage].across.append((name, value))
+        self.kept = None
+        for v in needed:
+            if v.how == "kept" and self.kept is None and self._lasts(v, made):
+                self.kept = v
+                made[v.stage].stores.insert(0, (self.memory("along")[0], v))
+        return made
+
+    def _lasts(self, value: Value, stages: list[Stage]) -> bool:
+        """Whether a value can be kept in the first result's memory until it was last read."""
+        last = next((v.stage for _, role, v in self.outputs if role == "along"), -1)
+        later = range(max(last, value.stage) + 1, len(stages))
+        return last > value.stage and not any(
+            value in self.lines(stages[number], number)[0] for number in later
+        )
+
+    def lines(self, stage: Stage, number: int) -> tuple[list[Value], list[Value]]:
+        """What a pass computes along the row, in order, and the row numbers that it reads."""
+        seen: dict[str, Value] = {}
+        todo = list(stage.targets)
+        while todo:
+            value = todo.pop()
+            if value.name not in seen:
+                seen[value.name] = value
+                if value.along and not self.stored(value, number):
+                    todo += value.uses
+        ordered = sorted(seen.values(), key=list(self.tape.values.values()).index)
+        return [v for v in ordered if v.along], [v for v in ordered if not v.along]
+
+    def stored(self, value: Value, number: int) -> bool:
+        """Whether a value was kept by an earlier pass."""
+        return value is self.kept and value.stage < number

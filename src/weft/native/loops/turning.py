@@ -1,0 +1,29 @@
+"""What loops over rows share: short rows turned into columns and back, and sums in any order."""
+
+from __future__ import annotations
+
+from weft.native.codegen.compiler import Ptr, T, i64, inline
+
+# Rows of up to so many elements are taken as columns, so many at a time.
+SHORT = 32
+TOGETHER = 64
+
+
+@inline(reassociate=True)
+def plus(a: T, b: T) -> T:
+    return a + b
+
+
+@inline
+def turn(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
+    """Short rows of n elements as columns."""
+    for j in range(count):
+        for i in range(n):
+            columns[i * TOGETHER + j] = x[j * n + i]
+
+
+@inline
+def turn_back(columns: Ptr[T], y: Ptr[T], n: i64, count: i64) -> None:
+    for j in range(count):
+        for i in range(n):
+            y[j * n + i] = columns[i * TOGETHER + j]
