@@ -660,20 +660,22 @@ def difference(
 ROUGH = re.compile(r"detach|\.data|float32|half|bfloat16|checkpoint|manual_seed|renorm")
 
 
-def slope_error(seed: int) -> str | None:
+def slope_error(seed: int, order: int = 1) -> str | None:
     """How the gradient of a program's last value differs from its finite differences in weft.
 
-    None where it does not, and where the value has a kink or is too steep to tell.
+    With ``order`` 2 the same of a sum of its first derivatives. None where it does not, and where
+    the value has a kink or is too steep to tell.
     """
     from program_steps import program
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         steps, looks, _ = program(seed, "smooth")
-        steps = [s for s, look in zip(steps, looks, strict=True) if look.error is None and s.new]
+        good = [k for k, look in enumerate(looks) if look.error is None and steps[k].new]
+        steps, looks = [steps[k] for k in good], [looks[k] for k in good]
         if any(ROUGH.search(s.code) for s in steps):
             return None
-        value, leaves = evaluated(steps, 0.0)
+        value, leaves = evaluated(steps, 0.0, order)
         if not value.requires_grad:
             return None
         grads = weft.autograd.grad(value, list(leaves), allow_unused=True)
@@ -684,7 +686,7 @@ def slope_error(seed: int) -> str | None:
         )
         slopes = []
         for h in (1e-5, 1e-6):
-            ahead, behind = (float(evaluated(steps, sign * h)[0]) for sign in (1, -1))
+            ahead, behind = (float(evaluated(steps, sign * h, order)[0]) for sign in (1, -1))
             slopes.append((ahead - behind) / (2 * h))
     scale = max(abs(along), abs(float(value)), 1.0)
     if not abs(slopes[0] - slopes[1]) <= 1e-5 * scale:
@@ -694,8 +696,11 @@ def slope_error(seed: int) -> str | None:
     return f"seed {seed}: gradient {along}, difference {slopes[1]}\n{script(steps, looks)}"
 
 
-def evaluated(steps: list[Step], h: float) -> tuple[Any, dict[Any, Any]]:
-    """A program's last value in weft with its leaves moved, and the direction of each leaf."""
+def evaluated(steps: list[Step], h: float, order: int = 1) -> tuple[Any, dict[Any, Any]]:
+    """A program's last value in weft with its leaves moved, and the direction of each leaf.
+
+    With ``order`` 2 a weighted sum of the derivatives of that value.
+    """
     session = Session(weft)
     leaves: dict[Any, Any] = {}
     rng = np.random.default_rng(5)
@@ -707,7 +712,13 @@ def evaluated(steps: list[Step], h: float) -> tuple[Any, dict[Any, Any]]:
                 direction = weft.from_numpy(np.asarray(rng.uniform(-1, 1, tuple(t.shape))))
                 leaves[t] = direction
                 t.data.add_(h * direction)
-    return session.scope[steps[-1].new[-1]], leaves
+    value = session.scope[steps[-1].new[-1]]
+    if order == 2 and value.requires_grad:
+        slopes = weft.autograd.grad(value, list(leaves), create_graph=True, allow_unused=True)
+        weights = [d * d + 0.5 for d in leaves.values()]
+        parts = [(g * w).sum() for g, w in zip(slopes, weights, strict=True) if g is not None]
+        value = sum(parts, weft.zeros((), dtype=weft.float64))
+    return value, leaves
 
 
 # --- cutting down ----------------------------------------------------------------------
