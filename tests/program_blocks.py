@@ -245,7 +245,11 @@ def call_module(writer: Any, name: str | None = None) -> None:
     call = f"{name}({takes.format(x=x)})"
     if text.startswith(("RNN", "GRU", "MultiheadAttention", "LSTM")):
         call += "[0]"
-    writer.define(call, effect=True)
+    for made in writer.define(call, effect=True):
+        t = writer.get(made)
+        if isinstance(t, torch.Tensor) and t._is_view():
+            # Of something hidden, in torch: its hooks are forgotten when it is changed.
+            writer.frozen.add(t.untyped_storage().data_ptr())
 
 
 MODULE_HOOKS = (
@@ -380,8 +384,9 @@ TRANSFORMS = (
     "torch.vmap(lambda a: a[None] * a, out_dims=-1)({x})",
     "torch.vmap(lambda a: F.softmax(a * 2, -1), in_dims=-1)({x})",
 )
+# Not softmax: torch writes over what its tangent has saved, and can't go back through it.
 DUAL = (
-    *("a.sin() * a", "a * {y}", "a.exp().sum()", "(a @ a.mT)", "a.softmax(-1)", "a + a.clone()"),
+    *("a.sin() * a", "a * {y}", "a.exp().sum()", "(a @ a.mT)", "a.sigmoid()", "a + a.clone()"),
     *("a.view(-1)[1:]", "a.clone().mul_(a)", "torch.cat([a, a * 2])", "a.cumsum(0) * {x}"),
 )
 
@@ -394,8 +399,6 @@ def transform(writer: Any) -> None:
     y = writer.like(x)
     if writer.rng.random() < 0.2:
         body = writer.rng.choice(DUAL).format(x=x, y=y)
-        if "softmax" in body and not writer.get(x).dim():
-            return  # torch writes over what it has saved of a number
         writer.define(f"tangent(lambda a: {body}, {x}, {y})")
         return
     for name in writer.define(writer.rng.choice(TRANSFORMS).format(x=x, y=y)):
