@@ -133,7 +133,7 @@ THEREAFTER = (
     *("{v} * {x}", "{v} + 1", "{v}.clone()", "{x}.sum() * {v}", "{v}.view(-1)", "{x}.sum() + {v}"),
     *("torch.cat([{v}.flatten(), {x}.flatten()])", "{v}.clone() * {x}.sum()", "{v}.exp()"),
 )
-CHANGED = ("{v}.mul_(2)", "{v}.add_({x}.sum())", "{v}.requires_grad_()", "{v}.copy_({v} * 1)")
+CHANGED = ("{v}.mul_(2)", "{v}.add_({x}.sum())", "{v}.copy_({v} * 1)")
 
 
 def inferred(writer: Any) -> None:
@@ -394,8 +394,10 @@ DUAL = (
 def transform(writer: Any) -> None:
     """A function transform of values that have a history."""
     x = writer.pick(lambda t: t.requires_grad and t.numel() <= 64) or writer.some()
-    if writer.get(x).numel() > 64:
-        return
+    if not 0 < writer.get(x).numel() <= 64:
+        return  # of no elements, not even whether there is a history is compared
+    # Results share nodes in torch that are apart here: what a backward uses up is not the same.
+    writer.pooled = True
     y = writer.like(x)
     if writer.rng.random() < 0.2:
         body = writer.rng.choice(DUAL).format(x=x, y=y)
