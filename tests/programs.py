@@ -35,10 +35,13 @@ import weft
 from opdb import torch
 
 PRELUDE = """
+import copy
 import math
+import pickle
 import numpy as np
 Function, checkpoint = torch.autograd.Function, torch.utils.checkpoint.checkpoint
 F, grad = torch.nn.functional, torch.autograd.grad
+U = torch.nn.utils
 
 def rand(seed, shape, dtype=torch.float64, low=-1.5, high=1.5):
     rng = np.random.default_rng(seed)
@@ -105,6 +108,121 @@ class Twice(Function):
     @staticmethod
     def backward(ctx, g):
         return 2 * g
+
+class Both(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.tanh()
+        ctx.save_for_backward(x, y)
+        return y
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * (1 - y * y) + 0 * x
+
+class Lazy(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x.sin()
+    @staticmethod
+    def backward(ctx, g, h):
+        if g is None or h is None:
+            return None if g is h else 3 * (h if g is None else g)
+        return g + h
+
+class Product(Function):
+    @staticmethod
+    def forward(x, y):
+        return x * y
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        return g * y if wanted[0] else None, g * x if wanted[1] else None
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        return g * ctx.factor, None
+
+class Marked(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y, z = x * 2, x.sign()
+        ctx.mark_non_differentiable(z)
+        return y, z
+    @staticmethod
+    def backward(ctx, g, h):
+        return 2 * g + h
+
+class Inner(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        with torch.enable_grad():
+            a = x.detach().requires_grad_()
+            return (a * a).sin().detach()
+    @staticmethod
+    def backward(ctx, g):
+        with torch.enable_grad():
+            a = ctx.saved_tensors[0].detach().requires_grad_()
+            return torch.autograd.grad((a * a).sin(), a, g)[0]
+
+class Nothing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + 1
+    @staticmethod
+    def backward(ctx, g):
+        return None
+
+class Through(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+class Nested(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+    @staticmethod
+    def backward(ctx, g):
+        return Product.apply(g, ctx.saved_tensors[0].exp())
+
+class Shaped(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return (x * y).sum()
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x
+
+def filled(module, seed, dtype=None):
+    module = module if dtype is None else module.to(dtype)
+    with torch.no_grad():
+        for k, p in enumerate(module.parameters()):
+            p.copy_(rand(seed + k, tuple(p.shape), p.dtype, -0.5, 0.5))
+    return module
+
+def tangent(function, x, along):
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        return forward.unpack_dual(function(forward.make_dual(x, along))).tangent
 """
 
 
@@ -148,6 +266,7 @@ class Difference(NamedTuple):
 
 # PyTorch's choice between these two depends on where in its layers it gave up.
 FAMILY = {"NotImplementedError": "RuntimeError", "_LinAlgError": "LinAlgError"}
+STEP = re.compile(r"\bo\d+\.step\(")
 TIES = 3000  # noise from here on separates equal values too
 
 
@@ -180,6 +299,11 @@ def array(t: Any) -> np.ndarray:
     return np.array(t.numpy())
 
 
+def version_of(t: Any) -> int:
+    """How often a tensor was changed; nobody counts that of inference tensors."""
+    return 0 if t.is_inference() else t._version
+
+
 class Log(list[Any]):
     """What hooks keep, and in ``first`` what each entry was when it was made."""
 
@@ -208,6 +332,7 @@ class Session:
     def do(self, step: Step) -> Look:
         """Run one statement and look at what it may have changed."""
         look = Look()
+        before = self.versions() if STEP.search(step.code) else {}
         try:
             exec(compiled(step.code), self.scope)
         except NameError:
@@ -220,7 +345,7 @@ class Session:
             for name in step.new:
                 value = self.scope[name]
                 if isinstance(value, self.lib.Tensor):
-                    self.names[name] = value._version
+                    self.names[name] = version_of(value)
                     if self.noise:
                         self.shake(value)
                     if "create_graph" in step.code:
@@ -231,6 +356,8 @@ class Session:
                 for name in self.names:
                     if name in self.scope:
                         self.shake(self.scope[name])
+        for name, version in before.items():  # in how many changes a step is made is not compared
+            self.names[name] += max(version_of(self.scope[name]) - version - 1, 0)
         for name in list(self.names) if step.effect else step.new:
             if name not in self.scope:
                 self.names.pop(name, None)
@@ -239,6 +366,9 @@ class Session:
         if step.effect and self.log:
             self.look_at_log(look)
         return look
+
+    def versions(self) -> dict[str, int]:
+        return {n: version_of(self.scope[n]) for n in self.names if n in self.scope}
 
     def look_at_log(self, look: Look) -> None:
         """Add what hooks have kept, as it is and as it was when they were given it."""
@@ -256,7 +386,7 @@ class Session:
             )
             if name in self.gradients:  # whether a rule uses its inputs is not compared
                 facts = (*facts[:2], None, None, *facts[4:])
-            version = t._version - self.names[name]
+            version = version_of(t) - self.names[name]
             look.values[name] = Seen(
                 facts, array(t), version, None if grad is None else array(grad)
             )
@@ -530,20 +660,22 @@ def difference(
 ROUGH = re.compile(r"detach|\.data|float32|half|bfloat16|checkpoint|manual_seed|renorm")
 
 
-def slope_error(seed: int) -> str | None:
+def slope_error(seed: int, order: int = 1) -> str | None:
     """How the gradient of a program's last value differs from its finite differences in weft.
 
-    None where it does not, and where the value has a kink or is too steep to tell.
+    With ``order`` 2 the same of a sum of its first derivatives. None where it does not, and where
+    the value has a kink or is too steep to tell.
     """
     from program_steps import program
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         steps, looks, _ = program(seed, "smooth")
-        steps = [s for s, look in zip(steps, looks, strict=True) if look.error is None and s.new]
+        good = [k for k, look in enumerate(looks) if look.error is None and steps[k].new]
+        steps, looks = [steps[k] for k in good], [looks[k] for k in good]
         if any(ROUGH.search(s.code) for s in steps):
             return None
-        value, leaves = evaluated(steps, 0.0)
+        value, leaves = evaluated(steps, 0.0, order)
         if not value.requires_grad:
             return None
         grads = weft.autograd.grad(value, list(leaves), allow_unused=True)
@@ -554,7 +686,7 @@ def slope_error(seed: int) -> str | None:
         )
         slopes = []
         for h in (1e-5, 1e-6):
-            ahead, behind = (float(evaluated(steps, sign * h)[0]) for sign in (1, -1))
+            ahead, behind = (float(evaluated(steps, sign * h, order)[0]) for sign in (1, -1))
             slopes.append((ahead - behind) / (2 * h))
     scale = max(abs(along), abs(float(value)), 1.0)
     if not abs(slopes[0] - slopes[1]) <= 1e-5 * scale:
@@ -564,8 +696,11 @@ def slope_error(seed: int) -> str | None:
     return f"seed {seed}: gradient {along}, difference {slopes[1]}\n{script(steps, looks)}"
 
 
-def evaluated(steps: list[Step], h: float) -> tuple[Any, dict[Any, Any]]:
-    """A program's last value in weft with its leaves moved, and the direction of each leaf."""
+def evaluated(steps: list[Step], h: float, order: int = 1) -> tuple[Any, dict[Any, Any]]:
+    """A program's last value in weft with its leaves moved, and the direction of each leaf.
+
+    With ``order`` 2 a weighted sum of the derivatives of that value.
+    """
     session = Session(weft)
     leaves: dict[Any, Any] = {}
     rng = np.random.default_rng(5)
@@ -577,7 +712,13 @@ def evaluated(steps: list[Step], h: float) -> tuple[Any, dict[Any, Any]]:
                 direction = weft.from_numpy(np.asarray(rng.uniform(-1, 1, tuple(t.shape))))
                 leaves[t] = direction
                 t.data.add_(h * direction)
-    return session.scope[steps[-1].new[-1]], leaves
+    value = session.scope[steps[-1].new[-1]]
+    if order == 2 and value.requires_grad:
+        slopes = weft.autograd.grad(value, list(leaves), create_graph=True, allow_unused=True)
+        weights = [d * d + 0.5 for d in leaves.values()]
+        parts = [(g * w).sum() for g, w in zip(slopes, weights, strict=True) if g is not None]
+        value = sum(parts, weft.zeros((), dtype=weft.float64))
+    return value, leaves
 
 
 # --- cutting down ----------------------------------------------------------------------
@@ -636,12 +777,13 @@ def check(
     seed: int, theme: str | None = None, cut: bool = True, show_open: bool = False
 ) -> Report | None:
     """Run a seed's program; a report with the smallest failing one if it shows a difference."""
+    from program_blocks import theme_of
     from program_steps import program
 
     with warnings.catch_warnings(), opdb.time_limit(60):
         warnings.simplefilter("ignore")
         try:
-            steps, expected, theirs = program(seed, theme, show_open)
+            steps, expected, theirs = program(seed, theme or theme_of(seed), show_open)
             found = difference(steps, expected, theirs)
             if found is None:
                 return None
@@ -724,11 +866,12 @@ def arguments() -> argparse.Namespace:
 
 def show(seed: int, theme: str | None) -> None:
     """Print a seed's whole program, and its difference if it has one."""
+    from program_blocks import theme_of
     from program_steps import program
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps, expected, theirs = program(seed, theme)
+        steps, expected, theirs = program(seed, theme or theme_of(seed))
         print(script(steps, expected))
         print(f"# {difference(steps, expected, theirs)}")
 

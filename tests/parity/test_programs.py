@@ -34,9 +34,10 @@ def test_many_random_programs_agree_with_torch(block: int) -> None:
     assert not differences(block * BLOCK, BLOCK)
 
 
+@pytest.mark.parametrize("order", (1, 2))
 @pytest.mark.parametrize("block", range(4))
-def test_gradients_agree_with_finite_differences(block: int) -> None:
-    found = [programs.slope_error(seed) for seed in range(block * 50, block * 50 + 50)]
+def test_gradients_agree_with_finite_differences(block: int, order: int) -> None:
+    found = [programs.slope_error(seed, order) for seed in range(block * 50, block * 50 + 50)]
     assert not [text for text in found if text]
 
 
@@ -112,6 +113,25 @@ def test_a_fault_is_seen_as_what_it_is(kind: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(*FAULTS[kind])
     found = programs.difference(HOOKED)
     assert found is not None and found.kind == kind
+
+
+class WrongTwice(weft.autograd.Function):
+    """The cube, with a wrong second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 3 * (ctx.saved_tensors[0] ** 2).detach()
+
+
+def test_finite_differences_see_a_wrong_second_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(programs.names_for(weft), "Cube", WrongTwice)
+    assert programs.slope_error(343, 1) is None
+    assert "Cube.apply" in (programs.slope_error(343, 2) or "")
 
 
 def test_what_rounding_explains_is_no_difference() -> None:

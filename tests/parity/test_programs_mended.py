@@ -523,6 +523,22 @@ PROGRAMS = {
         "v4 = torch.masked.prod(v2, 1, keepdim=True, mask=v2 > 0)",
         "(v1 * v3 * v4).sum().backward()",
     ),
+    "tangents of values with a history lead back to it": (
+        "v0 = rand(1, (3,)).requires_grad_()",
+        "v1 = tangent(lambda a: a.exp().sum(), v0 * 2, v0)",
+        "v1.sin().backward()",
+        "forward = torch.autograd.forward_ad",
+        "with forward.dual_level(): v2 = grad(forward.make_dual(v0, v0).exp().sum(), v0)[0]",
+        "part = lambda x: forward.unpack_dual(x).tangent",
+        "with forward.dual_level(): v3 = part(grad(forward.make_dual(v0, v0).exp().sum(), v0)[0])",
+        "with forward.dual_level(): (forward.make_dual(v0, v0).exp() * v0).sum().backward()",
+    ),
+    "the Hessian at a number": (
+        "v0 = rand(1, ()).requires_grad_()",
+        "v1 = torch.func.hessian(lambda a: (a.sin() * a).sum())(v0)",
+        "v2 = torch.func.jacfwd(lambda a: a * a)(v0)",
+        "(v1 * v2).backward()",
+    ),
     **{
         f"{name} takes complex parameters with gaps": (
             "v0 = rand(1, (8,), torch.complex128)[::2].requires_grad_()",

@@ -495,7 +495,7 @@ class _Run:
                 results = plan.vjp(g, saved, node.attrs, needs)
             else:
                 results = vjp(plan, g, saved, node.attrs, needs)
-            if self.create and not self.records:
+            if self.create and not self.records and not MODES.now.carriers:
                 results = [r.detach() if isinstance(r, Tensor) else r for r in results]
         except meta.NoValues:
             if self.records or plan.op.name not in REGISTRY or MODES.now.batches:
@@ -820,8 +820,11 @@ def run(
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=False)):
         node, g = _root(tensor, gradient, k, create)
         seeded.append((node, g))
-    # Away from the CPU nothing is computed on bare arrays: rules run on tensors, unrecorded.
-    on_tensors = create or (bool(meta.LIVE) and any(map(_elsewhere, seeded)))
+    # Away from the CPU nothing is computed on bare arrays, and tangents are on tensors only: rules
+    # run on those, unrecorded.
+    on_tensors = (
+        create or bool(MODES.now.carriers) or (bool(meta.LIVE) and any(map(_elsewhere, seeded)))
+    )
     if not on_tensors:
         seeded = [(node, g._a) for node, g in seeded]
     del gradients, gradient, g

@@ -62,10 +62,19 @@ def set_tangent(x: Tensor, level: int, tangent: Tensor) -> None:
 
 def forget_tangents(level: int) -> None:
     """A level is closed: tangents at it are gone, also where the tensor lives on."""
-    for held in MODES.now.carriers.pop(level, {}).values():
-        x = held()
-        if x is not None and x._x is not None and "tangents" in x._x:
+    held = [ref() for ref in MODES.now.carriers.pop(level, {}).values()]
+    for x in held:
+        if isinstance(x, Tensor) and x._x is not None and "tangents" in x._x:
             x._x["tangents"].pop(level, None)
+    for node in held:
+        if isinstance(node, Node) and isinstance(node.saved, tuple):
+            node.saved = tuple(map(_without_tangents, node.saved))
+
+
+def _without_tangents(saved: Any) -> Any:
+    """What a node saved: a bare array again, if no tangents are left on it."""
+    marked = isinstance(saved, Tensor) and saved._x is not None and "tangents" in saved._x
+    return saved._a if marked and not saved._x["tangents"] else saved
 
 
 def change_tangent(target: Tensor, level: int, tangent: Tensor | None) -> None:
@@ -146,6 +155,7 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
             saved[k] = wrap(value, edge)
             for level, tangent in found.items():
                 set_tangent(saved[k], level, tangent)
+                MODES.now.carriers[level][id(node)] = weakref.ref(node)
     node.saved = tuple(saved)
 
 

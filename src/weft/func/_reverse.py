@@ -532,7 +532,7 @@ def jacfwd(
 
             found = _rows(column, x, outs, chunk_size)
             order = range(x.ndim)
-            columns.append([g.permute(*range(x.ndim, g.ndim), *order) for g in found])
+            columns.append([g.permute((*range(x.ndim, g.ndim), *order)) for g in found])
         blocks = []
         for k in range(len(outs)):
             block = tree_unflatten([c[k] for c in columns], spec)
