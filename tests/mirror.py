@@ -85,4 +85,3 @@ class Mirror(devices.Device):
 
 
 MIRROR = Mirror()
-devices.register(MIRROR)

@@ -19,6 +19,7 @@ import mirror
 import opdb
 import weft
 from opdb import Absent, Mismatch, Settings, torch
+from weft.core import devices
 from weft.core.devices import host
 from weft.core.tensor import storage_array, wrap
 
@@ -123,6 +124,7 @@ def main() -> int:
     settings = FULL if "--all" in sys.argv else QUICK
     asked = [a for a in sys.argv[1:] if a != "--all"]
     names = opdb.selected(asked) if asked else names_in_scope()
+    devices.register(mirror.MIRROR)
     bad = samples = 0
     for name in names:
         count, text = check(name, settings)

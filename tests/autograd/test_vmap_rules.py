@@ -21,6 +21,8 @@ RAGGED = frozenset(("masked_select", "masked_place"))
 LOOPED = {
     "the shape of the result depends on values": """
         masked_select masked_place nonzero unique_dim unique_consecutive bincount nms""",
+    "memory goes to another device as it is": """
+        to_device""",
     "values are put or taken by their place in one example's memory": """
         as_strided_backward take_flat put_flat take masked_scatter""",
     "the routine behind it works on one example": """

@@ -724,3 +724,21 @@ def test_results_on_memory_that_only_their_function_knows_are_no_views():
         flat.mul_(2)
         assert torch.equal(x.reshape(-1), flat)
     assert not any("apart" in why for why in compiled.learned.reasons)
+
+
+def test_values_that_are_read_by_name_are_values():
+    """Only code whose instructions show what it reads may look at a pending tensor's outline."""
+    from operator import attrgetter
+
+    read = (lambda t: getattr(t, "_a"), attrgetter("_a"))  # noqa: B009
+
+    @torch.compile
+    def function(x, reads):
+        return reads(x * 2).sum()
+
+    for reads in read:
+        for _ in range(4):
+            assert function(torch.ones(3), reads) == 6
+    masked = torch.compile(lambda x: x[x > 0])
+    for _ in range(4):
+        assert masked(torch.tensor([1.0, -1.0])).tolist() == [1.0]

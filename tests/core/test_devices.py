@@ -15,11 +15,20 @@ import mirror
 import opdb
 import weft
 from weft import nn
+from weft.core import devices
 from weft.core.dispatch import REGISTRY
 from weft.core.inplace import apply_inplace
 from weft.core.tensor import Tensor, wrap
 
 torch = weft
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device() -> Any:
+    """The device is there for these tests alone: others run as programs without one do."""
+    devices.register(mirror.MIRROR)
+    yield
+    devices.forget(mirror.MIRROR)
 
 
 def on_both(name: str, wanted: Any = ()) -> Any:

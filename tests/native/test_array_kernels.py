@@ -179,7 +179,7 @@ def test_convolution_refuses_a_kernel_larger_than_its_input():
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         conv.convolution(np.zeros((1, 1, 2)), np.zeros((1, 1, 3)), (1,), (0,), (1,), 1)
     with pytest.raises(RuntimeError, match="Output size is too small"):
-        conv.convolution(np.zeros((1, 1, 2)), np.zeros((1, 1, 3)), (1,), (2,), (1,), 1, True)
+        conv.convolution(np.zeros((1, 1, 2)), np.zeros((1, 1, 3)), (1,), (3,), (1,), 1, True)
 
 
 @examples

@@ -66,6 +66,19 @@ def test_code_can_not_be_written_to() -> None:
     assert holder
 
 
+def test_a_forked_child_writes_to_data_of_its_own() -> None:
+    code = jit.engine().compile(TEXT)
+    holder, addresses = linker.link(code, ["scaled", "count"])
+    scaled, count = functions(addresses)
+    child = os.fork()
+    if child == 0:
+        scaled(0, 0.0)
+        os._exit(count())
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 1 and count() == 0
+    assert holder
+
+
 @pytest.mark.parametrize("change", ["text", "cut", "machine", "symbol", "relocation"])
 def test_other_files_are_refused(change: str) -> None:
     code = bytearray(jit.engine().compile(TEXT))

@@ -373,7 +373,7 @@ def test_references_are_exact() -> None:
     held += [None, True, False, 0, 1, (), np.dtype(np.float32), weft.Tensor, Node, Output, *ops]
     held += [plan for op in ops for plan in op.plans.values()]
     for call in calls:
-        for _ in range(200):
+        for _ in range(1000):
             call()
         gc.collect()
         alive, before = len(gc.get_objects()), counts(held)

@@ -167,14 +167,16 @@ def test_the_greatest_few(largest: bool) -> None:
         k = int(rng.integers(0, x.shape[-1] + 1))
         attrs = {"k": k, "dim": x.ndim - 1, "largest": largest, "sorted": True}
         found, wanted = scans.topk(x, **attrs), op.reference(x, **attrs)
-        if found is None:
-            assert k * 8 <= x.shape[-1]  # of few among many NumPy chooses
+        if found is None:  # of few among many NumPy chooses, of equal ones the reference
+            rows = x.reshape(-1, x.shape[-1])
+            tied = any(np.unique(row).size < row.size for row in rows)
+            assert tied or k * 8 <= x.shape[-1]
             continue
         taken += 1
         assert same(found[0], wanted[0])
         np.testing.assert_array_equal(found[1], wanted[1])
         assert found[1].dtype == np.int64
-    assert taken > 1000
+    assert taken > 500
     assert scans.topk(np.ones((4, 4), np.float32).T, 2, 1, largest, True) is None
 
 

@@ -136,6 +136,12 @@ def register(device: Device) -> None:
     LIVE.add(id(device))  # dispatch looks for arrays of other devices while this is not empty
 
 
+def forget(device: Device) -> None:
+    """Take a device back, of which no tensors are left."""
+    del DEVICES[device.name], ELSEWHERE[device.name]
+    LIVE.discard(id(device))
+
+
 def device_of(array: Any) -> dev.device:
     """The device that an array is on."""
     if isinstance(array, DeviceArray):

@@ -77,6 +77,9 @@ def looks_at_kinds(code: CodeType) -> bool:
 
 
 def _looks_at_kinds(code: CodeType) -> bool:
+    # Other ways to read a slot (``getattr(x, "_a")``, ``attrgetter``) can't be seen here.
+    if SLOTS.isdisjoint(code.co_names) or not SLOTS.isdisjoint(map(str, code.co_consts)):
+        return False
     steps: list[Any] = [
         s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")
     ]

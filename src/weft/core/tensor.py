@@ -30,7 +30,7 @@ from weft.core.devices import (
 from weft.core.dlpack import exported
 from weft.core.gate import let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
-from weft.core.meta import NO_DATA, MetaArray
+from weft.core.meta import LIVE, NO_DATA, MetaArray
 from weft.core.meta import like as like_meta
 from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
@@ -87,6 +87,9 @@ def wrap(array: Any, node: GraphNode | None = None) -> Tensor:
 
 def beside(other: Tensor, array: np.ndarray) -> Tensor:
     """A tensor around an array, on the device of another: without values beside a meta tensor."""
+    # Where there are no other devices, or it is pending, it is on the CPU.
+    if not LIVE or pending.region_of(other) is not None:
+        return wrap(array)
     return wrap(like_meta(array) if other.is_meta else put_like(other._a, array))
 
 

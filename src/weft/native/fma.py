@@ -22,11 +22,11 @@ _LEAST, _MOST = 2.0**-450, 2.0**450
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once in single and double precision; numbers take the arrays' type."""
-    given = [x for x in (a, b, c) if x.__class__ is not int and x.__class__ is not float]
+    given = [x for x in (a, b, c) if x.__class__ not in (int, float, complex)]
     if not all(isinstance(x, (np.ndarray, np.generic)) for x in given):
         raise TypeError("multiply_add takes arrays and numbers")  # None would be NaN to NumPy
     dtype = np.result_type(*given) if given else F64
-    if dtype not in (F32, F64):
+    if dtype not in (F32, F64) or complex in map(type, (a, b, c)):
         return a * b + c
     with np.errstate(all="ignore"):
         a, b, c = (np.asarray(x, dtype).astype(F64, copy=False) for x in (a, b, c))

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import host
 from weft.core.node import Node
 from weft.core.saved import COMPUTED, NAMES, find_saved, needs_gradient, shape_of_input
 from weft.core.tensor import wrap
@@ -336,7 +337,7 @@ def _indices(node: Node, _: str) -> tuple[Any, ...]:
 @computed
 def _inverse_deviation(node: Node, _: str) -> Any:
     """PyTorch keeps one over the standard deviation; weft keeps the variance."""
-    return wrap(1 / np.sqrt(find_saved(node, "var")._a + node.attrs["eps"]))
+    return wrap(1 / np.sqrt(host(find_saved(node, "var")) + node.attrs["eps"]))
 
 
 @computed
@@ -347,9 +348,9 @@ def _empty(node: Node, _: str) -> Any:
 @computed
 def _total_weight(node: Node, _: str) -> Any:
     """The weight of the targets that count."""
-    target, weight = find_saved(node, "target")._a, find_saved(node, "weight")
+    target, weight = host(find_saved(node, "target")), find_saved(node, "weight")
     counts = target[target != node.attrs["ignore_index"]]
-    total = counts.size if weight is None else weight._a[counts].sum()
+    total = counts.size if weight is None else host(weight)[counts].sum()
     return wrap(np.asarray(total, node.dtype))
 
 

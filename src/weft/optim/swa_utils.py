@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import nn
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.dtype import float32, float64
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
@@ -130,7 +131,7 @@ class AveragedModel(nn.Module):
     def update_parameters(self, model: Any) -> None:
         """Take the model's current parameters into the average."""
         pairs = _pairs(self.module, model, self.use_buffers)
-        if not self.n_averaged.item() > 0:
+        if not host(self.n_averaged) > 0:
             # Read where a recorder hears it: a repeat of this step would copy again.
             self.n_averaged.item()
             for average, value in pairs:

@@ -19,6 +19,7 @@ from weft.native.once import once
 X86_64, RELOCATABLE, ABSOLUTE = 62, 1, 1  # as ELF and the processor's ABI number them
 SYMBOLS, RELOCATIONS, NO_BITS, UNWINDING = 2, 4, 8, 0x70000001
 WRITES, ALLOCATED = 1, 2
+PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 READ_ONLY = getattr(mmap, "PROT_READ", 0) | getattr(mmap, "PROT_EXEC", 0)
 
 
@@ -89,7 +90,8 @@ def link(code: bytes, wanted: list[str]) -> tuple[Any, list[int]]:
             part = s.flags & WRITES
             start = -(-sizes[part] // max(s.alignment, 1)) * max(s.alignment, 1)
             places[i], sizes[part] = (part, start), start + s.size
-    blocks = [mmap.mmap(-1, max(size, 1)) for size in sizes]
+    # Private, since a forked child must not write what its parent reads.
+    blocks = [mmap.mmap(-1, max(size, 1), PRIVATE) for size in sizes]
     bases = [ctypes.addressof(ctypes.c_char.from_buffer(block)) for block in blocks]
     for i, (part, start) in places.items():
         s = sections[i]
