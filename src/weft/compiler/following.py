@@ -49,8 +49,8 @@ from weft.core.tensor import Tensor
 from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
-array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 PLANS = 8  # sets of held results that a point has plans for
+
 # Ops that run at once: they fail by value, or what they give depends on values.
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
 
@@ -240,7 +240,7 @@ class Region(Learning, Redoing):
         return True
 
     def forget(self, token: Token) -> None:
-        """Take back what ``fits`` has noted for a token that was not followed after all."""
+        """Take back what ``match`` has noted for a token that was not followed after all."""
         given = sum(kind == NUMBER for kind, _ in token.slots)
         self.take_back(len(self.leaves) - len(token.leaves), len(self.numbers) - given)
 

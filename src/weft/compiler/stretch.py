@@ -22,7 +22,7 @@ class Learned:
         self.name, self.fullgraph = name, fullgraph
         # By the default dtype, which decides what integers beside a float become.
         self.roots: dict[Any, Point] = {}
-        self.calls = self.followed = self.diverged = self.compiled = self.tokens = 0
+        self.calls = self.diverged = self.compiled = self.tokens = 0
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.news: dict[str, int] = {}  # what was called where something else was expected
