@@ -383,7 +383,8 @@ def test_references_are_exact() -> None:
         after = counts(held)
         # Caches of the interpreter and of other code may take a few; a leak would take thousands.
         assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True)), (before, after)
-        assert abs(len(gc.get_objects()) - alive) < 100
+        # Fewer may be alive than before: what stood in for native code until it was loaded.
+        assert len(gc.get_objects()) - alive < 100
 
 
 def holders(y: weft.Tensor) -> list[int]:
