@@ -262,3 +262,13 @@ def test_samples_with_replacement_are_drawn_lazily() -> None:
         )
         numbers.append(list(islice(sampler, 100)))
     assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_a_missing_gradient_is_named_as_the_culprit(name: str) -> None:
+    """Also where the target could not be written to in any case."""
+    for x in (weft.ones(3), weft.ones(1).expand(4)):
+        with pytest.raises(TypeError, match=f"{name}.*argument 'other'.*not NoneType"):
+            getattr(x, name)(None)
+    with pytest.raises(TypeError, match="argument 'other'"):
+        weft.ones(1).expand(4).sub_(None, alpha=0.1)

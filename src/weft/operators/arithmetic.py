@@ -636,6 +636,11 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
     def change(self: Tensor, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
         if last:
             other, alpha = _alpha_first(slow_name, other, last)
+        if other is None:  # mostly a gradient that is not there
+            raise TypeError(
+                f"{slow_name}(): argument 'other' (position 1) must be Tensor, not NoneType"
+                f"\n  at {errors.here()}"
+            )
         now = MODES.now
         mode = now.mode
         if alpha != 1:
