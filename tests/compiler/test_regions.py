@@ -742,3 +742,16 @@ def test_values_that_are_read_by_name_are_values():
     masked = torch.compile(lambda x: x[x > 0])
     for _ in range(4):
         assert masked(torch.tensor([1.0, -1.0])).tolist() == [1.0]
+
+
+def test_dropout_of_a_view_draws_as_eagerly():
+    """PyTorch draws in the order of memory, so that it matters whether the input is a view."""
+
+    def function(x, k):
+        torch.manual_seed(k)
+        return F.dropout((x * 1).transpose(0, 1), 0.5)
+
+    compiled, x = torch.compile(function), torch.ones(4, 6)
+    for k in range(4):
+        assert torch.equal(compiled(x, k), function(x, k))
+    assert compiled.learned.diverged == 1

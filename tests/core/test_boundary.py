@@ -17,6 +17,10 @@ ALLOWED = {
     ("operators/random.py", "_drawn_batch"): "random values, which the host draws",
     ("operators/arithmetic.py", "_written_over"): ON_THE_CPU,
     ("operators/creation.py", "source_for"): WITHOUT_VALUES,
+    (
+        "operators/dropout.py",
+        "_is_view",
+    ): "whether there is a base, which arrays of all devices say",
     ("operators/random.py", "normal"): WITHOUT_VALUES,
     ("operators/random.py", "_prepared"): "whose callers look at its geometry",
 }

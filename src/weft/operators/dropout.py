@@ -12,7 +12,7 @@ from weft.core.meta import empty as meta_empty
 from weft.core.meta import plain
 from weft.core.pending import reads_metadata
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, beside, storage_array, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api
 from weft.operators.arguments import generator, probability, refuse
 from weft.operators.build import elementwise
@@ -45,7 +45,7 @@ def _noise(input: Tensor, shape: tuple[int, ...], keep: float, one: float = 1.0)
 
 
 def _is_view(x: Tensor) -> bool:
-    return storage_array(x._a) is not x._a
+    return x._a.base is not None
 
 
 reads_metadata(_is_view)
