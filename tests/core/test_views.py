@@ -409,6 +409,18 @@ x.to(x) is x
 x.to(None) is x
 x.to(t.float64, copy=True) is x
 x.permute(2, 0, 1).is_contiguous()
+t.empty(0, 3).stride()
+t.empty(0, 3).t().stride()
+t.empty(0, 3).t().t().stride()
+t.empty(0, 3).requires_grad_().t().stride()
+t.empty(0, 3)[:, 1:].stride()
+t.empty(0, 3).narrow(1, 0, 2).t().stride()
+t.empty(0, 3).diagonal().stride()
+t.empty(0, 3).unfold(1, 2, 1).stride()
+t.empty(0, 3).unbind(1)[1].stride()
+t.empty(3, 0, 4).permute(2, 0, 1).stride()
+t.empty(2, 0).expand(4, 2, 0).stride()
+t.empty(0, 3).t().contiguous().stride()
 """
 
 

@@ -43,7 +43,7 @@ from weft.core.node import (
     add_hook,
 )
 from weft.core.size import Size
-from weft.native.memory.layout import in_channels_last, rows_of
+from weft.native.memory.layout import in_channels_last
 
 ndarray, new, new_tuple = np.ndarray, object.__new__, tuple.__new__
 
@@ -70,6 +70,7 @@ class _Late:
     alias: Callable
     construct: Callable
     missing: Callable
+    steps_without_elements: Callable
 
 
 LATE = _Late
@@ -354,7 +355,7 @@ class Tensor(metaclass=_TensorMeta):
         size = self._a.itemsize
         strides = tuple(s // size for s in self._a.strides)
         if not self._a.size and not any(strides):
-            strides = rows_of(self._a.shape)  # NumPy's own empty arrays all have zeros
+            strides = LATE.steps_without_elements(self)  # NumPy's own empty arrays all have zeros
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:

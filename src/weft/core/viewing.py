@@ -5,11 +5,15 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from weft.core import errors
 from weft.core.inference import Untracked
-from weft.core.modes import INFERRING, MODES
+from weft.core.modes import INFERRING, MODES, no_grad
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, Node
 from weft.core.tensor import LATE, Tensor, shares, wrap
+from weft.native.memory.layout import rows_of
 
 if TYPE_CHECKING:
     from weft.core.dispatch import Op
@@ -268,4 +272,27 @@ def give_retained(target: Tensor, wanted: bool) -> None:
         target._node._extras().retained.append(ref(target))
 
 
+def steps_without_elements(x: Tensor) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor without elements on an array that has forgotten them.
+
+    NumPy gives every stride of such an array as zero. So the ops of a view are followed from an
+    array that has the strides which its base would have with rows.
+    """
+    base, step = root_of(x), x._a.itemsize
+    if base is None or x._view is None:
+        return rows_of(x._a.shape)
+    steps = [n * base._a.itemsize for n in rows_of(base._a.shape)]
+    rows = as_strided(np.empty(1, base._a.dtype), base._a.shape, steps)
+    recorders, MODES.now.recorders = MODES.now.recorders, ()
+    MODES.now.update()
+    try:
+        with no_grad():
+            seen = follow(wrap(rows), chain_of(x))
+    finally:
+        MODES.now.recorders = recorders
+        MODES.now.update()
+    return tuple(n // step for n in seen._a.strides)
+
+
 LATE.refresh = refresh_view
+LATE.steps_without_elements = steps_without_elements

@@ -569,13 +569,12 @@ class Recorder(Values, Listener):
                 self._keep_leaf(value.node)
             owner = self._owner(p, value)
             names = _names(optimizer, p, group) if rule else ()
-            states = {n: self._state(owner, n, optimizer, p) for n in names if n in own}
-            taken.append((p, group, value, version_of(p), grad, states))
+            states = {n: self._state(owner, n, own[n], optimizer, p) for n in names if n in own}
+            taken.append((p, group, value, version_of(p), grad, owner, states))
         self.steps_taken.append(taken)
 
-    def _state(self, owner: int, name: str, optimizer: Any, p: Tensor) -> Ref:
+    def _state(self, owner: int, name: str, state: Tensor, optimizer: Any, p: Tensor) -> Ref:
         """The value of an optimizer's state, which is a leaf when it is met first."""
-        state = optimizer.state[p][name]
         if self._held(state._a) is not None:
             return self.ref(state)
         base = self.specs[owner]
@@ -594,15 +593,18 @@ class Recorder(Values, Listener):
         # With a closure it is not known how often it would be asked.
         whole = None if self.by_closure or rule else Taken(optimizer)
         here = self._whereabouts(getframe(1))
-        for p, group, value, version, grad, before in self.steps_taken.pop():
+        groups = {
+            id(group): ({k: v for k, v in group.items() if k not in ("params", "param_names")},
+                        Step(kind, optimizer, group) if rule else None)
+            for group in optimizer.param_groups
+        }  # fmt: skip
+        for p, group, value, version, grad, owner, before in self.steps_taken.pop():
             if version_of(p) == version:
                 continue
+            settings, step = groups[id(group)]
             names = _names(optimizer, p, group) if rule else ()
             own = optimizer.state.get(p, {})
             known = rule and grad is not None and all(n in own for n in names)
-            settings = {k: v for k, v in group.items() if k not in ("params", "param_names")}
-            leaf = self.places[id(p._a)].root.leaf
-            owner = self._owner(p, value)
             if not known:
                 args = (value,) if grad is None else (value, grad)
                 op, kinds = whole or kind.__name__, (p._a.shape, p._a.dtype)
@@ -610,16 +612,20 @@ class Recorder(Values, Listener):
                 if whole is not None:
                     whole.members[spec.id] = p
             else:
-                states = [before.get(n) or self._state(owner, n, optimizer, p) for n in names]
-                tensors = [p, *[own[n] for n in names]]
+                tensors = [own[n] for n in names]
+                states = [
+                    before.get(n) or self._state(owner, n, t, optimizer, p)
+                    for n, t in zip(names, tensors, strict=True)
+                ]
                 spec = self._add_at(
-                    here, OPTIMIZER, Step(kind, optimizer, group), (value, grad, *states), settings,
-                    tuple([t._a.shape for t in tensors]), tuple([t._a.dtype for t in tensors]),
+                    here, OPTIMIZER, step, (value, grad, *states), settings,
+                    (p._a.shape, *[t._a.shape for t in tensors]),
+                    (p._a.dtype, *[t._a.dtype for t in tensors]),
                 )  # fmt: skip
-                for k, state in enumerate(states, 1):
-                    self._stepped(tensors[k], pair_ref((spec.id, k)), self._leaf_behind(state))
+                for k, (t, state) in enumerate(zip(tensors, states, strict=True), 1):
+                    self._stepped(t, pair_ref((spec.id, k)), self._leaf_behind(state))
             spec.forward, spec.scope = owner, self.specs[owner].scope
-            self._stepped(p, pair_ref((spec.id, 0)), leaf)
+            self._stepped(p, pair_ref((spec.id, 0)), self.places[id(p._a)].root.leaf)
             if p._node is not None:
                 self._meet(p._node, self.places[id(p._a)])
 
