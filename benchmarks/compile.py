@@ -1,9 +1,11 @@
-"""Whole training steps, compiled weft against eager torch; with --others against torch.compile too.
+"""Whole training steps, compiled weft against eager torch; with --others against compilers too.
 
 The step (zero_grad, forward, backward, optimizer) is one function, compiled by ``weft.compile``; in
 the rows called static Python is skipped, by ``static=True``. The rows called products compare such
 a step with the time that its matrix products and convolutions take in it (``torch`` in the table;
 attention and recurrent layers are kernels with products inside, and count as products).
+With --others: against ``torch.compile``, of the model and of the whole step, and ``jax.jit``; the
+fastest of them has the limit.
 With --start: from the first call to full speed, in fresh processes, with empty and with warm
 caches. With --memory: the most memory that fresh processes hold.
 """
@@ -11,15 +13,17 @@ caches. With --memory: the most memory that fresh processes hold.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.compile_cost import MEMORY_LIMITS, memory_rows, start_rows
 from benchmarks.compile_generation import generating, generation
-from benchmarks.models import pair
 from benchmarks.timing import Row, compare_within, report
+from benchmarks.workloads import WORKLOADS
 
 # What is aimed at, as a share of eager torch's time.
 LIMITS = {
@@ -32,6 +36,18 @@ LIMITS = {
     "gpt": 0.78,
     "dqn": 0.22,
     "generation": 0.3,
+}
+# The same of the fastest other compiler's.
+OTHERS = {
+    "mlp 2-10-1": 0.7,
+    "mlp 32-64-64-10": 0.5,
+    "mlp": 0.65,
+    "cnn": 0.7,
+    "resnet18": 0.8,
+    "lstm": 0.8,
+    "gpt": 0.8,
+    "dqn": 0.5,
+    "generation": 0.8,
 }
 PRODUCTS_LIMIT = 1.2  # of a step, as a multiple of its products and convolutions
 PRODUCTS = (
@@ -51,7 +67,7 @@ def run(*arguments: str) -> bool:
     parser.add_argument("--json", metavar="FILE", help="also write the rows there")
     parser.add_argument("--seconds", type=float, default=6.0, help="for each row")
     parser.add_argument("--threads", type=int, default=2, help="of each library")
-    parser.add_argument("--others", action="store_true", help="torch.compile as well")
+    parser.add_argument("--others", action="store_true", help="torch.compile and jax.jit as well")
     parser.add_argument("--start", action="store_true", help="time until full speed")
     parser.add_argument("--memory", action="store_true", help="peak memory in fresh processes")
     options = parser.parse_args(arguments)
@@ -77,35 +93,82 @@ def time_rows(name: str, options: argparse.Namespace, wrong: list[str]) -> list[
 
     torch.set_num_threads(options.threads)
     weft.set_num_threads(options.threads)
-    mine, theirs, again = steps(name, weft, torch)
-    compiled = mine(weft.compile)
+    mine, theirs = steps(name, weft), steps(name, torch)
+    share_weights(mine, theirs)
+    eager = theirs.step(_as_is)
+    compiled = mine.step(weft.compile)
     start = time.perf_counter()
-    losses = [(compiled().item(), theirs().item()) for _ in range(STEPS)]
+    losses = [(compiled().item(), eager().item()) for _ in range(STEPS)]
     first = time.perf_counter() - start
-    scale = abs(losses[0][1])
-    if not all(abs(a - b) <= AGREEMENT * scale for a, b in losses):
-        wrong.append(f"{name}: losses differ: {losses}")
+    check(name, losses, wrong)
     limit, seconds = LIMITS[name], options.seconds
-    rows = [compare_within(seconds, name, compiled, theirs, limit=limit, unit="ms")]
+    rows = [compare_within(seconds, name, compiled, eager, limit=limit, unit="ms")]
     made: list[Any] = []
 
     def compile_static(what: Any) -> Any:
         made.append(weft.compile(what, static=True))
         return made[0]
 
-    static = steps(name, weft, torch)[0](compile_static)
+    static = steps(name, weft).step(compile_static)
     for _ in range(STEPS):
         static()
-    rows.append(compare_within(seconds, f"{name}, static", static, theirs, limit=limit, unit="ms"))
+    rows.append(compare_within(seconds, f"{name}, static", static, eager, limit=limit, unit="ms"))
     rows.append(products_row(name, rows[-1].weft, made[0], static))
     print(f"{name}: the first {STEPS} steps of both took {first:.2f} s")
     if options.others:
-        other = again(torch.compile)
-        for _ in range(3):
-            other()
-        rows.append(compare_within(options.seconds, f"{name}, torch.compile", compiled, other,
-                                   limit=0.8, unit="ms"))  # fmt: skip
+        rows += other_rows(name, compiled, options.seconds, [b for _, b in losses], wrong)
     return rows
+
+
+def check(name: str, losses: list[tuple[float, float]], wrong: list[str]) -> None:
+    """Note where pairs of losses differ."""
+    if not all(abs(a - b) <= AGREEMENT * abs(losses[0][1]) for a, b in losses):
+        wrong.append(f"{name}: losses differ: {losses}")
+
+
+def other_rows(
+    name: str, compiled: Callable, seconds: float, losses: list[float], wrong: list[str]
+) -> list[Row]:
+    """The compiled step against other compilers' steps, which must have torch's losses."""
+    rows = []
+    for other, made in others(name).items():
+        step = made()
+        found = [float(step()) for _ in losses]
+        check(f"{name}, {other}", list(zip(found, losses, strict=True)), wrong)
+        for _ in range(STEPS):
+            step()
+        rows.append(compare_within(seconds, f"{name}, {other}", compiled, step, unit="ms"))
+    min(rows, key=lambda row: row.torch).limit = OTHERS[name]
+    return rows
+
+
+def others(name: str) -> dict[str, Callable[[], Callable]]:
+    """What makes the steps of other compilers, by their names."""
+    import torch
+
+    def whole() -> Callable:
+        torch._dynamo.reset()
+        return steps(name, torch).step(torch.compile)
+
+    def model() -> Callable:
+        torch._dynamo.reset()
+        made = steps(name, torch)
+        for module in made.modules:
+            module.compile()
+        return made.step(_as_is)
+
+    def jitted() -> Callable:
+        from benchmarks import compile_jax
+
+        made = steps(name, torch)
+        if name in SMALL:
+            return compile_jax.small(*made.modules, *made.data)
+        return compile_jax.jitted(name, made.modules)
+
+    found = {"torch.compile, step": whole, "torch.compile, model": model}
+    if importlib.util.find_spec("jax") is not None:
+        found["jax.jit"] = jitted
+    return found
 
 
 def products_row(name: str, whole: float, static: Any, step: Callable) -> Row:
@@ -119,35 +182,45 @@ def products_row(name: str, whole: float, static: Any, step: Callable) -> Row:
     return Row(f"{name}, products", whole, alone * 1e3, PRODUCTS_LIMIT, "ms")
 
 
-def steps(name: str, weft: Any, torch: Any) -> tuple[Callable, Callable, Callable]:
-    """The step in weft, in torch, and in torch again; but for the second as functions of what
-    compiles it.
-    """
-    if name == "generation":
-        return generations(weft, torch)
-    if name in SMALL:
-        mine, theirs, again = (small(lib, *SMALL[name]) for lib in (weft, torch, torch))
-    else:
-        first, second = pair(name, weft, torch), pair(name, weft, torch)
-        mine, theirs, again = first[0].step, first[1].step, second[1].step
-    return lambda compile: compile(mine), theirs, lambda compile: compile(again)
+@dataclass
+class Step:
+    """Modules, and a step as a function of what compiles it; data that a library drew."""
+
+    modules: list[Any]
+    step: Callable[[Callable], Callable]
+    data: tuple[Any, ...] = ()
 
 
-def generations(weft: Any, torch: Any) -> tuple[Callable, Callable, Callable]:
-    """The same for a model that generates: Python feeds it its own tokens."""
-    mine, theirs, again = (generation(lib) for lib in (weft, torch, torch))
-    state = {k: weft.from_numpy(v.numpy().copy()) for k, v in theirs.state_dict().items()}
-    mine.load_state_dict(state)
-    return (
-        lambda compile: generating(weft, mine, compile(mine)),
-        generating(torch, theirs, theirs),
-        lambda compile: generating(torch, again, compile(again)),
-    )
+def _as_is(function: Callable) -> Callable:
+    return function
 
 
-def small(lib: Any, sizes: tuple[int, ...], batch: int) -> Callable:
-    """A step of a small network with Adam and mean squared error."""
+def steps(name: str, lib: Any) -> Step:
+    """The step of a row in a library, which draws weights and data from the same seed."""
     lib.manual_seed(0)
+    if name == "generation":
+        model = generation(lib)
+        return Step([model], lambda compile: generating(lib, model, compile(model)))
+    if name in SMALL:
+        return small(lib, *SMALL[name])
+    made = WORKLOADS[name](lib)
+    return Step(made.modules, lambda compile: compile(made.step))
+
+
+def share_weights(mine: Step, theirs: Step) -> None:
+    """Give both the weights of the second, whatever they drew."""
+    for a, b in zip(mine.modules, theirs.modules, strict=True):
+        a.load_state_dict({k: from_torch(v) for k, v in b.state_dict().items()})
+
+
+def from_torch(tensor: Any) -> Any:
+    import weft
+
+    return weft.from_numpy(tensor.numpy().copy())
+
+
+def small(lib: Any, sizes: tuple[int, ...], batch: int) -> Step:
+    """A step of a small network with Adam and mean squared error."""
     nn = lib.nn
     layers: list[Any] = []
     for k, (n, m) in enumerate(itertools.pairwise(sizes)):
@@ -163,4 +236,4 @@ def small(lib: Any, sizes: tuple[int, ...], batch: int) -> Callable:
         optimizer.step()
         return loss
 
-    return step
+    return Step([model], lambda compile: compile(step), (x, y))

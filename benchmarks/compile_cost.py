@@ -95,7 +95,6 @@ def print_start(name: str, library: str, threads: int) -> None:
 
 
 def _step(name: str, lib: Any) -> Any:
-    from benchmarks.compile import SMALL, small
-    from benchmarks.workloads import WORKLOADS
+    from benchmarks.compile import steps
 
-    return small(lib, *SMALL[name]) if name in SMALL else WORKLOADS[name](lib).step
+    return steps(name, lib).step(lambda function: function)
