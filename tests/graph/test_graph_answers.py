@@ -214,6 +214,11 @@ def test_owners_look_into_everything():
     assert str(error.value).startswith("no name 'nothing' keeps")
 
 
+def test_owners_say_what_they_take():
+    with pytest.raises(TypeError, match=r"must be an int, not Tensor; owners\(\) lists every name"):
+        weft.memory.owners(weft.ones(3))
+
+
 def test_owners_find_a_sum_that_grows():
     net = nn.Linear(10, 10)
     total, mean = weft.zeros(()), 0.0

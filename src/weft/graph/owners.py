@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.steps import STEPS
-from weft.core.errors import is_own
+from weft.core.errors import here, is_own
 from weft.core.node import AccumulateGrad, GraphNode, Output
 from weft.core.tensor import Tensor, storage_array
 from weft.graph.build import behind
@@ -127,6 +127,12 @@ class Owners:
 
 def owners(smallest: int = 0) -> Owners:
     """Which names of the program keep how many bytes of tensors alive, with the graphs behind."""
+    if not isinstance(smallest, int):
+        raise TypeError(
+            "owners: the smallest number of bytes that is listed must be an int, not "
+            f"{type(smallest).__name__}; owners() lists every name that keeps memory\n"
+            f"  at {here()}"
+        )
     found: list[Owner] = []
     buffers: dict[int, np.ndarray] = {}
     owned = _named_tensors()
