@@ -8,6 +8,7 @@ out to be another one leaves no trace.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,11 @@ def _answer(token: Token, body: list[str], names: dict[str, Any]) -> list[str]:
 
 
 def _function(head: str, lines: list[str], names: dict[str, Any]) -> Any:
-    text = f"def {head}:\n" + "\n".join(f" {line}" for line in lines)
-    exec(compile(text, "<token>", "exec"), names)
+    exec(_code(f"def {head}:\n" + "\n".join(f" {line}" for line in lines)), names)
     return names[head.partition("(")[0]]
+
+
+@functools.lru_cache(4096)
+def _code(text: str) -> Any:
+    """Code that was compiled once: a course for another size has the same text, mostly."""
+    return compile(text, "<token>", "exec")
