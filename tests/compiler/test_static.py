@@ -134,6 +134,29 @@ def test_dropout_draws_from_the_live_stream():
             close(static(x), expected)
 
 
+def test_a_training_with_dropout_has_the_numbers_of_eager_mode():
+    def run(compile):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 3))
+        optimizer = torch.optim.Adam(model.parameters())
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = compile(step)
+        losses = [step(torch.randn(8, 6), torch.randint(3, (8,))).item() for _ in range(6)]
+        return losses, torch.rand(3).tolist()
+
+    losses, drawn = run(lambda step: step)
+    static_losses, static_drawn = run(lambda step: torch.compile(step, static=True))
+    assert static_drawn == drawn, "making a program has moved the generator"
+    assert static_losses == pytest.approx(losses, rel=1e-6)
+
+
 def test_hooks_and_recorders_go_to_python():
     model, _, step = trainer()
     static = torch.compile(step, static=True)

@@ -489,6 +489,9 @@ def _check_kinds(node: Node, found: list[Any]) -> None:
 
 def _geometries(node: Node, places: dict[int, Place]) -> list[Geometry]:
     """How the results of Python's work lie: asked of arrays without values, or in rows."""
+    rows = [geometry(np.empty(v.shape, v.dtype)) for v in node.results]
+    if not node.work.pure:
+        return rows  # to ask would be to do it: a draw would move its generator on
     try:
         args = [
             meta.like(places[id(x)].lies.model()) if isinstance(x, Value) else x for x in node.args
@@ -500,4 +503,4 @@ def _geometries(node: Node, places: dict[int, Place]) -> list[Geometry]:
             return [geometry(np.empty_like(f.model())) for f in found]
     except Exception:  # what reads values may do anything where there are none
         pass
-    return [geometry(np.empty(v.shape, v.dtype)) for v in node.results]
+    return rows
