@@ -3,9 +3,10 @@
 ``torch.compile(fn, static=True)`` records a call as a graph and from then on runs the graph's
 program: forward, backward and optimizer as one native call. Guarded are the arguments (which
 tensors are inputs, their shapes, dtypes and strides, all other arguments by value), the modules and
-optimizers that the function can reach (which parameters, buffers and states they have, ``training``
-flags), grad mode and default dtype. Settings of optimizers are read in every step. Everything else
-that Python does is left out: that is the promise, and ``explain()`` lists it.
+optimizers that the function can reach (which parameters, buffers and states they have, the groups
+of optimizers, hooks, ``training`` flags and other settings of modules), grad mode and default
+dtype. Settings of optimizers are read in every step. Everything else that Python does is left out:
+that is the promise, and ``explain()`` lists it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,16 @@ from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, Ref
+from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
-from weft.optim.optimizer import Optimizer
+from weft.optim.optimizer import (
+    Optimizer,
+    _global_optimizer_post_hooks,
+    _global_optimizer_pre_hooks,
+)
 
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
+PLAIN = (bool, int, float, str)
 WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
 COURSES = 16  # kinds of arguments that programs are made for
 
@@ -158,6 +165,15 @@ class Step:
                 "a module or optimizer that keeps its parts in something else than dicts"
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
+        self.optimizers = [o for o in _reached(roots) if isinstance(o, Optimizer)]
+        self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
+        hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
+        for o in self.optimizers:
+            hooks += [o._optimizer_step_pre_hooks, o._optimizer_step_post_hooks]
+        if any(hooks):
+            raise CannotLower("hooks around the step of an optimizer")
+        self.hooks = hooks
+        self.everywhere = EVERYWHERE.active
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
@@ -165,7 +181,14 @@ class Step:
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
         if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
+            if not self._is_equal():
+                return False
+        if EVERYWHERE.active != self.everywhere or any(self.hooks):
             return False
+        for optimizer, before in zip(self.optimizers, self.moved, strict=True):
+            now = _moved_by(optimizer)
+            if len(now) != len(before) or not all(map(is_, now, before)):
+                return False
         arrays = list(map(ARRAY, self.tensors))
         if not all(map(is_, arrays, self.arrays)) and any(
             a.shape != b.shape or a.strides != b.strides or a.dtype != b.dtype
@@ -178,6 +201,19 @@ class Step:
             n is not None and (n.extras is not None or n.post_accumulate)
             for n in (t._node for t in self.grads)
         )
+
+    def _is_equal(self) -> bool:
+        """Whether the entries that are other objects by now are the same numbers or texts."""
+        for k, (table, name, value) in enumerate(
+            zip(self.tables, self.names, self.values, strict=True)
+        ):
+            now = table.get(name)
+            if now is not value:
+                same = now.__class__ is value.__class__ and now.__class__ in PLAIN
+                if not same or repr(now) != repr(value):
+                    return False
+                self.values[k] = now
+        return True
 
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
@@ -261,7 +297,7 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
     for found in _reached(roots):
         if isinstance(found, Module):
             for module in found.modules():
-                yield vars(module), "training", module.training
+                yield from _attributes(module)
                 for table in (module._parameters, module._buffers, module._modules):
                     for name, value in table.items():
                         yield table, name, value  # type: ignore[misc]
@@ -271,6 +307,22 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
                 yield found.state, p, own
                 for name, value in own.items():
                     yield own, name, value
+
+
+def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
+    """A module's settings, whether it has hooks, and a ``forward`` of its own if there is one."""
+    own = vars(module)
+    for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
+        yield own, name, own.get(name)
+
+
+def _moved_by(optimizer: Optimizer) -> list[Any]:
+    """The parameters of an optimizer's groups, with the groups between them."""
+    found: list[Any] = []
+    for group in optimizer.param_groups:
+        found.append(group)
+        found += group["params"]
+    return found
 
 
 def _reached(roots: Any) -> list[Any]:

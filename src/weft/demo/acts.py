@@ -1,12 +1,18 @@
-"""What only weft can do: edit a network while it trains, explain a NaN, compare two runs."""
+"""What only weft can do: edit a network in training, explain a NaN, compare two runs, compile."""
 
 from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import weft
 import weft.nn.functional as F
 from weft import Tensor, nn
 from weft.demo.digits import Digits
-from weft.demo.network import evaluate
+from weft.demo.network import BATCH, evaluate
 from weft.graph import Diff, Graph
 
 
@@ -77,3 +83,51 @@ def two_runs(net: nn.Module, data: Digits) -> tuple[float, float, Diff]:
             results.append(F.cross_entropy(net(images), labels))
         graphs.append(graph)
     return results[0].item(), results[1].item(), weft.graph.diff(*graphs)
+
+
+# --- compiling -----------------------------------------------------------------------------
+
+STEPS = 60  # of each kind; the first few, in which a step is learned, are told apart
+LEARNING = 4
+
+
+class Pace(NamedTuple):
+    """How a kind of training went: seconds of the first steps, of a step after them, and losses."""
+
+    kind: str
+    first: float
+    each: float
+    losses: list[float]
+
+
+def compile_step(net: nn.Module, data: Digits) -> list[Pace]:
+    """The same training from the same weights and seed: as it is, compiled, and static."""
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "eager": lambda step: step,
+        "weft.compile(step)": weft.compile,
+        "weft.compile(step, static=True)": lambda step: weft.compile(step, static=True),
+    }
+    return [_pace(kind, compile, copy.deepcopy(net), data) for kind, compile in kinds.items()]
+
+
+def _pace(kind: str, compile: Callable[[Any], Any], net: nn.Module, data: Digits) -> Pace:
+    net.train()
+    optimizer = weft.optim.Adam(net.parameters(), lr=1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = compile(step)
+    weft.manual_seed(0)
+    seconds, losses = [], []
+    for batch in [data.batches(BATCH)[k % 20] for k in range(STEPS)]:
+        images, labels = data.images[batch], data.labels[batch]
+        started = time.perf_counter()
+        loss = run(images, labels)
+        seconds.append(time.perf_counter() - started)
+        losses.append(loss.item())
+    return Pace(kind, sum(seconds[:LEARNING]), statistics.median(seconds[LEARNING:]), losses)
