@@ -129,6 +129,20 @@ def rate_as_a_tensor() -> Any:
 
 
 @case
+def parameters_exchanged_in_the_list() -> Any:
+    m, _, x, y = network()
+    o = torch.optim.SGD(m[0].parameters(), lr=0.1)
+
+    def run(k: int) -> Any:
+        loss = step(m, o, x, y)
+        if k == 5:
+            o.param_groups[0]["params"][:] = m[2].parameters()
+        return loss
+
+    return run, seen(m, o)
+
+
+@case
 def gradients_cleared_after_the_step() -> Any:
     m, o, x, y = network()
 

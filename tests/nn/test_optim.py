@@ -585,6 +585,49 @@ def test_state_may_be_changed_from_outside() -> None:
         np.testing.assert_allclose(results[0], results[1], rtol=1e-5, err_msg=str(how))
 
 
+def exchange(T: Any, optimizer: Any, params: list[Any], how: str) -> None:
+    """What programs do to the lists of parameters, as when points are added to a scene."""
+    listed, fresh = optimizer.param_groups[0]["params"], one(T)
+    if how == "one for another":
+        listed[0] = params[0] = fresh
+    elif how == "with its state":
+        own = optimizer.state.pop(listed[0], None)
+        if own is not None:
+            optimizer.state[fresh] = own
+        listed[0] = params[0] = fresh
+    elif how == "turned around":
+        listed.reverse()
+    elif how == "one less":
+        listed.pop()
+    elif how == "one more":
+        listed.append(fresh)
+        params.append(fresh)
+    elif how == "others":
+        listed[:] = params[:] = [one(T), one(T), one(T)]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["one for another", "with its state", "turned around", "one less", "one more", "others"],
+)
+@pytest.mark.parametrize(("name", "kwargs"), SETTINGS, ids=IDS)
+def test_parameters_may_be_exchanged_in_their_list(
+    name: str, kwargs: dict[str, Any], how: str
+) -> None:
+    results = []
+    for T in (weft, torch):
+        params = [one(T), one(T), one(T)]
+        optimizer = getattr(T.optim, name)(params[:], **kwargs)
+        for step in range(5):
+            if step == 2:
+                exchange(T, optimizer, params, how)
+            for k, p in enumerate(params):
+                p.grad = p.detach() * 0.5 + 0.1 * k
+            optimizer.step()
+        results.append([p.tolist() for p in params])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-7)
+
+
 def test_alternating_gradients_keep_their_units() -> None:
     params = [one(weft) for _ in range(6)]
     optimizer = weft.optim.SGD(params, lr=0.1)

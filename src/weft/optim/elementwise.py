@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import is_
 from typing import Any, ClassVar
 
 import numpy as np
@@ -272,12 +273,12 @@ class Plan:
     """The units of a group, and what they were made from."""
 
     __slots__ = (
-        *("count", "known", "loose", "names", "params", "table", "units", "waiting"),
+        *("known", "loose", "members", "names", "params", "table", "units", "waiting"),
         "without_values",
     )
 
     def __init__(self, params: list[Tensor], names: tuple[str, ...], before: Plan | None) -> None:
-        self.params, self.count, self.names = params, len(params), names
+        self.params, self.members, self.names = params, params.copy(), names
         # Parameters that had a gradient once, and those that don't always have it together.
         ids = set(map(id, params)) if before else set()
         self.known: set[int] = ids & before.known if before else ids
@@ -286,6 +287,16 @@ class Plan:
         self.waiting: list[Tensor] = []
         self.without_values: list[Tensor] = []  # on the meta device: only their steps are counted
         self.table: Any = None  # all parameters for one native call; False if that can't be
+
+    def is_of(self, params: list[Tensor], names: tuple[str, ...]) -> bool:
+        """Whether a group still has these parameters, which a program may exchange in its list."""
+        members = self.members
+        return (
+            self.params is params
+            and len(members) == len(params)
+            and all(map(is_, members, params))
+            and self.names == names
+        )
 
     def make_table(self) -> None:
         """Put all parameters in one table if native code can take them."""
@@ -551,9 +562,7 @@ class Elementwise(Optimizer):
         """The group's units with the gradients of this step, made anew where they must be."""
         params, names = group["params"], self._state_names(group)
         plan = plans.get(index)
-        if plan is not None and (
-            plan.params is not params or plan.count != len(params) or plan.names != names
-        ):
+        if plan is not None and not plan.is_of(params, names):
             plan = None
         if plan is None or not self._is_current(plan):
             plan = plans[index] = self._make_plan(group, names, plans.get(index))
