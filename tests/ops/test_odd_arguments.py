@@ -467,3 +467,26 @@ def test_gradient_of_an_empty_transposed_convolution() -> None:
     weight = weft.ones(3, 3, 2, requires_grad=True)
     weft.nn.functional.conv_transpose1d(x, weight, padding=1).sum().backward()
     assert not x.grad.any() and not weight.grad.any()
+
+
+ZEROS = {
+    "leaky_relu": lambda T, x, v: T.nn.functional.leaky_relu(x, v),
+    "elu": lambda T, x, v: T.nn.functional.elu(x, v),
+    "hardtanh": lambda T, x, v: T.nn.functional.hardtanh(x, v, 1.0),
+    "threshold": lambda T, x, v: T.nn.functional.threshold(x, 0.5, v),
+    "pad": lambda T, x, v: T.nn.functional.pad(x, (1, 1), value=v),
+    "clamp": lambda T, x, v: x.clamp(min=v),
+    "nan_to_num": lambda T, x, v: T.nan_to_num(x / x * 0, nan=v),
+    "add": lambda T, x, v: T.add(x * 0, x, alpha=v),
+    "masked_fill": lambda T, x, v: x.masked_fill(x > 0, v),
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("size", [8, 9000])
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_negative_zero_is_not_taken_for_the_zero_before_it(name: str, size: int) -> None:
+    values = np.linspace(-2, 2, size).astype(np.float32)
+    for v in (0.0, -0.0, 0, 0.0, -0.0):
+        ours, theirs = (ZEROS[name](T, T.from_numpy(values), v).numpy() for T in (weft, torch))
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs), err_msg=str(v))

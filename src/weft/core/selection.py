@@ -277,10 +277,14 @@ def over(op: Op, x: ndarray, attrs: dict[str, Any], tracking: bool) -> bool:
 
 def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> Any:
     """The compiled loop of an elementwise function under given attributes."""
-    key = (suffix, *attrs.items()) if attrs else suffix
+    key: Any = suffix
     try:
+        if attrs:
+            key = (suffix, *attrs.items())
+            if 0.0 in attrs.values():  # -0.0 is equal to it, and something else
+                key = (*key, *map(str, attrs.values()))
         found = op.loops.get(key)
-    except TypeError:  # attributes that are no plain values
+    except (TypeError, ValueError):  # attributes that are no plain values
         return _no_loop
     if found is None:
         found = _new_loop(op, suffix, function, attrs)

@@ -34,7 +34,9 @@ def _pad_slices(shape: Any, pads: Any) -> tuple[list[slice], list[slice], list[i
 def _pad(x: np.ndarray, pads: Any, value: Any) -> np.ndarray:
     source, target, sizes = _pad_slices(x.shape, pads)
     fill = number_for(value, x.dtype)
-    out = np.full(sizes, fill, x.dtype) if value else np.zeros(sizes, x.dtype)
+    # Memory of zeros costs less; -0.0 is none.
+    zero = not value and not str(value).startswith("-")
+    out = np.zeros(sizes, x.dtype) if zero else np.full(sizes, fill, x.dtype)
     out[tuple(target)] = x[tuple(source)]
     return out
 
