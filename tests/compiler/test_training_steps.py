@@ -143,6 +143,39 @@ def parameters_exchanged_in_the_list() -> Any:
 
 
 @case
+def points_added_and_taken_away() -> Any:
+    """As when a scene of points is learned: parameters and states are exchanged for longer ones."""
+    first = {name: nn.Parameter(torch.randn(4, n).double()) for name, n in (("xyz", 3), ("rgb", 2))}
+    o = torch.optim.Adam([{"params": [p], "lr": 0.1} for p in first.values()])
+
+    def changed(change: Any) -> None:
+        for group in o.param_groups:
+            (old,) = group["params"]
+            own = o.state.pop(old)
+            for name in ("exp_avg", "exp_avg_sq"):
+                own[name] = change(own[name])
+            group["params"][0] = nn.Parameter(change(old.detach()).requires_grad_())
+            o.state[group["params"][0]] = own
+
+    def run(k: int) -> Any:
+        o.zero_grad()
+        loss = sum((group["params"][0] ** 2).sum() for group in o.param_groups)
+        loss.backward()
+        o.step()
+        if k % 4 == 2:
+            changed(lambda t: torch.cat([t, torch.zeros(2, t.shape[1]).double()]))
+        if k % 4 == 3:
+            changed(lambda t: t[: t.shape[0] - 2])
+        return loss
+
+    def look() -> list[Any]:
+        params = [p for group in o.param_groups for p in group["params"]]
+        return [*params, *(v for p in params for v in o.state[p].values())]
+
+    return run, look
+
+
+@case
 def gradients_cleared_after_the_step() -> Any:
     m, o, x, y = network()
 

@@ -102,6 +102,7 @@ class Stepping:
         if (
             all(kind == LEAF and slot.number not in new for kind, slot in leaves)
             and all(kind == RESULT for kind, _ in results)
+            and all(kind == LEAF for kind, _ in states)
             and tuple(slot.number for _, slot in states) == new
         ):
             numbers = [slot.number for _, slot in leaves]

@@ -28,7 +28,7 @@ from weft.core.devices import (
     put_like,
 )
 from weft.core.dlpack import exported
-from weft.core.gate import let_out
+from weft.core.gate import exchange, let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.meta import LIVE, NO_DATA, MetaArray
 from weft.core.meta import like as like_meta
@@ -678,7 +678,7 @@ class Tensor(metaclass=_TensorMeta):
                 "incompatible tensor type: one is on the meta device. Make a new tensor\n"
                 f"  at {errors.here()}"
             )
-        self._a = other._a
+        exchange(self, other._a)
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` for this tensor although it is not a leaf."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.gate import exchange
 from weft.core.storage import memory_of
 from weft.core.tensor import Tensor
 
@@ -70,7 +71,7 @@ def share_memory_(self: Tensor) -> Tensor:
     new[...] = old
     for tensor in (self, self._base):
         if tensor is not None:
-            tensor._a = placed(new, form_of(tensor._a, old))
+            exchange(tensor, placed(new, form_of(tensor._a, old)))
     return self
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.gate import exchange
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
 from weft.graph import record
@@ -389,7 +390,7 @@ def _exchange(
     shape = tensor._a.shape
     if tensor._grad is not None:
         tensor._grad = wrap(np.ascontiguousarray(follow(tensor._grad._a)))
-    tensor._a = new.astype(tensor._a.dtype, copy=False)
+    exchange(tensor, new.astype(tensor._a.dtype, copy=False))
     tensor._vc[0] += 1
     for optimizer in optimizers:
         state = optimizer.state.get(tensor)

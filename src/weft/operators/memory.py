@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.core import errors, meta
 from weft.core.devices import host, host_of, over_bytes, put_like, write_into
-from weft.core.gate import announce
+from weft.core.gate import announce, exchange
 from weft.core.inference import check_change
 from weft.core.inplace import bump, check_overlap, check_writable
 from weft.core.meta import plain
@@ -122,7 +122,7 @@ def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride
         )
     if source is None:
         bump(self, "set")
-        self._a = meta.filled(np.empty, (0,), self._a.dtype)
+        exchange(self, meta.filled(np.empty, (0,), self._a.dtype))
     elif getattr(source, "dtype", self.dtype) is not self.dtype:
         raise RuntimeError(
             f"Could not set {'tensor' if isinstance(source, Tensor) else 'storage'} of type "
@@ -131,7 +131,8 @@ def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride
         )
     elif isinstance(source, Tensor) and size is None:
         bump(self, "set")
-        self._a, self._vc = source._a, source._vc
+        exchange(self, source._a)
+        self._vc = source._vc
     else:
         memory = memory_of(source._a) if isinstance(source, Tensor) else source._bytes()
         d = self._a.dtype
@@ -146,7 +147,7 @@ def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride
             source.untyped().resize_(needed)  # as in PyTorch, a storage grows to fit
             memory = source._bytes()
         bump(self, "set")
-        self._a = _over(memory, d, shape, steps, storage_offset)
+        exchange(self, _over(memory, d, shape, steps, storage_offset))
         if isinstance(source, Tensor):
             self._vc = source._vc
 
@@ -191,9 +192,10 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         memory = grown
     strides = (last_of if last else rows_of)(shape)
     made = build(lambda *_: _over(memory, d, shape, strides, offset), shape, d)
-    if shape != self._a.shape:
+    changed = shape != self._a.shape
+    exchange(self, made)
+    if changed:
         bump(self, "resize")
-    self._a = made
     return self
 
 

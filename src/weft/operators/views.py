@@ -15,6 +15,7 @@ from weft.core.batching import Batch, aligned, each
 from weft.core.devices import put_like, viewed_as
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
+from weft.core.gate import exchange
 from weft.core.inference import check_change, version_of
 from weft.core.inplace import check_writable
 from weft.core.modes import MODES
@@ -1379,7 +1380,7 @@ def in_place_view(name: str, function: Any) -> None:
                 self._base._vc, self._base._view = self._vc, view
                 for level, tangent in (tangents or {}).items():
                     set_tangent(self._base, level, tangent)
-        self._a = seen._a
+        exchange(self, seen._a)
         self._vc[0] = version_of(self) + 1
         if recording:
             self._node = seen._node

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from weft.core import errors
+from weft.core.gate import announce
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 
@@ -29,6 +30,8 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
             f"swap_tensors: a tensor of shape {list(t.shape)} has views, which would show the "
             f"other's values; delete them first\n  at {errors.here()}"
         )
+    for t in (t1, t2):
+        announce(t._a, t)
     for name in _SLOTS:
         first, second = getattr(t1, name, None), getattr(t2, name, None)
         setattr(t1, name, second)
