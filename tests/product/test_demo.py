@@ -93,6 +93,9 @@ def test_it_edits_explains_and_compares(done: tuple[str, pathlib.Path]) -> None:
     assert re.search(r"acts\.py:\d+: return images / images\.amax", printed)
     assert re.search(r"\+ head\.1\.dropout .*network\.py:\d+", printed)
     assert "values part at head.2.linear" in printed
+    assert re.search(r"weft\.compile\(step\) +\S+ ms", printed)
+    apart = re.search(r"losses of all 60 steps agree to (\S+)\.", printed)
+    assert apart and float(apart[1]) < 1e-4
 
 
 def test_its_files_can_be_read_again(done: tuple[str, pathlib.Path]) -> None:

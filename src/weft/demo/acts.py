@@ -124,7 +124,9 @@ def _pace(kind: str, compile: Callable[[Any], Any], net: nn.Module, data: Digits
     run = compile(step)
     weft.manual_seed(0)
     seconds, losses = [], []
-    for batch in [data.batches(BATCH)[k % 20] for k in range(STEPS)]:
+    batches = [batch for batch in data.batches(BATCH) if len(batch) == BATCH]
+    for k in range(STEPS):
+        batch = batches[k % len(batches)]
         images, labels = data.images[batch], data.labels[batch]
         started = time.perf_counter()
         loss = run(images, labels)

@@ -45,7 +45,7 @@ class Outcome:
 
 
 def run(settings: Settings, terminal: Terminal | None = None) -> Outcome:
-    """Train, edit, explain, compare, and write the report."""
+    """Train, edit, explain, compare, compile, and write the report."""
     terminal = terminal or Terminal()
     try:
         return perform(settings, terminal)
@@ -65,6 +65,7 @@ def perform(settings: Settings, terminal: Terminal) -> Outcome:
         if served is not None:
             stay(terminal, served)
     explain(outcome, train, terminal)
+    compile_it(outcome, train, terminal)
     conclude(outcome, terminal)
     return outcome
 
@@ -161,13 +162,34 @@ def explain(outcome: Outcome, train: digits.Digits, terminal: Terminal) -> None:
     outcome.told["compare"] = f"{first:.6f} and {second:.6f}\n{difference}"
 
 
+def compile_it(outcome: Outcome, train: digits.Digits, terminal: Terminal) -> None:
+    """The same steps eagerly and compiled, side by side."""
+    terminal.heading("5. Compiling the step")
+    terminal.line(f"  {acts.STEPS} steps from the same weights, seed and digits:")
+    paces = acts.compile_step(outcome.net, train)
+    eager = paces[0]
+    rows = [f"{'':<33}{'a step':>9}{'of eager':>10}{'learned in':>12}{'last loss':>12}"]
+    for pace in paces:
+        learned = "" if pace is eager else f"{max(pace.first - acts.LEARNING * pace.each, 0):.2f} s"
+        rows.append(
+            f"{pace.kind:<33}{pace.each * 1e3:>6.2f} ms{pace.each / eager.each:>10.2f}"
+            f"{learned:>12}{pace.losses[-1]:>12.6f}"
+        )
+    table = "\n".join(rows)
+    terminal.block(table, "accent")
+    apart = max(abs(a - b) for p in paces for a, b in zip(p.losses, eager.losses, strict=True))
+    words = f"The losses of all {acts.STEPS} steps agree to {apart:.0e}."
+    terminal.line(f"  {words}")
+    outcome.told["compile"] = f"{table}\n{words}"
+
+
 def conclude(outcome: Outcome, terminal: Terminal) -> None:
     """Write the report and say where it is."""
     from weft.demo.report import write
 
     page = write(outcome)
     history, folder = outcome.history, outcome.settings.output
-    terminal.heading("5. Results")
+    terminal.heading("6. Results")
     terminal.line(
         f"  {outcome.accuracy:.2%} of the test digits read correctly, after {len(history.loss)} "
         f"epochs in {history.seconds:.1f} s",

@@ -108,6 +108,9 @@ def page(outcome: Outcome, charts: list[str]) -> viz.Report:
     report.section("Two runs, compared", "The same network on the same digits, with dropout left "
                    "on in one of the two runs. weft.graph.diff says where they part.")  # fmt: skip
     report.output(outcome.told["compare"])
+    report.section("Eager and compiled", "The same training step from the same weights: as Python "
+                   "runs it, compiled, and static, where Python is skipped.")  # fmt: skip
+    report.output(outcome.told["compile"])
     report.section("Files")
     report.link("graph.html", "graph.html", "the graph of a training step, before and after the "
                 "edits: forward, backward and update of every op")  # fmt: skip
