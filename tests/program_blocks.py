@@ -391,6 +391,8 @@ DUAL = (
     *("a.sin() * a", "a * {y}", "a.exp().sum()", "(a @ a.mT)", "a.sigmoid()", "a + a.clone()"),
     *("a.view(-1)[1:]", "a.clone().mul_(a)", "torch.cat([a, a * 2])", "a.cumsum(0) * {x}"),
 )
+# Those whose tangent is the same at every point.
+CONSTANT = {"a * {y}", "torch.cat([a, a * 2])"}
 
 
 def transform(writer: Any) -> None:
@@ -404,9 +406,10 @@ def transform(writer: Any) -> None:
     overlaps = torch._debug_has_internal_overlap(writer.get(x)) == 1
     forward = not overlaps or writer.allows("expanded primal")
     if writer.rng.random() < 0.2:
-        body = writer.rng.choice(DUAL).format(x=x, y=y)
-        if forward:
-            writer.define(f"tangent(lambda a: {body}, {x}, {y})")
+        body = writer.rng.choice(DUAL)
+        constant = body in CONSTANT and writer.get(x).requires_grad
+        if forward and (not constant or writer.allows("constant tangent")):
+            writer.define(f"tangent(lambda a: {body.format(x=x, y=y)}, {x}, {y})")
         return
     text = writer.rng.choice(TRANSFORMS)
     if FORWARD.search(text) and not forward:

@@ -68,6 +68,10 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
         "torch copies a tangent into memory laid out like its primal, where elements may share it",
         ("v0 = rand(1, (1,)).expand(2)", "v1 = rand(2, (2,))", "v2 = tangent(torch.sin, v0, v1)"),
     ),
+    "constant tangent": (
+        "torch multiplies by tangents of zeros, so that of a product leads back to all factors",
+        ("v0 = rand(1, (2,)).requires_grad_()", "v1 = tangent(lambda a: a * 2, v0, v0.detach())"),
+    ),
     "short vector": (
         "torch clamps norms where it does not record, so the gradient of the clamped ones is wrong",
         (

@@ -613,7 +613,7 @@ PROGRAMS = {
         "with torch.no_grad(): v0.square_()",
         "v3.sum().backward()",
     ),
-    "a checkpoint inside another one keeps no arguments": (
+    "a checkpoint inside another one": (
         "v0 = rand(1, (3,)).requires_grad_()",
         "inner = lambda a: checkpoint(lambda b: b.sin() * b, a * 2, use_reentrant=False).exp()",
         "v1 = checkpoint(inner, v0, use_reentrant=False)",
@@ -621,6 +621,20 @@ PROGRAMS = {
         "v1.sum().backward(retain_graph=True)",
         "v1.sum().backward()",
         "v1.sum().backward()",
+    ),
+    "a change in place keeps what the history of its tangent needs": (
+        "v0 = rand(1, (3,))",
+        "v1 = rand(2, (3,)).requires_grad_()",
+        "v2 = tangent(lambda a: a.clone().mul_(a), v0, v1)",
+        "v2.sum().backward()",
+    ),
+    "a used-up group norm gives its bias nothing": (
+        "m0 = filled(torch.nn.GroupNorm(2, 4), 5, torch.float64)",
+        "v0, v1 = m0.parameters()",
+        "v2 = rand(1, (3, 4, 2)).requires_grad_()",
+        "v3 = m0(v2)",
+        "(v3 * v3).sum().backward()",
+        "v3.sum().backward()",
     ),
     "the Jacobian of a complex function needs vectors": (
         "v0 = rand(1, (2,), torch.complex128).requires_grad_()",

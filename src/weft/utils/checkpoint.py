@@ -316,8 +316,8 @@ def _overwritten(i: int, saved: SavedVariable) -> str:
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: argument {i} of a checkpointed function, [{x.type()} {list(x.shape)}], is at "
-        f"version {x._version}; expected version {saved.version} instead. Running the function again "
-        "would see other values: clone() the argument before changing it, or change it after "
+        f"version {x._version}; expected version {saved.version} instead. Running the function "
+        "again would see other values: clone() the argument before changing it, or change it after "
         "backward"
     )
 
