@@ -636,6 +636,14 @@ PROGRAMS = {
         "(v3 * v3).sum().backward()",
         "v3.sum().backward()",
     ),
+    "hooks of a leaf that has become a result are forgotten": (
+        "v0 = rand(1, (3,)).requires_grad_()",
+        "v0.register_hook(lambda g: log.append(('h0', g)))",
+        "v1 = v0 - v0",
+        "v0.requires_grad_(False)",
+        "v0.copy_(v1)",
+        "v1.sum().backward()",
+    ),
     "the Jacobian of a complex function needs vectors": (
         "v0 = rand(1, (2,), torch.complex128).requires_grad_()",
         "v1 = torch.autograd.functional.jacobian(lambda a: a * a.sum(), v0, create_graph=True)",

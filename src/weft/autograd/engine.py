@@ -229,7 +229,7 @@ class _Run:
         if g is None and not asked:
             return
         self.at = leaf
-        if leaf.extras is not None and leaf.extras.pre:
+        if leaf.extras is not None and leaf.extras.pre and not is_result(leaf):
             g = self.call_hooks(leaf.extras.pre, (g,))[0]
         if g is not None and self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
@@ -251,7 +251,7 @@ class _Run:
         tensor = leaf.ref()
         if tensor is None:
             return
-        if g is not None and tensor._node is not leaf and tensor.grad_fn is not None:
+        if g is not None and is_result(leaf):
             raise RuntimeError(
                 "leaf variable has been moved into the graph interior: a leaf of this graph was "
                 "changed in place after requires_grad_(False), and is a result by now. clone() "
@@ -620,6 +620,12 @@ def add_into(total: np.ndarray, g: np.ndarray) -> None:
         if selection.into(REGISTRY["add"], total, g):
             return
     np.add(total, g, out=total)  # which copies first what overlaps
+
+
+def is_result(leaf: AccumulateGrad) -> bool:
+    """Whether the tensor of a leaf has been changed in place and is the result of an op by now."""
+    tensor = leaf.ref()
+    return tensor is not None and tensor._node is not leaf and tensor.grad_fn is not None
 
 
 def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
