@@ -535,6 +535,8 @@ class _Run:
             ) from error
         if plan is not whole:
             results, plan = in_places(results, plan.targets, whole.targets), whole
+        if self.records and plan.op.ties:
+            results = [tied(results[0], inputs[0]), *results[1:]]
         if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
             edges = [inputs[i] for i in plan.targets]
             results = [
@@ -599,6 +601,14 @@ def in_places(results: Any, targets: tuple[int, ...], all_targets: tuple[int, ..
     """The gradients of some targets as those of all, with None for the others."""
     found = dict(zip(targets, results, strict=True))
     return [found.get(i) for i in all_targets]
+
+
+def tied(g: Any, edge: Any) -> Any:
+    """A gradient that counts as a function of its input, with a derivative of zero."""
+    if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
+        return g
+    stand_in = wrap(np.broadcast_to(np.zeros((), edge.dtype), edge.shape), edge)
+    return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 
 def like_inputs(node: Node) -> list[Any]:

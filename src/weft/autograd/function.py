@@ -228,6 +228,7 @@ class _FunctionOp:
     """What the engine asks of an op, answered for a Function."""
 
     rules = jvp = variant = promote = None
+    ties = False
     takes_none = True  # filling in for missing gradients is the Function's choice
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
