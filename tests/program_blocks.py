@@ -149,7 +149,7 @@ def inferred(writer: Any) -> None:
             writer.frozen.add(t.untyped_storage().data_ptr())
         for _ in range(2):
             writer.define(rng.choice(THEREAFTER).format(v=name, x=x))
-        if rng.random() < 0.5 and not t.is_inference():
+        if rng.random() < 0.5 and not t.is_inference() and writer.writable(name) is not None:
             writer.emit(rng.choice(CHANGED).format(v=name, x=x), (), True)
             writer.define(rng.choice(THEREAFTER).format(v=name, x=x))
 
