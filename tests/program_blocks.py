@@ -6,6 +6,7 @@ block or a module is part of a graph that goes on outside of it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from opdb import torch
@@ -148,7 +149,7 @@ def inferred(writer: Any) -> None:
             writer.frozen.add(t.untyped_storage().data_ptr())
         for _ in range(2):
             writer.define(rng.choice(THEREAFTER).format(v=name, x=x))
-        if rng.random() < 0.5 and not t.is_inference():
+        if rng.random() < 0.5 and not t.is_inference() and writer.writable(name) is not None:
             writer.emit(rng.choice(CHANGED).format(v=name, x=x), (), True)
             writer.define(rng.choice(THEREAFTER).format(v=name, x=x))
 
@@ -384,11 +385,14 @@ TRANSFORMS = (
     "torch.vmap(lambda a: a[None] * a, out_dims=-1)({x})",
     "torch.vmap(lambda a: F.softmax(a * 2, -1), in_dims=-1)({x})",
 )
+FORWARD = re.compile(r"func\.(jvp|jacfwd|hessian)")
 # Not softmax: torch writes over what its tangent has saved, and can't go back through it.
 DUAL = (
     *("a.sin() * a", "a * {y}", "a.exp().sum()", "(a @ a.mT)", "a.sigmoid()", "a + a.clone()"),
     *("a.view(-1)[1:]", "a.clone().mul_(a)", "torch.cat([a, a * 2])", "a.cumsum(0) * {x}"),
 )
+# Those whose tangent is the same at every point.
+CONSTANT = {"a * {y}", "torch.cat([a, a * 2])"}
 
 
 def transform(writer: Any) -> None:
@@ -399,11 +403,18 @@ def transform(writer: Any) -> None:
     # Results share nodes in torch that are apart here: what a backward uses up is not the same.
     writer.pooled = True
     y = writer.like(x)
+    overlaps = torch._debug_has_internal_overlap(writer.get(x)) == 1
+    forward = not overlaps or writer.allows("expanded primal")
     if writer.rng.random() < 0.2:
-        body = writer.rng.choice(DUAL).format(x=x, y=y)
-        writer.define(f"tangent(lambda a: {body}, {x}, {y})")
+        body = writer.rng.choice(DUAL)
+        constant = body in CONSTANT and writer.get(x).requires_grad
+        if forward and (not constant or writer.allows("constant tangent")):
+            writer.define(f"tangent(lambda a: {body.format(x=x, y=y)}, {x}, {y})")
         return
-    for name in writer.define(writer.rng.choice(TRANSFORMS).format(x=x, y=y)):
+    text = writer.rng.choice(TRANSFORMS)
+    if FORWARD.search(text) and not forward:
+        return
+    for name in writer.define(text.format(x=x, y=y)):
         t = writer.get(name)
         if isinstance(t, torch.Tensor):
             # Some are views of something hidden in torch, and may not be changed.

@@ -113,6 +113,9 @@ def call(writer: Any, inplace: bool = False) -> tuple[str, str, bool] | None:
         return None
     if op.name == "cholesky_inverse" and "complex" in writer.dtype:
         return None  # undefined unless the diagonal is real, and a program's values are not
+    if op.name.endswith("cosine_similarity") and "eps" in kwargs:
+        if not writer.allows("short vector"):
+            return None
     try:
         texts = [text(writer, a, k == 0) for k, a in enumerate(args)]
         if "_polynomial_" in op.name and isinstance(args[1], torch.Tensor):

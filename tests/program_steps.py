@@ -7,6 +7,7 @@ that is reached along several paths.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable
@@ -62,6 +63,22 @@ OPEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "late leaf": (
         "a view does not require a gradient when its base begins to",
         ("v0 = rand(1, (1,))", "v1 = v0.expand(2, 1)", "v0.requires_grad_()"),
+    ),
+    "expanded primal": (
+        "torch copies a tangent into memory laid out like its primal, where elements may share it",
+        ("v0 = rand(1, (1,)).expand(2)", "v1 = rand(2, (2,))", "v2 = tangent(torch.sin, v0, v1)"),
+    ),
+    "constant tangent": (
+        "torch multiplies by tangents of zeros, so that of a product leads back to all factors",
+        ("v0 = rand(1, (2,)).requires_grad_()", "v1 = tangent(lambda a: a * 2, v0, v0.detach())"),
+    ),
+    "short vector": (
+        "torch clamps norms where it does not record, so the gradient of the clamped ones is wrong",
+        (
+            "v0 = rand(1, (3,)).requires_grad_()",
+            "v1 = F.cosine_similarity(v0, rand(2, (3,)), 0, eps=9.0)",
+            "v1.backward()",
+        ),
     ),
 }
 
@@ -358,7 +375,7 @@ class Writer:
         x = self.some()
         if self.rng.random() < 0.25:  # whatever broadcasts
             other = self.pick()
-            if other:
+            if other and not enormous(self.get(x), self.get(other)):
                 self.define(self.rng.choice(("{} + {}", "{} * {}", "{} - {}")).format(x, other))
                 return
         self.combine(x, self.like(x), self.get(x))
@@ -724,6 +741,14 @@ def unchecked(t: Any, text: str) -> bool:
     if t.requires_grad and ("fill_" in text or "zero_" in text) and expanded(t):
         return True
     return 0 in t.stride() and ("masked_fill_" in text or "tril_" in text)
+
+
+def enormous(a: Any, b: Any) -> bool:
+    """Whether two tensors broadcast to gigabytes."""
+    try:
+        return math.prod(torch.broadcast_shapes(a.shape, b.shape)) > 10**7
+    except RuntimeError:
+        return False
 
 
 def expanded(t: Any) -> bool:

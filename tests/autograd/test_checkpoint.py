@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import math
 import weakref
 
 import pytest
@@ -210,3 +211,20 @@ def test_values_made_again_are_freed_with_the_graph():
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_same_as_torch(run):
     agree(run)
+
+
+def test_arguments_inside_another_checkpoint_are_made_again() -> None:
+    held = []
+
+    def inner(x: weft.Tensor) -> weft.Tensor:
+        argument = x.exp()
+        held.append(weakref.ref(argument))
+        return tools(weft).checkpoint(lambda a: a.sin() * a, argument, use_reentrant=False)
+
+    x = weft.ones(3, requires_grad=True)
+    y = tools(weft).checkpoint(inner, x, use_reentrant=False)
+    assert held[0]() is None
+    y.sum().backward()
+    e = math.e
+    assert x.grad is not None
+    assert x.grad.tolist() == pytest.approx([e * (math.sin(e) + e * math.cos(e))] * 3)

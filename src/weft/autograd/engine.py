@@ -221,18 +221,19 @@ class _Run:
                 self.owned.add(edge)
 
     def arrive(self, leaf: AccumulateGrad) -> None:
-        """A leaf has received all it will get."""
+        """A leaf has received all it will get; hooks are told even if that is nothing."""
         g = self.grads.pop(leaf, None)
-        if g is None:
+        if leaf.extras is None and g is None and not leaf.post_accumulate:
+            return
+        asked = self.targets is None or leaf in self.targets
+        if g is None and not asked:
             return
         self.at = leaf
-        if leaf.extras is not None and leaf.extras.pre:
+        if leaf.extras is not None and leaf.extras.pre and not is_result(leaf):
             g = self.call_hooks(leaf.extras.pre, (g,))[0]
-            if g is None:
-                return
-        if self.targets is not None and leaf in self.targets:
+        if g is not None and self.targets is not None and leaf in self.targets:
             self.captured[leaf] = g
-        if self.sink and (self.targets is None or leaf in self.targets):
+        if self.sink and asked:
             if leaf.extras is not None and leaf.extras.before:
                 g = self.call_hooks(leaf.extras.before, (g,))[0]
             alone = getrefcount(g) == ALONE
@@ -250,7 +251,7 @@ class _Run:
         tensor = leaf.ref()
         if tensor is None:
             return
-        if tensor._node is not leaf and tensor.grad_fn is not None:
+        if g is not None and is_result(leaf):
             raise RuntimeError(
                 "leaf variable has been moved into the graph interior: a leaf of this graph was "
                 "changed in place after requires_grad_(False), and is a result by now. clone() "
@@ -258,7 +259,9 @@ class _Run:
             )
         with _accumulating:
             held = tensor._grad
-            if tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
+            if g is None:
+                pass
+            elif tensor._node is None or (tensor._node is NOWHERE and not tensor.requires_grad):
                 pass  # it wants no gradient any more
             elif isinstance(g, Tensor):
                 if held is not None and not self.records and isinstance(held._a, DeviceArray):
@@ -405,16 +408,39 @@ class _Run:
         return self.targets is None or node in self.through or node in self.ends
 
     def unreached(self, node: Any) -> None:
-        """No gradient came: hooks are told so, and so is a backward that users wrote."""
-        extras = node.extras
-        if node.__class__ is not Output and self.leads_on(node):
-            if extras is not None and extras.pre and not node.plan.op.multiple:
-                self.at = node
+        """No gradient came to a node. As in PyTorch it runs all the same, and so do its hooks."""
+        if node.__class__ is Output:
+            return
+        self.at = node
+        several, extras, runs = node.op.multiple, node.extras, self.leads_on(node)
+        nothing = [None] * len(node.shape) if several else None
+        if extras is not None:
+            if extras.pre and not several:
                 self.call_hooks(extras.pre, (None,))
-            if getattr(node.plan, "takes_none", False):
-                self.passing = [None] * len(node.shape) if node.plan.op.multiple else None
-                self.step(node)
-                return
+            if extras.before and runs:
+                self.hooked(extras.before, nothing)
+        if not runs:
+            self.pass_over(node)
+        elif getattr(node.plan, "takes_none", False):
+            self.passing = nothing
+            self.step(node)
+        else:
+            self.run_empty(node)
+
+    def run_empty(self, node: Node) -> None:
+        """Run a node without a gradient: it reads what it saved and gives that up, as any does."""
+        if node.op.multiple:
+            self.tell_missing(node, [None] * len(node.shape))
+        if node.saved is FREED:
+            raise used_up(node)
+        check_versions(node)
+        if node.guard.__class__ is PackedGuard:
+            unpacked(node.saved)
+        if node.plan.holds and not self.keep:
+            node.saved = FREED
+        if node.extras is not None and node.extras.post:
+            arrived = [None] * (len(receiving(node)) if node.op.multiple else 1)
+            self.post_hooks(node, tuple(arrived), [None] * len(node.plan.targets))
         self.pass_over(node)
 
     def pass_over(self, node: Any) -> None:
@@ -509,6 +535,8 @@ class _Run:
             ) from error
         if plan is not whole:
             results, plan = in_places(results, plan.targets, whole.targets), whole
+        if self.records and plan.op.ties:
+            results = [tied(results[0], inputs[0]), *results[1:]]
         if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
             edges = [inputs[i] for i in plan.targets]
             results = [
@@ -575,6 +603,14 @@ def in_places(results: Any, targets: tuple[int, ...], all_targets: tuple[int, ..
     return [found.get(i) for i in all_targets]
 
 
+def tied(g: Any, edge: Any) -> Any:
+    """A gradient that counts as a function of its input, with a derivative of zero."""
+    if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
+        return g
+    stand_in = wrap(np.broadcast_to(np.zeros((), edge.dtype), edge.shape), edge)
+    return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
+
+
 def like_inputs(node: Node) -> list[Any]:
     """Gradients without values, where a rule would look at them: they are like their inputs."""
     edges = [node.inputs[i] for i in node.plan.targets]
@@ -594,6 +630,12 @@ def add_into(total: np.ndarray, g: np.ndarray) -> None:
         if selection.into(REGISTRY["add"], total, g):
             return
     np.add(total, g, out=total)  # which copies first what overlaps
+
+
+def is_result(leaf: AccumulateGrad) -> bool:
+    """Whether the tensor of a leaf has been changed in place and is the result of an op by now."""
+    tensor = leaf.ref()
+    return tensor is not None and tensor._node is not leaf and tensor.grad_fn is not None
 
 
 def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:

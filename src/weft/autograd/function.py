@@ -121,15 +121,15 @@ def _no_hooks(pack: Any, unpack: Any) -> None:
     check_hooks(None, pack, unpack)
 
 
-class _Saved:
-    """One tensor kept by ``save_for_backward``."""
+class SavedVariable:
+    """One tensor kept for backward by a node that users wrote, or by no node at all."""
 
     __slots__ = ("cell", "edge", "index", "tangents", "tensor", "unpack_hook", "version")
 
-    def __init__(self, tensor: Tensor, node: FunctionNode) -> None:
+    def __init__(self, tensor: Tensor, node: FunctionNode | None) -> None:
         edge = edge_of(tensor)
         self.index: int | None = None
-        if edge is node or getattr(edge, "node", None) is node:
+        if node is not None and (edge is node or getattr(edge, "node", None) is node):
             # Keeping one's own output would be a cycle: keep its values and its number.
             self.index = getattr(edge, "index", 0)
             own, tensor, edge = tensor, tensor.detach(), None
@@ -150,6 +150,10 @@ class _Saved:
         check_hooks(held, pack, unpack)
         self.tensor, self.unpack_hook = pack_by(pack, self.tensor), unpack
 
+    def is_overwritten(self) -> bool:
+        """Whether the memory was changed since; what hooks hold is theirs to look after."""
+        return self.unpack_hook is None and self.cell[0] != self.version
+
     def unpack(self, node: FunctionNode | None) -> Tensor:
         """The tensor, in its place in the graph; an error if it was overwritten.
 
@@ -160,7 +164,7 @@ class _Saved:
         if self.unpack_hook is not None:
             tensor = unpack_by(self.unpack_hook, tensor)
             cell = tensor._vc
-        elif self.cell[0] != self.version:
+        elif self.is_overwritten():
             raise _overwritten(self, node)
         place = self.edge
         if self.index is not None and node is not None:
@@ -174,7 +178,7 @@ class _Saved:
         return tensor
 
 
-def _overwritten(saved: _Saved, node: FunctionNode | None) -> RuntimeError:
+def _overwritten(saved: SavedVariable, node: FunctionNode | None) -> RuntimeError:
     last = saved.cell[-1] if len(saved.cell) > 1 else None
     by, where = ("a Function", "<unknown line>") if node is None else (node.name(), node.source)
     who = "" if last is None else f" by {last[1]}_ at {errors.describe_position(last[2], last[3])}"
@@ -224,6 +228,7 @@ class _FunctionOp:
     """What the engine asks of an op, answered for a Function."""
 
     rules = jvp = variant = promote = None
+    ties = False
     takes_none = True  # filling in for missing gradients is the Function's choice
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
@@ -605,7 +610,7 @@ def _save(ctx: FunctionCtx, node: FunctionNode) -> None:
                 "save_for_backward can only save variables, but argument "
                 f"{i} is of type {type(x).__name__}; keep it as an attribute of ctx"
             )
-        saved.append(None if x is None else _Saved(x, node))
+        saved.append(None if x is None else SavedVariable(x, node))
     if saved:
         node.saved = (saved,)
 

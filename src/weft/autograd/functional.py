@@ -246,6 +246,12 @@ def jacobian(
         for j, out in enumerate(outs):
             rows = []
             missing = f"Output {j} of the user-provided function is independent of input {{i}}"
+            if out.is_complex() and out.requires_grad and out._a.size and not vectorize:
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{out.dtype!r}: take the jacobian of view_as_real, or set vectorize=True\n"
+                    f"  at {errors.here()}"
+                )
             flat = np.zeros(out._a.size, out._a.dtype)
             for k in range(out._a.size):
                 flat[k] = 1

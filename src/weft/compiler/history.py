@@ -38,7 +38,7 @@ class _RegionOp:
 
     name = "compiled_region"
     rules = jvp = variant = promote = None
-    takes_none = False
+    takes_none = ties = False
     joint, diagonal, view, variadic, differentiable = True, False, False, False, True
     names: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()

@@ -169,6 +169,7 @@ class Op:
         into_overlap: bool = False,
         single_use: bool = False,
         takes_none: bool = False,
+        ties: bool = False,
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
@@ -206,6 +207,9 @@ class Op:
         self.bare_numbers = bare_numbers
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
+        # Whether a gradient that is to be differentiated counts as a function of the first input
+        # though it is constant: PyTorch's backward kernel takes that input.
+        self.ties = ties
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
         self.lower = lower  # does the same in kernels: see ``weft.native.codegen.trace.lowered``

@@ -69,7 +69,9 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         level = dual_level_of(args)
         if level is not None:
             # The history of the tangent must not save what the write destroys.
-            old = target.clone() if tracking else target
+            moving = [t for x in args for t in (tangents_of(x) or {}).values()]
+            recorded = tracking or (now.grad and any(t._node is not None for t in moving))
+            old = target.clone() if recorded else target
             before = tuple(old if x is target else x for x in args)
             tangent = (tangents_of(apply(op, before, attrs)) or {}).get(level)
             duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]

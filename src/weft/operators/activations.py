@@ -78,6 +78,7 @@ relu_op = elementwise(
     >>> torch.relu(torch.tensor([-1.0, 0.0, 2.0]))
     tensor([0., 0., 2.])
     """,
+    ties=True,
 )
 api.under(F, _plain(relu_op))
 
@@ -97,6 +98,7 @@ leaky_relu_op = elementwise(
     samples=_SLOPES,
     refuses="biuc",
     wide_rules=True,
+    ties=True,
 )
 leaky_relu_result_op = elementwise(
     "leaky_relu_result",
@@ -218,6 +220,7 @@ hardtanh_op = elementwise(
     samples=_LIMITS,
     refuses="bc",
     wide_rules=True,
+    ties=True,
 )
 hardtanh_result_op = elementwise(
     "hardtanh_result",
@@ -254,6 +257,7 @@ threshold_op = elementwise(
     samples=_with_settings({"threshold": 0.1, "value": 20.0}),
     refuses="bc",
     wide_rules=True,
+    ties=True,
 )
 
 
@@ -535,6 +539,7 @@ hardsigmoid_op = elementwise(
     refuses="biuc",
     wide_rules=True,
     doc="``relu6(x + 3) / 6``: a sigmoid of straight lines.",
+    ties=True,
 )
 api.under(F, _plain(hardsigmoid_op))
 
@@ -576,6 +581,7 @@ hardshrink_op = elementwise(
     public=False,
     samples=_LAMBDAS,
     refuses="biuc",
+    ties=True,
 )
 softshrink_op = elementwise(
     "softshrink",
@@ -584,6 +590,7 @@ softshrink_op = elementwise(
     public=False,
     samples=_LAMBDAS,
     refuses="biuc",
+    ties=True,
 )
 
 

@@ -156,6 +156,7 @@ nll_loss_op = linear(
     rows=True,
     shape=lambda x, target, reduction: shape_rules.by_reduction(x, target.shape, reduction),
     batch=_nll_loss_batch,
+    ties=True,
 )
 nll_loss_back_op: Op = linear(
     "nll_loss_backward",

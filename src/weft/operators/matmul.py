@@ -10,9 +10,10 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors, selection
 from weft.core.batching import Batch, each
+from weft.core.devices import ones_like
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
-from weft.core.tensor import Tensor, beside
+from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arithmetic import conj_op, where_op
 from weft.operators.build import Sample, general, is_number, linear
@@ -981,4 +982,6 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = x._a.shape[-1] if N is None else N
     if count <= 1:
         raise _refuse("linalg.vander: N must be greater than 1.")
+    if count == 2:  # linear: of a product of one factor PyTorch, too, has a constant gradient
+        return stack_op(wrap(ones_like(x._a)), x, dim=x._a.ndim)
     return powers(x, count)

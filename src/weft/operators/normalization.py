@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core.batching import Batch
-from weft.core.dispatch import apply
+from weft.core.dispatch import NO_ATTRS, apply
 from weft.core.modes import MODES, no_grad
 from weft.core.pending import model_of
 from weft.core.shapes import broadcast
@@ -18,7 +18,7 @@ from weft.core.tensor import Tensor
 from weft.native.memory.layout import channels_wanted
 from weft.operators import api, shape_rules
 from weft.operators.arguments import need_float, refuse, scalar_name
-from weft.operators.build import Sample, constant, general
+from weft.operators.build import Sample, constant, elementwise, general
 from weft.operators.casting import as_image
 from weft.operators.reductions import sum_op
 from weft.operators.views import reshape_op
@@ -555,6 +555,16 @@ def native_batch_norm(
 # --- over groups and instances ---------------------------------------------------------
 
 
+scale_shift_op = elementwise(
+    "scale_shift",
+    lambda a, b, c: a * b + c,
+    lambda t, b: t * b,
+    lambda t, a: t * a,
+    lambda t: t,
+    public=False,
+)
+
+
 @api.top
 def native_group_norm(
     input: Tensor,
@@ -579,9 +589,13 @@ def native_group_norm(
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
     y = y.reshape(input._a.shape)
     y._base = y._view = None  # to its users it is no view of those rows
-    if weight is not None:
+    if weight is not None and bias is not None:
+        # One node: a backward that finds its values used up has given the bias nothing either.
+        scale, shift = (_along_channels(p, input.ndim) for p in (weight, bias))
+        y = apply(scale_shift_op, (y, scale, shift), NO_ATTRS)
+    elif weight is not None:
         y = y * _along_channels(weight, input.ndim)
-    if bias is not None:
+    elif bias is not None:
         y = y + _along_channels(bias, input.ndim)
     return y, api.apart(mean.reshape(N, group)), api.apart(rstd.reshape(N, group))
 

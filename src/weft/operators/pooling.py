@@ -94,6 +94,7 @@ def _max_op(
         layout=layout,
         shape=shape,
         batch=batch,
+        ties=True,
     )
 
 
@@ -238,6 +239,7 @@ avg_pool_op = linear(
     ],
     shape=shape_rules.pooled,
     batch=batch_rules.images,
+    ties=True,
 )
 avg_pool_back_op: Op = linear(
     "avg_pool_backward",
@@ -272,6 +274,7 @@ adaptive_avg_pool_op = linear(
     layout="image 2d",
     shape=shape_rules.resized,
     batch=batch_rules.images,
+    ties=True,
 )
 adaptive_avg_pool_back_op: Op = linear(
     "adaptive_avg_pool_backward",

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.amp import autocast_mode as amp
 from weft.autograd import engine
-from weft.autograd.function import Function
+from weft.autograd.function import Function, SavedVariable
 from weft.autograd.graph import saved_tensors_hooks
 from weft.core.modes import MODES, enable_grad, set_grad_enabled
 from weft.core.tensor import Tensor
@@ -237,9 +237,10 @@ class _Record:
     def __init__(
         self, function: Callable, args: Any, kwargs: Any, around: _Around, again: Any
     ) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs
+        self.function, self.kwargs = function, kwargs
+        # Saved like any value, so hooks around the call hold them: those of another checkpoint too.
+        self.args = [SavedVariable(a, None) if isinstance(a, Tensor) else a for a in args]
         self.around, self.again = around, again
-        self.versions = [a._version if isinstance(a, Tensor) else 0 for a in args]
         # The graph holds the places; a value whose place is gone need not be kept.
         self.places: list[weakref.ref[_Place]] = []
         self.finished = False
@@ -275,9 +276,9 @@ class _Record:
 
     def run_again(self, key: Any) -> None:
         wanted, made, wrong = len(self.places), 0, []
-        for i, (a, version) in enumerate(zip(self.args, self.versions, strict=True)):
-            if isinstance(a, Tensor) and a._version != version:
-                raise RuntimeError(_overwritten(i, a, version))
+        for i, a in enumerate(self.args):
+            if isinstance(a, SavedVariable) and a.is_overwritten():
+                raise RuntimeError(_overwritten(i, a))
 
         def keep(tensor: Tensor) -> Tensor:
             nonlocal made
@@ -295,7 +296,8 @@ class _Record:
             return tensor
 
         hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
-        args = tuple(_apart(a) for a in self.args)
+        args = [a.unpack(None) if isinstance(a, SavedVariable) else a for a in self.args]
+        args = [_apart(a) for a in args]
         kwargs = {name: _apart(a) for name, a in self.kwargs.items()}
         with self.around.again(), set_grad_enabled(True), hooks, self.again:
             with contextlib.suppress(_Enough):
@@ -309,12 +311,13 @@ class _Record:
             )
 
 
-def _overwritten(i: int, x: Tensor, version: int) -> str:
+def _overwritten(i: int, saved: SavedVariable) -> str:
+    x = saved.tensor
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: argument {i} of a checkpointed function, [{x.type()} {list(x.shape)}], is at "
-        f"version {x._version}; expected version {version} instead. Running the function again "
-        "would see other values: clone() the argument before changing it, or change it after "
+        f"version {x._version}; expected version {saved.version} instead. Running the function "
+        "again would see other values: clone() the argument before changing it, or change it after "
         "backward"
     )
 
