@@ -199,62 +199,58 @@ class Variant:
         return None
 
     def row_parts(self, d: str, outer: int, n: int) -> Callable[..., None]:
+        """Parts of rows, and then what joins them."""
         parts = -(-n // CHUNK)
         over, grain = outer * parts, -(-self.program.grain // CHUNK)
         run, many = self.parts.get(d), threads.how_many
         if not self.traced.reductions:
             return _calling(run, (n, CHUNK, parts), over, grain)
-        join, split, empty = self.joined.get(d, k=1), self.split, buffers.empty
+        join, empty = self.joined.get(d, k=1), buffers.empty
+        room, first, last = over * len(self.traced.reductions), *self.bounds
 
         def both(*at: Any) -> None:
-            given, each, results, numbers = split(at)
-            made = [empty(over) for _ in self.traced.reductions]
-            run(*given, *made, *numbers, n, CHUNK, parts, over, many(over, grain))
-            join(*made, *each, *results, *numbers, n, parts, outer, 1)
+            given, made = at[:first], empty(room)
+            run(*given, made, *at[last:], n, CHUNK, parts, over, many(over, grain))
+            join(*given, made, *at[first:], n, parts, outer, 1)
 
         return both
 
     def lines_in_parts(
         self, d: str, outer: int, n: int, k: int, together: int
     ) -> Callable[..., None]:
-        """Parts of columns; several lines are taken as one, and those that are left as a part."""
+        """The same for columns; several lines are taken as one, what is left over as a part."""
         lines, rest = divmod(n, together)
         wide = together * k
         size = -(-lines // PARTS // (2 * ROWS)) * 2 * ROWS
         parts, tiles = -(-lines // size), -(-wide // WIDE)
-        count = parts * together + bool(rest)
+        total = parts * together + bool(rest)
         over, grain = outer * parts * tiles, -(-self.program.grain // (size * min(wide, WIDE)))
         run, join = self.column_parts.get(d), self.joined.get(d)
-        roles = [i.role for i in self.traced.inputs if i.role != "Number"]
-        many, split, empty = threads.how_many, self.split, buffers.empty
+        many, empty, each = threads.how_many, buffers.empty, self.each
+        count, first, last = len(self.traced.reductions), *self.bounds
+        sizes, done = (lines, wide, WIDE, tiles, size, parts, k), lines * wide
+        room, written = outer * total * k * count, parts * wide * count
 
         def both(*at: Any) -> None:
-            given, each, results, numbers = split(at)
-            made = [empty(outer * count * k) for _ in self.traced.reductions]
-            sizes = (lines, wide, WIDE, tiles, size, parts, k)
-            run(*given, *made, *numbers, *sizes, over, many(over, grain))
+            given, numbers, made = at[:first], at[last:], empty(room)
+            run(*given, made, *numbers, *sizes, over, many(over, grain))
             if rest:
-                left = [
-                    x.reshape(-1)[lines * wide :] if role == "Along" else x
-                    for x, role in zip(given, roles, strict=True)
-                ]
-                more = [x[parts * wide :] for x in made]
-                run(*left, *more, *numbers, rest, k, WIDE, 1, rest, 1, k, 1, 1)
-            join(*made, *each, *results, *numbers, n, k, count, outer * k, many(outer * k, 4096))
+                tails = [x if e else x.reshape(-1)[done:] for x, e in zip(given, each, strict=True)]
+                run(*tails, made[written:], *numbers, rest, k, WIDE, 1, rest, 1, k, 1, 1)
+            join(*given, made, *at[first:], n, k, total, outer * k, many(outer * k, 4096))
 
         return both
 
     @lazy
-    def split(self) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-        """What tells the arguments of a call apart: inputs, results and numbers.
+    def bounds(self) -> tuple[int, int]:
+        """Where results begin among the arguments of a call, and where they end."""
+        first = len(self.each)
+        return first, first + len(self.traced.outputs)
 
-        Of the inputs those that are row numbers come once more by themselves.
-        """
-        roles = [i.role for i in self.traced.inputs if i.role != "Number"]
-        each = [k for k, role in enumerate(roles) if role == "Each"]
-        first = len(roles)
-        last = first + len(self.traced.outputs)
-        return lambda at: (at[:first], [at[k] for k in each], at[first:last], at[last:])
+    @lazy
+    def each(self) -> list[bool]:
+        """Which of the inputs that are arrays are row numbers."""
+        return [i.role == "Each" for i in self.traced.inputs if i.role != "Number"]
 
 
 class Program:

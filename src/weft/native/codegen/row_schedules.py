@@ -213,6 +213,11 @@ class ReferenceRows(RowsSchedule):
         super().accumulate(stage._replace(sums=[]), place)
 
 
+def at(traced: Traced, value: Value, part: str) -> str:
+    """Where the result of a part is, among those of all reductions."""
+    return f"{part} * {len(traced.reductions)} + {traced.reductions.index(value)}"
+
+
 class PartsSchedule(RowsSchedule):
     """Parts of long rows: their elements, or what the first pass makes of each part."""
 
@@ -220,20 +225,18 @@ class PartsSchedule(RowsSchedule):
     sizes = "n: i64, size: i64, parts: i64"
 
     def results(self) -> list[str]:
-        found = [f"{v.name}: Ptr[f64]" for v in self.traced.reductions]
-        return found or super().results()
+        return ["made: Ptr[f64]"] if self.traced.reductions else super().results()
 
     def write(self) -> None:
         put, t = self.put, self.traced
         with put.loop("item in range(lo, hi)"):
-            put(
-                "row = item // parts", "first = item % parts * size", "count = min(size, n - first)"
-            )
+            put("row = item // parts", "first = item % parts * size")
+            put("count = min(size, n - first)")
             put(*(f"r_{name} = p_{name} + (row * n + first)" for name in self.moving()))
             self.given()
             put(*(f"{v.name} = {v.text}" for v in t.stages[0].numbers))
             self.one_pass(t.stages[0], 0, "count")
-            put(*(f"p_{v.name}[item] = {v.name}" for v in t.reductions))
+            put(*(f"p_made[{at(t, v, 'item')}] = {v.name}" for v in t.reductions))
 
 
 class JoinSchedule(RowsSchedule):
@@ -242,9 +245,8 @@ class JoinSchedule(RowsSchedule):
     name = "joined"
     sizes = "n: i64, k: i64, parts: i64"
 
-    def inputs(self) -> list[str]:
-        found = [f"{v.name}: Ptr[f64]" for v in self.traced.reductions]
-        return found + [f"{name}: Ptr[T]" for name in self.traced.of("Each")]
+    def results(self) -> list[str]:
+        return ["made: Ptr[f64]", *super().results()]
 
     def write(self) -> None:
         put, t = self.put, self.traced
@@ -255,7 +257,7 @@ class JoinSchedule(RowsSchedule):
                 kind = START[v.how].partition("(")[0]
                 put(f"{v.name} = {START[v.how]}")
                 with put.loop("part in range(parts)"):
-                    more = f"{kind}(p_{v.name}[first + part * k])"
+                    more = f"{kind}(p_made[{at(t, v, '(first + part * k)')}])"
                     join = "plus({}, {})" if v.how == "total" else JOIN[v.how]
                     put(f"{v.name} = {join.format(v.name, more)}")
             put(*(f"{v.name} = {v.text}" for stage in t.stages for v in stage.numbers))
@@ -556,7 +558,7 @@ class ColumnPartsSchedule(ColumnsSchedule):
     sizes = "n: i64, k: i64, tile: i64, tiles: i64, size: i64, parts: i64, period: i64"
 
     def results(self) -> list[str]:
-        return [f"{v.name}: Ptr[f64]" for v in self.traced.reductions]
+        return ["made: Ptr[f64]"]
 
     def write(self) -> None:
         put, t = self.put, self.traced
@@ -570,7 +572,8 @@ class ColumnPartsSchedule(ColumnsSchedule):
             self.numbers(0)
             self.one_pass(t.stages[0], 0, "count")
             with put.loop("c in range(width)"):
-                put(*(f"p_{v.name}[rest * k + left + c] = s_{v.name}[c]" for v in t.reductions))
+                for v in t.reductions:
+                    put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
 
     def number(self, value: Value) -> str:
         if value.how == "given" and value.name not in self.traced.of("Number"):
