@@ -59,6 +59,7 @@ from weft.native.codegen.row_trace import (
     log,
     root,
     rounded,
+    running,
     sqrt,
     total,
 )
@@ -69,7 +70,7 @@ from weft.native.once import lazy
 __all__ = [
     "Along", "Each", "Length", "Number", "Program", "Shared", "Variant", "across", "at_least",
     "exp_flush", "if_finite", "kept", "largest", "least", "log", "root", "rounded",
-    "row_program", "sqrt", "total",
+    "row_program", "running", "sqrt", "total",
 ]  # fmt: skip
 
 GRAIN = 8192  # elements that are worth a thread
@@ -153,6 +154,23 @@ class Variant:
     @lazy
     def short(self) -> Kernel:
         return self.written(schedules.ShortSchedule)
+
+    @lazy
+    def scan_rows(self) -> Kernel:
+        return self.written(schedules.ScanRowsSchedule)
+
+    @lazy
+    def scan_columns(self) -> Kernel:
+        return self.written(schedules.ScanColumnsSchedule)
+
+    def scan(self, d: str, outer: int, n: int, k: int, back: bool) -> Callable[..., None]:
+        """The same as ``runner``, for programs with running sums."""
+        if k == 1:
+            return _calling(self.scan_rows.get(d, back=back), (n,), outer, -(-GRAIN // n))
+        tiles = -(-k // TILE)
+        run = self.scan_columns.get(d, back=back)
+        grain = -(-GRAIN // (n * min(k, TILE)))
+        return _calling(run, (n, k, TILE, tiles), outer * tiles, grain)
 
     @lazy
     def parts(self) -> Kernel:

@@ -508,6 +508,56 @@ def _in_pairs(terms: list[str], join: str) -> str:
     return f"({join.format(_in_pairs(terms[:half], join), _in_pairs(terms[half:], join))})"
 
 
+def _scanned(self: Schedule, stage: Stage, number: int) -> list[Value]:
+    """The running sums of a pass."""
+    return [v for v in self.traced.lines(stage, number)[0] if v.how == "running"]
+
+
+class ScanRowsSchedule(RowsSchedule):
+    """Row after row, in order, or from the end on."""
+
+    name = "scan_rows"
+    sizes = "n: i64, back: i64"
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        # What is added to a negative zero stays as it is.
+        self.put(*(f"g_{v.name} = f64(-0.0)" for v in _scanned(self, stage, number)))
+        with self.put.loop(f"i in range({n})"):
+            self.put(f"at = {n} - 1 - i if back else i")
+            self.body(stage, number, "at", "at")
+
+    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+        if value.how == "running":
+            name = f"g_{value.name}"
+            return [f"{name} = {name} + f64({value.text})", f"{value.name} = T({name})"]
+        return super().element(value, number, pointer, place)
+
+
+class ScanColumnsSchedule(ColumnsSchedule):
+    """The same for columns, line after line."""
+
+    name = "scan_columns"
+    sizes = f"{ColumnsSchedule.sizes}, back: i64"
+
+    def arrays(self) -> None:
+        super().arrays()
+        names = [v.name for v in self.traced.tape.values.values() if v.how == "running"]
+        self.put(*(f"g_{name} = array(f64, {TILE})" for name in names))
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        with self.put.loop("c in range(width)"):
+            self.put(*(f"g_{v.name}[c] = f64(-0.0)" for v in _scanned(self, stage, number)))
+        with self.put.loop(f"j in range({n})"):
+            self.put(f"i = {n} - 1 - j if back else j")
+            self.some_lines(stage, number, [""])
+
+    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+        if value.how == "running":
+            to = f"g_{value.name}[c]"
+            return [f"{to} = {to} + f64({value.text})", f"{value.name} = T({to})"]
+        return super().element(value, number, pointer, place)
+
+
 class BriefColumnsSchedule(ColumnsSchedule):
     """Columns of at most ``ROWS`` lines in one pass: what is summed is not summed again."""
 

@@ -83,6 +83,14 @@ def kept(x: Any) -> Element:
     return Element(x.tape, x.tape.add(f"T({x.text})", "kept").name, x.kind)
 
 
+def running(x: Any) -> Element:
+    """The sum of a row up to each of its elements, formed in order and in float64.
+
+    It is for the schedules of scans, and for passes without reductions.
+    """
+    return Element(x.tape, x.tape.add(x.text, "running").name, x.kind)
+
+
 class Across(NamedTuple):
     """A result with one element for each place: the sum over rows."""
 
