@@ -32,11 +32,11 @@ def _running(x: Along) -> Any:
 
 
 @functools.cache
-def _small_running(back: bool) -> Callable[[ndarray], ndarray | None]:
-    """Along the last dimension of a small array, as one call."""
-    passes = ("take 0", "give 0", "last")
+def _small_running() -> tuple[Callable, Callable]:
+    """Along the last dimension of a small array, from its start or from its end, as one call."""
+    passes, rows = ("take 0", "give 0", "last"), _running.whole.scan_rows
     spec = EntrySpec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
-    return _running.whole.scan_rows.whole(spec, "f32", back=back)
+    return rows.whole(spec, "f32", back=False), rows.whole(spec, "f32", back=True)
 
 
 @functools.lru_cache(512)
@@ -50,7 +50,7 @@ def _scan(
 def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
     """Sums along a dimension, of all elements up to each, formed in float64."""
     if dim == x.ndim - 1:
-        out = _small_running(reverse)(x)
+        out = _small_running()[reverse](x)
         if out is not None:
             return out
     flags = x.flags
