@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import weft
+from loops_common import over_threads
 from weft.core import selection
 from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit
@@ -47,7 +48,8 @@ def same(found: Any, wanted: Any) -> bool:
     found, wanted = np.asarray(found), np.asarray(wanted)
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return False
-    alike = found.view(np.uint32) == wanted.view(np.uint32)
+    bits = np.dtype(f"u{found.itemsize}")
+    alike = found.view(bits) == wanted.view(bits)
     return bool((alike | (np.isnan(found) & np.isnan(wanted))).all())
 
 
@@ -157,6 +159,30 @@ def test_running_sums(reverse: bool) -> None:
         found = scans.cumsum(x, **attrs)
         assert found is not None
         assert same(found, op.reference(x, **attrs))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums_along_any_dimension(reverse: bool, dtype: type) -> None:
+    op = REGISTRY["cumsum"]
+    for shape in ((6000,), (3, 2000), (2000, 3), (4, 70, 300), (1, 5000), (5000, 1), (2, 3, 1, 5)):
+        x = np.random.default_rng(7).standard_normal(shape).astype(dtype)
+        x.reshape(-1)[::29] = -0.0
+        x.reshape(-1)[0] = -0.0
+        for special in (None, np.inf, np.nan):
+            if special is not None:
+                x.reshape(-1)[x.size // 2] = special
+            for dim in range(x.ndim):
+                found = over_threads(lambda x=x, dim=dim: scans.cumsum(x, dim, reverse))
+                assert same(found, np.ascontiguousarray(op.reference(x, dim, reverse)))
+
+
+def test_running_sums_that_are_left_to_numpy() -> None:
+    x = np.ones((30, 40), np.float32)
+    assert scans.cumsum(x.T, 0, False) is None and scans.cumsum(x[:, ::2], 1, False) is None
+    assert (
+        scans.cumsum(x[:0], 0, False) is None and scans.cumsum(x.astype(np.int64), 0, False) is None
+    )
 
 
 @pytest.mark.parametrize("largest", [False, True])

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loops_common import over_threads
 from weft.native.codegen import jit
 from weft.native.codegen.row_programs import (
+    CHUNK,
+    FEW,
     SHORT,
     Along,
     Each,
@@ -21,6 +24,8 @@ from weft.native.codegen.row_programs import (
     exp_flush,
     kept,
     largest,
+    least,
+    root,
     row_program,
     sqrt,
     total,
@@ -187,3 +192,82 @@ def test_elementwise_neighbours_are_spliced_in(shape: tuple[int, int, int]) -> N
     e = np.exp(a * 0.3 + mask)
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True) * keep, rtol=1e-12, atol=1e-15)
     assert len(program.whole.traced.stages) == len(shares.whole.traced.stages)
+
+
+@row_program
+def one_pass(x: Along, shift: Each, y: Along, by: Number, n: Length) -> tuple[Any, ...]:
+    gap = x * y - shift
+    return root(total(gap * gap)) / by, largest(gap), least(x), total(y) / n - shift
+
+
+# Where each is shared between threads, in parts, or written for columns of its own kind.
+ONE_PASS = {
+    "parts": [(1, 2 * CHUNK, 1), (3, 2 * CHUNK + 5, 1)],
+    "column_parts": [(1, 1500, 3), (1, 1024, 63), (1, 70_001, 2), (2, 600, 100), (1, 1025, 1100)],
+    "few_lines": [(4, 3, 1500), (1, FEW, 2), (2, 1, 40)],
+    "brief_columns": [(4, 9, 1500), (2, 128, 300)],
+    "columns": [(2, 129, 300), (30, 600, 7)],
+    "short": [(70, 10, 1)],
+    "rows": [(20, 100, 1)],
+}
+
+
+@pytest.mark.parametrize("d", ["f32", "f64"])
+@pytest.mark.parametrize(("name", "shape"), [(n, s) for n, all in ONE_PASS.items() for s in all])
+def test_programs_of_one_pass(name: str, shape: tuple[int, int, int], d: str) -> None:
+    outer, n, k = shape
+    x, shift, y = (
+        np.random.default_rng(i).standard_normal((outer, size, k)).astype(DTYPES[d])
+        for i, size in enumerate((n, 1, n))
+    )
+    variant = Program(one_pass.function).whole
+
+    def call() -> tuple[np.ndarray, ...]:
+        made = tuple(np.full_like(shift, np.nan) for _ in range(4))
+        variant.runner(d, *shape)(x, shift, y, *made, 3.0)
+        return made
+
+    got = over_threads(call)
+    assert getattr(variant, name).compiled
+    a, b, c = (v.astype(np.float64) for v in (x, y, shift))
+    gap = a * b - c
+    wanted = np.sqrt((gap * gap).sum(1, keepdims=True)) / 3.0, gap.max(1, keepdims=True)
+    wanted += a.min(1, keepdims=True), b.mean(1, keepdims=True) - c
+    for found, exact in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=TOLERANCE[d], atol=TOLERANCE[d])
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_special_values_reach_every_schedule(name: str) -> None:
+    for outer, n, k in ONE_PASS[name]:
+        x, y = np.ones((outer, n, k)), np.ones((outer, n, k))
+        shift = np.zeros((outer, 1, k))
+        for place in {0, n // 2, n - 1}:
+            for value in (np.nan, np.inf, -np.inf):
+                x[0, place, k - 1] = value
+                made = [np.empty_like(shift) for _ in range(4)]
+                one_pass.whole.runner("f64", outer, n, k)(x, shift, y, *made, 1.0)
+                with np.errstate(all="ignore"):
+                    wanted = [np.sqrt((x * x).sum(1, keepdims=True)), x.max(1, keepdims=True)]
+                wanted.append(x.min(1, keepdims=True))
+                for found, exact in zip(made, wanted, strict=False):
+                    np.testing.assert_allclose(found, exact, rtol=1e-12)
+                x[0, place, k - 1] = 1.0
+
+
+@row_program
+def one_map(g: Each, x: Along, by: Number) -> Any:
+    return g * x * by
+
+
+@pytest.mark.parametrize("shape", [(1, 2 * CHUNK + 3, 1), (3, 100_001, 1), (2, 9, 1)])
+def test_elements_of_long_rows(shape: tuple[int, int, int]) -> None:
+    x, g = np.random.default_rng(0).standard_normal(shape), np.arange(1.0, 1.0 + shape[0])
+    run = one_map.whole.runner("f64", *shape)
+
+    def call() -> np.ndarray:
+        out = np.full_like(x, np.nan)
+        run(g, x, out, 0.5)
+        return out
+
+    np.testing.assert_array_equal(over_threads(call), g.reshape(-1, 1, 1) * x * 0.5)

@@ -22,6 +22,10 @@ schedules, each a kernel of the kernel language:
 * ``rows``: a thread takes whole rows; sums are taken in blocks of ``BLOCK``, joined in float64;
 * ``columns``: rows that lie across memory, a tile of them at a time, side by side;
 * ``short``: rows of few elements, which are transposed in cache and then are columns.
+
+Programs of one pass, to numbers or to elements alone, are also written for parts of long rows and
+columns, so that threads can share a row; what is made of the parts is joined in float64. Parts
+depend on the shape alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from weft.native import threads
 from weft.native.codegen import row_schedules as schedules
 from weft.native.codegen.compiler import Function
 from weft.native.codegen.jit import Kernel
-from weft.native.codegen.row_schedules import TILE
+from weft.native.codegen.row_schedules import ROWS, TILE, WIDE
 from weft.native.codegen.row_trace import (
     Along,
     Each,
@@ -46,26 +50,48 @@ from weft.native.codegen.row_trace import (
     Shared,
     Traced,
     across,
+    at_least,
     exp_flush,
     if_finite,
     kept,
     largest,
+    least,
     log,
+    root,
     rounded,
+    running,
     sqrt,
     total,
 )
 from weft.native.loops.turning import SHORT, TOGETHER
+from weft.native.memory import buffers
 from weft.native.once import lazy
 
 __all__ = [
-    "Along", "Each", "Length", "Number", "Program", "Shared", "Variant", "across", "exp_flush",
-    "if_finite", "kept", "largest", "log", "rounded", "row_program", "sqrt", "total",
+    "Along", "Each", "Length", "Number", "Program", "Shared", "Variant", "across", "at_least",
+    "exp_flush", "if_finite", "kept", "largest", "least", "log", "root", "rounded",
+    "row_program", "running", "sqrt", "total",
 ]  # fmt: skip
 
 GRAIN = 8192  # elements that are worth a thread
 NEAR = 32768  # elements of a tile of columns that stay close
 NEVER = 1 << 62
+# Rows, or tiles of columns, that are enough for all threads, and the elements of a part of fewer.
+ENOUGH = 16
+CHUNK = 16384
+# Most parts of columns, and the columns below which several lines are taken as one.
+PARTS = 64
+NARROW = 64
+FEW = 8  # lines of columns that are kept in registers
+
+
+def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Callable[..., None]:
+    """A kernel with all but its arrays and numbers filled in."""
+    if over // grain <= 1:
+        end = (*sizes, over, 1)
+        return lambda *at: run(*at, *end)
+    many = threads.how_many
+    return lambda *at: run(*at, *sizes, over, many(over, grain))
 
 
 class Variant:
@@ -118,32 +144,142 @@ class Variant:
         return self.written(schedules.ColumnsSchedule)
 
     @lazy
+    def brief_columns(self) -> Kernel:
+        return self.written(schedules.BriefColumnsSchedule)
+
+    @lazy
+    def few_lines(self) -> Kernel:
+        return self.written(schedules.FewLinesSchedule)
+
+    @lazy
     def short(self) -> Kernel:
         return self.written(schedules.ShortSchedule)
 
+    @lazy
+    def scan_rows(self) -> Kernel:
+        return self.written(schedules.ScanRowsSchedule)
+
+    @lazy
+    def scan_columns(self) -> Kernel:
+        return self.written(schedules.ScanColumnsSchedule)
+
+    def scan(self, d: str, outer: int, n: int, k: int, back: bool) -> Callable[..., None]:
+        """The same as ``runner``, for programs with running sums."""
+        if k == 1:
+            return _calling(self.scan_rows.get(d, back=back), (n,), outer, -(-GRAIN // n))
+        tiles = -(-k // TILE)
+        run = self.scan_columns.get(d, back=back)
+        grain = -(-GRAIN // (n * min(k, TILE)))
+        return _calling(run, (n, k, TILE, tiles), outer * tiles, grain)
+
+    @lazy
+    def parts(self) -> Kernel:
+        return self.written(schedules.PartsSchedule)
+
+    @lazy
+    def column_parts(self) -> Kernel:
+        return self.written(schedules.ColumnPartsSchedule)
+
+    @lazy
+    def joined(self) -> Kernel:
+        return self.written(schedules.JoinSchedule)
+
     def runner(self, d: str, outer: int, n: int, k: int, tile: int = 0) -> Callable[..., None]:
         """What runs on arrays seen as (outer, n, k), along the middle dimension."""
-        many = threads.how_many
+        most, t = self.program.grain, self.traced
+        made = self.in_parts(d, outer, n, k) if t.in_parts else None
+        if made is not None:
+            return made
         if k > 1:
-            tile = tile or min(TILE, max(32, NEAR // n // 16 * 16))
+            few, brief = t.to_numbers and n <= FEW, t.in_parts and n <= ROWS
+            near = min(TILE, max(32, NEAR // n // 16 * 16))
+            tile = tile or (WIDE if few or t.in_parts else near)
             tiles = -(-k // tile)
-            over, grain = outer * tiles, -(-GRAIN // (n * min(k, tile)))
-            wide = self.columns.get(d)
-            return lambda *at: wide(*at, n, k, tile, tiles, over, many(over, grain))
+            over, grain = outer * tiles, -(-most // (n * min(k, tile)))
+            if few:
+                return _calling(self.few_lines.get(d, n=n), (k, tile, tiles), over, grain)
+            wide = self.brief_columns if brief else self.columns
+            return _calling(wide.get(d), (n, k, tile, tiles), over, grain)
         if self.program.together <= outer and 1 < n <= SHORT:
-            over, grain = -(-outer // TOGETHER), -(-GRAIN // (n * TOGETHER))
-            few = self.short.get(d)
-            return lambda *at: few(*at, n, outer, over, many(over, grain))
-        grain, plainly = -(-GRAIN // n), self.rows.get(d)
-        return lambda *at: plainly(*at, n, outer, many(outer, grain))
+            over, grain = -(-outer // TOGETHER), -(-most // (n * TOGETHER))
+            return _calling(self.short.get(d), (n, outer), over, grain)
+        return _calling(self.rows.get(d), (n,), outer, -(-most // n))
+
+    def in_parts(self, d: str, outer: int, n: int, k: int) -> Callable[..., None] | None:
+        """The same for few long rows or columns, which threads share."""
+        if k == 1:
+            return self.row_parts(d, outer, n) if outer < ENOUGH and n >= 2 * CHUNK else None
+        if outer == 1 and k < NARROW and n >= 16 * NARROW:
+            together = 4 * NARROW // k
+            return self.lines_in_parts(d, 1, n, k, together)
+        if outer * -(-k // WIDE) < ENOUGH and n >= 4 * ROWS:
+            return self.lines_in_parts(d, outer, n, k, 1)
+        return None
+
+    def row_parts(self, d: str, outer: int, n: int) -> Callable[..., None]:
+        """Parts of rows, and then what joins them."""
+        parts = -(-n // CHUNK)
+        over, grain = outer * parts, -(-self.program.grain // CHUNK)
+        run, many = self.parts.get(d), threads.how_many
+        if not self.traced.reductions:
+            return _calling(run, (n, CHUNK, parts), over, grain)
+        join, empty = self.joined.get(d, k=1), buffers.empty
+        room, first, last = over * len(self.traced.reductions), *self.bounds
+
+        def both(*at: Any) -> None:
+            given, made = at[:first], empty(room)
+            run(*given, made, *at[last:], n, CHUNK, parts, over, many(over, grain))
+            join(*given, made, *at[first:], n, parts, outer, 1)
+
+        return both
+
+    def lines_in_parts(
+        self, d: str, outer: int, n: int, k: int, together: int
+    ) -> Callable[..., None]:
+        """The same for columns; several lines are taken as one, what is left over as a part."""
+        lines, rest = divmod(n, together)
+        wide = together * k
+        size = -(-lines // PARTS // (2 * ROWS)) * 2 * ROWS
+        parts, tiles = -(-lines // size), -(-wide // WIDE)
+        total = parts * together + bool(rest)
+        over, grain = outer * parts * tiles, -(-self.program.grain // (size * min(wide, WIDE)))
+        run, join = self.column_parts.get(d), self.joined.get(d)
+        many, empty, each = threads.how_many, buffers.empty, self.each
+        count, first, last = len(self.traced.reductions), *self.bounds
+        sizes, done = (lines, wide, WIDE, tiles, size, parts, k), lines * wide
+        room, written = outer * total * k * count, parts * wide * count
+
+        def both(*at: Any) -> None:
+            given, numbers, made = at[:first], at[last:], empty(room)
+            run(*given, made, *numbers, *sizes, over, many(over, grain))
+            if rest:
+                tails = [x if e else x.reshape(-1)[done:] for x, e in zip(given, each, strict=True)]
+                run(*tails, made[written:], *numbers, rest, k, WIDE, 1, rest, 1, k, 1, 1)
+            join(*given, made, *at[first:], n, k, total, outer * k, many(outer * k, 4096))
+
+        return both
+
+    @lazy
+    def bounds(self) -> tuple[int, int]:
+        """Where results begin among the arguments of a call, and where they end."""
+        first = len(self.each)
+        return first, first + len(self.traced.outputs)
+
+    @lazy
+    def each(self) -> list[bool]:
+        """Which of the inputs that are arrays are row numbers."""
+        return [i.role == "Each" for i in self.traced.inputs if i.role != "Number"]
 
 
 class Program:
-    """A function of rows, as kernels; from ``together`` on short rows are transposed."""
+    """A function of rows, as kernels; from ``together`` on short rows are transposed.
 
-    def __init__(self, function: Callable, together: int) -> None:
+    ``grain`` is the number of elements that are worth a thread.
+    """
+
+    def __init__(self, function: Callable, together: int = 16, grain: int = GRAIN) -> None:
         self.function, self.name = function, function.__name__.lstrip("_")
-        self.together = together
+        self.together, self.grain = together, grain
         self.variant = functools.cache(self._variant)
 
     @lazy
@@ -192,14 +328,14 @@ class Program:
 
         function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
         function.__name__ = name
-        return Program(function, self.together)
+        return Program(function, self.together, self.grain)
 
 
-def row_program(function: Callable | None = None, *, together: int = 16) -> Any:
+def row_program(function: Callable | None = None, *, together: int = 16, grain: int = GRAIN) -> Any:
     """Make a function of one row a program; it is traced and compiled when first called.
 
     So many short rows, or more, are transposed in cache and done side by side.
     """
     if function is None:
-        return lambda f: row_program(f, together=together)
-    return Program(function, together)
+        return lambda f: row_program(f, together=together, grain=grain)
+    return Program(function, together, grain)

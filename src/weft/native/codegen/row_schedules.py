@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import Function
-from weft.native.codegen.row_trace import NAMES, Stage, Traced, Value
+from weft.native.codegen.row_trace import NAMES, REDUCED, Stage, Traced, Value
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 
@@ -23,9 +23,12 @@ from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 BLOCK = 1024
 # Most columns at a time, and lines of columns summed in their own type, or at a time.
 TILE = 256
+WIDE = 1024  # columns at a time where elements are read once
 ROWS = 128
 LINES = 4
-LOWEST = "-inf"
+# How row numbers are joined, and what they begin with.
+JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, {})"}
+START = {"total": "f64(0.0)", "largest": "T(-inf)", "least": "T(inf)"}
 
 
 class Writer:
@@ -59,13 +62,19 @@ class Schedule:
 
     def source(self) -> str:
         t = self.traced
-        head = [f"{name}: Ptr[T]" for name in t.of("Along", "Shared", "Each")]
-        head += [f"{name}: Ptr[T]" for name, *_ in t.outputs]
+        head = [f"p_{h}" for h in (*self.inputs(), *self.results())]
         head += [f"{name}_given: f64" for name in t.of("Number")]
-        head = [f"p_{h}" if "Ptr" in h else h for h in head]
         head += [self.sizes, "lo: i64, hi: i64"]
         body = "\n".join(self.put.lines)
         return f"def {t.name}_{self.name}({', '.join(head)}) -> None:\n{body}\n"
+
+    def inputs(self) -> list[str]:
+        """The arrays that are read."""
+        return [f"{name}: Ptr[T]" for name in self.traced.of("Along", "Shared", "Each")]
+
+    def results(self) -> list[str]:
+        """The arrays that are written."""
+        return [f"{name}: Ptr[T]" for name, *_ in self.traced.outputs]
 
     def write(self) -> None:
         raise NotImplementedError
@@ -110,9 +119,9 @@ class RowsSchedule(Schedule):
             with put.loop("row in range(block * size, min(rows, (block + 1) * size))"):
                 self.row()
 
-    def row(self) -> None:
+    def row(self, start: str = "row * n") -> None:
         put, t = self.put, self.traced
-        put(*(f"r_{name} = p_{name} + row * n" for name in self.moving()))
+        put(*(f"r_{name} = p_{name} + ({start})" for name in self.moving()))
         self.given()
         self.passes("n")
         put(*(f"p_{o}[row] = {v.name}" for o, role, v in t.outputs if role == "each"))
@@ -125,22 +134,23 @@ class RowsSchedule(Schedule):
         put(*(f"{name} = {name}_given" for name in t.of("Number")))
 
     def passes(self, n: str) -> None:
-        put, t = self.put, self.traced
-        for number, stage in enumerate(t.stages):
-            put(*(f"{v.name} = {v.text}" for v in stage.numbers))
-            if not stage.targets:
-                continue
-            put(*(f"{v.name} = f64(0.0)" for v in stage.sums))
-            put(*(f"{v.name} = T({LOWEST})" for v in stage.tops))
-            if not stage.sums:
-                with put.loop(f"i in range({n})"):
-                    self.body(stage, number, "i", "i")
-                continue
-            with put.loop(f"b in range(0, {n}, {BLOCK})"):
-                put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
-                with put.loop(f"j in range(min({BLOCK}, {n} - b))"):
-                    self.body(stage, number, "(b + j)", "b + j")
-                put(*(f"{v.name} = {v.name} + f64(part_{v.name})" for v in stage.sums))
+        for number, stage in enumerate(self.traced.stages):
+            self.put(*(f"{v.name} = {v.text}" for v in stage.numbers))
+            if stage.targets:
+                self.one_pass(stage, number, n)
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        put = self.put
+        put(*(f"{v.name} = {START[v.how]}" for v in (*stage.sums, *stage.tops)))
+        if not stage.sums:
+            with put.loop(f"i in range({n})"):
+                self.body(stage, number, "i", "i")
+            return
+        with put.loop(f"b in range(0, {n}, {BLOCK})"):
+            put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
+            with put.loop(f"j in range(min({BLOCK}, {n} - b))"):
+                self.body(stage, number, "(b + j)", "b + j")
+            put(*(f"{v.name} = {v.name} + f64(part_{v.name})" for v in stage.sums))
 
     def body(self, stage: Stage, number: int, place: str, along: str) -> None:
         put, t = self.put, self.traced
@@ -155,7 +165,7 @@ class RowsSchedule(Schedule):
         """Take an element into the reductions of a pass."""
         put = self.put
         put(*(f"part_{v.name} = plus(part_{v.name}, {v.text})" for v in stage.sums))
-        put(*(f"{v.name} = maximum({v.name}, {v.text})" for v in stage.tops))
+        put(*(f"{v.name} = {JOIN[v.how].format(v.name, v.text)}" for v in stage.tops))
 
 
 class ReferenceRows(RowsSchedule):
@@ -187,7 +197,7 @@ class ReferenceRows(RowsSchedule):
         put, t = self.put, self.traced
         for number, stage in enumerate(t.stages):
             put(*(f"{v.name} = {v.text}" for v in stage.numbers))
-            put(*(f"{v.name} = T({LOWEST})" for v in stage.tops))
+            put(*(f"{v.name} = {START[v.how]}" for v in stage.tops))
             if not stage.targets:
                 continue
             if self.held(stage) or stage.tops or stage.stores:
@@ -201,6 +211,57 @@ class ReferenceRows(RowsSchedule):
     def accumulate(self, stage: Stage, place: str) -> None:
         self.put(*(f"m_{v.name}[{place}] = {v.name}" for v in self.held(stage)))
         super().accumulate(stage._replace(sums=[]), place)
+
+
+def at(traced: Traced, value: Value, part: str) -> str:
+    """Where the result of a part is, among those of all reductions."""
+    return f"{part} * {len(traced.reductions)} + {traced.reductions.index(value)}"
+
+
+class PartsSchedule(RowsSchedule):
+    """Parts of long rows: their elements, or what the first pass makes of each part."""
+
+    name = "parts"
+    sizes = "n: i64, size: i64, parts: i64"
+
+    def results(self) -> list[str]:
+        return ["made: Ptr[f64]"] if self.traced.reductions else super().results()
+
+    def write(self) -> None:
+        put, t = self.put, self.traced
+        with put.loop("item in range(lo, hi)"):
+            put("row = item // parts", "first = item % parts * size")
+            put("count = min(size, n - first)")
+            put(*(f"r_{name} = p_{name} + (row * n + first)" for name in self.moving()))
+            self.given()
+            put(*(f"{v.name} = {v.text}" for v in t.stages[0].numbers))
+            self.one_pass(t.stages[0], 0, "count")
+            put(*(f"p_made[{at(t, v, 'item')}] = {v.name}" for v in t.reductions))
+
+
+class JoinSchedule(RowsSchedule):
+    """Row numbers from what was made of parts, of rows or of columns, k of them side by side."""
+
+    name = "joined"
+    sizes = "n: i64, k: i64, parts: i64"
+
+    def results(self) -> list[str]:
+        return ["made: Ptr[f64]", *super().results()]
+
+    def write(self) -> None:
+        put, t = self.put, self.traced
+        with put.loop("row in range(lo, hi)"):
+            put("first = row // k * parts * k + row % k")
+            self.given()
+            for v in t.reductions:
+                kind = START[v.how].partition("(")[0]
+                put(f"{v.name} = {START[v.how]}")
+                with put.loop("part in range(parts)"):
+                    more = f"{kind}(p_made[{at(t, v, '(first + part * k)')}])"
+                    join = "plus({}, {})" if v.how == "total" else JOIN[v.how]
+                    put(f"{v.name} = {join.format(v.name, more)}")
+            put(*(f"{v.name} = {v.text}" for stage in t.stages for v in stage.numbers))
+            put(*(f"p_{o}[row] = {v.name}" for o, _, v in t.outputs))
 
 
 class CausalSchedule(RowsSchedule):
@@ -238,7 +299,7 @@ class PlanesSchedule(RowsSchedule):
     name = "planes"
     sizes = "n: i64, c: i64, s: i64, block: i64, chunk: i64"
 
-    def row(self) -> None:
+    def row(self, start: str = "") -> None:
         put, t = self.put, self.traced
         self.given("n * s")
         self.passes("n")
@@ -289,7 +350,7 @@ class ReferenceColumns(RowsSchedule):
         super().__init__(traced)
         self.put.lines = [line.replace("f64(", "T(") for line in self.put.lines]
 
-    def row(self) -> None:
+    def row(self, start: str = "") -> None:
         put, t = self.put, self.traced
         put(*(f"r_{name} = p_{name} + row" for name in self.moving()))
         self.given()
@@ -319,17 +380,20 @@ class ColumnsSchedule(Schedule):
             put("left = (item % tiles) * tile", "width = min(tile, k - left)")
             put("base = item // tiles * n * k + left", "place = item // tiles * k + left")
             put("length = n", *(f"r_{name} = p_{name} + base" for name in self.moving()))
-            self.passes()
+            for number, stage in enumerate(self.traced.stages):
+                self.numbers(number)
+                self.one_pass(stage, number, "n")
 
     def arrays(self) -> None:
         """Memory for row numbers: as sums, as parts of sums, and as what elements meet."""
         put, t = self.put, self.traced
+        most = WIDE if t.in_parts else TILE
         for stage in t.stages:
             for v in stage.sums:
-                put(f"s_{v.name} = array(f64, {TILE})", f"q_{v.name} = array(T, {TILE})")
-            put(*(f"s_{v.name} = array(T, {TILE})" for v in stage.tops))
+                put(f"s_{v.name} = array(f64, {most})", f"q_{v.name} = array(T, {most})")
+            put(*(f"s_{v.name} = array(T, {most})" for v in stage.tops))
         for name in self.met():
-            put(f"t_{name} = array(T, {TILE})")
+            put(f"t_{name} = array(T, {most})")
 
     def met(self) -> list[str]:
         """The row numbers that elements read, other than numbers of the whole call."""
@@ -354,8 +418,11 @@ class ColumnsSchedule(Schedule):
                 put(f"{v.name} = {self.number(v)}")
             put(*(f"t_{v.name}[c] = T({v.name})" for v in fresh))
             put(*(f"p_{o}[place + c] = {v.name}" for o, v in results))
-            put(*(f"s_{v.name}[c] = 0.0" for v in stage.sums))
-            put(*(f"s_{v.name}[c] = T({LOWEST})" for v in stage.tops))
+            self.begin(stage)
+
+    def begin(self, stage: Stage) -> None:
+        for v in (*stage.sums, *stage.tops):
+            self.put(f"s_{v.name}[c] = {START[v.how]}")
 
     def behind(self, values: list[Value]) -> list[Value]:
         """Row numbers with those that they are made from, in order."""
@@ -365,37 +432,33 @@ class ColumnsSchedule(Schedule):
             value = todo.pop()
             if value.name not in seen:
                 seen.add(value.name)
-                todo += () if value.how in ("total", "largest") else value.uses
+                todo += () if value.how in REDUCED else value.uses
         return [v for v in self.traced.tape.values.values() if v.name in seen]
 
     def number(self, value: Value) -> str:
         if value.how == "given":
             number = value.name in self.traced.of("Number")
             return f"{value.name}_given" if number else f"p_{value.name}[place + c]"
-        return f"s_{value.name}[c]" if value.how in ("total", "largest") else value.text
+        return f"s_{value.name}[c]" if value.how in REDUCED else value.text
 
-    def passes(self) -> None:
-        put, t = self.put, self.traced
-        for number, stage in enumerate(t.stages):
-            self.numbers(number)
-            if not stage.targets:
-                continue
-            if not stage.sums:
-                self.lines_of(stage, number, "0", "n")
-                continue
-            with put.loop(f"b in range(0, n, {ROWS})"):
-                with put.loop(f"c in range({self.width})"):
-                    put(*(f"q_{v.name}[c] = T(0.0)" for v in stage.sums))
-                self.lines_of(stage, number, "b", f"min(b + {ROWS}, n)")
-                with put.loop(f"c in range({self.width})"):
-                    put(
-                        *(f"s_{v.name}[c] = s_{v.name}[c] + f64(q_{v.name}[c])" for v in stage.sums)
-                    )
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        put = self.put
+        if not stage.targets:
+            return
+        if not stage.sums:
+            self.lines_of(stage, number, "0", n)
+            return
+        with put.loop(f"b in range(0, {n}, {ROWS})"):
+            with put.loop(f"c in range({self.width})"):
+                put(*(f"q_{v.name}[c] = T(0.0)" for v in stage.sums))
+            self.lines_of(stage, number, "b", f"min(b + {ROWS}, {n})")
+            with put.loop(f"c in range({self.width})"):
+                put(*(f"s_{v.name}[c] = s_{v.name}[c] + f64(q_{v.name}[c])" for v in stage.sums))
 
     def lines_of(self, stage: Stage, number: int, first: str, last: str) -> None:
-        """Line after line; sums alone take several lines at a time, so as to be read less often."""
+        """Line after line; reductions alone take several at a time, so as to be read less often."""
         put = self.put
-        if stage.sums and not stage.stores and not stage.tops:
+        if not stage.stores:
             put(f"upto = {last} - ({last} - {first}) % {LINES}")
             with put.loop(f"i in range({first}, upto, {LINES})"):
                 self.some_lines(stage, number, [f"_{u}" for u in range(LINES)])
@@ -424,21 +487,148 @@ class ColumnsSchedule(Schedule):
                     lines = self.element(v, number, "l_{}" + end, "c")
                     put(*(_ended(line, own, end) for line in lines))
             put(*(f"l_{memory}[c] = {v.name}" for memory, v in stage.stores))
-            for v in stage.sums:
-                terms = [_ended(v.text, own, end) for end in ends]
-                put(f"q_{v.name}[c] = q_{v.name}[c] + {_in_pairs(terms)}")
-            put(*(f"s_{v.name}[c] = maximum(s_{v.name}[c], {v.text})" for v in stage.tops))
+            for v in (*stage.sums, *stage.tops):
+                terms = _in_pairs([_ended(v.text, own, end) for end in ends], JOIN[v.how])
+                to = self.collected(v)
+                put(f"{to} = {JOIN[v.how].format(to, terms)}")
+
+    def collected(self, value: Value) -> str:
+        """Where lines are taken into a reduction."""
+        return f"q_{value.name}[c]" if value.how == "total" else f"s_{value.name}[c]"
 
 
 def _ended(line: str, names: set[str], end: str) -> str:
     return NAMES.sub(lambda m: m[0] + end if m[0] in names else m[0], line)
 
 
-def _in_pairs(terms: list[str]) -> str:
+def _in_pairs(terms: list[str], join: str) -> str:
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2
-    return f"({_in_pairs(terms[:half])} + {_in_pairs(terms[half:])})"
+    return f"({join.format(_in_pairs(terms[:half], join), _in_pairs(terms[half:], join))})"
+
+
+def _scanned(self: Schedule, stage: Stage, number: int) -> list[Value]:
+    """The running sums of a pass."""
+    return [v for v in self.traced.lines(stage, number)[0] if v.how == "running"]
+
+
+class ScanRowsSchedule(RowsSchedule):
+    """Row after row, in order, or from the end on."""
+
+    name = "scan_rows"
+    sizes = "n: i64, back: i64"
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        # What is added to a negative zero stays as it is.
+        self.put(*(f"g_{v.name} = f64(-0.0)" for v in _scanned(self, stage, number)))
+        with self.put.loop(f"i in range({n})"):
+            self.put(f"at = {n} - 1 - i if back else i")
+            self.body(stage, number, "at", "at")
+
+    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+        if value.how == "running":
+            name = f"g_{value.name}"
+            return [f"{name} = {name} + f64({value.text})", f"{value.name} = T({name})"]
+        return super().element(value, number, pointer, place)
+
+
+class ScanColumnsSchedule(ColumnsSchedule):
+    """The same for columns, line after line."""
+
+    name = "scan_columns"
+    sizes = f"{ColumnsSchedule.sizes}, back: i64"
+
+    def arrays(self) -> None:
+        super().arrays()
+        names = [v.name for v in self.traced.tape.values.values() if v.how == "running"]
+        self.put(*(f"g_{name} = array(f64, {TILE})" for name in names))
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        with self.put.loop("c in range(width)"):
+            self.put(*(f"g_{v.name}[c] = f64(-0.0)" for v in _scanned(self, stage, number)))
+        with self.put.loop(f"j in range({n})"):
+            self.put(f"i = {n} - 1 - j if back else j")
+            self.some_lines(stage, number, [""])
+
+    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+        if value.how == "running":
+            to = f"g_{value.name}[c]"
+            return [f"{to} = {to} + f64({value.text})", f"{value.name} = T({to})"]
+        return super().element(value, number, pointer, place)
+
+
+class BriefColumnsSchedule(ColumnsSchedule):
+    """Columns of at most ``ROWS`` lines in one pass: what is summed is not summed again."""
+
+    name = "brief_columns"
+
+    def arrays(self) -> None:
+        t = self.traced
+        names = [*(f"q_{v.name}" for v in t.reductions), *(f"t_{name}" for name in self.met())]
+        self.put(*(f"{name} = array(T, {WIDE})" for name in names))
+
+    def begin(self, stage: Stage) -> None:
+        for v in (*stage.sums, *stage.tops):
+            self.put(f"q_{v.name}[c] = T({START[v.how]})")
+
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        if stage.targets:
+            self.lines_of(stage, number, "0", n)
+
+    def collected(self, value: Value) -> str:
+        return f"q_{value.name}[c]"
+
+    def number(self, value: Value) -> str:
+        return self.collected(value) if value.how in REDUCED else super().number(value)
+
+
+class FewLinesSchedule(RowsSchedule):
+    """Columns of few lines, a fixed number: each is a row, kept in registers."""
+
+    name = "few_lines"
+    sizes = ColumnsSchedule.sizes
+
+    def write(self) -> None:
+        put = self.put
+        with put.loop("item in range(lo, hi)"):
+            put("left = (item % tiles) * tile", "base = item // tiles * n * k + left")
+            with put.loop("c in range(min(tile, k - left))"):
+                put("row = item // tiles * k + left + c")
+                self.row("base + c")
+
+    def body(self, stage: Stage, number: int, place: str, along: str) -> None:
+        super().body(stage, number, f"({place} * k)", along)
+
+
+class ColumnPartsSchedule(ColumnsSchedule):
+    """Parts of long columns: what the first pass makes of each; inputs repeat after ``period``."""
+
+    name = "column_parts"
+    sizes = "n: i64, k: i64, tile: i64, tiles: i64, size: i64, parts: i64, period: i64"
+
+    def results(self) -> list[str]:
+        return ["made: Ptr[f64]"]
+
+    def write(self) -> None:
+        put, t = self.put, self.traced
+        self.arrays()
+        with put.loop("item in range(lo, hi)"):
+            put("left = (item % tiles) * tile", "width = min(tile, k - left)")
+            put("rest = item // tiles", "first = rest % parts * size")
+            put("count = min(size, n - first)", "outer = rest // parts")
+            put("base = (outer * n + first) * k + left", "length = n")
+            put(*(f"r_{name} = p_{name} + base" for name in self.moving()))
+            self.numbers(0)
+            self.one_pass(t.stages[0], 0, "count")
+            with put.loop("c in range(width)"):
+                for v in t.reductions:
+                    put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
+
+    def number(self, value: Value) -> str:
+        if value.how == "given" and value.name not in self.traced.of("Number"):
+            return f"p_{value.name}[outer * period + (left + c) % period]"
+        return super().number(value)
 
 
 class ShortSchedule(ColumnsSchedule):
@@ -456,7 +646,9 @@ class ShortSchedule(ColumnsSchedule):
             put(f"place = item * {TOGETHER}", f"width = min({TOGETHER}, rows - place)")
             for name in t.of("Along"):
                 put(f"turn(p_{name} + place * n, r_{name}, n, width)")
-            self.passes()
+            for number, stage in enumerate(t.stages):
+                self.numbers(number)
+                self.one_pass(stage, number, "n")
             for name in t.memory("along"):
                 put(f"turn_back(r_{name}, p_{name} + place * n, n, width)")
 

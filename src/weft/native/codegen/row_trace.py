@@ -14,6 +14,7 @@ from weft.native.codegen.trace import Element, Setting, Tape
 
 Along = Shared = Each = Number = Length = Any  # what parameters are, for annotations
 NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
+REDUCED = ("total", "largest", "least")  # what leads from a row to one number
 
 
 # --- what a program may say ----------------------------------------------------------------
@@ -30,7 +31,7 @@ class Value:
         self, name: str, text: str, uses: tuple[Value, ...], how: str = "", along: bool = False
     ) -> None:
         self.name, self.text, self.uses, self.how = name, text, uses, how
-        reduced = how in ("total", "largest")
+        reduced = how in REDUCED
         self.along = not reduced and (along or any(u.along for u in uses))
         # Loops of this number and later can read it: a reduction is done when its loop is.
         self.stage = max((u.stage for u in uses), default=0) + reduced
@@ -68,6 +69,11 @@ def largest(x: Any) -> Setting:
     return x.tape.number(x.text, "largest")
 
 
+def least(x: Any) -> Setting:
+    """The smallest element of a row; NaN wins."""
+    return x.tape.number(x.text, "least")
+
+
 def kept(x: Any) -> Element:
     """The same row, to be kept in the memory of the first result rather than computed anew.
 
@@ -75,6 +81,14 @@ def kept(x: Any) -> Element:
     further values, it changes nothing.
     """
     return Element(x.tape, x.tape.add(f"T({x.text})", "kept").name, x.kind)
+
+
+def running(x: Any) -> Element:
+    """The sum of a row up to each of its elements, formed in order and in float64.
+
+    It is for the schedules of scans, and for passes without reductions.
+    """
+    return Element(x.tape, x.tape.add(x.text, "running").name, x.kind)
 
 
 class Across(NamedTuple):
@@ -98,7 +112,7 @@ def _function(name: str) -> Callable[[Any], Any]:
     return call
 
 
-exp_flush, log = _function("exp_flush"), _function("log")
+exp_flush, log, root = _function("exp_flush"), _function("log"), _function("sqrt")
 
 
 def rounded(x: Setting) -> Setting:
@@ -107,8 +121,13 @@ def rounded(x: Setting) -> Setting:
 
 
 def sqrt(x: Setting) -> Setting:
-    """The root of a row number."""
+    """The root of a row number, in float64."""
     return x.tape.number(f"sqrt(f64({x.text}))")  # type: ignore[attr-defined]
+
+
+def at_least(x: Setting, low: float) -> Setting:
+    """A row number, or a lower limit of it; NaN stays."""
+    return x.tape.number(f"maximum(f64({x.text}), f64({low!r}))")  # type: ignore[attr-defined]
 
 
 def if_finite(test: Setting, x: Setting, other: Setting) -> Setting:
@@ -165,6 +184,17 @@ class Traced:
             role = "across" if inner is not result else "along" if value.along else "each"
             self.outputs.append((f"o{k}", role, value))
         self.stages = self._stages()
+        # What the first pass reduces, and whether all results are one for each row.
+        self.reductions = [*self.stages[0].sums, *self.stages[0].tops]
+        self.to_numbers = all(role == "each" for _, role, _ in self.outputs)
+        self.in_parts = self._in_parts()
+
+    def _in_parts(self) -> bool:
+        """Whether parts of rows can be done apart: one pass, to numbers or to elements alone."""
+        one_pass = not any(stage.targets for stage in self.stages[1:])
+        elements = all(role == "along" for _, role, _ in self.outputs)
+        alone = self.to_numbers if self.reductions else elements
+        return one_pass and alone and not self.of("Shared")
 
     def _input(self, k: int, role: str) -> Any:
         tape, name = self.tape, f"e{k}"
@@ -198,7 +228,7 @@ class Traced:
         needed = self._needed()
         made = [Stage([], [], [], [], []) for _ in range(1 + max(v.stage for v in needed))]
         for v in needed:
-            if v.how in ("total", "largest"):
+            if v.how in REDUCED:
                 stage = made[v.stage - 1]
                 (stage.sums if v.how == "total" else stage.tops).append(v)
             elif not v.along and v.how != "given":

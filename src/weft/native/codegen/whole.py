@@ -475,10 +475,24 @@ def _numbers(spec: EntrySpec, kinds: list[str]) -> list[str]:
 
 def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
     """LLVM code of ``name.whole``, which gives its results, or None for other arguments."""
-    count = len(spec.takes)
-    second = 1 if count > 1 and spec.takes[1] != "number" else 0
     lines = [
         f"define ptr @{name}.whole(ptr %self, ptr %given, i64 %count_given) {{",
+        *_begin(spec),
+        *_measures(spec),
+        "numbers:",
+        *_numbers(spec, kinds),
+        *_results(spec),
+        *_run(name, kinds, spec),
+        *_returned(spec),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _begin(spec: EntrySpec) -> list[str]:
+    """LLVM code that checks the arguments; the block ``no`` gives None."""
+    count = len(spec.takes)
+    return [
         "entry:",
         "  %flag = alloca i64",
         "  store i64 0, ptr %flag",
@@ -492,6 +506,13 @@ def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
         "  ret ptr %nothing",
         *_checks(spec),
         f"check{count}:",
+    ]
+
+
+def _measures(spec: EntrySpec) -> list[str]:
+    """LLVM code that reads the sizes that specs can name, and declines by them."""
+    second = 1 if len(spec.takes) > 1 and spec.takes[1] != "number" else 0
+    return [
         "  %shape = call ptr @shape(ptr %o0)",
         "  %behind = getelementptr i64, ptr %shape, i32 1",
         "  %short = sub i32 %rank, 1",
@@ -512,9 +533,12 @@ def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
         f"  %crowd = icmp sge i64 %lead, {spec.narrow[1]}",
         "  %narrow = and i1 %slim, %crowd",
         "  br i1 %narrow, label %no, label %numbers",
-        "numbers:",
-        *_numbers(spec, kinds),
     ]
+
+
+def _results(spec: EntrySpec) -> list[str]:
+    """LLVM code that makes the results; where one fails, those before it are given up."""
+    lines: list[str] = []
     for j, text in enumerate(spec.gives):
         dtype, shape = text.split(maxsplit=1)
         lines += [
@@ -529,12 +553,15 @@ def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
             f"  %r{j} = call ptr @address(ptr %self, ptr %g{j})",
             f"  br label %make{j + 1}",
         ]
+    return [*lines, f"make{len(spec.gives)}:"]
+
+
+def _run(name: str, kinds: list[str], spec: EntrySpec) -> list[str]:
+    """LLVM code that runs the kernel, without Python's lock if that takes long."""
     reads, passed = _given(spec, kinds)
     over, work = _number(spec.over), _number(spec.work)
     run = f"  call void @{name}({passed}, i64 {over}, i64 %workers)"
-    results = len(spec.gives)
-    lines += [
-        f"make{results}:",
+    return [
         *reads,
         f"  %all = mul i64 {over}, {work}",
         f"  %workers = call i64 @workers(ptr %self, i64 %all, i64 {spec.grain})",
@@ -548,32 +575,36 @@ def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
         run,
         "  call void @come_back(ptr %self, ptr %state)",
         "  br label %look",
+    ]
+
+
+def _returned(spec: EntrySpec) -> list[str]:
+    """LLVM code that returns the results, or None if the kernel set the flag."""
+    results = range(len(spec.gives))
+    lines = [
         "look:",
         "  %wrong = load i64, ptr %flag",
         "  %fine = icmp eq i64 %wrong, 0",
         "  br i1 %fine, label %good, label %bad",
         "bad:",
-        *(f"  call void %drop(ptr %g{j})" for j in range(results)),
+        *(f"  call void %drop(ptr %g{j})" for j in results),
         "  br label %no",
         "good:",
-        *(f"  call void %drop(ptr %g{j})" for j in range(results) if j not in spec.returns),
+        *(f"  call void %drop(ptr %g{j})" for j in results if j not in spec.returns),
     ]
     if len(spec.returns) == 1:
-        lines.append(f"  ret ptr %g{spec.returns[0]}")
-    else:
-        at = "  %t{0} = getelementptr i8, ptr %tuple, i64 {1}"
-        lines += [
-            f"  %pack = call ptr @known(ptr %self, i64 {PLACES['PyTuple_New']})",
-            f"  %tuple = call ptr %pack(i64 {len(spec.returns)})",
-            "  %unpacked = icmp eq ptr %tuple, null",
-            "  br i1 %unpacked, label %lost, label %packed",
-            "lost:",
-            *(f"  call void %drop(ptr %g{j})" for j in spec.returns),
-            "  ret ptr null",
-            "packed:",
-        ]
-        for k, j in enumerate(spec.returns):
-            lines += [at.format(k, TUPLE + 8 * k), f"  store ptr %g{j}, ptr %t{k}"]
-        lines.append("  ret ptr %tuple")
-    lines.append("}")
-    return "\n".join(lines) + "\n"
+        return [*lines, f"  ret ptr %g{spec.returns[0]}"]
+    at = "  %t{0} = getelementptr i8, ptr %tuple, i64 {1}"
+    lines += [
+        f"  %pack = call ptr @known(ptr %self, i64 {PLACES['PyTuple_New']})",
+        f"  %tuple = call ptr %pack(i64 {len(spec.returns)})",
+        "  %unpacked = icmp eq ptr %tuple, null",
+        "  br i1 %unpacked, label %lost, label %packed",
+        "lost:",
+        *(f"  call void %drop(ptr %g{j})" for j in spec.returns),
+        "  ret ptr null",
+        "packed:",
+    ]
+    for k, j in enumerate(spec.returns):
+        lines += [at.format(k, TUPLE + 8 * k), f"  store ptr %g{j}, ptr %t{k}"]
+    return [*lines, "  ret ptr %tuple"]

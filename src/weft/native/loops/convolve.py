@@ -284,6 +284,43 @@ def pack_panel(
                         place[j] = from_[j]
 
 
+@inline
+def dense_block(
+    a: Ptr[T],
+    b: Ptr[T],
+    result: Ptr[T],
+    places: Ptr[i64],
+    spare: Ptr[T],
+    rows: i64,
+    columns: i64,
+    whole: i64,
+    step: i64,
+    length: i64,
+    adds: i64,
+    height: i64,
+    width: i64,
+    double: i64,
+):
+    """A block of the result, in its place if that is in one piece, or element by element."""
+    if whole and rows == height:
+        if double:
+            micro64(a, b, result + places[0], step, length, adds)
+        else:
+            micro(a, b, result + places[0], step, length, adds)
+    else:
+        if double:
+            micro64(a, b, spare, width, length, 0)
+        else:
+            micro(a, b, spare, width, length, 0)
+        for i in range(rows):
+            line = result + i * step
+            for j in range(columns):
+                if adds:
+                    line[places[j]] = line[places[j]] + spare[i * width + j]
+                else:
+                    line[places[j]] = spare[i * width + j]
+
+
 @kernel
 def dense(
     x: Ptr[T],
@@ -349,25 +386,11 @@ def dense(
                         seen = min(width, count - p * width)
                         whole = seen == width and places[seen - 1] - places[0] == width - 1
                         for r in range(s0, s1, height):
-                            a = weights + (r * k_size + k0 * height)
-                            if whole and r + height <= rows:
-                                c = result + (r * step + places[0])
-                                if double:
-                                    micro64(a, b, c, step, length, adds)
-                                else:
-                                    micro(a, b, c, step, length, adds)
-                            else:
-                                if double:
-                                    micro64(a, b, spare, width, length, 0)
-                                else:
-                                    micro(a, b, spare, width, length, 0)
-                                for i in range(min(height, rows - r)):
-                                    c = result + (r + i) * step
-                                    for j in range(seen):
-                                        if adds:
-                                            c[places[j]] = c[places[j]] + spare[i * width + j]
-                                        else:
-                                            c[places[j]] = spare[i * width + j]
+                            dense_block(
+                                weights + (r * k_size + k0 * height), b, result + r * step, places,
+                                spare, min(height, rows - r), seen, i64(whole), step, length,
+                                adds, height, width, double,
+                            )  # fmt: skip
 
 
 @kernel

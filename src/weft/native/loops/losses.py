@@ -7,6 +7,7 @@ references take them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
-from weft.native.codegen.jit import KINDS, Kernel, kernel
+from weft.native.codegen.jit import KINDS, kernel
+from weft.native.codegen.row_programs import Along, Each, Number, Program, total
 from weft.native.codegen.whole import EntrySpec
-from weft.native.loops.reduce import made
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
@@ -401,109 +402,49 @@ def nll_loss_small_back(
 # --- differences of pairs ----------------------------------------------------------------
 
 
-@inline
-def _square(d: T, width: T) -> T:
-    return d * d
-
-
-@inline
-def _square_slope(d: T, width: T) -> T:
-    return d + d
-
-
-@inline
-def _sign(d: T) -> T:
-    return T(1.0) if d > 0.0 else (T(-1.0) if d < 0.0 else d * 0.0)
-
-
-@inline
-def _size(d: T, width: T) -> T:
-    return abs(d)
-
-
-@inline
-def _size_slope(d: T, width: T) -> T:
-    return _sign(d)
-
-
-@inline
-def _smooth(d: T, width: T) -> T:
-    size = abs(d)
-    return 0.5 * d * d / width if size < width else size - 0.5 * width
-
-
-@inline
-def _smooth_slope(d: T, width: T) -> T:
-    return d / width if abs(d) < width else _sign(d)
-
-
-@inline
-def _huber(d: T, width: T) -> T:
-    size = abs(d)
-    return 0.5 * d * d if size <= width else width * (size - 0.5 * width)
-
-
-@inline
-def _huber_slope(d: T, width: T) -> T:
-    return d if abs(d) <= width else _sign(d) * width
-
-
-# What these names mean in the kernels below, unless a kernel is made with others.
-value, slope = _square, _square_slope
-
-
-@kernel
-def _pair_each(a: Ptr[T], b: Ptr[T], y: Ptr[T], width: T, lo: i64, hi: i64) -> None:
-    for i in range(lo, hi):
-        y[i] = value(a[i] - b[i], width)
-
-
-@kernel(reassociate=True)
-def _pair_sum(a: Ptr[T], b: Ptr[T], parts: Ptr[f64], n: i64, width: T, lo: i64, hi: i64) -> None:
-    for block in range(lo, hi):
-        p = a + block * BLOCK
-        q = b + block * BLOCK
-        part = T(0.0)
-        for i in range(min(BLOCK, n - block * BLOCK)):
-            part += value(p[i] - q[i], width)
-        parts[block] = part
-
-
-@kernel
-def _pair_back(
-    g: Ptr[T],
-    a: Ptr[T],
-    b: Ptr[T],
-    out: Ptr[T],
-    width: T,
-    factor: T,
-    each: i64,
-    lo: i64,
-    hi: i64,
-) -> None:
-    for i in range(lo, hi):
-        out[i] = g[i if each else 0] * factor * slope(a[i] - b[i], width)
-
-
 class _Pair:
-    """The kernels of one loss."""
+    """A loss of differences, from its value and its slope, as programs over one long row.
 
-    def __init__(self, value: Any, slope: Any) -> None:
-        self.each: Kernel = made(_pair_each, value=value)
-        self.sum: Kernel = made(_pair_sum, value=value)
-        self.back: Kernel = made(_pair_back, slope=slope)
+    ``g`` is the gradient for each element, ``whole`` that of their sum.
+    """
+
+    def __init__(self, name: str, value: Callable, slope: Callable) -> None:
+        def each(a: Along, b: Along, width: Number) -> Any:
+            return value(a - b, width)
+
+        def summed(a: Along, b: Along, width: Number, by: Number) -> Any:
+            return total(value(a - b, width)) / by
+
+        def back(g: Along, whole: Each, a: Along, b: Along, width: Number, factor: Number) -> Any:
+            return (whole if g is None else g) * factor * slope(a - b, width)
+
+        for function in (each, summed, back):
+            function.__name__ = f"{name}_{function.__name__}"
+        self.each, self.summed, self.back = (Program(f, grain=GRAIN) for f in (each, summed, back))
 
 
-MSE, L1 = _Pair(_square, _square_slope), _Pair(_size, _size_slope)
-SMOOTH, HUBER = _Pair(_smooth, _smooth_slope), _Pair(_huber, _huber_slope)
+def _sign(d: Any) -> Any:
+    return np.where(d > 0.0, 1.0, np.where(d < 0.0, -1.0, d * 0.0))
 
 
-@kernel
-def _pair_joined(parts: Ptr[f64], out: Ptr[T], blocks: i64, by: f64, lo: i64, hi: i64) -> None:
-    total = f64(0.0)
-    for block in range(blocks):
-        total += parts[block]
-    out[0] = T(total / by)
+def _smooth(d: Any, width: Any) -> Any:
+    return np.where(abs(d) < width, 0.5 * d * d / width, abs(d) - 0.5 * width)
+
+
+def _huber(d: Any, width: Any) -> Any:
+    return np.where(abs(d) <= width, 0.5 * d * d, width * (abs(d) - 0.5 * width))
+
+
+MSE = _Pair("mse", lambda d, width: d * d, lambda d, width: d + d)
+L1 = _Pair("l1", lambda d, width: abs(d), lambda d, width: _sign(d))
+SMOOTH = _Pair("smooth", _smooth, lambda d, width: np.where(abs(d) < width, d / width, _sign(d)))
+HUBER = _Pair("huber", _huber, lambda d, width: np.where(abs(d) <= width, d, _sign(d) * width))
+
+
+@functools.lru_cache(512)
+def _over_all(program: Program, d: str, n: int, absent: str = "") -> Callable[..., None]:
+    """What runs on n elements as one row."""
+    return program.variant(frozenset({absent})).runner(d, 1, n, 1)
 
 
 def _is_pair(a: ndarray, b: ndarray) -> bool:
@@ -517,16 +458,12 @@ def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) 
     a, b, d, n = plain(a), plain(b), FLOATS[a.dtype], a.size
     if reduction == "none":
         out = buffers.empty(a.shape, a.dtype)
-        run = pair.each.get(d)
-        run(a, b, out, width, n, threads.how_many(n, GRAIN))
+        _over_all(pair.each, d, n)(a, b, out, width)
         return out
-    blocks = -(-n // BLOCK)
-    parts = buffers.empty(blocks)
-    many = threads.how_many(blocks, GRAIN // BLOCK)
-    pair.sum.get(d)(a, b, parts, n, width, blocks, many)
-    total = buffers.empty((), a.dtype)
-    _pair_joined.get(d)(parts, total, blocks, 1.0 if reduction == "sum" else float(n), 1, 1)
-    return total
+    found = buffers.empty((), a.dtype)
+    by = 1.0 if reduction == "sum" else float(n)
+    _over_all(pair.summed, d, n)(a, b, found, width, by)
+    return found
 
 
 def _backward(
@@ -538,63 +475,29 @@ def _backward(
     g, a, b, n = plain(np.asarray(g)), plain(a), plain(b), a.size
     out = buffers.empty(a.shape, a.dtype)
     factor = sign / n if reduction == "mean" else sign
-    run, many = pair.back.get(FLOATS[a.dtype], each=each), threads.how_many(n, GRAIN)
-    run(g, a, b, out, width, factor, n, many)
+    run = _over_all(pair.back, FLOATS[a.dtype], n, "whole" if each else "g")
+    run(g, a, b, out, width, factor)
     return out
 
 
-def mse_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
-    """The squared differences."""
-    return _forward(MSE, a, b, reduction, width)
+def _ops(choose: Callable[[float], _Pair]) -> tuple[Callable, Callable, Callable]:
+    """A loss with its gradients by the first and by the second of the pair."""
+
+    def forward(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+        return _forward(choose(width), a, b, reduction, width)
+
+    def back_a(g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float) -> ndarray | None:
+        return _backward(choose(width), g, a, b, reduction, width, 1.0)
+
+    def back_b(g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float) -> ndarray | None:
+        return _backward(choose(width), g, a, b, reduction, width, -1.0)
+
+    return forward, back_a, back_b
 
 
-def mse_loss_back_a(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of the squared differences by the first of the pair."""
-    return _backward(MSE, g, a, b, reduction, width, 1.0)
-
-
-def mse_loss_back_b(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of the squared differences by the second of the pair."""
-    return _backward(MSE, g, a, b, reduction, width, -1.0)
-
-
-def smooth_l1_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
-    """Squared differences below a width, absolute ones above."""
-    return _forward(SMOOTH if width else L1, a, b, reduction, width)
-
-
-def smooth_l1_loss_back_a(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of ``smooth_l1_loss`` by the first of the pair."""
-    return _backward(SMOOTH if width else L1, g, a, b, reduction, width, 1.0)
-
-
-def smooth_l1_loss_back_b(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of ``smooth_l1_loss`` by the second of the pair."""
-    return _backward(SMOOTH if width else L1, g, a, b, reduction, width, -1.0)
-
-
-def huber_loss(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
-    """Half of squared differences up to a width, absolute ones above."""
-    return _forward(HUBER, a, b, reduction, width)
-
-
-def huber_loss_back_a(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of ``huber_loss`` by the first of the pair."""
-    return _backward(HUBER, g, a, b, reduction, width, 1.0)
-
-
-def huber_loss_back_b(
-    g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float
-) -> ndarray | None:
-    """The gradient of ``huber_loss`` by the second of the pair."""
-    return _backward(HUBER, g, a, b, reduction, width, -1.0)
+# Squared differences; squared below a width and absolute above; half of squared up to a width.
+mse_loss, mse_loss_back_a, mse_loss_back_b = _ops(lambda width: MSE)
+smooth_l1_loss, smooth_l1_loss_back_a, smooth_l1_loss_back_b = _ops(
+    lambda width: SMOOTH if width else L1
+)
+huber_loss, huber_loss_back_a, huber_loss_back_b = _ops(lambda width: HUBER)

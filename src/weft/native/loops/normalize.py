@@ -223,7 +223,7 @@ def _total(parts: ndarray | None) -> ndarray | None:
     if parts is None:
         return None
     out = buffers.empty(parts.shape[1:], parts.dtype)
-    step(SUM, FLOATS[parts.dtype], (1, len(parts), out.size))(parts, parts, out)
+    step(SUM, FLOATS[parts.dtype], (1, len(parts), out.size))(parts, out, 1.0)
     return out
 
 

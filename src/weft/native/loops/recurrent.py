@@ -535,6 +535,39 @@ def forward_steps(
                 wait()
 
 
+@inline
+def cell_backward(
+    d: Ptr[T],
+    gate: Ptr[T],
+    before: Ptr[T],
+    kept: Ptr[T],
+    state: Ptr[T],
+    outer: Ptr[T],
+    dgate: Ptr[T],
+    total: Ptr[T],
+    count: i64,
+    size: i64,
+    kind: i64,
+    parts: i64,
+):
+    """The gradients of a row's gates, which are also added up for its block of rows."""
+    if kind == LSTM:
+        lstm_backward(d, gate, before, kept, state, dgate, count, size)
+    elif kind == GRU:
+        gru_backward(d, gate, before, kept, outer, dgate, count, size)
+    elif kind == TANH:
+        tanh_backward(d, kept, dgate, count)
+    else:
+        relu_backward(d, kept, dgate, count)
+    for g in range(parts):
+        if kind == GRU:
+            add(outer + g * size, total + g * size, count)
+        else:
+            add(dgate + g * size, total + g * size, count)
+    if kind == GRU:
+        add(dgate + 2 * size, total + 3 * size, count)
+
+
 @kernel
 def backward_steps(
     dy: Ptr[T],
@@ -612,26 +645,13 @@ def backward_steps(
             if projects:
                 for u in range(u0, u1):
                     rows_by_panel(
-                        given + begin * out,
-                        project + u * width * out,
-                        share + (u - u0) * width,
-                        out,
-                        span,
-                        out,
-                        width,
-                        0,
-                        b0,
-                        b1,
-                        blocks,
-                        batch,
-                        n,
-                        wide,
-                    )
+                        given + begin * out, project + u * width * out, share + (u - u0) * width,
+                        out, span, out, width, 0, b0, b1, blocks, batch, n, wide,
+                    )  # fmt: skip
             for b in range(b0, b1):
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
                 for r in range(b * batch // blocks, min((b + 1) * batch // blocks, n)):
                     row = (begin + r) * size + j0
-                    gate = gates + ((begin + r) * k_size + j0)
                     place = (begin + r) * apart + j0
                     dgate = at(T, drecurrent + place * bytes)
                     held_row = states + ((held_at + r) * size + j0) * bytes
@@ -642,23 +662,11 @@ def backward_steps(
                         d = share + r * span
                     else:
                         add(dy + row, d, count)
-                    if kind == LSTM:
-                        state = dc + (r * size + j0)
-                        lstm_backward(d, gate, before, kept + row, state, dgate, count, size)
-                    elif kind == GRU:
-                        outer = dinput + place
-                        gru_backward(d, gate, before, kept + row, outer, dgate, count, size)
-                    elif kind == TANH:
-                        tanh_backward(d, kept + row, dgate, count)
-                    else:
-                        relu_backward(d, kept + row, dgate, count)
-                    for g in range(parts):
-                        if kind == GRU:
-                            add(dinput + (place + g * size), total + g * size, count)
-                        else:
-                            add(dgate + g * size, total + g * size, count)
-                    if kind == GRU:
-                        add(dgate + 2 * size, total + 3 * size, count)
+                    cell_backward(
+                        d, gates + ((begin + r) * k_size + j0), before, kept + row,
+                        dc + (r * size + j0), dinput + place, dgate, total, count, size, kind,
+                        parts,
+                    )  # fmt: skip
         if s > 0 or last:
             if shared:
                 if unit_parts > 1:
@@ -671,18 +679,6 @@ def backward_steps(
                 left = at(T, drecurrent + begin * apart * bytes)
                 for u in range(u0, u1):
                     rows_by_panel(
-                        left,
-                        weight + u * width * k_size,
-                        dh + u * width,
-                        apart,
-                        step,
-                        k_size,
-                        width,
-                        1 if kind == GRU else 0,
-                        b0,
-                        b1,
-                        blocks,
-                        batch,
-                        n,
-                        wide,
-                    )
+                        left, weight + u * width * k_size, dh + u * width, apart, step, k_size,
+                        width, 1 if kind == GRU else 0, b0, b1, blocks, batch, n, wide,
+                    )  # fmt: skip

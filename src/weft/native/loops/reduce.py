@@ -1,8 +1,7 @@
 """Reductions over any dimensions.
 
-An array is seen as (outer, reduced, inner). With ``inner == 1`` each row is summed in blocks of
-fixed size, whose sums are added in float64; otherwise blocks of rows are added into one another.
-Blocks depend on the shape alone, so results do not depend on the number of threads.
+An array is seen as (outer, reduced, inner) and reduced along the middle by a row program; where
+reduced dimensions have others between them, in several steps.
 """
 
 from __future__ import annotations
@@ -20,16 +19,28 @@ from weft.native.codegen.compiler import (
     Function,
     Ptr,
     T,
-    U,
     array,
-    f64,
     i64,
     inline,
     maximum,
     minimum,
-    sqrt,
 )
 from weft.native.codegen.jit import Kernel, kernel
+from weft.native.codegen.row_programs import (
+    CHUNK,
+    Along,
+    Each,
+    Length,
+    Number,
+    Program,
+    at_least,
+    largest,
+    least,
+    root,
+    rounded,
+    row_program,
+    total,
+)
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
@@ -43,25 +54,61 @@ b1 = Any  # a mask, for annotations
 # Elements that are worth a thread, and below which NumPy is as fast.
 GRAIN = 32768
 SMALL = 8192
-# Elements summed in their own type, elements of a part of a long row.
-BLOCK = 1024
-CHUNK = 16384
-# Rows that are added into one another, and columns at a time.
-ROWS = 256
-TILE = 1024
 PICK_TILE = PICK_BLOCK = 256
 # Variances of float32 below this may have lost squares to underflow.
 FAINT = 1e-30
-# Fewer columns than this are taken several rows at a time.
-NARROW = 64
 
 
-# --- what is done to elements ------------------------------------------------------------
+# --- programs ----------------------------------------------------------------------------
 
 
-@inline(reassociate=True)
-def _add(a: T, b: T) -> T:
-    return a + b
+class Reduction:
+    """A kind of reduction, of a function of elements, and what becomes of the result in the end.
+
+    ``by`` is a number for that end. Over several steps only the first has the one, and only the
+    last the other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reduce: Callable[[Any], Any],
+        term: Callable[[Any], Any] = lambda x: x,
+        finish: Callable[[Any, Any], Any] = lambda found, by: found,
+    ) -> None:
+        self.name, self.reduce, self.term, self.finish = name, reduce, term, finish
+        self.program = functools.cache(self._program)
+
+    def _program(self, first: bool, last: bool) -> Program:
+        def function(x: Along, by: Number) -> Any:
+            found = self.reduce(self.term(x) if first else x)
+            return self.finish(found, by) if last else found
+
+        function.__name__ = self.name
+        return Program(function, grain=GRAIN)
+
+
+SUM = Reduction("sum", total)
+MEAN = Reduction("mean", total, finish=lambda found, by: found / by)
+NORM = Reduction("norm", total, lambda x: x * x, lambda found, by: root(found))
+SIZES = Reduction("sizes", total, abs)
+LARGEST, SMALLEST = Reduction("largest", largest), Reduction("least", least)
+# Above zero where any element is not zero, or none is.
+ANY = Reduction("any", total, lambda x: np.where(x != 0.0, 1.0, 0.0))
+ALL = Reduction("all", total, lambda x: np.where(x == 0.0, 1.0, 0.0), lambda zeros, by: 1.0 - zeros)
+
+
+@row_program(grain=GRAIN)
+def _spread(x: Along, centre: Each, freedom: Number, n: Length) -> Any:
+    centre = rounded(total(x) / n) if centre is None else centre
+    gap = x - centre
+    # What the rounding of the mean added to the squares is taken off again.
+    rest = total(gap)
+    var = at_least(total(gap * gap) - rest * rest / n, 0.0) / freedom
+    return var, root(var)
+
+
+# --- choices of one element --------------------------------------------------------------
 
 
 @inline
@@ -84,137 +131,7 @@ def _under(a: T, b: T) -> T:
     return a < b or (a != a and b == b)
 
 
-@inline
-def _same(v: T, centre: T) -> T:
-    return v
-
-
-@inline(reassociate=True)
-def _square(v: T, centre: T) -> T:
-    return v * v
-
-
-@inline
-def gap(v: T, centre: T) -> T:
-    return v - centre  # on its own, so that no sum is taken before the difference
-
-
-@inline(reassociate=True)
-def _deviation(v: T, centre: T) -> T:
-    d = gap(v, centre)
-    return d * d
-
-
-@inline
-def _size(v: T, centre: T) -> T:
-    return abs(v)
-
-
-@inline
-def _true(v: T, centre: T) -> T:
-    return T(1.0) if v != 0.0 else T(0.0)
-
-
-@inline
-def _false(v: T, centre: T) -> T:
-    return T(1.0) if v == 0.0 else T(0.0)
-
-
-join, term, beats, START = (
-    _add,
-    _same,
-    _above,
-    0.0,
-)  # what the kernels below are made with, unless told
-
-
-# --- kernels -----------------------------------------------------------------------------
-
-
-@kernel(reassociate=True)
-def _rows(
-    x: Ptr[T],
-    centre: Ptr[T],
-    y: Ptr[U],
-    n: i64,
-    size: i64,
-    chunks: i64,
-    by: f64,
-    lo: i64,
-    hi: i64,
-) -> None:
-    for item in range(lo, hi):
-        row = item // chunks
-        first = (item % chunks) * size
-        count = min(size, n - first)
-        p = x + (row * n + first)
-        c = centre[row]
-        total = f64(START)
-        for b in range(0, count, BLOCK):
-            q = p + b
-            part = T(START)
-            for i in range(min(BLOCK, count - b)):
-                part = join(part, term(q[i], c))
-            total = join(total, f64(part))
-        y[item] = total / by
-
-
-@kernel(reassociate=True)
-def _columns(
-    x: Ptr[T],
-    centre: Ptr[T],
-    y: Ptr[T],
-    r: i64,
-    k: i64,
-    blocks: i64,
-    tiles: i64,
-    by: T,
-    lo: i64,
-    hi: i64,
-) -> None:
-    for item in range(lo, hi):
-        rest = item // tiles
-        left = (item % tiles) * TILE
-        width = min(TILE, k - left)
-        outer = rest // blocks
-        top = (rest % blocks) * ROWS
-        count = min(ROWS, r - top)
-        p = x + ((outer * r + top) * k + left)
-        m = centre + (outer * k + left)
-        q = y + (rest * k + left)
-        for c in range(width):
-            q[c] = term(p[c], m[c])
-        i = 1
-        while i + 4 <= count:
-            p0 = p + i * k
-            p1 = p0 + k
-            p2 = p1 + k
-            p3 = p2 + k
-            for c in range(width):
-                above = join(term(p0[c], m[c]), term(p1[c], m[c]))
-                below = join(term(p2[c], m[c]), term(p3[c], m[c]))
-                q[c] = join(q[c], join(above, below))
-            i += 4
-        while i < count:
-            p0 = p + i * k
-            for c in range(width):
-                q[c] = join(q[c], term(p0[c], m[c]))
-            i += 1
-        if by != 1.0:
-            for c in range(width):
-                q[c] = q[c] / by
-
-
-@kernel(reassociate=True)
-def _row_deviations(x: Ptr[T], y: Ptr[T], n: i64, freedom: f64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        c = T(sum_of(p, n) / f64(n))
-        # What the rounding of the mean added to the squares is taken off again.
-        gap = gaps_of(p, c, n)
-        total = squares_of(p, c, n) - gap * gap / f64(n)
-        total = 0.0 if total < 0.0 else total
-        y[row] = total / freedom
+join, beats, START = _larger, _above, 0.0  # what kernels are made with, unless told
 
 
 @kernel
@@ -282,45 +199,6 @@ def _pick_columns(
         _pick_over(x + (outer * r * k + left), values + at, places + at, r, k, width)
 
 
-@inline(reassociate=True)
-def sum_of(x: Ptr[T], n: i64) -> f64:
-    """The sum of n elements."""
-    total = f64(0.0)
-    for b in range(0, n, BLOCK):
-        q = x + b
-        part = T(0.0)
-        for i in range(min(BLOCK, n - b)):
-            part += q[i]
-        total += f64(part)
-    return total
-
-
-@inline(reassociate=True)
-def gaps_of(x: Ptr[T], centre: T, n: i64) -> f64:
-    """The sum of the distances of n elements from a centre, with their signs."""
-    total = f64(0.0)
-    for b in range(0, n, BLOCK):
-        q = x + b
-        part = T(0.0)
-        for i in range(min(BLOCK, n - b)):
-            part += gap(q[i], centre)
-        total += f64(part)
-    return total
-
-
-@inline(reassociate=True)
-def squares_of(x: Ptr[T], centre: T, n: i64) -> f64:
-    """The sum of the squared distances of n elements from a centre."""
-    total = f64(0.0)
-    for b in range(0, n, BLOCK):
-        q = x + b
-        part = T(0.0)
-        for i in range(min(BLOCK, n - b)):
-            part += _deviation(q[i], centre)
-        total += f64(part)
-    return total
-
-
 def _renamed(function: Function, names: dict[str, Any]) -> Function:
     """A function like another, with other meanings of names in it."""
     function = copy.copy(function)
@@ -333,30 +211,10 @@ def made(template: Kernel, **names: Any) -> Kernel:
     return Kernel(_renamed(template.function, names))
 
 
-class _Kind:
-    """A kind of reduction: its kernels for the first step over the data and for later ones."""
-
-    def __init__(self, join: Any, term: Any = _same, start: float = 0.0) -> None:
-        later = {"join": join, "START": start}
-        self.rows = made(_rows, term=term, **later)
-        self.columns = made(_columns, term=term, **later)
-        self.later = self if term is _same else _Kind(join, start=start)
-
-
-SUM = _Kind(_add)
-SQUARES = _Kind(_add, _square)
-GAPS = _Kind(_add, gap)
-DEVIATIONS = _Kind(_add, _deviation)
-SIZES = _Kind(_add, _size)
-TRUE, FALSE = _Kind(_add, _true), _Kind(_add, _false)
-LARGEST = _Kind(_larger, start=-np.inf)
-SMALLEST = _Kind(_smaller, start=np.inf)
-
-
 class _Pick:
     """A kind of choice of one element: by the largest or by the smallest value."""
 
-    def __init__(self, kind: _Kind, join: Any, beats: Any, start: float, name: str) -> None:
+    def __init__(self, kind: Reduction, join: Any, beats: Any, start: float, name: str) -> None:
         over = _renamed(_pick_over, {"beats": beats})
         names = {"join": join, "beats": beats, "START": start, "_pick_over": over}
         self.kind, self.place_of = kind, getattr(np, name)
@@ -369,29 +227,9 @@ PICK_SMALLEST = _Pick(SMALLEST, _smaller, _under, np.inf, "argmin")
 
 
 @kernel
-def _above_zero(x: Ptr[T], y: Ptr[b1], negated: i64, lo: i64, hi: i64) -> None:
+def _above_zero(x: Ptr[T], y: Ptr[b1], lo: i64, hi: i64) -> None:
     for i in range(lo, hi):
-        y[i] = x[i] == 0.0 if negated else x[i] > 0.0
-
-
-@kernel
-def _roots(x: Ptr[T], lo: i64, hi: i64) -> None:
-    for i in range(lo, hi):
-        x[i] = sqrt(x[i])
-
-
-@kernel
-def _less_gaps(x: Ptr[T], gap: Ptr[T], n: f64, freedom: f64, lo: i64, hi: i64) -> None:
-    for i in range(lo, hi):
-        total = f64(x[i]) - n * (f64(gap[i]) * f64(gap[i]))
-        total = 0.0 if total < 0.0 else total
-        x[i] = total / freedom
-
-
-def _flat(kernel: Kernel, x: ndarray, *more: Any, **consts: Any) -> None:
-    """Run over all elements of an array in one piece."""
-    many = threads.how_many(x.size, GRAIN)
-    kernel.get(FLOATS[x.dtype], **consts)(x, *more, x.size, many)
+        y[i] = x[i] > 0.0
 
 
 # --- shapes ------------------------------------------------------------------------------
@@ -446,112 +284,36 @@ def in_memory_order(x: ndarray, axes: tuple[int, ...]) -> tuple[ndarray, tuple[i
 
 # --- running -----------------------------------------------------------------------------
 
-# A step is a function of the array, of what to compare it with, and of an array to fill, flat.
-Step = Callable[[ndarray, ndarray, ndarray], None]
-
-
-def _rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
-    many, grain = threads.how_many, max(1, GRAIN // n)
-    if rows < 16 and n >= 2 * CHUNK:
-        return _long_rows_step(kind, d, rows, n, by)
-    if by == 1.0:
-        plainly = kind.rows.get(d, d, chunks=1, by=1.0)
-        return lambda x, centre, out: plainly(x, centre, out, n, n, rows, many(rows, grain))
-    run = kind.rows.get(d, d, chunks=1)
-    return lambda x, centre, out: run(x, centre, out, n, n, by, rows, many(rows, grain))
-
-
-def _long_rows_step(kind: _Kind, d: str, rows: int, n: int, by: float) -> Step:
-    """Few long rows: parts of them, whose results are rows to reduce again."""
-    chunks = -(-n // CHUNK)
-    over = rows * chunks
-    first, second = kind.rows.get(d, "f64", by=1.0), kind.later.rows.get("f64", d, chunks=1)
-
-    def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        parts = buffers.empty(over, np.float64)
-        first(x, centre, parts, n, CHUNK, chunks, over, threads.how_many(over, GRAIN // CHUNK))
-        second(parts, parts, out, chunks, chunks, by, rows, 1)
-
-    return run
-
-
-def _columns_step(kind: _Kind, d: str, outer: int, r: int, k: int, by: float) -> Step:
-    if outer == 1 and k < NARROW and r >= 16 * NARROW:
-        return _narrow_step(kind, d, r, k, by)
-    blocks, tiles = -(-r // ROWS), -(-k // TILE)
-    over, grain = outer * blocks * tiles, max(1, GRAIN // (min(r, ROWS) * min(k, TILE)))
-    divisor = by if blocks == 1 else 1.0
-    native, many = kind.columns.get(d), threads.how_many
-
-    def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        native(x, centre, out, r, k, blocks, tiles, divisor, over, many(over, grain))
-
-    if blocks == 1:
-        return run
-    second = _columns_step(kind.later, d, outer, blocks, k, by)
-
-    def run_both(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        parts = buffers.empty(outer * blocks * k, x.dtype)
-        run(x, centre, parts)
-        second(parts, parts, out)
-
-    return run_both
-
-
-def _narrow_step(kind: _Kind, d: str, r: int, k: int, by: float) -> Step:
-    """Few columns: several rows are taken as one, and their parts added in the end."""
-    together = 4 * NARROW // k
-    groups, rest = divmod(r, together)
-    main = _columns_step(kind, d, 1, groups, together * k, 1.0)
-    tail = _columns_step(kind, d, 1, rest, k, 1.0) if rest else None
-    last = _columns_step(kind.later, d, 1, together + bool(rest), k, by)
-
-    def run(x: ndarray, centre: ndarray, out: ndarray) -> None:
-        alone = centre is x
-        x = x.reshape(-1)
-        parts = buffers.empty((together + bool(rest)) * k, x.dtype)
-        main(x, x if alone else np.tile(centre.reshape(-1), together), parts)
-        if tail is not None:
-            over = x[(r - rest) * k :]
-            tail(over, over if alone else centre, parts[together * k :])
-        last(parts, parts, out)
-
-    return run
-
 
 @functools.lru_cache(512)
-def step(kind: _Kind, d: str, shape: tuple[int, int, int], by: float = 1.0) -> Step:
-    """The way to reduce (outer, reduced, inner) to (outer, inner)."""
-    outer, r, k = shape
-    if k == 1:
-        return _rows_step(kind, d, outer, r, by)
-    return _columns_step(kind, d, outer, r, k, by)
+def step(
+    kind: Reduction, d: str, shape: tuple[int, int, int], first: bool = True, last: bool = True
+) -> Callable[[ndarray, ndarray, float], None]:
+    """What reduces (outer, reduced, inner) to (outer, inner)."""
+    return kind.program(first, last).whole.runner(d, *shape)
 
 
 @functools.lru_cache(512)
 def _plan(
-    kind: _Kind,
+    kind: Reduction,
     dtype: np.dtype,
     shape: tuple[int, ...],
     axes: tuple[int, ...],
     keepdims: bool,
-    mean: bool,
 ) -> Callable[[ndarray], ndarray] | None:
-    """The way to reduce arrays of a shape that lie in row-major order."""
+    """What reduces arrays of a shape that lie in row-major order."""
     found, d = steps(shape, axes), FLOATS.get(dtype)
     if not found or d is None or not prod(shape) or not valid(axes, len(shape)):
         return None
-    by = float(prod(s[1] for s in found)) if mean else 1.0
-    made, final = [], result_shape(shape, axes, keepdims)
-    for number, sizes in enumerate(found):
-        last = number == len(found) - 1
-        made.append(step(kind if number == 0 else kind.later, d, sizes, by if last else 1.0))
+    by, final = float(prod(s[1] for s in found)), result_shape(shape, axes, keepdims)
+    ends = range(len(found))
+    made = [step(kind, d, s, i == 0, i == ends[-1]) for i, s in zip(ends, found, strict=True)]
     if len(made) == 1:
         only, empty = made[0], buffers.empty
 
         def run(x: ndarray) -> ndarray:
             out = empty(final, dtype)
-            only(x, x, out)
+            only(x, out, by)
             return out
 
         return run
@@ -559,29 +321,27 @@ def _plan(
     def run_all(x: ndarray) -> ndarray:
         for one, (outer, _, k) in zip(made, found, strict=True):
             out = buffers.empty(outer * k, dtype)
-            one(x, x, out)
+            one(x, out, by)
             x = out
         return x.reshape(final)
 
     return run_all
 
 
-def _reduced(
-    kind: _Kind, x: ndarray, axes: tuple[int, ...], keepdims: bool, mean: bool = False
-) -> ndarray | None:
+def _reduced(kind: Reduction, x: ndarray, axes: tuple[int, ...], keepdims: bool) -> ndarray | None:
     """A reduction of a float array, or None where NumPy is as good."""
     if buffers.small(x.size, SMALL):
         return None
     flags = x.flags
     if flags.c_contiguous and flags.aligned:
-        plan = _plan(kind, x.dtype, x.shape, axes, keepdims, mean)
+        plan = _plan(kind, x.dtype, x.shape, axes, keepdims)
         return None if plan is None else plan(x)
     if x.dtype not in FLOATS or not valid(axes, x.ndim):
         return None
     if repeats(x):
-        return _sum_of_repeated(x, axes, keepdims, mean) if kind is SUM else None
+        return _sum_of_repeated(kind, x, axes, keepdims) if kind in (SUM, MEAN) else None
     transposed, places, back = in_memory_order(x, axes)
-    plan = _plan(kind, transposed.dtype, transposed.shape, places, True, mean)
+    plan = _plan(kind, transposed.dtype, transposed.shape, places, True)
     if plan is None:
         return None
     out = plan(transposed)
@@ -596,14 +356,14 @@ def repeats(x: ndarray) -> bool:
 
 
 def _sum_of_repeated(
-    x: ndarray, axes: tuple[int, ...], keepdims: bool, mean: bool
+    kind: Reduction, x: ndarray, axes: tuple[int, ...], keepdims: bool
 ) -> ndarray | None:
     """A sum in which what is repeated is multiplied."""
     index = [slice(1) if x.strides[d] == 0 and d in axes else slice(None) for d in range(x.ndim)]
     once = x[tuple(index)]
     if repeats(once):
         return None
-    total = _reduced(SUM, once, axes, keepdims, mean)
+    total, mean = _reduced(kind, once, axes, keepdims), kind is MEAN
     if total is None:
         total = np.asarray(np.add.reduce(once, axis=axes, keepdims=keepdims))
         total = total / x.dtype.type(prod(once.shape[d] for d in axes)) if mean else total
@@ -652,7 +412,7 @@ def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0)
     """The mean over some dimensions."""
     if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, True)
-    return _reduced(SUM, x, dim, keepdim, mean=True)
+    return _reduced(MEAN, x, dim, keepdim)
 
 
 def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
@@ -677,20 +437,21 @@ def min_of_all(x: ndarray) -> ndarray | None:
 
 def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether any element over some dimensions is not zero."""
-    found = _reduced(TRUE, x, dim, keepdim)
-    return None if found is None else _as_mask(found, 0)
+    return _as_mask(_reduced(ANY, x, dim, keepdim))
 
 
 def all_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether all elements over some dimensions are not zero."""
-    found = _reduced(FALSE, x, dim, keepdim)
-    return None if found is None else _as_mask(found, 1)
+    return _as_mask(_reduced(ALL, x, dim, keepdim))
 
 
-def _as_mask(count: ndarray, negated: int) -> ndarray:
-    """Whether a count is above zero, or whether it is zero."""
-    count, mask = plain(count), buffers.empty(count.shape, np.bool_)
-    _flat(_above_zero, count, mask, negated=negated)
+def _as_mask(found: ndarray | None) -> ndarray | None:
+    """Whether numbers are above zero."""
+    if found is None:
+        return None
+    found, mask = plain(found), buffers.empty(found.shape, np.bool_)
+    many = threads.how_many(mask.size, GRAIN)
+    _above_zero.get(FLOATS[found.dtype])(found, mask, mask.size, many)
     return mask
 
 
@@ -698,11 +459,7 @@ def vector_norm(x: ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> nd
     """The 2-norm or 1-norm over some dimensions."""
     single = valid(dim, x.ndim) and prod(x.shape[d] for d in dim) == 1  # its square may overflow
     if p == 2 and not single:
-        squares = _reduced(SQUARES, x, dim, keepdim)
-        if squares is not None:
-            squares = plain(squares)
-            _flat(_roots, squares)
-        return squares
+        return _reduced(NORM, x, dim, keepdim)
     return _reduced(SIZES, x, dim, keepdim) if p == 1 or (p and single) else None
 
 
@@ -734,8 +491,28 @@ def put_back(
     return out.reshape(ordered).transpose(back).reshape(final)
 
 
-def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
-    """The variance over some dimensions."""
+@functools.lru_cache(512)
+def _spread_step(
+    d: str, shape: tuple[int, int, int], root: bool
+) -> Callable[[ndarray, ndarray, float], None]:
+    """Variances, or their roots, along the middle of (outer, reduced, inner)."""
+    wanted = (not root, root)
+    about = _spread.variant(wanted=wanted).in_parts(d, *shape)
+    if about is None:
+        return _spread.variant(frozenset({"centre"}), wanted).runner(d, *shape)
+    mean, count = step(MEAN, d, shape), float(shape[1])
+
+    def run(x: ndarray, out: ndarray, freedom: float) -> None:
+        centre = buffers.empty_like(out)
+        mean(x, centre, count)
+        about(x, centre, out, freedom)
+
+    return run
+
+
+def _deviations(
+    x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float, root: bool
+) -> ndarray | None:
     if (
         buffers.small(x.size, SMALL)
         or x.dtype not in FLOATS
@@ -746,36 +523,28 @@ def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
     if x.dtype == np.float32 and buffers.planner() is not None:
         # A plan can't look for squares that overflow or vanish; in double precision none do.
         wide = to_copy(x, np.dtype(np.float64))
-        found = None if wide is None else var(wide, dim, keepdim, correction)
+        found = None if wide is None else _deviations(wide, dim, keepdim, correction, root)
         return None if found is None else to_copy(found, x.dtype)
-    transposed, (outer, n, k), back = one_step(x, dim)
+    transposed, sizes, back = one_step(x, dim)
+    outer, n, k = sizes
     if n == 1:
         return None
-    d, freedom = FLOATS[x.dtype], max(n - correction, 0)
     out = buffers.empty(outer * k, x.dtype)
-    if k == 1 and (outer >= 16 or n < 2 * CHUNK):
-        many = threads.how_many(outer, max(1, GRAIN // n))
-        _row_deviations.get(d)(transposed, out, n, freedom, outer, many)
-    else:
-        centre, gap = buffers.empty_like(out), buffers.empty_like(out)
-        step(SUM, d, (outer, n, k), float(n))(transposed, transposed, centre)
-        step(GAPS, d, (outer, n, k), float(n))(transposed, centre, gap)
-        step(DEVIATIONS, d, (outer, n, k))(transposed, centre, out)
-        _flat(_less_gaps, out, gap, float(n), float(freedom))
-    if buffers.planner() is not None:
-        return put_back(out, x.shape, dim, keepdim, back)
-    if x.dtype == np.float32 and not np.all((out > FAINT) & (out < np.inf)) and np.ptp(x):
+    _spread_step(FLOATS[x.dtype], sizes, root)(transposed, out, float(max(n - correction, 0)))
+    faint = FAINT**0.5 if root else FAINT
+    if x.dtype == np.float32 and not np.all((out > faint) & (out < np.inf)) and np.ptp(x):
         return None  # squares that overflowed or vanished: the reference has double precision
     return put_back(out, x.shape, dim, keepdim, back)
 
 
+def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
+    """The variance over some dimensions."""
+    return _deviations(x, dim, keepdim, correction, False)
+
+
 def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
     """The standard deviation over some dimensions."""
-    out = var(x, dim, keepdim, correction)
-    if out is not None:
-        out = plain(out)
-        _flat(_roots, out)
-    return out
+    return _deviations(x, dim, keepdim, correction, True)
 
 
 # --- places ------------------------------------------------------------------------------
@@ -823,8 +592,8 @@ def _pick_long_rows(pick: _Pick, x: ndarray, values: ndarray, places: ndarray) -
     chunks = -(-n // CHUNK)
     parts = buffers.empty((rows, chunks))
     many = threads.how_many(rows * chunks, GRAIN // CHUNK)
-    run = pick.kind.rows.get(FLOATS[x.dtype], "f64", by=1.0)
-    run(x, x, parts, n, CHUNK, chunks, rows * chunks, many)
+    run = pick.kind.program(True, True).whole.parts.get(FLOATS[x.dtype])
+    run(x, parts, 1.0, n, CHUNK, chunks, rows * chunks, many)
     for row in range(rows):
         start = int(pick.place_of(parts[row])) * CHUNK
         place = start + int(pick.place_of(x[row, start : start + CHUNK]))

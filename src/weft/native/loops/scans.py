@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
+from weft.native.codegen.row_programs import Along, row_program, running
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.sums import leaf
 from weft.native.memory import buffers
+from weft.native.memory.layout import FLOATS
 
 ndarray = np.ndarray
-MOST = 4096  # elements; beyond, others are faster
+MOST = 4096  # elements that one call takes
 ROW = 128  # elements of a row
 F32 = np.dtype(np.float32)
 
@@ -23,39 +26,41 @@ F32 = np.dtype(np.float32)
 # --- running sums ------------------------------------------------------------------------
 
 
-@kernel
-def _running(x: Ptr[T], y: Ptr[T], n: i64, back: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        q = y + row * n
-        total = f64(0.0)
-        if back:
-            total = f64(p[n - 1])
-            q[n - 1] = p[n - 1]
-            for i in range(1, n):
-                total = total + f64(p[n - 1 - i])
-                q[n - 1 - i] = T(total)
-        else:
-            total = f64(p[0])
-            q[0] = p[0]
-            for i in range(1, n):
-                total = total + f64(p[i])
-                q[i] = T(total)
+@row_program
+def _running(x: Along) -> Any:
+    return running(x)
 
 
 @functools.cache
-def _running_ways() -> tuple[Callable, Callable]:
-    made = []
-    for back in (0, 1):
-        passes = ("take 0", "give 0", "last", str(back))
-        spec = EntrySpec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
-        made.append(_running.whole(spec, "f32"))
-    return made[0], made[1]
+def _small_running() -> tuple[Callable, Callable]:
+    """Along the last dimension of a small array, from its start or from its end, as one call."""
+    passes, rows = ("take 0", "give 0", "last"), _running.whole.scan_rows
+    spec = EntrySpec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
+    return rows.whole(spec, "f32", back=False), rows.whole(spec, "f32", back=True)
+
+
+@functools.lru_cache(512)
+def _scan(
+    dtype: np.dtype, shape: tuple[int, ...], dim: int, back: bool
+) -> Callable[[ndarray, ndarray], None]:
+    sizes = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
+    return _running.whole.scan(FLOATS[dtype], *sizes, back)
 
 
 def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
-    """Sums along the last dimension, of all elements up to each, formed in float64."""
-    return _running_ways()[reverse](x) if dim == x.ndim - 1 else None
+    """Sums along a dimension, of all elements up to each, formed in float64."""
+    if dim == x.ndim - 1:
+        out = _small_running()[reverse](x)
+        if out is not None:
+            return out
+    flags = x.flags
+    if not (x.dtype in FLOATS and x.size and 0 <= dim < x.ndim):
+        return None
+    if not (flags.c_contiguous and flags.aligned):
+        return None
+    out = buffers.empty(x.shape, x.dtype)
+    _scan(x.dtype, x.shape, dim, bool(reverse))(x, out)
+    return out
 
 
 # --- the greatest few --------------------------------------------------------------------

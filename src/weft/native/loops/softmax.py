@@ -261,5 +261,7 @@ def logsumexp(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None
         return None
     transposed, sizes, back = one_step(x, dim)
     out = buffers.empty(sizes[0] * sizes[2], x.dtype)
-    _logsumexp.whole.runner(d, *sizes)(transposed, out)
+    run = _plan(_logsumexp, x.dtype, sizes, 1)
+    assert run is not None
+    run(transposed, out)
     return put_back(out, x.shape, dim, keepdim, back)
