@@ -33,9 +33,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import mutate
+import pytest
 
 Lines = dict[str, list[int]]  # of each file, by its path, which a test reaches
 
