@@ -67,8 +67,9 @@ class Target:
         found: Any = importlib.import_module(self.name)
         for part in name.split("."):
             found = vars(found)[part] if inspect.isclass(found) else getattr(found, part)
-        for wrapper in ("__func__", "__wrapped__", "fget", "func"):
+        for wrapper in ("__func__", "__wrapped__", "fget", "func", "function"):
             found = getattr(found, wrapper, found)
+        assert inspect.isfunction(found), f"{name} has a decorator that hides it"
         return found
 
     def put_in(self, mutant: mutate.Mutant) -> None:
@@ -123,6 +124,7 @@ class Forks:
     def __init__(self, targets: list[Target], asked: argparse.Namespace) -> None:
         self.targets, self.asked = targets, asked
         self.kills: collections.Counter[str] = collections.Counter()
+        self.at: dict[tuple[str, int], list[str]] = collections.defaultdict(list)  # tests by line
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -130,6 +132,10 @@ class Forks:
         session.config.pluginmanager.unregister(name="terminalreporter")
         self.items = {item.nodeid: item for item in session.items}
         reached = self.survey()
+        for name, (_, files) in reached.items():
+            for path, seen in files.items():
+                for line in seen:
+                    self.at[path, line].append(name)
         for target in self.targets:
             self.try_all(target, reached)
         return True
@@ -200,9 +206,9 @@ class Forks:
 
     def fate(self, target: Target, mutant: mutate.Mutant, reached: dict[str, Any]) -> str:
         """``killed`` and by which test, ``unreached``, or ``survived`` and how many tests."""
-        path, changed = str(target.path), set(target.lines_of(mutant))
-        covering = [n for n, (_, seen) in reached.items() if changed & set(seen.get(path, ()))]
-        covering.sort(key=lambda n: (-self.kills[n], reached[n][0]))
+        path = str(target.path)
+        found = {name for line in target.lines_of(mutant) for name in self.at[path, line]}
+        covering = sorted(found, key=lambda n: (-self.kills[n], reached[n][0]))
         chosen, total = [], 0.0
         for name in covering:
             if total < self.asked.budget:
@@ -210,6 +216,8 @@ class Forks:
                 total += reached[name][0]
         if not chosen:
             return "unreached"
+
+        target.function(target.function_at(mutant.line) or "")  # fails here if it can't be found
 
         def work() -> str:
             target.put_in(mutant)
