@@ -119,6 +119,8 @@ NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "power": lambda x, n: n**x,
     "lerp": lambda x, n: weft.lerp(x, -x, n),
     "clamp": lambda x, n: x.clamp(max=n),
+    "floor": lambda x, n: weft.div(x, n, rounding_mode="floor"),
+    "trunc": lambda x, n: weft.div(x * 90, n, rounding_mode="trunc"),
     "greater": lambda x, n: x > n,
 }
 
@@ -186,6 +188,13 @@ def test_elementwise_ops_keep_the_order_of_their_operand(any_code: None) -> None
         if plain and not attributes_of(op):
             assert op(x).stride() == x.stride(), op.name
             assert op(gaps).stride() == weft.exp(gaps).stride(), op.name
+
+
+def test_results_in_rows_of_a_reference_that_works_backwards(any_code: None) -> None:
+    x = weft.ones(3, 2, requires_grad=True)
+    assert REGISTRY["cumsum"](x, dim=0, reverse=True).is_contiguous()
+    (g,) = weft.autograd.grad(x.cumsum(0).sum(), x, create_graph=True)
+    assert g.is_contiguous() and g.view(6).tolist() == [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
 
 
 def attributes_of(op: Any) -> Any:
@@ -261,6 +270,74 @@ def test_a_view_made_in_no_grad_follows_its_base(any_code: None, name: str) -> N
     assert view.requires_grad and GRADIENTS[name](view).requires_grad
     base.requires_grad_(False)
     assert not view.requires_grad and not GRADIENTS[name](view).requires_grad
+
+
+OPERANDS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "exp": lambda lib, v, w: v.exp(),
+    "a number": lambda lib, v, w: v * 2,
+    "mul": lambda lib, v, w: v * w,
+    "mul from the right": lambda lib, v, w: w * v,
+    "itself twice": lambda lib, v, w: v * v,
+    "add": lambda lib, v, w: v + w,
+    "addcmul": lambda lib, v, w: lib.addcmul(v, w, v),
+    "where": lambda lib, v, w: lib.where(w > 0, v, w),
+    "lerp": lambda lib, v, w: lib.lerp(w, v, w),
+    "cat": lambda lib, v, w: lib.cat([v, w]),
+    "cat alone": lambda lib, v, w: lib.cat([v, v]),
+    "sort": lambda lib, v, w: v.sort()[0],
+    "a part": lambda lib, v, w: v[1:],
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_are_views_made_in_no_grad(any_code: None, name: str) -> None:
+    def seen(lib: Any) -> Any:
+        base, w = lib.ones(3, requires_grad=True), lib.full((3,), 2.0, requires_grad=True)
+        with lib.no_grad():
+            view = base[:]
+        y = OPERANDS[name](lib, view, w)
+        edges = [edge is None for edge, _ in y.grad_fn.next_functions] if y.grad_fn else None
+        outcomes = []
+        for _ in range(2):
+            try:
+                y.sum().backward()
+                outcomes.append("done")
+            except RuntimeError as error:
+                outcomes.append("second time" in str(error))
+        grads = [None if x.grad is None else x.grad.tolist() for x in (base, w)]
+        return y.requires_grad, edges, outcomes, grads
+
+    assert seen(weft) == seen(torch)
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "out": lambda lib, v: lib.add(lib.ones(3), 1, out=v),
+    "normal_": lambda lib, v: v.normal_(),
+    "uniform_": lambda lib, v: v.uniform_(),
+    "random_": lambda lib, v: v.random_(),
+    "fill_": lambda lib, v: v.fill_(1.0),
+    "zero_": lambda lib, v: v.zero_(),
+    "an item": lambda lib, v: v.__setitem__(0, 1.0),
+    "mul_": lambda lib, v: v.mul_(2),
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("grad", [True, False])
+def test_changing_a_view_made_in_no_grad(any_code: None, name: str, grad: bool) -> None:
+    def outcome(lib: Any) -> Any:
+        base = lib.ones(3, requires_grad=grad)
+        with lib.no_grad():
+            view = base[:]
+        try:
+            CHANGES[name](lib, view)
+        except RuntimeError:
+            return "error"
+        return view._version, base.requires_grad
+
+    assert outcome(weft) == outcome(torch)
 
 
 @pytest.mark.parametrize("name", ["a view", "a part"])
