@@ -11,7 +11,9 @@ killed the mutant. Survivors are printed as a diff: each is either equivalent (n
 it from the original), or a test that is missing.
 
 The command should stop at its first failure; ``--ff`` of pytest starts with the test that killed
-the last mutant. ``--list`` prints the mutants without running anything, ``--only 12,57`` runs
+the last mutant. Several commands, each after a ``--`` of its own, are stages: what survives the
+first goes on to the next, so a few quick tests go first and many slow ones see few mutants.
+``--list`` prints the mutants without running anything, ``--only 12,57`` runs
 those, ``--lines 100-180`` takes mutants of these lines only.
 """
 
@@ -224,11 +226,19 @@ def diff(mutant: Mutant, source: bytes) -> str:
 # ------------------------------------------------------------------ running the tests
 
 
+@dataclass
+class Stage:
+    """A command that may kill mutants: how long it may take, and how many it has killed."""
+
+    command: list[str]
+    limit: float = 3600.0
+    dead: int = 0
+
+
 class Scratch:
     """A copy of the package in which one file can be changed."""
 
-    def __init__(self, file: pathlib.Path, command: list[str], timeout: float) -> None:
-        self.command, self.timeout = command, timeout
+    def __init__(self, file: pathlib.Path) -> None:
         root = _root(file)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mutants-"))
         package = file.relative_to(root).parts[0]
@@ -243,14 +253,23 @@ class Scratch:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def run(self, content: bytes) -> str:
+    def run(self, content: bytes, stages: list[Stage]) -> str:
         """What becomes of the tests with this as the file: ``killed``, ``late`` or ``survived``."""
+        for stage in stages:
+            fate = self.run_one(content, stage)
+            if fate != "survived":
+                stage.dead += 1
+                return fate
+        return "survived"
+
+    def run_one(self, content: bytes, stage: Stage) -> str:
+        """The same for one stage."""
         self.target.write_bytes(content)
         for old in (self.target.parent / "__pycache__").glob(f"{self.target.stem}.*.pyc"):
             old.unlink()
         # A group of its own, so that what the tests have started ends with them.
         process = subprocess.Popen(
-            [sys.executable, *self.command],
+            [sys.executable, *stage.command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -258,7 +277,7 @@ class Scratch:
             start_new_session=True,
         )
         try:
-            code = process.wait(self.timeout)
+            code = process.wait(stage.limit)
         except subprocess.TimeoutExpired:
             return "late"
         finally:
@@ -277,6 +296,21 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def warm_up(scratch: Scratch) -> None:
+    """Compile the files of a copy, so that only the changed one is compiled in each run."""
+    environment = {k: v for k, v in scratch.environment.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-m", "compileall", "-q", str(scratch.folder)]
+    subprocess.run(command, env=environment)
+
+
+def normal_time(scratch: Scratch, source: bytes, stage: Stage) -> float:
+    """The seconds that a stage takes on the file as it is."""
+    start = time.monotonic()
+    if scratch.run_one(source, stage) != "survived":
+        raise SystemExit(f"the command fails on the file as it is: {' '.join(stage.command)}")
+    return time.monotonic() - start
+
+
 def _root(file: pathlib.Path) -> pathlib.Path:
     """The folder that the package of a file is imported from."""
     folder = file.parent
@@ -291,6 +325,7 @@ def run_all(
     mutants: list[Mutant],
     source: bytes,
     scratches: list[Scratch],
+    stages: list[Stage],
     report: Callable[[Mutant, str], None],
 ) -> dict[int, str]:
     """What became of each mutant, over as many processes as there are copies."""
@@ -301,7 +336,7 @@ def run_all(
     def run(mutant: Mutant) -> tuple[Mutant, str]:
         scratch = free.get()
         try:
-            return mutant, scratch.run(mutant.applied(source))
+            return mutant, scratch.run(mutant.applied(source), stages)
         finally:
             free.put(scratch)
 
@@ -331,11 +366,15 @@ def options() -> argparse.Namespace:
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--minimum", type=float, default=0.0, help="fail below this percentage")
-    parser.epilog = "After -- come the arguments of Python that run the tests."
-    given = sys.argv[1:]
-    at = given.index("--") if "--" in given else len(given)
-    asked = parser.parse_args(given[:at])
-    asked.command = given[at + 1 :]
+    parser.epilog = "After each -- come the arguments of Python that run the tests of one stage."
+    parts: list[list[str]] = [[]]
+    for word in sys.argv[1:]:
+        if word == "--":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    asked = parser.parse_args(parts[0])
+    asked.stages = [Stage(part) for part in parts[1:] if part]
     return asked
 
 
@@ -369,26 +408,21 @@ def main() -> None:
         for mutant in mutants:
             show(mutant, "survived")
         return
-    if not asked.command:
+    stages: list[Stage] = asked.stages
+    if not stages:
         raise SystemExit("after -- there must be a command, such as -m pytest -x tests/test_x.py")
-    scratches = [Scratch(file, asked.command, 3600.0) for _ in range(max(1, asked.jobs))]
+    scratches = [Scratch(file) for _ in range(max(1, asked.jobs))]
     try:
-        longest = 0.0
         for scratch in scratches:
-            warm = {**scratch.environment}
-            del warm["PYTHONDONTWRITEBYTECODE"]
-            subprocess.run(
-                [sys.executable, "-m", "compileall", "-q", str(scratch.folder)], env=warm
+            warm_up(scratch)
+        for stage in stages:
+            longest = max(normal_time(scratch, source, stage) for scratch in scratches)
+            stage.limit = asked.timeout or max(SHORTEST_TIMEOUT, 5 * longest)
+            print(
+                f"a run without faults takes {longest:.1f} s; the limit is {stage.limit:.0f} s",
+                flush=True,
             )
-            start = time.monotonic()
-            if scratch.run(source) != "survived":
-                raise SystemExit("the command fails on the file as it is")
-            longest = max(longest, time.monotonic() - start)
-        limit = asked.timeout or max(SHORTEST_TIMEOUT, 5 * longest)
-        print(f"a run without faults takes {longest:.1f} s; the limit is {limit:.0f} s", flush=True)
-        for scratch in scratches:
-            scratch.timeout = limit
-        fates = run_all(mutants, source, scratches, show)
+        fates = run_all(mutants, source, scratches, stages, show)
     finally:
         for scratch in scratches:
             scratch.close()
@@ -399,6 +433,8 @@ def main() -> None:
         f"{len(fates)} mutants: {counts['killed']} killed, {counts['late']} by the time limit, "
         f"{counts['survived']} survived ({share:.1f}% dead)"
     )
+    if len(stages) > 1:
+        print("by stage:", *(stage.dead for stage in stages))
     raise SystemExit(share < asked.minimum)
 
 

@@ -68,22 +68,59 @@ assert sign(-5) == -1 and sign(5) == 1
 """
 
 
-def test_killed_and_surviving_mutants(tmp_path: Path) -> None:
+ZERO = """
+from small.code import sign
+assert sign(0) == 1
+"""
+FORKED = """
+from small.code import sign
+
+def test_sign():
+    assert sign(-5) == -1 and sign(5) == 1
+"""
+
+
+def run_tool(tmp_path: Path, tool: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool on a small package."""
     package = tmp_path / "small"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "code.py").write_text(CODE)
-    (tmp_path / "check.py").write_text(TESTS)
-    command = [sys.executable, str(PATH), str(package / "code.py"), "-j", "2", "--minimum", "100"]
-    run = subprocess.run(
-        [*command, "--", str(tmp_path / "check.py")],
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONSAFEPATH": "1"},
+    for name, text in (("check.py", TESTS), ("zero.py", ZERO), ("test_code.py", FORKED)):
+        (tmp_path / name).write_text(text)
+    paths = os.pathsep.join((str(tmp_path), str(tool.parent)))
+    done = subprocess.run(
+        [sys.executable, str(tool), str(package / "code.py"), *words],
+        env=os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": paths},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
     )
+    assert (package / "code.py").read_text() == CODE
+    return done
+
+
+def test_killed_and_surviving_mutants(tmp_path: Path) -> None:
+    run = run_tool(tmp_path, PATH, "-j", "2", "--minimum", "100", "--", str(tmp_path / "check.py"))
     assert run.returncode == 1 and not run.stderr
     # Nothing tells on which side zero is, or how far the limit is from it.
     assert "(value <= 0)" in run.stdout and "value < (1)" in run.stdout
     assert "(value >= 0)" not in run.stdout and "return None" not in run.stdout
     assert "3 survived" in run.stdout
-    assert (package / "code.py").read_text() == CODE
+
+
+def test_what_survives_one_stage_goes_on_to_the_next(tmp_path: Path) -> None:
+    run = run_tool(
+        tmp_path, PATH, "--", str(tmp_path / "check.py"), "--", str(tmp_path / "zero.py")
+    )
+    assert run.returncode == 0 and not run.stderr
+    assert "value < (-1)" in run.stdout and "1 survived" in run.stdout
+    assert run.stdout.splitlines()[-1].endswith(" 2")  # the second stage killed those two
+
+
+def test_mutants_in_forks(tmp_path: Path) -> None:
+    run = run_tool(tmp_path, PATH.with_name("mutate_forks.py"), "--", "test_code.py")
+    fates = run.stdout.splitlines()
+    assert sum(" killed by test_code.py::test_sign" in line for line in fates) == 8, run.stderr
+    assert sum(" survived 1 of 1 tests" in line for line in fates) == 3
+    assert any("value < (1)" in line for line in fates)

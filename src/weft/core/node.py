@@ -245,7 +245,8 @@ def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
         return entry.node.named(), entry.index
     if isinstance(entry, Node):
         return entry.named(), 0
-    return (entry, 0) if isinstance(entry, GraphNode) else (None, 0)
+    leads_on = isinstance(entry, GraphNode) and entry is not NOWHERE
+    return (entry, 0) if leads_on else (None, 0)
 
 
 class TBackward0(GraphNode):

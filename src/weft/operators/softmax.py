@@ -107,7 +107,7 @@ softmax_op = general(
     jvp=(lambda t, y, dim: softmax_back_op(t, y, dim=dim),),
     promote="same",
     samples=_samples,
-    layout="rows or last",
+    layout="rows",
     shape=shape_rules.in_rows,
     batch=batch_rules.along,
 )
@@ -118,7 +118,7 @@ log_softmax_op = general(
     jvp=(lambda t, y, dim: t - _sum(exp_op(y) * t, dim),),
     promote="same",
     samples=_samples,
-    layout="rows or last",
+    layout="rows",
     shape=shape_rules.in_rows,
     batch=batch_rules.along,
 )
