@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.graph.graph import Graph, Node
 
 
-class Call:
+class ModuleCall:
     """One call of a module: what it read from outside, and what others read of it."""
 
     def __init__(self, graph: Graph, specs: list[Spec]) -> None:
@@ -49,7 +49,7 @@ class Unit:
             raise NoSuchNode(
                 f"no module {path!r} ran in the graph; there are {near}\n  at {errors.here()}"
             )
-        self.calls = [Call(graph, specs) for specs in _runs(graph, inside)]
+        self.calls = [ModuleCall(graph, specs) for specs in _runs(graph, inside)]
 
     @property
     def nodes(self) -> list[Node]:
@@ -120,7 +120,7 @@ class Unit:
             self._put(edit, call, [call.inputs[0]])
         return edit.done()
 
-    def _put(self, edit: Edit, call: Call, results: list[Any]) -> None:
+    def _put(self, edit: Edit, call: ModuleCall, results: list[Any]) -> None:
         """Let others read new results; what the module wrote down for itself goes with it."""
         inside = {s.id for s in call.specs}
         edit.cut |= inside

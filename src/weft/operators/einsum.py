@@ -170,7 +170,7 @@ class Value(NamedTuple):
     labels: tuple[int, ...]
 
 
-class Program:
+class Contraction:
     """Steps in the order of execution, each with the slots that it reads."""
 
     def __init__(self, count: int) -> None:
@@ -290,7 +290,7 @@ def _compile(
         raise _refuse(f"{more} operands were provided than specified in the equation")
     labels, final = _resolve(inputs, output, tuple(len(shape) for shape in shapes))
     sizes = _sizes(shapes, labels)
-    program = Program(len(shapes))
+    program = Contraction(len(shapes))
     parts = [
         program.diagonals(Value(k, shape, own))
         for k, (shape, own) in enumerate(zip(shapes, labels, strict=True))

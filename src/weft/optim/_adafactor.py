@@ -14,7 +14,7 @@ from weft.core.inplace import bump
 from weft.core.meta import filled
 from weft.core.tensor import Tensor, wrap
 from weft.graph import steps
-from weft.optim.elementwise import Pool
+from weft.optim.elementwise import Scratch
 from weft.optim.optimizer import (
     Optimizer,
     ParamsT,
@@ -159,7 +159,7 @@ class Adafactor(Optimizer):
 
     def _work(self, value: np.ndarray) -> tuple[Any, Any]:
         """Arrays to compute in: two like the parameter, and one for each mean."""
-        pool = self.__dict__.setdefault("_pool", Pool())
+        pool = self.__dict__.setdefault("_pool", Scratch())
         shape, dtype = value.shape, value.dtype
         work = tuple(pool.take(role, dtype, value.size).reshape(shape) for role in ("s", "u"))
         if value.ndim < 2:

@@ -54,7 +54,7 @@ def flat_real(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(flat).view(flat.real.dtype)
 
 
-class Pool:
+class Scratch:
     """Arrays for passing use, which all units of an optimizer share."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Unit:
         self.grads = None
         self.table: Any = None  # for native code; False if that can't take the parameters
 
-    def place(self, names: tuple[str, ...], scalars: tuple[str, ...], pool: Pool) -> None:
+    def place(self, names: tuple[str, ...], scalars: tuple[str, ...], pool: Scratch) -> None:
         """Bring the state into arrays of one piece, and find the scratch to work in."""
         checks: list[list[Any]] = [[] for _ in self.params]
         self.scalars = tuple(self._place_scalars(name, checks) for name in scalars)
@@ -209,7 +209,7 @@ class Unit:
             self.table = False
         return bool(self.table)
 
-    def run(self, rule: Callable, c: Any, flags: Any, pool: Pool) -> None:
+    def run(self, rule: Callable, c: Any, flags: Any, pool: Scratch) -> None:
         """Update the parameters by their gradients, in NumPy."""
         grads = self.grads
         assert grads is not None
@@ -269,7 +269,7 @@ class Unit:
         self.fresh = False
 
 
-class Plan:
+class GroupPlan:
     """The units of a group, and what they were made from."""
 
     __slots__ = (
@@ -277,7 +277,9 @@ class Plan:
         "without_values",
     )
 
-    def __init__(self, params: list[Tensor], names: tuple[str, ...], before: Plan | None) -> None:
+    def __init__(
+        self, params: list[Tensor], names: tuple[str, ...], before: GroupPlan | None
+    ) -> None:
         self.params, self.members, self.names = params, params.copy(), names
         # Parameters that had a gradient once, and those that don't always have it together.
         ids = set(map(id, params)) if before else set()
@@ -330,8 +332,8 @@ class Elementwise(Optimizer):
     """An optimizer that is a rule, the names of its state, and its coefficients."""
 
     rule: ClassVar[Callable]
-    _plans: dict[int, Plan]
-    _pool: Pool
+    _plans: dict[int, GroupPlan]
+    _pool: Scratch
     _constants: dict[Any, tuple[np.ndarray, tuple[np.ndarray, ...]]]
     _scalars: tuple[str, ...] = ("step",)
     # Whether the coefficients depend on the step alone, so that units can share them.
@@ -472,7 +474,7 @@ class Elementwise(Optimizer):
             plans, pool = self._plans, self._pool
         except AttributeError:
             plans = self._plans = {}
-            pool = self._pool = Pool()
+            pool = self._pool = Scratch()
             self._constants = {}
         plan = self._current_plan(plans, index, group)
         rule, group = type(self).rule, with_numbers(group)
@@ -515,7 +517,7 @@ class Elementwise(Optimizer):
                 for name in self._scalars[:1]:
                     count_step(self.state[p][name])
 
-    def _step_together(self, plan: Plan, rule: Callable, group: Any, mark: Any) -> bool:
+    def _step_together(self, plan: GroupPlan, rule: Callable, group: Any, mark: Any) -> bool:
         """Update all parameters in one native call, if they are of one age and it pays."""
         if not self._by_step_alone or not selection.enabled():
             return False
@@ -558,7 +560,9 @@ class Elementwise(Optimizer):
         found[0][:] = values
         return found[1]
 
-    def _current_plan(self, plans: dict[int, Plan], index: int, group: dict[str, Any]) -> Plan:
+    def _current_plan(
+        self, plans: dict[int, GroupPlan], index: int, group: dict[str, Any]
+    ) -> GroupPlan:
         """The group's units with the gradients of this step, made anew where they must be."""
         params, names = group["params"], self._state_names(group)
         plan = plans.get(index)
@@ -570,7 +574,7 @@ class Elementwise(Optimizer):
                 raise RuntimeError("the state of the optimizer changed during its step")
         return plan
 
-    def _is_current(self, plan: Plan) -> bool:
+    def _is_current(self, plan: GroupPlan) -> bool:
         """Collect the gradients of all units; False if some unit does not fit any more."""
         for p in plan.waiting:
             if p._grad is not None:
@@ -588,10 +592,10 @@ class Elementwise(Optimizer):
         return True
 
     def _make_plan(
-        self, group: dict[str, Any], names: tuple[str, ...], before: Plan | None
-    ) -> Plan:
+        self, group: dict[str, Any], names: tuple[str, ...], before: GroupPlan | None
+    ) -> GroupPlan:
         check_gradients((group,))
-        plan = Plan(group["params"], names, before)
+        plan = GroupPlan(group["params"], names, before)
         alone = self._must_go_alone(plan.params) | plan.loose
         bundles: dict[Any, list[list[Any]]] = {}
         for p in plan.params:

@@ -47,8 +47,8 @@ from weft.native.codegen.row_trace import (
     Each,
     Length,
     Number,
+    RowTrace,
     Shared,
-    Traced,
     across,
     at_least,
     exp_flush,
@@ -101,9 +101,9 @@ class Variant:
         self.program, self.absent, self.wanted = program, absent, wanted
 
     @lazy
-    def traced(self) -> Traced:
+    def traced(self) -> RowTrace:
         with np.errstate(all="ignore"):
-            return Traced(self.program.name, self.program.function, self.absent, self.wanted)
+            return RowTrace(self.program.name, self.program.function, self.absent, self.wanted)
 
     def written(self, schedule: type[schedules.Schedule]) -> Kernel:
         return Kernel(schedules.function_of(schedule(self.traced)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import Function
-from weft.native.codegen.row_trace import NAMES, REDUCED, Stage, Traced, Value
+from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, Stage, Value
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 
@@ -56,7 +56,7 @@ class Schedule:
     sizes = "n: i64"
     flags = "contract "  # a product and a sum may be one instruction
 
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, traced: RowTrace) -> None:
         self.traced, self.put = traced, Writer()
         self.write()
 
@@ -100,7 +100,7 @@ class RowsSchedule(Schedule):
 
     name, along = "rows", "i"
 
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, traced: RowTrace) -> None:
         if traced.memory("across"):
             self.sizes = "n: i64, rows: i64, size: i64"
         super().__init__(traced)
@@ -176,7 +176,7 @@ class ReferenceRows(RowsSchedule):
 
     name, flags = "reference", ""
 
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, traced: RowTrace) -> None:
         traced = copy.copy(traced)
         traced.outputs = [(o, "along" if r == "across" else r, v) for o, r, v in traced.outputs]
         traced.stages = traced._stages()
@@ -213,7 +213,7 @@ class ReferenceRows(RowsSchedule):
         super().accumulate(stage._replace(sums=[]), place)
 
 
-def at(traced: Traced, value: Value, part: str) -> str:
+def at(traced: RowTrace, value: Value, part: str) -> str:
     """Where the result of a part is, among those of all reductions."""
     return f"{part} * {len(traced.reductions)} + {traced.reductions.index(value)}"
 
@@ -346,7 +346,7 @@ class ReferenceColumns(RowsSchedule):
     name, flags = "reference_columns", ""
     sizes = "n: i64, k: i64"
 
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, traced: RowTrace) -> None:
         super().__init__(traced)
         self.put.lines = [line.replace("f64(", "T(") for line in self.put.lines]
 

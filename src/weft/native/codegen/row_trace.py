@@ -161,7 +161,7 @@ class Stage(NamedTuple):
         return [*reduced, *(v for _, v in (*self.stores, *self.across))]
 
 
-class Traced:
+class RowTrace:
     """A program's values in stages, and its results."""
 
     def __init__(self, name: str, function: Callable, absent: frozenset, wanted: Any) -> None:

@@ -440,8 +440,8 @@ class _Batches(_BaseDataLoaderIter):
             self.progress.start = self.sources.take()
         return self._next_index()
 
-    def _job(self, worker_id: int, init_fn: Any, resume: worker.Resume | None) -> worker.Job:
-        return worker.Job(
+    def _job(self, worker_id: int, init_fn: Any, resume: worker.Resume | None) -> worker.Task:
+        return worker.Task(
             dataset=self._dataset, iterable=bool(self._dataset_kind),
             batched=self._auto_collation, drop_last=self._drop_last, collate_fn=self._collate_fn,
             init_fn=init_fn, worker_id=worker_id, num_workers=self._num_workers,
@@ -485,7 +485,7 @@ class _SingleProcessDataLoaderIter(_Batches):
 class _Worker:
     """A worker process as seen from the main one."""
 
-    def __init__(self, context: Any, job: worker.Job) -> None:
+    def __init__(self, context: Any, job: worker.Task) -> None:
         self.pipe, other = context.Pipe(duplex=True)
         self.process = context.Process(target=worker.run, args=(other, job), daemon=True)
         try:

@@ -52,7 +52,7 @@ class Resume(NamedTuple):
 
 
 @dataclass
-class Job:
+class Task:
     """All that a worker is told when it starts."""
 
     dataset: Any
@@ -166,7 +166,7 @@ def seeds_for_numpy(base_seed: int, worker_id: int) -> list[int]:
     return np.random.SeedSequence(words).generate_state(4).tolist()
 
 
-def _seed(job: Job) -> int:
+def _seed(job: Task) -> int:
     seed = job.base_seed + job.worker_id
     random.seed(seed)
     manual_seed(seed)
@@ -218,7 +218,7 @@ class _Watch:
         return found or None
 
 
-def run(connection: Connection, job: Job) -> None:
+def run(connection: Connection, job: Task) -> None:
     """Answer tasks ``(epoch, number, indices)`` with ``(epoch, number, kind, batch, note)``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     where = f"in DataLoader worker process {job.worker_id}"
@@ -253,7 +253,7 @@ def run(connection: Connection, job: Job) -> None:
             return
 
 
-def _start(job: Job) -> None:
+def _start(job: Task) -> None:
     global _worker_info
     set_num_threads(1)
     _worker_info = WorkerInfo(job.worker_id, job.num_workers, _seed(job), job.dataset)
