@@ -123,3 +123,13 @@ def test_gradients_of_determinants_of_singular_matrices():
     np.testing.assert_allclose(plain.numpy(), cofactors, rtol=1e-5, atol=1e-6)
     (recorded,) = weft.autograd.grad(weft.linalg.det(x[1]), x, create_graph=True)
     np.testing.assert_allclose(recorded[1].detach().numpy(), [[4, -2], [-2, 1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_the_exponential_of_positive_matrices_does_not_cancel(n: int) -> None:
+    x = np.full((3, n, n), 1.37)
+    x[1] *= 1e-3
+    x[2] *= 3
+    exact = np.eye(n) + np.expm1(n * x[:, :1, :1]) / n
+    found = weft.linalg.matrix_exp(weft.tensor(x)).numpy()
+    np.testing.assert_allclose(found, exact, rtol=1e-14)
