@@ -430,6 +430,66 @@ def test_layouts(code: str) -> None:
     assert ours == theirs
 
 
+ORDERS = {
+    "rows": "a * 1",
+    "columns": "a.t() / 2",
+    "a transposed view": "(a * 1).t()",
+    "every other column": "t.cat([a, a], 1)[:, ::2]",
+    "permuted": "t.stack([a, a]).permute(2, 0, 1) / 2",
+    "behind others": "(a * 1)[1:]",
+    "one row": "a[:1] * 1",
+}
+WHOLE = """
+v.expand(v.shape)
+v.expand_as(v)
+v.broadcast_to(v.shape)
+v.view(v.shape)
+v.view_as(v)
+v.reshape(v.shape)
+v.permute(*range(v.dim()))
+v.transpose(0, 0)
+v[:]
+v[...]
+v.narrow(0, 0, v.shape[0])
+v.squeeze()
+v.flatten(0, 0)
+v.movedim(0, 0)
+v.as_strided(v.shape, v.stride(), v.storage_offset())
+v.split(v.shape[0])[0]
+v.chunk(1)[0]
+v.tensor_split(1)[0]
+v.unsqueeze(0).squeeze(0)
+v.unflatten(0, (v.shape[0],))
+v.detach()
+v.mT.mT
+v.expand(1, *v.shape)[0]
+v.contiguous()
+"""
+
+
+@pytest.mark.parametrize("code", [line for line in WHOLE.splitlines() if line])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_view_of_the_whole_is_a_view(order: str, code: str) -> None:
+    """In any order of memory: what is written through it is a change of what it shows."""
+    found = []
+    for t in (weft, torch):
+        a = t.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=t.float64, requires_grad=True)
+        v = eval(ORDERS[order], {"a": a, "t": t})
+        version, product = v._version, v * v
+        y = eval(code, {"v": v, "t": t})
+        facts: list[Any] = [y._base is None, y.stride()]
+        with t.no_grad():
+            y.add_(1)
+        facts += [v._version - version, v.tolist()]
+        try:
+            product.sum().backward()
+            facts.append(a.grad.tolist())
+        except RuntimeError:
+            facts.append("changed in place")
+        found.append(facts)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_a_real_view_of_complex_numbers_changed_in_place(create_graph: bool) -> None:
     x = weft.ones(2, 3, dtype=weft.complex64, requires_grad=True)

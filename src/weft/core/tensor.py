@@ -1228,7 +1228,8 @@ def strided(
     owner = storage_array(x)
     if dense(owner) is not None:
         start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return over(owner, x.dtype, shape, strides, start + shift)
+        made = over(owner, x.dtype, shape, strides, start + shift)
+        return made.view() if made is x else made  # a view is an array of its own
     if shift:
         raise RuntimeError("a view of this storage can't start elsewhere")
     return np.lib.stride_tricks.as_strided(x, shape, strides)
@@ -1236,6 +1237,8 @@ def strided(
 
 def shares(result: np.ndarray, source: np.ndarray) -> bool:
     """Whether an op's result is a view of its input's memory."""
+    if result is source:
+        return True
     held: Any = result.base
     if held is None:
         return False

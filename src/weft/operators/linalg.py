@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.devices import host
 from weft.core.meta import lacks_values
@@ -534,6 +535,8 @@ _LAST = 1 / math.factorial(18)
 def _matrix_exp(x: np.ndarray) -> np.ndarray:
     if not x.size:
         return x.copy()
+    if x.dtype in dt.HALF:
+        return _matrix_exp(x.astype(np.float32)).astype(x.dtype)
     flat = x.reshape(-1, *x.shape[-2:])
     sizes = np.abs(flat).sum(-2).max(-1)
     ratio = sizes / _REACH[np.empty(0, x.dtype).real.dtype.name]

@@ -11,7 +11,7 @@ from weft.core import errors
 from weft.core.batching import Batch, each
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
-from weft.core.tensor import Tensor, storage_array, strided
+from weft.core.tensor import Tensor, dense, storage_array, strided
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.build import Sample, linear
 from weft.operators.views import BY_PLACE, in_place_view, stack_op
@@ -34,7 +34,10 @@ def _as_strided(x: np.ndarray, size: Any, stride: Any, storage_offset: int | Non
     steps = tuple(s * width for s in stride)
     if 0 in size and x.__class__ is np.ndarray:
         return np.lib.stride_tricks.as_strided(x, size, steps)
-    return owner.__class__(size, x.dtype, owner, 0 if 0 in size else start, steps)
+    rows = dense(owner)  # memory is the same in any order of its dimensions
+    if rows is None:
+        rows = owner
+    return rows.__class__(size, x.dtype, rows, 0 if 0 in size else start, steps)
 
 
 def strided_places(size: Any, stride: Any, offset: int) -> np.ndarray:
