@@ -177,9 +177,16 @@ def check_plan(op: Any, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj
     if len(rules) == 1:
         assert plan.single == rules[0][0] and plan.simple == (not op.multiple)
         assert same(plan.vjp_single(G, saved, attrs), results[0])
+        bare = not adjoint and parameters(rules[0][1])[1:] == plan.slots  # no attributes
+        assert (plan.direct is not None) == (bare and len(saved) == 1), op.name
         if plan.direct is not None:
-            assert not adjoint and len(saved) == 1 and same(plan.direct(G, saved[0]), results[0])
+            assert same(plan.direct(G, saved[0]), results[0])
+        # Loops take arrays and no shapes.
+        values = all(n in (*op.names, *op.outputs) for n in plan.slots)
+        loop = bare and values and op.diagonal and plan.simple and 0 < len(saved) < 3 and not conj
+        assert (plan.entry is not None) == (loop and selection.enabled()), op.name
     else:
+        assert plan.entry is None
         assert plan.single == -1 and not plan.simple and plan.direct is None
 
 
