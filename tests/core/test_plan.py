@@ -67,7 +67,8 @@ def patterns(op: Any) -> Iterator[tuple[tuple[bool, ...], tuple[bool, ...]]]:
     """Which inputs need a gradient, and which are tensors and no numbers."""
     rules = [rule for rule in (op.joint, *(op.rules or ())) if rule is not None]
     only_tensors = any("shapes" in parameters(rule) for rule in rules)
-    for count in (len(op.names), len(op.names) + 2) if op.variadic else (len(op.names),):
+    more = op.variadic or any("rest" in parameters(rule) for rule in rules)
+    for count in (len(op.names), len(op.names) + 2) if more else (len(op.names),):
         yield (True,) * count, (True,) * count
         if op.joint is None:
             yield (False,) * count, (True,) * count
@@ -177,9 +178,16 @@ def check_plan(op: Any, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj
     if len(rules) == 1:
         assert plan.single == rules[0][0] and plan.simple == (not op.multiple)
         assert same(plan.vjp_single(G, saved, attrs), results[0])
+        bare = not adjoint and parameters(rules[0][1])[1:] == plan.slots  # no attributes
+        assert (plan.direct is not None) == (bare and len(saved) == 1), op.name
         if plan.direct is not None:
-            assert not adjoint and len(saved) == 1 and same(plan.direct(G, saved[0]), results[0])
+            assert same(plan.direct(G, saved[0]), results[0])
+        # Loops take arrays and no shapes.
+        values = all(n in (*op.names, *op.outputs) for n in plan.slots)
+        loop = bare and values and op.diagonal and plan.simple and 0 < len(saved) < 3 and not conj
+        assert (plan.entry is not None) == (loop and selection.enabled()), op.name
     else:
+        assert plan.entry is None
         assert plan.single == -1 and not plan.simple and plan.direct is None
 
 
@@ -188,7 +196,7 @@ def check_shortcuts(plan: Plan, use: Use, tensors: tuple[bool, ...]) -> None:
     packed = plan.pack(use.x, use.y, use.v, use.w)
     if plan.recipe is not None:
         assert same(use.by_recipe(plan.recipe), packed), plan.op.name
-    elif all(tensors) and not plan.op.variadic:
+    elif all(tensors) and not (plan.op.variadic and any("_" in slot for slot in plan.slots)):
         raise AssertionError(f"{plan.op.name} has no recipe, so compiled code can't record it")
     x, v = [*use.x, None, None][:2], [*use.v, None, None][:2]
     if plan.pack_short is not None:
@@ -287,6 +295,17 @@ def test_a_kernel_of_a_joint_rule_may_decline_too(kernels_wanted: list[bool]) ->
     assert plan.large(G, saved, {"scale": 3}, BOTH) == rule and len(given) == 2
 
 
+@pytest.mark.parametrize("variadic", [False, True])
+def test_numbers_have_no_shape_and_no_dtype(variadic: bool) -> None:
+    def says(g: Any, a_dtype: Any, b_dtype: Any, a_shape: Any, b_shape: Any) -> Any:
+        return a_dtype, b_dtype, a_shape, b_shape
+
+    plan = Plan(made_up(says, variadic=variadic), (True,), (True, False), False)
+    saved, guard = plan.pack((VALUES[0], 2.0), (None,), ([0], None), ([0],))
+    assert guard is None
+    assert plan.vjp(G, saved, {}, None) == ((VALUES[0].dtype, None, (3,), ()),)
+
+
 def test_no_native_code_means_no_large_way() -> None:
     plain = made_up(lambda g, b: g, lambda g, a: g)
     assert Plan(plain, BOTH, BOTH, False).large is None
@@ -302,6 +321,19 @@ def test_no_native_code_means_no_large_way() -> None:
 
 
 # ------------------------------------------------------------------ what a program sees of it
+
+
+@pytest.mark.parametrize("name, attrs", [
+    ("leaky_relu", {"negative_slope": 0.3}), ("elu", {"alpha": 0.7}), ("celu", {"alpha": 0.7}),
+    ("softplus", {"beta": 2.0}), ("hardtanh", {"min_val": -0.5, "max_val": 0.25}), ("silu", {}),
+])  # fmt: skip
+def test_gradients_of_large_arrays_heed_attributes(name: str, attrs: dict[str, float]) -> None:
+    function = getattr(weft.nn.functional, name)
+    small = weft.tensor([-1.5, -0.4, 0.2, 3.0], requires_grad=True)
+    large = small.detach().repeat(selection.LARGE).requires_grad_()
+    (expected,) = weft.autograd.grad(function(small, **attrs).sum(), small)
+    (found,) = weft.autograd.grad(function(large, **attrs).sum(), large)
+    assert weft.allclose(found.view(-1, 4), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
