@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler import stepping
+from weft.compiler import native_matching, stepping
 from weft.compiler.learning import Learning
 from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
@@ -125,7 +125,10 @@ class Region(Learning, Redoing):
                 grad = now.grad
                 for token in self.at.next:
                     if token.op is op and token.kind == CALL and token.grad is grad:
-                        made = token.follow(self, args, attrs)
+                        quick = token.quick
+                        made = None if quick is None else quick(self, args, attrs)
+                        if made is None:
+                            made = token.follow(self, args, attrs)
                         if made is not None:
                             return made
             return self.met_call(op, args, attrs)
@@ -306,6 +309,8 @@ class Region(Learning, Redoing):
 
     def gradients_wait(self, token: Token) -> bool:
         """Put pending gradients into leaves, if these are as they were when this was learned."""
+        if token.quick is not None and token.quick(self):
+            return True
         leaves = self.leaves
         tensors = [leaves[slot.number] for slot in token.targets]
         if not all(map(takes_gradient, tensors)):
@@ -348,19 +353,16 @@ class Region(Learning, Redoing):
             return False
         for token in tokens:
             step = token.step
-            args = step.arguments()
-            if args is None:
-                continue
-            usual = step.usual
-            if usual is None or not usual.matches(self, step.count, args):
-                if not token.match(self, args):
+            if step.usual is None or not step.usual.matches(self):
+                args = step.arguments()
+                if args is None or not token.match(self, args):
                     continue
                 step.settle(token, args)
             self.advance(token)
             self.handles += [None] * len(token.kinds)
             if self.compute("an optimizer's step"):
                 name = type(optimizer).__name__
-                for p in args[: step.count]:
+                for p in step.params:
                     count(p._vc, name, token)
             return True
         return False
@@ -415,6 +417,8 @@ class Region(Learning, Redoing):
         try:
             plan: Any = Plan(self.path, self.arrays, held, self.numbers)
             self.learned.compiled += 1
+            for token in self.path:
+                native_matching.equip(token)
         except Impossible as error:
             self.learned.note(self.learned.refused, str(error))
             plan = False

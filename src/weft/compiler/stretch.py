@@ -39,6 +39,7 @@ class Learned:
 class Stretch(Listener):
     """What a region has followed since it last computed something."""
 
+    __slots__ = ("arrays", "at", "handles", "leaves", "met", "nodes", "numbers", "path")
     learned: Learned
     stance: str
     busy: bool  # while what is pending is being computed

@@ -123,7 +123,7 @@ def _offset(kind: type, name: str) -> int:
     return offset
 
 
-def _check_layouts() -> None:
+def check_layouts() -> None:
     """Try out what is assumed of Python's and NumPy's own objects."""
     word = ctypes.c_size_t.from_address
     first, second = object(), object()
@@ -1233,7 +1233,7 @@ class Records:
     """
 
     def __init__(self, classes: Classes) -> None:
-        _check_layouts()
+        check_layouts()
         self.table = _Table(classes)
         self.layout = Layout.of(classes)
         self.recipe = _recipe(self.layout, self.table.places)
