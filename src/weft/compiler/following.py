@@ -70,10 +70,15 @@ class Region(Learning, Redoing):
     longest = 100_000  # calls that may be pending
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
-        self.learned, self.stance = learned, stance
-        self.busy = False
-        self.default = dt._default
+        self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
+        self.busy = False
+        self.clear()
+        self.begin(stance)
+
+    def begin(self, stance: str) -> None:
+        """Stand at the beginning of what was learned."""
+        self.stance, self.default, learned = stance, dt._default, self.learned
         self.start(learned.roots.get(self.default) or learned.begin(self.default))
 
     def enter(self, now: State) -> None:
@@ -348,10 +353,13 @@ class Region(Learning, Redoing):
 
     def takes_step(self, optimizer: Any) -> bool:
         """Make an optimizer's step together with all that is pending, if that was expected."""
-        tokens = [t for t in self.at.next if t.kind == STEP and t.op is optimizer]
-        if not tokens or not stepping.is_plain(optimizer) or MODES.now.unusual:
-            return False
-        for token in tokens:
+        plain = False
+        for token in self.at.next:
+            if token.kind != STEP or token.op is not optimizer:
+                continue
+            plain = plain or (stepping.is_plain(optimizer) and not MODES.now.unusual)
+            if not plain:
+                return False
             step = token.step
             if step.usual is None or not step.usual.matches(self):
                 args = step.arguments()
@@ -359,11 +367,16 @@ class Region(Learning, Redoing):
                     continue
                 step.settle(token, args)
             self.advance(token)
-            self.handles += [None] * len(token.kinds)
+            self.handles += step.nothing
             if self.compute("an optimizer's step"):
                 name = type(optimizer).__name__
+                code, instruction = token.code, token.instruction
                 for p in step.params:
-                    count(p._vc, name, token)
+                    cell: list[Any] = p._vc  # as ``count`` does it
+                    cell[0] += 1
+                    cell.append((cell[0], name, code, instruction))
+                    if len(cell) > 9:
+                        del cell[1]
             return True
         return False
 
@@ -387,8 +400,8 @@ class Region(Learning, Redoing):
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
         if self.busy or not self.path or self.learning:
             return False
-        point = self.at
-        self.learned.note(self.learned.reasons, why)
+        point, reasons = self.at, self.learned.reasons
+        reasons[why] = reasons.get(why, 0) + 1
         self.busy = True
         try:
             done = self.by_plan(point)

@@ -73,6 +73,7 @@ class Stepping:
                 self.members.append(Member(number, self.count + number, range(at, at + size), k))
                 at += size
         self.written = [*range(self.count), *range(2 * self.count, at)]
+        self.nothing = [None] * len(self.written)  # in the place of handles: none is ever given
         self.usual: Usual | None = None
 
     def same_groups(self) -> bool:
