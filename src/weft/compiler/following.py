@@ -300,10 +300,11 @@ class Region(Learning, Redoing):
         if self.learning:
             self.learn_backward(root if plain else None)
             return False
-        if plain and region_of(root) is self:
-            token = self.expected(BACKWARD, "backward", (root,), {})
-            if token is not None and self.gradients_wait(token):
-                return True
+        for token in self.at.next if plain else ():
+            if token.kind == BACKWARD and token.grad is now.grad:
+                # A result of this stretch, so it is pending.
+                if self.handles[token.slots[0][1]] is root and self.gradients_wait(token):
+                    return True
         if self.at.resume is not None or any(t.kind == BACKWARD for t in self.at.next):
             self.cut("backward")
         else:

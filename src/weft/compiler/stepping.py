@@ -20,12 +20,11 @@ from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
 from weft.optim import optimizer as hooks
-from weft.optim.elementwise import Elementwise
+from weft.optim.elementwise import NUMBERS
 
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 gradient_of = Tensor.__dict__["_grad"].__get__
 values_of, referent = dict.values, weakref.ref.__call__
-NUMBERS = frozenset((float, int, type(None)))
 
 
 class Group(NamedTuple):
@@ -219,22 +218,20 @@ def of_numbers(group: dict[str, Any]) -> bool:
     )
 
 
-def is_hooked(optimizer: Any) -> bool:
-    """Whether something of the user's runs around the step."""
-    return bool(
+def is_plain(optimizer: Any) -> bool:
+    """Whether an optimizer's rule is all that its step does."""
+    kind = type(optimizer)
+    if RULES.get(kind.__name__) is not kind or (
         optimizer._optimizer_step_pre_hooks
         or optimizer._optimizer_step_post_hooks
         or hooks._global_optimizer_pre_hooks
         or hooks._global_optimizer_post_hooks
-    )
-
-
-def is_plain(optimizer: Any) -> bool:
-    """Whether an optimizer's rule is all that its step does."""
-    kind = type(optimizer)
-    if not isinstance(optimizer, Elementwise) or RULES.get(kind.__name__) is not kind:
+    ):
         return False
-    return not is_hooked(optimizer) and all(map(of_numbers, optimizer.param_groups))
+    for group in optimizer.param_groups:  # noqa: SIM110 - as short as it can be
+        if not of_numbers(group):
+            return False
+    return True
 
 
 def learned(optimizer: Any) -> tuple[list[Any], Stepping] | None:
