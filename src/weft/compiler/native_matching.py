@@ -22,11 +22,11 @@ from typing import Any
 
 from weft.compiler.stretch import Stretch
 from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Token
-from weft.core import selection
+from weft.core import pending, selection
 from weft.core.gate import LET_OUT
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
-from weft.native.codegen import emit, entry, jit, records
+from weft.native.codegen import emit, entry, jit, pending_slot, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, Value
 from weft.native.codegen.records import Slots, Unsupported
 from weft.native.once import once
@@ -405,9 +405,13 @@ def _recipe(layout: Layout, places: dict[str, int]) -> str:
 @once
 def _functions() -> Functions | None:
     try:
-        return Functions()
+        made = Functions()
+        get = pending_slot.getter(Tensor, Tensor.__getattr__, pending.METADATA)
     except Unsupported:
         return None
+    if get is not None:
+        type.__setattr__(Tensor, "__getattr__", get)
+    return made
 
 
 def functions() -> Functions | None:

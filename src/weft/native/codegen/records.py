@@ -159,7 +159,7 @@ class FrameLayout:
     first: int  # where its instructions begin
 
 
-def _frame_layout() -> FrameLayout | None:
+def frame_layout() -> FrameLayout | None:
     """Where things are in this version of Python, if they are found there."""
     if sys.version_info[:2] != (3, 11) or hasattr(sys, "gettotalrefcount"):
         return None
@@ -1206,7 +1206,7 @@ class Layout:
             Slots(c.output, *OUTPUT_NODE),
             Slots(c.state, "mode", "scope"),
             Slots(c.plan, "recipe"),
-            _frame_layout(),
+            frame_layout(),
             isinstance(c.modes, _thread._local),
         )
 
