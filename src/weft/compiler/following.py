@@ -75,6 +75,8 @@ class Region(Learning, Redoing):
         self.busy = False
         self.clear()
         self.begin(stance)
+        if learned.compiled:
+            self.before = native_matching.before(self)  # type: ignore[method-assign]
 
     def begin(self, stance: str) -> None:
         """Stand at the beginning of what was learned."""
@@ -401,16 +403,16 @@ class Region(Learning, Redoing):
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
         if self.busy or not self.path or self.learning:
             return False
-        point, reasons = self.at, self.learned.reasons
-        reasons[why] = reasons.get(why, 0) + 1
-        self.busy = True
+        self.busy = True  # before anything is read: calls in the region's thread go by it
         try:
+            point, reasons = self.at, self.learned.reasons
+            reasons[why] = reasons.get(why, 0) + 1
             done = self.by_plan(point)
+            if not done:
+                self.reify()
+            self.go_on(point)
         finally:
             self.busy = False
-        if not done:
-            self.reify()
-        self.go_on(point)
         return done
 
     def by_plan(self, point: Point) -> bool:
@@ -433,6 +435,8 @@ class Region(Learning, Redoing):
             self.learned.compiled += 1
             for token in self.path:
                 native_matching.equip(token)
+            if "before" not in self.__dict__:
+                self.before = native_matching.before(self)  # type: ignore[method-assign]
         except Impossible as error:
             self.learned.note(self.learned.refused, str(error))
             plan = False

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from weft.compiler.stretch import Stretch
-from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Token
+from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Point, Token
+from weft.core import dtype as dt
 from weft.core import pending, selection
 from weft.core.gate import LET_OUT
+from weft.core.modes import MODES, State
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.native.codegen import emit, entry, jit, pending_slot, records
@@ -36,7 +38,8 @@ from weft.native.once import once
 OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_CLASS, OF_IDENTITY = range(6)
 
 # The items of a function's ``self``, behind the table.
-TOKEN, AFTER, ATTRS, RECIPE, OBJECTS, KINDS, NUMBERS = range(1, 8)
+TOKEN, AFTER, ATTRS, RECIPE, OBJECTS, KINDS, NUMBERS, HOME = range(1, 9)
+REGION, FALLBACK, SETTINGS, LONGEST = range(1, 5)
 PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAMES, VALUES, SEEN = (
     range(1, 13)
 )
@@ -44,10 +47,12 @@ PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAME
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
     *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyDict_Next", "PyType_GenericAlloc"),
+    *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall"),
 )
 _OBJECTS = {
     "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
-    "True": True, "0": 0, "tuple": tuple, "dict": dict, "ref": weakref.ref,
+    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "ref": weakref.ref,
+    "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"), "'_default'": sys.intern("_default"),
 }  # fmt: skip
 
 
@@ -58,15 +63,17 @@ class Layout:
         self.tensor = Slots(Tensor, *records.TENSOR)
         self.leaf = Slots(LeafSlot, "cls", "last", "node", "seen")
         self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
-        names = ("arrays", "at", "handles", "leaves", "met", "nodes", "numbers", "path")
-        self.region = Slots(Stretch, *names)
+        self.region = Slots(Stretch, *Stretch.__slots__)
+        self.state = Slots(State, "backward", "grad", "unusual")
+        self.token = Slots(Token, "grad", "kind", "op", "quick")
+        self.point = Slots(Point, "next")
         probe = Stretch.__new__(Stretch)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
             raise Unsupported("weak references differ")
 
     def __repr__(self) -> str:
-        return repr((self.tensor, self.leaf, self.node, self.region))
+        return repr(vars(self))
 
 
 class Confirming(Emitter):
@@ -74,16 +81,21 @@ class Confirming(Emitter):
 
     def __init__(self, name: str, places: dict[str, int], layout: Layout) -> None:
         super().__init__(name, places)
-        self.layout, self.region = layout, self.argument(0)
+        self.layout, self.own = layout, Value("%self")
+        self.region = self.item(self.own, REGION) if self.bound else self.argument(0)
         self.made = self.empty()  # what is let go of if the function ends early
-        self.own = Value("%self")
         self.write()
         self.here("decline")
         self.drop(self.load(self.made))
-        self.give(self.hold(self.known("None")))
+        self.give(self.declined())
         self.here("fail")
         self.drop(self.load(self.made))
         self.give(NULL)
+
+    bound = False  # whether the function belongs to a region, or is given one
+
+    def declined(self) -> Value:
+        return self.hold(self.known("None"))
 
     def write(self) -> None:
         raise NotImplementedError
@@ -125,6 +137,9 @@ class Confirming(Emitter):
             self.put(self.hold(self.item(numbers, k)), stamp, 1)
             self.put(self.hold(self.item(kinds, k)), stamp, 2)
             self.store(stamp, t, slots["_stamp"])
+        # Whatever ran meanwhile, and in other threads: the region must still be there.
+        for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
+            self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
         return results
 
     def advance(self) -> None:
@@ -133,6 +148,67 @@ class Confirming(Emitter):
         before = self.of_region("at")
         self.store(self.hold(self.item(self.own, AFTER)), self.region, self.layout.region["at"])
         self.drop(before)
+
+
+class Before(Confirming):
+    """``before(op, args, attrs)`` of a region: what ``Region.before`` does where a call is expected
+    and compiled code confirms it. All else is left to that.
+    """
+
+    bound = True
+
+    def write(self) -> None:
+        op, layout = self.argument(0), self.layout
+        self.leave_unless(self.test("eq", self.length, 3), "decline")
+        now = self.need(self.call("PyObject_GetAttr", self.known("MODES"), self.known("'now'")))
+        self.store(now, self.made)
+        default = self.call(
+            "PyDict_GetItem", self.item(self.own, SETTINGS), self.known("'_default'")
+        )
+        no, none = self.known("False"), self.known("None")
+        for one, other in (
+            (self.of_region("learning"), no),
+            (self.of_region("busy"), no),
+            (self.load(now, layout.state["unusual"]), no),
+            (self.load(now, layout.state["backward"]), none),
+            (self.of_region("default"), default),
+        ):
+            self.leave_unless(self.test("eq", one, other), "decline")
+        longest = self.load(self.at(self.item(self.own, LONGEST), BYTES), 0, "i64")
+        path = self.of_region("path")
+        self.leave_unless(self.test("slt", self.size(path), longest), "decline")
+        point = self.of_region("at")
+        following = self.load(point, layout.point["next"])
+        given = self.stack(4)
+        self.store(self.region, given, 8)
+        for k in (1, 2):
+            self.store(self.argument(k), given, 8 + 8 * k)
+        flags = Value(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
+        with self.each(self.size(following)) as k:
+            token = self.element(following, k)
+            quick = self.load(token, layout.token["quick"])
+            fits = self.test("ne", quick, none)
+            for name, wanted in (
+                ("op", op),
+                ("kind", self.known("CALL")),
+                ("grad", self.load(now, layout.state["grad"])),
+            ):
+                same = self.test("eq", self.load(token, layout.token[name]), wanted)
+                fits = self.both(fits, same)
+            with self.when(fits):
+                made = self.call("PyObject_Vectorcall", quick, self.at(given, 8), flags, NULL)
+                self.need(made)
+                with self.when(self.test("ne", made, none)):
+                    self.drop(now)
+                    self.give(made)
+                    self.here(self.label())
+                self.drop(made)
+                self.leave_unless(self.test("eq", self.of_region("at"), point), "decline")
+        self.go("decline")
+
+    def declined(self) -> Value:
+        given, fallback = self.given, self.item(self.own, FALLBACK)
+        return self.call("PyObject_Vectorcall", fallback, given, self.length, NULL)
 
 
 class Follow(Confirming):
@@ -361,7 +437,7 @@ class HandOver(Confirming):
 
 
 SORTS: dict[str, type[Confirming]] = {
-    "follow": Follow, "follow_several": FollowSeveral, "backward": Backward, "step": Step,
+    "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward, "step": Step,
     "hand_over": HandOver,
 }  # fmt: skip
 
@@ -451,6 +527,14 @@ def words(numbers: Any) -> bytes:
     return struct.pack(f"{len(numbers)}q", *numbers)
 
 
+def before(region: Any) -> Any:
+    """A region's method ``before``: compiled code, with Python's behind it."""
+    made, python = functions(), region.before
+    if made is None:
+        return python
+    return made.function("before", region, python, vars(dt), words([region.longest]))
+
+
 def equip(token: Token) -> None:
     """Give a token its compiled function, where there is one for such."""
     if token.step is not None and token.step.usual is not None:
@@ -461,7 +545,7 @@ def equip(token: Token) -> None:
     if made is None:
         return
     numbers = tuple(range(token.first, token.first + len(token.kinds)))
-    rest = (token.kinds, numbers)
+    rest = (token.kinds, numbers, token.home)
     if token.kind == BACKWARD:
         targets = words([slot.number for slot in token.targets])
         token.quick = made.function("backward", token, token.after, {}, targets, (), *rest)

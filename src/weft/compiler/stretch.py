@@ -40,7 +40,11 @@ class Learned:
 class Stretch(Listener):
     """What a region has followed since it last computed something."""
 
-    __slots__ = ("arrays", "at", "handles", "leaves", "met", "nodes", "numbers", "path")
+    # Compiled code looks at these: see ``native_matching``.
+    __slots__ = (
+        *("arrays", "at", "busy", "default", "handles", "leaves", "learning", "met", "nodes"),
+        *("numbers", "path"),
+    )
     learned: Learned
     stance: str
     busy: bool  # while what is pending is being computed

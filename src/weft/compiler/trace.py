@@ -123,7 +123,8 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("follow", "leaves", "match", "op", "quick", "roots", "scope", "slots", "step", "targets"),
+        *("follow", "home", "leaves", "match", "op", "quick", "roots", "scope", "slots", "step"),
+        "targets",
     )
 
     def __init__(
@@ -153,6 +154,7 @@ class Token:
         self.code: CodeType | None = None
         self.instruction = 0
         self.scope = ""
+        self.home: Any = None  # the point that it follows
         self.after = Point()
 
     @property
