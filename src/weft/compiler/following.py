@@ -401,19 +401,20 @@ class Region(Learning, Redoing):
 
     def compute(self, why: str) -> bool:
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
-        if self.busy or not self.path or self.learning:
-            return False
-        self.busy = True  # before anything is read: calls in the region's thread go by it
-        try:
-            point, reasons = self.at, self.learned.reasons
-            reasons[why] = reasons.get(why, 0) + 1
-            done = self.by_plan(point)
-            if not done:
-                self.reify()
-            self.go_on(point)
-        finally:
-            self.busy = False
-        return done
+        with self.lock:  # another thread may be computing it just now
+            if self.busy or not self.path or self.learning:
+                return False
+            self.busy = True  # before anything is read: calls in the region's thread go by it
+            try:
+                point, reasons = self.at, self.learned.reasons
+                reasons[why] = reasons.get(why, 0) + 1
+                done = self.by_plan(point)
+                if not done:
+                    self.reify()
+                self.go_on(point)
+            finally:
+                self.busy = False
+            return done
 
     def by_plan(self, point: Point) -> bool:
         """Compute in one native call; False if that can't be, with nothing changed."""
