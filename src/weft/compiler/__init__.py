@@ -137,8 +137,7 @@ class Compiled:
         try:
             out = self.function(*args, **kwargs)
             followed.finish()
-            if not followed.path:  # it holds nothing of the program's
-                learned.spare.append(followed)
+            learned.spare.append(followed)
             return out
         except BaseException:
             followed.abandon()

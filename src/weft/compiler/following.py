@@ -469,9 +469,11 @@ class Region(Learning, Redoing):
             return function.apply(*args)
 
     def finish(self) -> None:
-        """The region has ended: nothing pending outlives it."""
+        """The region has ended: nothing pending outlives it, and it holds nothing."""
         if not self.learning:
             self.compute("the region ended")
+        elif self.path:
+            self.start(self.at)
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""

@@ -327,7 +327,7 @@ class Plan:
     def run(self, region: Region) -> bool:
         """Compute, and give all that is held its values; False with nothing changed."""
         arrays = region.arrays
-        given = [arrays[k] for k in self.given]
+        given = list(map(arrays.__getitem__, self.given))
         try:
             # The region itself need not be told of what it writes.
             found = self.program.run(given, region.numbers, announced=len(LISTENERS) == 1)

@@ -20,7 +20,7 @@ from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
 from weft.optim import optimizer as hooks
-from weft.optim.elementwise import NUMBERS
+from weft.optim.elementwise import NUMBERS, Elementwise
 
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 gradient_of = Tensor.__dict__["_grad"].__get__
@@ -221,7 +221,9 @@ def of_numbers(group: dict[str, Any]) -> bool:
 def is_plain(optimizer: Any) -> bool:
     """Whether an optimizer's rule is all that its step does."""
     kind = type(optimizer)
-    if RULES.get(kind.__name__) is not kind or (
+    if not isinstance(optimizer, Elementwise) or RULES.get(kind.__name__) is not kind:
+        return False
+    if (
         optimizer._optimizer_step_pre_hooks
         or optimizer._optimizer_step_post_hooks
         or hooks._global_optimizer_pre_hooks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 
 ndarray = np.ndarray
+ITEM = methodcaller("item")
 EXACT = 2.0**24  # counters below this count by one in every float type
 
 
@@ -165,7 +167,7 @@ class Update:
         if self.ages is None:
             alone = len(self.counters[0]) == 1 and self.step.rule._by_step_alone
             self.ages = [mine[0] for mine in self.counters] if alone else []
-        ages = {arrays[at].item() for at in self.ages}
+        ages = set(map(ITEM, map(arrays.__getitem__, self.ages)))
         if len(ages) != 1:
             return None
         (age,) = ages
