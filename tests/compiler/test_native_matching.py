@@ -135,13 +135,10 @@ def swap_names(model: Any, optimizer: Any) -> None:
     own.update(zip(("step", "exp_avg_sq", "exp_avg"), values, strict=True))
 
 
-def swap_owners(model: Any, optimizer: Any) -> None:
-    a, b = (model[k].bias for k in (0, 2))
+def replace_owned(model: Any, optimizer: Any) -> None:
     table = optimizer.state
-    mine = {p: own for p, own in table.items()}
-    mine[a]["exp_avg_sq"], kept = mine[a]["exp_avg_sq"] * 3, mine[a]
-    mine[b]["step"].add_(0)
-    table[a] = dict(kept)
+    weight = next(iter(table))
+    table[weight] = {**table[weight], "exp_avg": table[weight]["exp_avg"] * 3}
 
 
 def replace_state(model: Any, optimizer: Any) -> None:
@@ -223,7 +220,7 @@ def huge(model: Any, optimizer: Any) -> None:
     optimizer.param_groups[0].update(lr=1e300)  # infinite in float32
 
 
-CHANGES = (swap_names, swap_owners, replace_state, replace_memory, age, forget_one, move_entry,
+CHANGES = (swap_names, replace_owned, replace_state, replace_memory, age, forget_one, move_entry,
            let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
            hook_accumulated, hook_step, huge)  # fmt: skip
 

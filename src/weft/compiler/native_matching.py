@@ -181,8 +181,8 @@ class Before(Confirming):
         following = self.load(point, layout.point["next"])
         given = self.stack(4)
         self.store(self.region, given, 8)
-        for k in (1, 2):
-            self.store(self.argument(k), given, 8 + 8 * k)
+        for place in (1, 2):
+            self.store(self.argument(place), given, 8 + 8 * place)
         flags = Value(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
         with self.each(self.size(following)) as k:
             token = self.element(following, k)
@@ -437,8 +437,8 @@ class HandOver(Confirming):
 
 
 SORTS: dict[str, type[Confirming]] = {
-    "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward, "step": Step,
-    "hand_over": HandOver,
+    "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward,
+    "step": Step, "hand_over": HandOver,
 }  # fmt: skip
 
 

@@ -119,7 +119,7 @@ class Update:
     def settle(self, words: ndarray, first: int) -> None:
         """Be told where among a program's words the coefficients are."""
         narrow = self.kind == "f32"
-        self.coefficients = memoryview(words.view(np.uint8))[8 * first :]
+        self.coefficients: Any = words.view(np.uint8)[8 * first :].data
         self.packing = struct.Struct(("f4x" if narrow else "d") * self.count)
 
     def counts(self) -> list[Any]:

@@ -19,9 +19,7 @@ from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import NULL, Emitter, Value
 from weft.native.codegen.records import FrameLayout, Slots
 
-_FUNCTIONS = (
-    *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),
-)
+_FUNCTIONS = (*("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),)
 _OBJECTS = {
     "tuple": tuple,
     "True": True,
