@@ -118,6 +118,20 @@ def test_what_is_confirmed_is_what_python_confirms(seed: int) -> None:
         assert seen[False, True]  # left to Python, which knows that it is the same after all
 
 
+def test_a_leaf_that_was_met_is_not_met_again_in_another_role() -> None:
+    a = torch.ones(3)
+    other = a.detach()  # another tensor on the same array
+    compiled = torch.compile(lambda x, y: x * 2 + y * 3)
+    seen: Counter[tuple[bool, bool]] = Counter()
+    for k in range(8):
+        compiled(a, other)
+        if k > 2:
+            check(compiled, seen)
+    compiled(a, a)
+    if native_matching.functions() is not None:
+        assert seen[True, True] >= 8 and seen[False, False]
+
+
 def network() -> tuple[Any, Any]:
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
