@@ -247,7 +247,7 @@ def losses(compile: Callable, change: Callable) -> tuple[list[Any], list[Any]]:
     def step(gradients: Any = None, replaced: bool = False) -> Any:
         optimizer.zero_grad()
         if gradients is not None:
-            model[2].bias.grad = gradients.clone()
+            model[2].bias.grad = gradients
         loss = nn.functional.mse_loss(model(x), y)
         loss.backward()
         if replaced:
