@@ -128,11 +128,16 @@ class Compiled:
         ):
             return self.function(*args, **kwargs)
         learned.calls += 1
-        followed = Region(learned, _stance[0])
+        if learned.spare:
+            followed = learned.spare.pop()
+            followed.begin(_stance[0])
+        else:
+            followed = Region(learned, _stance[0])
         followed.enter(now)
         try:
             out = self.function(*args, **kwargs)
             followed.finish()
+            learned.spare.append(followed)
             return out
         except BaseException:
             followed.abandon()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler import stepping
+from weft.compiler import native_matching, stepping
 from weft.compiler.learning import Learning
 from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
@@ -70,10 +70,17 @@ class Region(Learning, Redoing):
     longest = 100_000  # calls that may be pending
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
-        self.learned, self.stance = learned, stance
-        self.busy = False
-        self.default = dt._default
+        self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
+        self.busy = False
+        self.clear()
+        self.begin(stance)
+        if learned.compiled:
+            self.before = native_matching.before(self)  # type: ignore[method-assign]
+
+    def begin(self, stance: str) -> None:
+        """Stand at the beginning of what was learned."""
+        self.stance, self.default, learned = stance, dt._default, self.learned
         self.start(learned.roots.get(self.default) or learned.begin(self.default))
 
     def enter(self, now: State) -> None:
@@ -125,7 +132,10 @@ class Region(Learning, Redoing):
                 grad = now.grad
                 for token in self.at.next:
                     if token.op is op and token.kind == CALL and token.grad is grad:
-                        made = token.follow(self, args, attrs)
+                        quick = token.quick
+                        made = None if quick is None else quick(self, args, attrs)
+                        if made is None:
+                            made = token.follow(self, args, attrs)
                         if made is not None:
                             return made
             return self.met_call(op, args, attrs)
@@ -292,10 +302,11 @@ class Region(Learning, Redoing):
         if self.learning:
             self.learn_backward(root if plain else None)
             return False
-        if plain and region_of(root) is self:
-            token = self.expected(BACKWARD, "backward", (root,), {})
-            if token is not None and self.gradients_wait(token):
-                return True
+        for token in self.at.next if plain else ():
+            if token.kind == BACKWARD and token.grad is now.grad:
+                # A result of this stretch, so it is pending.
+                if self.handles[token.slots[0][1]] is root and self.gradients_wait(token):
+                    return True
         if self.at.resume is not None or any(t.kind == BACKWARD for t in self.at.next):
             self.cut("backward")
         else:
@@ -306,6 +317,8 @@ class Region(Learning, Redoing):
 
     def gradients_wait(self, token: Token) -> bool:
         """Put pending gradients into leaves, if these are as they were when this was learned."""
+        if token.quick is not None and token.quick(self):
+            return True
         leaves = self.leaves
         tensors = [leaves[slot.number] for slot in token.targets]
         if not all(map(takes_gradient, tensors)):
@@ -343,25 +356,30 @@ class Region(Learning, Redoing):
 
     def takes_step(self, optimizer: Any) -> bool:
         """Make an optimizer's step together with all that is pending, if that was expected."""
-        tokens = [t for t in self.at.next if t.kind == STEP and t.op is optimizer]
-        if not tokens or not stepping.is_plain(optimizer) or MODES.now.unusual:
-            return False
-        for token in tokens:
-            step = token.step
-            args = step.arguments()
-            if args is None:
+        plain = False
+        for token in self.at.next:
+            if token.kind != STEP or token.op is not optimizer:
                 continue
-            usual = step.usual
-            if usual is None or not usual.matches(self, step.count, args):
-                if not token.match(self, args):
+            plain = plain or (stepping.is_plain(optimizer) and not MODES.now.unusual)
+            if not plain:
+                return False
+            step = token.step
+            if step.usual is None or not step.usual.matches(self):
+                args = step.arguments()
+                if args is None or not token.match(self, args):
                     continue
                 step.settle(token, args)
             self.advance(token)
-            self.handles += [None] * len(token.kinds)
+            self.handles += step.nothing
             if self.compute("an optimizer's step"):
                 name = type(optimizer).__name__
-                for p in args[: step.count]:
-                    count(p._vc, name, token)
+                code, instruction = token.code, token.instruction
+                for p in step.params:
+                    cell: list[Any] = p._vc  # as ``count`` does it
+                    cell[0] += 1
+                    cell.append((cell[0], name, code, instruction))
+                    if len(cell) > 9:
+                        del cell[1]
             return True
         return False
 
@@ -383,19 +401,20 @@ class Region(Learning, Redoing):
 
     def compute(self, why: str) -> bool:
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
-        if self.busy or not self.path or self.learning:
-            return False
-        point = self.at
-        self.learned.note(self.learned.reasons, why)
-        self.busy = True
-        try:
-            done = self.by_plan(point)
-        finally:
-            self.busy = False
-        if not done:
-            self.reify()
-        self.go_on(point)
-        return done
+        with self.lock:  # another thread may be computing it just now
+            if self.busy or not self.path or self.learning:
+                return False
+            self.busy = True  # before anything is read: calls in the region's thread go by it
+            try:
+                point, reasons = self.at, self.learned.reasons
+                reasons[why] = reasons.get(why, 0) + 1
+                done = self.by_plan(point)
+                if not done:
+                    self.reify()
+                self.go_on(point)
+            finally:
+                self.busy = False
+            return done
 
     def by_plan(self, point: Point) -> bool:
         """Compute in one native call; False if that can't be, with nothing changed."""
@@ -415,6 +434,10 @@ class Region(Learning, Redoing):
         try:
             plan: Any = Plan(self.path, self.arrays, held, self.numbers)
             self.learned.compiled += 1
+            for token in self.path:
+                native_matching.equip(token)
+            if "before" not in self.__dict__:
+                self.before = native_matching.before(self)  # type: ignore[method-assign]
         except Impossible as error:
             self.learned.note(self.learned.refused, str(error))
             plan = False
@@ -446,9 +469,11 @@ class Region(Learning, Redoing):
             return function.apply(*args)
 
     def finish(self) -> None:
-        """The region has ended: nothing pending outlives it."""
+        """The region has ended: nothing pending outlives it, and it holds nothing."""
         if not self.learning:
             self.compute("the region ended")
+        elif self.path:
+            self.start(self.at)
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""

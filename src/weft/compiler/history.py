@@ -229,7 +229,7 @@ def attach_freed(
     region: Region, number: int, leaves: Sequence[int], plan: Any, kind: Kind, token: Token
 ) -> None:
     """Give a result whose graph a backward pass has used up a node that says so."""
-    edges = tuple([region.nodes[k] for k in leaves])
+    edges = tuple(map(region.nodes.__getitem__, leaves))
     region.handles[number]._node = CompiledFunctionBackward(
         plan, edges, FREED, None, {},
         kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,

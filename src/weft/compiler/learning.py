@@ -110,6 +110,7 @@ class Learning(Stretch):
         if frame is not None:
             token.code, token.instruction = frame.f_code, frame.f_lasti
         matching.prepare(token)
+        token.home = self.at
         self.at.next.append(token)
         self.learned.tokens += 1
         self.path.append(token)

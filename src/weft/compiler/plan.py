@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.compiler import history
+from weft.compiler import history, native_matching
 from weft.compiler.trace import (
     BACKWARD,
     CALL,
@@ -288,6 +288,9 @@ class Plan:
         self.runs = 0
         self.native = not self.views and self.program.is_native
         self.plain = not self.views and not self.tapes
+        made = native_matching.functions()
+        self.hand_over = None if made is None else made.function("hand_over")
+        self.places = native_matching.words(self.wanted)
 
     @staticmethod
     def _changed(path: Sequence[Token]) -> dict[int, int]:
@@ -324,7 +327,7 @@ class Plan:
     def run(self, region: Region) -> bool:
         """Compute, and give all that is held its values; False with nothing changed."""
         arrays = region.arrays
-        given = [arrays[k] for k in self.given]
+        given = list(map(arrays.__getitem__, self.given))
         try:
             # The region itself need not be told of what it writes.
             found = self.program.run(given, region.numbers, announced=len(LISTENERS) == 1)
@@ -334,13 +337,17 @@ class Plan:
             region.learned.note(region.learned.refused, "a program could not use these values")
             return False
         self.runs += 1
-        region.show_hidden()
+        if region.hidden or region.bumped:
+            region.show_hidden()
         handles = region.handles
         if self.plain:
-            for k, array in zip(self.wanted, found, strict=False):
-                handle = handles[k]
-                if handle is not None:
-                    realise(handle, array)
+            if self.hand_over is not None:
+                self.hand_over(region, found, self.places)
+            else:
+                for k, array in zip(self.wanted, found, strict=False):
+                    handle = handles[k]
+                    if handle is not None:
+                        realise(handle, array)
             for k, (leaves, plan) in self.freed.items():
                 if handles[k] is not None:
                     history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])

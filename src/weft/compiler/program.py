@@ -252,6 +252,7 @@ class Program:
         number |= {id(b): number[id(b.over)] for b in built.buffers if b.kind == LEAF and b.over}
         self._bases = np.zeros(len(outside) + 1, np.int64)
         self._status = np.zeros(1, np.int64)
+        self._told = self._status.data  # which is read faster
         self.leaves: tuple[int, ...] = tuple(built.used)
         self._leaf_at = np.array([number[id(b)] for b in built.used.values()], np.int64)
         self._place_of = {int(at): k for k, at in enumerate(self._leaf_at)}
@@ -269,6 +270,10 @@ class Program:
         self.writes = _stretches(built.writes, number, self._base)
         self._result_at = np.array([number[id(p.buffer)] for p in built.results], np.int64)
         self._shapes = [(*p.lies, _plain(p.lies)) for p in built.results]
+        # The same in columns, if there is nothing to say of strides.
+        every = all(plain for *_, plain in self._shapes)
+        columns = [[s[k] for s in self._shapes] for k in (0, 2)]
+        self._all_plain = columns if every and self._shapes else None
         self._kept = built.keep, built.buffers
         self._notes = built.notes
         self._turn = threading.Lock()
@@ -343,10 +348,7 @@ class Program:
                 self._turn = turn
             for slot, index in self._numbers:
                 slot[0] = numbers[index]
-            results = [
-                empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
-                for shape, strides, dtype, plain in self._shapes
-            ]
+            results = self._new_results()
             together = True
             for update in self._updates:
                 together = together and update.prepared(arrays)
@@ -355,7 +357,7 @@ class Program:
                 self._watched.append(self._times)
             if self._call is not None and together and self._times is None:
                 self._call(arrays, results, self._record)
-                status = self._status[0]
+                status = self._told[0]
                 if not status:
                     return results
                 if status != 2:
@@ -364,6 +366,15 @@ class Program:
                 return self._slowly(arrays, results, numbers, together)
             finally:
                 self._measured, self._times = self._times or self._measured, None
+
+    def _new_results(self) -> list[ndarray]:
+        """Memory for the results of a run."""
+        if self._all_plain:
+            return list(map(empty, *self._all_plain))
+        return [
+            empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
+            for shape, strides, dtype, plain in self._shapes
+        ]
 
     def _slowly(
         self, arrays: list[Any], results: list[ndarray], numbers: Any, together: bool

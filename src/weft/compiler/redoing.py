@@ -23,7 +23,7 @@ class Redoing(Stretch):
         """Run what is pending op by op, as eager mode would have."""
         if self.learning:
             return
-        path, self.busy = self.path, True
+        path, before, self.busy = self.path, self.busy, True
         self.show_hidden(self.bumped)
         values: list[Any] = []
         numbers = iter(self.numbers)
@@ -35,7 +35,7 @@ class Redoing(Stretch):
             self.path = []  # what failed is not tried again
             raise
         finally:
-            self.busy = False
+            self.busy = before
 
     def redo(self, token: Token, values: list[Any], numbers: Any) -> None:
         if token.kind == STEP:

@@ -8,18 +8,23 @@ call, so that parameters and states have their new values when it returns, as in
 from __future__ import annotations
 
 import weakref
+from itertools import chain
 from operator import is_
 from typing import Any, NamedTuple
 
+from weft.compiler import native_matching
+from weft.compiler.native_matching import words
 from weft.compiler.trace import LEAF, RESULT
 from weft.core.gate import LET_OUT, is_outside
 from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
 from weft.optim import optimizer as hooks
-from weft.optim.elementwise import Elementwise
+from weft.optim.elementwise import NUMBERS, Elementwise
 
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
+gradient_of = Tensor.__dict__["_grad"].__get__
+values_of, referent = dict.values, weakref.ref.__call__
 
 
 class Group(NamedTuple):
@@ -57,7 +62,8 @@ class Stepping:
             params = tuple(group["params"])
             self.groups.append(Group(group, group["params"], params, moving, names))
         self.ops = [Step(type(optimizer), optimizer, group.settings) for group in self.groups]
-        self.count = sum(len(group.moving) for group in self.groups)
+        self.params = [p for group in self.groups for p in group.moving]
+        self.count = len(self.params)
         self.members: list[Member] = []
         at = 2 * self.count
         for k, group in enumerate(self.groups):
@@ -66,104 +72,150 @@ class Stepping:
                 self.members.append(Member(number, self.count + number, range(at, at + size), k))
                 at += size
         self.written = [*range(self.count), *range(2 * self.count, at)]
+        self.nothing = [None] * len(self.written)  # in the place of handles: none is ever given
         self.usual: Usual | None = None
 
-    def arguments(self) -> list[Any] | None:
-        """The tensors of a step that is about to be made; None if it is not this one."""
+    def same_groups(self) -> bool:
+        """Whether the optimizer has the same groups, of which the same parameters move."""
         optimizer = self.optimizer
-        states, scalars, given = optimizer.state, optimizer._scalars, optimizer.param_groups
+        scalars, given = optimizer._scalars, optimizer.param_groups
         if len(given) != len(self.groups):
-            return None
-        params: list[Any] = []
-        kept: list[Any] = []
+            return False
         for now, (settings, listed, known, moving, names) in zip(given, self.groups, strict=True):
             if now is not settings or now["params"] is not listed or len(listed) != len(known):
-                return None
+                return False
             if not all(map(is_, listed, known)):
-                return None
+                return False
             if names != (*optimizer._state_names(now), *scalars):
-                return None
+                return False
             if len(moving) < len(known):
                 still = {id(p) for p in moving}
                 if any(p._grad is not None and id(p) not in still for p in known):
-                    return None
-            params += moving
-            for own in map(states.get, moving) if names else ():
+                    return False
+        return True
+
+    def arguments(self) -> list[Any] | None:
+        """The tensors of a step that is about to be made; None if it is not this one."""
+        if not self.same_groups():
+            return None
+        states = self.optimizer.state
+        kept: list[Any] = []
+        for group in self.groups:
+            for own in map(states.get, group.moving) if group.names else ():
                 if not own:
                     return None
-                kept += map(own.get, names)
-        return [*params, *[p._grad for p in params], *kept]
+                kept += map(own.get, group.names)
+        return [*self.params, *[p._grad for p in self.params], *kept]
 
     def settle(self, token: Any, args: list[Any]) -> None:
         """Find out whether the step can be compared as a whole: see ``Usual``."""
         leaves, results = token.slots[: self.count], token.slots[self.count : 2 * self.count]
         new = tuple(leaf.number for leaf in token.leaves)
         states = token.slots[2 * self.count :]
+        self.usual = None
         if (
             all(kind == LEAF and slot.number not in new for kind, slot in leaves)
             and all(kind == RESULT for kind, _ in results)
             and all(kind == LEAF for kind, _ in states)
             and tuple(slot.number for _, slot in states) == new
+            and all(own.__class__ is dict for own in self.optimizer.state.values())
         ):
             numbers = [slot.number for _, slot in leaves]
-            self.usual = Usual(numbers, [k for _, k in results], args[2 * self.count :])
+            self.usual = Usual(self, numbers, [k for _, k in results], args[2 * self.count :])
+            if token.after.plans:
+                self.usual.equip()
 
 
 class Usual:
-    """A step on parameters that the path has met, by gradients that it gave, on known states."""
+    """A step on parameters that the path has met, by gradients that it gave, on known states.
 
-    def __init__(self, params: list[int], gradients: list[int], states: list[Any]) -> None:
-        self.params, self.gradients, self.states = params, gradients, states
+    The optimizer's state is compared as a whole, by identity, in bulk: who owns what, under which
+    names, in which memory.
+    """
+
+    def __init__(
+        self, step: Stepping, params: list[int], gradients: list[int], states: list[Any]
+    ) -> None:
+        self.step, self.leaves, self.gradients, self.states = step, params, gradients, states
         self.ids = frozenset(map(id, states))
-        self.remember(list(map(array_of, states)))
-
-    def remember(self, arrays: list[Any]) -> None:
-        """Note the memory of the states, which is mostly the same in the next step."""
+        self.table = step.optimizer.state
+        self.owners, self.owned = list(self.table), list(self.table.values())
+        self.sizes = list(map(len, self.owned))
+        self.names = list(chain.from_iterable(self.owned))
+        self.values = list(chain.from_iterable(map(dict.values, self.owned)))
+        self.nodes = [None] * len(states)
+        self.quick: Any = None  # compiled code for ``compare``
+        # The memory of the states, which is mostly the same in the next step.
         self.seen = LET_OUT[0]
-        self.arrays = list(map(weakref.ref, arrays))
+        self.arrays = list(map(weakref.ref, map(array_of, states)))
 
-    def matches(self, region: Any, count: int, args: list[Any]) -> bool:
-        """Whether arguments are these, in the memory that they had; then leaves are noted."""
-        handles, leaves = region.handles, region.leaves
-        states = args[2 * count :]
+    def is_kept(self) -> bool:
+        """Whether the optimizer's state consists of the same tensors in the same roles."""
+        table, owned = self.table, self.owned
+        return (
+            len(table) == len(owned)
+            and all(map(is_, table, self.owners))
+            and all(map(is_, table.values(), owned))
+            and list(map(len, owned)) == self.sizes
+            and all(map(is_, chain.from_iterable(owned), self.names))
+            and all(map(is_, chain.from_iterable(map(values_of, owned)), self.values))
+        )
+
+    def matches(self, region: Any) -> bool:
+        """Whether a step that is about to be made is this one; then its leaves are noted."""
+        step = self.step
+        if (
+            step.optimizer.state is not self.table
+            or not step.same_groups()
+            or not region.met.isdisjoint(self.ids)
+        ):
+            return False
+        compare = self.quick or self.compare
+        if not compare(region):
+            return False
+        region.met |= self.ids
+        return True
+
+    def compare(self, region: Any) -> bool:
+        """The part that compiled code can do, and the specification of that."""
+        handles, leaves, params = region.handles, region.leaves, self.step.params
         if not (
-            all(map(is_, args, map(leaves.__getitem__, self.params)))
-            and all(map(is_, args[count:], map(handles.__getitem__, self.gradients)))
-            and all(map(is_, states, self.states))
+            all(map(is_, params, map(leaves.__getitem__, self.leaves)))
+            and all(map(is_, map(gradient_of, params), map(handles.__getitem__, self.gradients)))
+            and self.is_kept()
+            and self.seen == LET_OUT[0]
         ):
             return False
         try:
-            arrays = list(map(array_of, states))
+            arrays = list(map(array_of, self.states))
         except AttributeError:
             return False
-        if not all(map(is_, arrays, [known() for known in self.arrays])):
+        if not all(map(is_, arrays, map(referent, self.arrays))):
             return False
-        if self.seen != LET_OUT[0] or not region.met.isdisjoint(self.ids):
-            return False
-        leaves += states
-        region.met |= self.ids
+        leaves += self.states
         region.arrays += arrays
-        region.nodes += [None] * len(states)
+        region.nodes += self.nodes
         return True
+
+    def equip(self) -> None:
+        """Take compiled code for comparing, where there is some."""
+        made = native_matching.functions()
+        if made is not None:
+            self.quick = made.function(
+                *("step", tuple(self.step.params), words(self.leaves), words(self.gradients)),
+                *(tuple(self.states), tuple(self.arrays), self.table, tuple(self.owners)),
+                *(tuple(self.owned), words(self.sizes), tuple(self.names), tuple(self.values)),
+                self.seen,
+            )
 
 
 def of_numbers(group: dict[str, Any]) -> bool:
     """Whether the settings of a group are numbers, and ask for nothing but the rule."""
     if group.get("capturable") or group.get("differentiable"):
         return False
-    for x in (group["lr"], group.get("weight_decay"), *group.get("betas", ())):
-        if x.__class__ is not float and isinstance(x, Tensor):
-            return False
-    return True
-
-
-def is_hooked(optimizer: Any) -> bool:
-    """Whether something of the user's runs around the step."""
-    return bool(
-        optimizer._optimizer_step_pre_hooks
-        or optimizer._optimizer_step_post_hooks
-        or hooks._global_optimizer_pre_hooks
-        or hooks._global_optimizer_post_hooks
+    settings = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
+    return NUMBERS.issuperset(map(type, settings)) or not any(
+        isinstance(x, Tensor) for x in settings
     )
 
 
@@ -172,7 +224,17 @@ def is_plain(optimizer: Any) -> bool:
     kind = type(optimizer)
     if not isinstance(optimizer, Elementwise) or RULES.get(kind.__name__) is not kind:
         return False
-    return not is_hooked(optimizer) and all(map(of_numbers, optimizer.param_groups))
+    if (
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or hooks._global_optimizer_pre_hooks
+        or hooks._global_optimizer_post_hooks
+    ):
+        return False
+    for group in optimizer.param_groups:  # noqa: SIM110 - as short as it can be
+        if not of_numbers(group):
+            return False
+    return True
 
 
 def learned(optimizer: Any) -> tuple[list[Any], Stepping] | None:

@@ -27,6 +27,7 @@ class Learned:
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.news: dict[str, int] = {}  # what was called where something else was expected
         self.lock = threading.RLock()
+        self.spare: list[Any] = []  # regions that have ended, to begin again with
 
     def begin(self, default: Any) -> Point:
         """Where the traces under a default dtype begin."""
@@ -39,9 +40,23 @@ class Learned:
 class Stretch(Listener):
     """What a region has followed since it last computed something."""
 
+    # Compiled code looks at these: see ``native_matching``.
+    __slots__ = (
+        *("arrays", "at", "busy", "default", "handles", "leaves", "learning", "met", "nodes"),
+        *("numbers", "path"),
+    )
     learned: Learned
     stance: str
     busy: bool  # while what is pending is being computed
+
+    def clear(self) -> None:
+        """Forget what few stretches have."""
+        # Leaves with pending changes in place, and one entry for each such change.
+        self.hidden: dict[int, tuple[Tensor, int]] = {}
+        self.bumped: list[Tensor] = []
+        self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
+        self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
+        self.updated: set[int] = set()  # while learning: parameters that were changed in place
 
     def start(self, point: Point) -> None:
         self.at = point
@@ -52,12 +67,8 @@ class Stretch(Listener):
         self.arrays: list[ndarray] = []  # of the leaves, as they were when they were met
         self.nodes: list[Any] = []
         self.numbers: list[float] = []
-        # Leaves with pending changes in place, and one entry for each such change.
-        self.hidden: dict[int, tuple[Tensor, int]] = {}
-        self.bumped: list[Tensor] = []
-        self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
-        self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
-        self.updated: set[int] = set()  # while learning: parameters that were changed in place
+        if self.hidden or self.bumped or self.apart or self.ids or self.updated:
+            self.clear()
         self.learning = False
 
     def cut(self, why: str) -> None:

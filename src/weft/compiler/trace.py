@@ -123,7 +123,8 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("follow", "leaves", "match", "op", "roots", "scope", "slots", "step", "targets"),
+        *("follow", "home", "leaves", "match", "op", "quick", "roots", "scope", "slots", "step"),
+        "targets",
     )
 
     def __init__(
@@ -149,9 +150,11 @@ class Token:
         # ``matching``.
         self.match: Any = None
         self.follow: Any = None
+        self.quick: Any = None  # compiled code that does so where little has changed
         self.code: CodeType | None = None
         self.instruction = 0
         self.scope = ""
+        self.home: Any = None  # the point that it follows
         self.after = Point()
 
     @property

@@ -6,7 +6,9 @@ the optimizer's settings and the step counters, which are state.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 
 ndarray = np.ndarray
+ITEM = methodcaller("item")
 EXACT = 2.0**24  # counters below this count by one in every float type
 
 
@@ -80,24 +83,21 @@ class Update:
         self.grain = max(1, len(pieces) * updates.GRAIN // max(sum(sizes), 1))
         self.name = f"{work.name} of {len(nodes)} parameters"
         self.counters: list[list[int]] = []  # as places among a program's leaves
+        self.ages: list[int] | None = None  # those of one counter each, if that is all they need
         self.stored: list[ndarray] = []  # the words that are the counters' new values
         self.row = 0  # where among a program's words the addresses are
 
     def plan(self, leaves: Mapping[int, Any]) -> bool:
         """Find the loop of the rule under the settings as they are; False if there is none."""
         first = [np.array(leaves[p.buffer.key]) for p in self.places[0][self.states + 2 :]]
-        self.flags, values = self._next(first)
+        group = self.settings if self.step.group is None else self.step.group
+        self.flags, values = self.step.rule.next_coefficients(group, first)
         self.count = len(values)
         code = self._code()
         if code is None:
             return False
         self.address, self.words = code
         return True
-
-    def _next(self, counters: list[ndarray]) -> tuple[Any, tuple[float, ...]]:
-        group = self.settings if self.step.group is None else self.step.group
-        found: Any = self.step.rule.next_coefficients(group, counters)
-        return found
 
     def _code(self) -> tuple[int, list[Any]] | None:
         """The address of the loop, and the words it takes; coefficients and rows come later."""
@@ -118,10 +118,9 @@ class Update:
 
     def settle(self, words: ndarray, first: int) -> None:
         """Be told where among a program's words the coefficients are."""
-        wide = 2 if self.kind == "f32" else 1
-        view = words.view(np.float32 if wide == 2 else np.float64)
-        # A view of memory takes single numbers much faster than an array does.
-        self.coefficients: Any = view[wide * first : wide * (first + self.count) : wide].data
+        narrow = self.kind == "f32"
+        self.coefficients: Any = words.view(np.uint8)[8 * first :].data
+        self.packing = struct.Struct(("f4x" if narrow else "d") * self.count)
 
     def counts(self) -> list[Any]:
         """The calls that write the counters, as address and words; the first word is the number."""
@@ -137,37 +136,42 @@ class Update:
 
         False if the parameters are not of one age any more, or the settings ask for another loop.
         """
-        found = self._by_age(arrays)
-        if found is None:
-            first = [np.array(arrays[at]) for at in self.counters[0]]
-            for k, counter in enumerate(first):
+        live = self.step.group
+        group = self.settings if live is None else live
+        step = self._age(arrays)
+        if step is not None:
+            flags, values = self.step.rule.coefficients_at(group, step)
+            counters: Any = (step,)
+        else:
+            counters = [np.array(arrays[at]) for at in self.counters[0]]
+            for k, counter in enumerate(counters):
                 now = counter.item()
                 for mine in self.counters:
                     if arrays[mine[k]].item() != now:
                         return False
-            flags, values = self._next(first)
-        else:
-            first, (flags, values) = found
+            flags, values = self.step.rule.next_coefficients(group, counters)
         if flags != self.flags:
             return False
-        to = self.coefficients
-        for k, value in enumerate(values):
-            to[k] = value
-        for word, counter in zip(self.stored, first, strict=True):
+        try:
+            self.packing.pack_into(self.coefficients, 0, *values)
+        except OverflowError:  # a number that is infinite in this type
+            with np.errstate(over="ignore"):
+                narrowed = np.array(values, np.float32).tolist()
+            self.packing.pack_into(self.coefficients, 0, *narrowed)
+        for word, counter in zip(self.stored, counters, strict=True):
             word[0] = counter
         return True
 
-    def _by_age(self, arrays: Sequence[Any]) -> Any:
-        """The same where all parameters have made as many steps, and that alone is counted."""
-        rule = self.step.rule
-        if len(self.counters[0]) != 1 or not rule._by_step_alone:
+    def _age(self, arrays: Sequence[Any]) -> float | None:
+        """The step to make, where all parameters have made as many and that alone is counted."""
+        if self.ages is None:
+            alone = len(self.counters[0]) == 1 and self.step.rule._by_step_alone
+            self.ages = [mine[0] for mine in self.counters] if alone else []
+        ages = set(map(ITEM, map(arrays.__getitem__, self.ages)))
+        if len(ages) != 1:
             return None
-        ages = [arrays[mine[0]].item() for mine in self.counters]
-        if ages.count(ages[0]) != len(ages) or not ages[0] < EXACT:
-            return None
-        step = ages[0] + 1.0
-        group = self.settings if self.step.group is None else self.step.group
-        return (step,), rule.coefficients_at(group, step)
+        (age,) = ages
+        return age + 1.0 if age < EXACT else None
 
     def one_by_one(self, read: Any) -> None:
         """The same for each parameter alone; ``read`` gives the array at a place."""

@@ -14,7 +14,6 @@ values to read, so a mistake there would fail loudly.
 from __future__ import annotations
 
 import dis
-import sys
 from types import CodeType
 from typing import Any
 
@@ -150,14 +149,16 @@ def region_of(tensor: Any) -> Any:
     return None
 
 
-def slot_of(tensor: Any, name: str) -> Any:
-    """The value of an unset slot: for a pending tensor, once all that is pending was computed."""
+def slot_of(tensor: Any, name: str, frame: Any) -> Any:
+    """The value of an unset slot, as a frame reads it: for a pending tensor, once all that is
+    pending was computed.
+    """
     try:
         region, _, kind = object.__getattribute__(tensor, "_stamp")
     except (AttributeError, TypeError):
         raise AttributeError(f"'Tensor' object has no attribute {name!r}") from None
-    frame = sys._getframe(2)
-    if looks_at_kinds(frame.f_code):
+    code = frame.f_code
+    if METADATA[code] if code in METADATA else looks_at_kinds(code):
         if name == "_a":
             return kind.outline
         return PENDING if name == "_node" and kind.requires else None

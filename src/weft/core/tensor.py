@@ -908,7 +908,7 @@ class Tensor(metaclass=_TensorMeta):
 
     def __getattr__(self, name: str) -> Any:
         if name in pending.SLOTS:
-            return pending.slot_of(self, name)
+            return pending.slot_of(self, name, sys._getframe(1))
         if name.startswith("__"):
             raise AttributeError(f"'Tensor' object has no attribute {name!r}")
         if any(name in vars(kind) for kind in type(self).__mro__):

@@ -673,10 +673,14 @@ def zeros_like(p: Tensor) -> Tensor:
     return wrap(filled(np.zeros, p._a.shape, p._a.dtype))
 
 
+NUMBERS = frozenset((float, int, type(None)))
+
+
 def with_numbers(group: dict[str, Any]) -> dict[str, Any]:
     """The settings of a group, with Python numbers in the place of tensors."""
-    if group["lr"].__class__ is float and not any(
-        isinstance(x, Tensor) for x in (group.get("weight_decay"), *group.get("betas", ()))
+    settings = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
+    if settings[0].__class__ is float and (
+        NUMBERS.issuperset(map(type, settings)) or not any(isinstance(x, Tensor) for x in settings)
     ):
         return group
     found: dict[str, Any] = {k: number(v) for k, v in group.items() if k != "params"}

@@ -118,12 +118,17 @@ _kept: list[_Definition] = []
 
 def function(name: str, address: int) -> Callable:
     """The built-in function whose code lies at an address."""
+    return bound(name, address, _table())
+
+
+def bound(name: str, address: int, own: Any) -> Callable:
+    """The same with another object as its ``self``."""
     definition = _Definition(name.encode(), address, _FASTCALL, None)
     _kept.append(definition)  # functions refer to it for as long as they live
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
     new.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)
-    return new(definition, _table(), None)
+    return new(definition, own, None)
 
 
 HELPERS = f"""

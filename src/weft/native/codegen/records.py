@@ -123,7 +123,7 @@ def _offset(kind: type, name: str) -> int:
     return offset
 
 
-def _check_layouts() -> None:
+def check_layouts() -> None:
     """Try out what is assumed of Python's and NumPy's own objects."""
     word = ctypes.c_size_t.from_address
     first, second = object(), object()
@@ -159,7 +159,7 @@ class FrameLayout:
     first: int  # where its instructions begin
 
 
-def _frame_layout() -> FrameLayout | None:
+def frame_layout() -> FrameLayout | None:
     """Where things are in this version of Python, if they are found there."""
     if sys.version_info[:2] != (3, 11) or hasattr(sys, "gettotalrefcount"):
         return None
@@ -1206,7 +1206,7 @@ class Layout:
             Slots(c.output, *OUTPUT_NODE),
             Slots(c.state, "mode", "scope"),
             Slots(c.plan, "recipe"),
-            _frame_layout(),
+            frame_layout(),
             isinstance(c.modes, _thread._local),
         )
 
@@ -1233,7 +1233,7 @@ class Records:
     """
 
     def __init__(self, classes: Classes) -> None:
-        _check_layouts()
+        check_layouts()
         self.table = _Table(classes)
         self.layout = Layout.of(classes)
         self.recipe = _recipe(self.layout, self.table.places)

@@ -1,0 +1,557 @@
+"""Comparing calls with tokens by compiled code: what ``matching`` says in Python, as built-ins.
+
+A call that is the expected one, on leaves in the memory that they had the last time, is confirmed
+by comparing addresses: the functions made here look at the objects themselves (``codegen.emit``).
+They give None for whatever they do not take, before anything is noted, and the Python code of
+``matching``, which is the specification, decides.
+
+New objects are made first of all, since an allocation can start the garbage collector and with it
+any code; from the comparisons to the last note nothing else runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.compiler.stretch import Stretch
+from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Point, Token
+from weft.core import dtype as dt
+from weft.core import pending, selection
+from weft.core.gate import LET_OUT
+from weft.core.modes import MODES, State
+from weft.core.node import AccumulateGrad
+from weft.core.tensor import Tensor
+from weft.native.codegen import emit, entry, jit, pending_slot, records
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, Value
+from weft.native.codegen.records import Slots, Unsupported
+from weft.native.once import once
+
+# How an argument is compared: with a result, with a leaf that was met, with an argument before it,
+# with what a leaf was the last time, by its class, by its identity.
+OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_CLASS, OF_IDENTITY = range(6)
+
+# The items of a function's ``self``, behind the table.
+TOKEN, AFTER, ATTRS, RECIPE, OBJECTS, KINDS, NUMBERS, HOME = range(1, 9)
+REGION, FALLBACK, SETTINGS, LONGEST = range(1, 5)
+PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAMES, VALUES, SEEN = (
+    range(1, 13)
+)
+
+_FUNCTIONS = (
+    *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
+    *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyDict_Next", "PyType_GenericAlloc"),
+    *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall"),
+)
+_OBJECTS = {
+    "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
+    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "ref": weakref.ref,
+    "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"), "'_default'": sys.intern("_default"),
+}  # fmt: skip
+
+
+class Layout:
+    """Where the objects that are compared keep what is read and written."""
+
+    def __init__(self) -> None:
+        self.tensor = Slots(Tensor, *records.TENSOR)
+        self.leaf = Slots(LeafSlot, "cls", "last", "node", "seen")
+        self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
+        self.region = Slots(Stretch, *Stretch.__slots__)
+        self.state = Slots(State, "backward", "grad", "unusual")
+        self.token = Slots(Token, "grad", "kind", "op", "quick")
+        self.point = Slots(Point, "next")
+        probe = Stretch.__new__(Stretch)
+        reference = weakref.ref(probe)
+        if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
+            raise Unsupported("weak references differ")
+
+    def __repr__(self) -> str:
+        return repr(vars(self))
+
+
+class Confirming(Emitter):
+    """What all these functions are made of; labels ``decline`` and ``fail`` end them early."""
+
+    def __init__(self, name: str, places: dict[str, int], layout: Layout) -> None:
+        super().__init__(name, places)
+        self.layout, self.own = layout, Value("%self")
+        self.region = self.item(self.own, REGION) if self.bound else self.argument(0)
+        self.made = self.empty()  # what is let go of if the function ends early
+        self.write()
+        self.here("decline")
+        self.drop(self.load(self.made))
+        self.give(self.declined())
+        self.here("fail")
+        self.drop(self.load(self.made))
+        self.give(NULL)
+
+    bound = False  # whether the function belongs to a region, or is given one
+
+    def declined(self) -> Value:
+        return self.hold(self.known("None"))
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def of_region(self, name: str) -> Value:
+        return self.load(self.region, self.layout.region[name])
+
+    def need(self, value: Value) -> Value:
+        """Leave with the error that was raised if there is no value."""
+        self.leave_if(self.test("eq", value, NULL), "fail")
+        return value
+
+    def element(self, items: Value, i: Value) -> Value:
+        """An item of a list (a borrowed reference); the call is declined if there is none."""
+        self.leave_unless(self.test("slt", i, self.size(items)), "decline")
+        return self.load(self.load(items, LIST_ITEMS), self.scaled(i))
+
+    def append(self, items: Value, value: Value) -> None:
+        failed = self.call("PyList_Append", items, value, kind="i32")
+        self.leave_unless(self.test("eq", failed, 0), "fail")
+
+    def make_pending(self) -> Value:
+        """A tuple of pending tensors for the kinds of a token, which ``made`` owns."""
+        slots, kinds = self.layout.tensor, self.item(self.own, KINDS)
+        numbers = self.item(self.own, NUMBERS)
+        results = self.need(self.call("PyTuple_New", self.size(kinds)))
+        self.store(results, self.made)
+        with self.each(self.size(kinds)) as k:
+            t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
+            self.put(self.need(t), results, k)
+            cell = self.need(self.call("PyList_New", self.constant(1)))
+            self.store(cell, t, slots["_vc"])
+            zero = self.hold(self.known("0"))
+            self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
+            self.store(self.hold(self.known("None")), t, slots["_grad"])
+            self.store(self.hold(self.known("None")), t, slots["_x"])
+            stamp = self.need(self.call("PyTuple_New", self.constant(3)))
+            self.put(self.hold(self.region), stamp, 0)
+            self.put(self.hold(self.item(numbers, k)), stamp, 1)
+            self.put(self.hold(self.item(kinds, k)), stamp, 2)
+            self.store(stamp, t, slots["_stamp"])
+        # Whatever ran meanwhile, and in other threads: the region must still be there.
+        for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
+            self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
+        return results
+
+    def advance(self) -> None:
+        """Note the token, and go to the point behind it."""
+        self.append(self.of_region("path"), self.item(self.own, TOKEN))
+        before = self.of_region("at")
+        self.store(self.hold(self.item(self.own, AFTER)), self.region, self.layout.region["at"])
+        self.drop(before)
+
+
+class Before(Confirming):
+    """``before(op, args, attrs)`` of a region: what ``Region.before`` does where a call is expected
+    and compiled code confirms it. All else is left to that.
+    """
+
+    bound = True
+
+    def write(self) -> None:
+        op, layout = self.argument(0), self.layout
+        self.leave_unless(self.test("eq", self.length, 3), "decline")
+        now = self.need(self.call("PyObject_GetAttr", self.known("MODES"), self.known("'now'")))
+        self.store(now, self.made)
+        default = self.call(
+            "PyDict_GetItem", self.item(self.own, SETTINGS), self.known("'_default'")
+        )
+        no, none = self.known("False"), self.known("None")
+        for one, other in (
+            (self.of_region("learning"), no),
+            (self.of_region("busy"), no),
+            (self.load(now, layout.state["unusual"]), no),
+            (self.load(now, layout.state["backward"]), none),
+            (self.of_region("default"), default),
+        ):
+            self.leave_unless(self.test("eq", one, other), "decline")
+        longest = self.load(self.at(self.item(self.own, LONGEST), BYTES), 0, "i64")
+        path = self.of_region("path")
+        self.leave_unless(self.test("slt", self.size(path), longest), "decline")
+        point = self.of_region("at")
+        following = self.load(point, layout.point["next"])
+        given = self.stack(4)
+        self.store(self.region, given, 8)
+        for place in (1, 2):
+            self.store(self.argument(place), given, 8 + 8 * place)
+        flags = Value(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
+        with self.each(self.size(following)) as k:
+            token = self.element(following, k)
+            quick = self.load(token, layout.token["quick"])
+            fits = self.test("ne", quick, none)
+            for name, wanted in (
+                ("op", op),
+                ("kind", self.known("CALL")),
+                ("grad", self.load(now, layout.state["grad"])),
+            ):
+                same = self.test("eq", self.load(token, layout.token[name]), wanted)
+                fits = self.both(fits, same)
+            with self.when(fits):
+                made = self.call("PyObject_Vectorcall", quick, self.at(given, 8), flags, NULL)
+                self.need(made)
+                with self.when(self.test("ne", made, none)):
+                    self.drop(now)
+                    self.give(made)
+                    self.here(self.label())
+                self.drop(made)
+                self.leave_unless(self.test("eq", self.of_region("at"), point), "decline")
+        self.go("decline")
+
+    def declined(self) -> Value:
+        given, fallback = self.given, self.item(self.own, FALLBACK)
+        return self.call("PyObject_Vectorcall", fallback, given, self.length, NULL)
+
+
+class Follow(Confirming):
+    """``follow(region, args, attrs)``: the pending results of the call that is expected."""
+
+    several = False  # whether results are given as a tuple
+
+    def write(self) -> None:
+        self.args, self.attrs = self.argument(1), self.argument(2)
+        self.recipe = self.at(self.item(self.own, RECIPE), BYTES)
+        self.objects = self.item(self.own, OBJECTS)
+        count = self.size(self.objects)
+        self.leave_unless(self.is_a(self.args, "tuple"), "decline")
+        self.leave_unless(self.test("eq", self.size(self.args), count), "decline")
+        results = self.make_pending()
+        self.compare_attributes()
+        with self.each(count) as i:
+            self.compare(i)
+        with self.each(count) as i:
+            self.note(i)
+        with self.each(self.size(results)) as k:
+            self.append(self.of_region("handles"), self.item(results, k))
+        self.advance()
+        if self.several:
+            self.give(results)
+        else:
+            only = self.hold(self.item(results, 0))
+            self.drop(results)
+            self.give(only)
+
+    def compare_attributes(self) -> None:
+        """By identity, name by name in one order; others are left to Python."""
+        known, attrs = self.item(self.own, ATTRS), self.attrs
+        done, head = self.label(), self.label()
+        self.leave_if(self.test("eq", known, attrs), done)
+        self.leave_unless(self.is_a(attrs, "dict"), "decline")
+        sizes = [self.call("PyDict_Size", d, kind="i64") for d in (known, attrs)]
+        self.leave_unless(self.test("eq", sizes[0], sizes[1]), "decline")
+        places = [self.variable("i64", 0) for _ in range(2)]
+        entries = [self.stack(2) for _ in range(2)]
+        self.go(head)
+        self.here(head)
+        for table, place, entry_at in zip((known, attrs), places, entries, strict=True):
+            more = self.call(
+                "PyDict_Next", table, place, entry_at, self.at(entry_at, 8), kind="i32"
+            )
+            self.leave_if(self.test("eq", more, 0), done)
+        for offset in (0, 8):
+            pair = [self.load(entry_at, offset) for entry_at in entries]
+            self.leave_unless(self.test("eq", pair[0], pair[1]), "decline")
+        self.go(head)
+        self.here(done)
+
+    def asked(self, i: Value) -> tuple[Value, Value, Value, Value]:
+        """How an argument is compared, with which number and what object; and the argument."""
+        place = self.arithmetic("mul", Value(i, "i64"), 16)
+        way, number = (self.load(self.at(self.recipe, place), k, "i64") for k in (0, 8))
+        return way, number, self.item(self.objects, i), self.item(self.args, i)
+
+    def compare(self, i: Value) -> None:
+        way, number, wanted, x = self.asked(i)
+        for code, found in (
+            (OF_RESULT, lambda: self.element(self.of_region("handles"), number)),
+            (OF_LEAF, lambda: self.element(self.of_region("leaves"), number)),
+            (OF_ARGUMENT, lambda: self.item(self.args, number)),
+            (OF_IDENTITY, lambda: wanted),
+        ):
+            with self.when(self.test("eq", way, code)):
+                self.leave_unless(self.test("eq", found(), x), "decline")
+        with self.when(self.test("eq", way, OF_CLASS)):
+            self.leave_unless(self.test("eq", self.type_of(x), wanted), "decline")
+        with self.when(self.test("eq", way, NEW_LEAF)):
+            self.compare_leaf(i, x, wanted)
+
+    def compare_leaf(self, i: Value, x: Value, slot: Value) -> None:
+        """Whether a tensor is the leaf of the last time, in the same memory, and not met yet."""
+        leaf, tensor = self.layout.leaf, self.layout.tensor
+        same = self.test("eq", self.type_of(x), self.load(slot, leaf["cls"]))
+        self.leave_unless(same, "decline")
+        last = self.load(slot, leaf["last"])
+        self.leave_unless(self.is_a(last, "ref"), "decline")
+        array = self.load(x, tensor["_a"])
+        self.leave_if(self.test("eq", array, NULL), "decline")  # pending
+        for one, other in (
+            (array, self.load(last, HEAD)),
+            (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
+            (self.load(x, tensor["_base"]), self.known("None")),
+            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
+        ):
+            self.leave_unless(self.test("eq", one, other), "decline")
+        leaves = self.of_region("leaves")
+        with self.each(self.size(leaves)) as k:
+            self.leave_if(self.test("eq", self.element(leaves, k), x), "decline")
+        with self.each(i) as k:
+            self.leave_if(self.test("eq", self.item(self.args, k), x), "decline")
+
+    def note(self, i: Value) -> None:
+        way, _, _, x = self.asked(i)
+        with self.when(self.test("eq", way, OF_CLASS)):
+            self.append(self.of_region("numbers"), x)
+        with self.when(self.test("eq", way, NEW_LEAF)):
+            self.append(self.of_region("leaves"), x)
+            self.append(self.of_region("arrays"), self.load(x, self.layout.tensor["_a"]))
+            self.append(self.of_region("nodes"), self.load(x, self.layout.tensor["_node"]))
+            identity = self.need(self.call("PyLong_FromVoidPtr", x))
+            failed = self.call("PySet_Add", self.of_region("met"), identity, kind="i32")
+            self.drop(identity)
+            self.leave_unless(self.test("eq", failed, 0), "fail")
+
+
+class FollowSeveral(Follow):
+    several = True
+
+
+class Backward(Confirming):
+    """``backward(region)``: put pending gradients into the leaves, if these take them; or None."""
+
+    def write(self) -> None:
+        numbers = self.at(self.item(self.own, RECIPE), BYTES)
+        grads = self.make_pending()
+        tensor, node = self.layout.tensor, self.layout.node
+        leaves = self.of_region("leaves")
+        with self.each(self.size(grads)) as k:
+            t = self.element(leaves, self.load(numbers, self.scaled(k), "i64"))
+            for slot in ("_grad", "_x"):
+                self.leave_unless(self.is_known(self.load(t, tensor[slot]), "None"), "decline")
+            behind = self.load(t, tensor["_node"])
+            self.leave_if(self.test("eq", behind, NULL), "decline")
+            self.leave_unless(self.is_a(behind, "AccumulateGrad"), "decline")
+            for slot in ("extras", "post_accumulate"):
+                self.leave_unless(self.is_known(self.load(behind, node[slot]), "None"), "decline")
+        with self.each(self.size(grads)) as k:
+            t = self.element(leaves, self.load(numbers, self.scaled(k), "i64"))
+            grad = self.item(grads, k)
+            self.append(self.of_region("handles"), grad)
+            before = self.load(t, tensor["_grad"])
+            self.store(self.hold(grad), t, tensor["_grad"])
+            self.drop(before)
+        self.advance()
+        self.drop(grads)
+        self.give(self.hold(self.known("True")))
+
+
+class Step(Confirming):
+    """``step(region)``: note the states of an optimizer as leaves, if all is as it was; or None.
+
+    Compared are its parameters with leaves, their gradients with results, its state entry by
+    entry, and the memory of the states with that of the last time: see ``stepping.Usual``.
+    """
+
+    def write(self) -> None:
+        params, states, references = (self.item(self.own, k) for k in (PARAMS, STATES, REFERENCES))
+        leaves, tensor = self.of_region("leaves"), self.layout.tensor
+        seen = self.first_of(self.known("LET_OUT"))
+        self.leave_unless(self.test("eq", seen, self.item(self.own, SEEN)), "decline")
+        places = [self.at(self.item(self.own, k), BYTES) for k in (LEAVES, GRADIENTS)]
+        with self.each(self.size(params)) as k:
+            p = self.item(params, k)
+            numbers = [self.load(place, self.scaled(k), "i64") for place in places]
+            self.leave_unless(self.test("eq", self.element(leaves, numbers[0]), p), "decline")
+            result = self.element(self.of_region("handles"), numbers[1])
+            grad = self.load(p, tensor["_grad"])
+            self.leave_unless(self.test("eq", grad, result), "decline")
+        self.compare_state()
+        with self.each(self.size(states)) as k:
+            array = self.load(self.item(states, k), tensor["_a"])
+            self.leave_if(self.test("eq", array, NULL), "decline")
+            last = self.load(self.item(references, k), HEAD)
+            self.leave_unless(self.test("eq", array, last), "decline")
+        with self.each(self.size(states)) as k:
+            t = self.item(states, k)
+            self.append(leaves, t)
+            self.append(self.of_region("arrays"), self.load(t, tensor["_a"]))
+            self.append(self.of_region("nodes"), self.known("None"))
+        self.give(self.hold(self.known("True")))
+
+    def compare_state(self) -> None:
+        owned, names = self.item(self.own, OWNED), self.item(self.own, NAMES)
+        values, sizes = self.item(self.own, VALUES), self.at(self.item(self.own, SIZES), BYTES)
+        owners = self.item(self.own, OWNERS)
+        place = self.variable("i64", 0)
+        self.compare_entries(self.item(self.own, STATE), self.size(owners), owners, owned, place)
+        self.store(self.constant(0), place)
+        with self.each(self.size(owned)) as k:
+            size = self.load(sizes, self.scaled(k), "i64")
+            self.compare_entries(self.item(owned, k), size, names, values, place)
+
+    def compare_entries(
+        self, table: Value, size: Value, keys: Value, values: Value, place: Value
+    ) -> None:
+        """Whether a dict has just these entries, which stand from a place on; that moves on."""
+        now = self.call("PyDict_Size", table, kind="i64")
+        self.leave_unless(self.test("eq", now, size), "decline")
+        at, found = self.stack(1), self.stack(2)
+        self.store(self.constant(0), at)
+        with self.each(size):
+            more = self.call("PyDict_Next", table, at, found, self.at(found, 8), kind="i32")
+            self.leave_if(self.test("eq", more, 0), "decline")
+            k = self.load(place, 0, "i64")
+            for items, offset in ((keys, 0), (values, 8)):
+                same = self.test("eq", self.item(items, k), self.load(found, offset))
+                self.leave_unless(same, "decline")
+            self.store(self.arithmetic("add", k, 1), place)
+
+
+class HandOver(Confirming):
+    """``hand_over(region, arrays, numbers)``: give pending results their values.
+
+    ``numbers`` are those of the results, as words; None in the place of a result is passed over.
+    """
+
+    def write(self) -> None:
+        arrays, numbers = self.argument(1), self.at(self.argument(2), BYTES)
+        slots, count = self.layout.tensor, self.size(self.argument(2))
+        with self.each(self.arithmetic("sdiv", count, 8)) as k:
+            t = self.element(self.of_region("handles"), self.load(numbers, self.scaled(k), "i64"))
+            array = self.element(arrays, k)
+            with self.otherwise(self.is_known(t, "None")):
+                self.store(self.hold(array), t, slots["_a"])
+                for name in ("_node", "_base", "_view"):
+                    self.store(self.hold(self.known("None")), t, slots[name])
+                stamp = self.load(t, slots["_stamp"])
+                self.store(NULL, t, slots["_stamp"])
+                self.drop(stamp)
+        self.give(self.hold(self.known("True")))
+
+
+SORTS: dict[str, type[Confirming]] = {
+    "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward,
+    "step": Step, "hand_over": HandOver,
+}  # fmt: skip
+
+
+class Functions:
+    """The compiled functions of a process."""
+
+    def __init__(self) -> None:
+        api = ctypes.pythonapi
+        addresses = {name: id(value) for name, value in _OBJECTS.items()}
+        for name in _FUNCTIONS:
+            addresses[name] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
+        places = {name: k for k, name in enumerate(addresses)}
+        self.table = struct.pack(f"{len(addresses)}Q", *addresses.values())
+        records.check_layouts()
+        layout = Layout()
+
+        def text() -> str:
+            return "".join(sort(name, places, layout).text() for name, sort in SORTS.items())
+
+        recipe = _recipe(layout, places)
+        given = ("confirming", text if recipe else text(), list(SORTS), recipe)
+        self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
+
+    def function(self, sort: str, *own: Any) -> Callable:
+        return entry.bound(sort, self.addresses[sort], (self.table, *own))
+
+
+def _recipe(layout: Layout, places: dict[str, int]) -> str:
+    """All that the code is made from, or nothing where the sources can't be read."""
+    versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
+    digest = hashlib.sha256(repr((versions, layout, places)).encode())
+    try:
+        for source in (__file__, emit.__file__, entry.__file__):
+            digest.update(Path(source).read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+@once
+def _functions() -> Functions | None:
+    try:
+        made = Functions()
+        get = pending_slot.getter(Tensor, Tensor.__getattr__, pending.METADATA)
+    except Unsupported:
+        return None
+    if get is not None:
+        type.__setattr__(Tensor, "__getattr__", get)
+    return made
+
+
+def functions() -> Functions | None:
+    """The compiled functions, or None where objects are not what they know."""
+    return _functions() if selection.ready() else None
+
+
+def _compared(token: Token) -> tuple[bytes, tuple[Any, ...]] | None:
+    """How the arguments of a call are compared; None if that is left to Python."""
+    new = {slot.number for slot in token.leaves}
+    first: dict[int, int] = {}
+    ways: list[int] = []
+    objects: list[Any] = []
+    for k, (kind, wanted) in enumerate(token.slots):
+        number = 0
+        if kind == RESULT:
+            way, number, wanted = OF_RESULT, wanted, None
+        elif kind == NUMBER:
+            way = OF_CLASS
+        elif kind != LEAF:
+            way = OF_IDENTITY
+        elif wanted.number in first:
+            way, number = OF_ARGUMENT, first[wanted.number]
+        elif wanted.number not in new:
+            way, number = OF_LEAF, wanted.number
+        elif wanted.outside or not wanted.plain:
+            return None
+        else:
+            way, first[wanted.number] = NEW_LEAF, k
+        ways += (way, number)
+        objects.append(wanted)
+    return words(ways), tuple(objects)
+
+
+def words(numbers: Any) -> bytes:
+    """Numbers as compiled code reads them."""
+    return struct.pack(f"{len(numbers)}q", *numbers)
+
+
+def before(region: Any) -> Any:
+    """A region's method ``before``: compiled code, with Python's behind it."""
+    made, python = functions(), region.before
+    if made is None:
+        return python
+    return made.function("before", region, python, vars(dt), words([region.longest]))
+
+
+def equip(token: Token) -> None:
+    """Give a token its compiled function, where there is one for such."""
+    if token.step is not None and token.step.usual is not None:
+        token.step.usual.equip()
+    if token.quick is not None or token.kind not in (CALL, BACKWARD):
+        return
+    made = functions()
+    if made is None:
+        return
+    numbers = tuple(range(token.first, token.first + len(token.kinds)))
+    rest = (token.kinds, numbers, token.home)
+    if token.kind == BACKWARD:
+        targets = words([slot.number for slot in token.targets])
+        token.quick = made.function("backward", token, token.after, {}, targets, (), *rest)
+        return
+    found = _compared(token)
+    if found is not None:
+        sort = "follow_several" if token.op.multiple else "follow"
+        own = (token, token.after, token.attrs, *found, *rest)
+        token.quick = made.function(sort, *own)

@@ -1,0 +1,96 @@
+"""What may be asked of a tensor that has no values yet, answered by compiled code.
+
+Python comes to ``__getattr__`` for it, which asks which code reads the tensor's slot. For code of
+which that is known already this is done here; all else is left to the class's own method, which is
+the specification. This module knows no class of weft's: it is told what it has to know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.native.codegen import emit, entry, jit, records
+from weft.native.codegen.emit import NULL, Emitter, Value
+from weft.native.codegen.records import FrameLayout, Slots
+
+_FUNCTIONS = (*("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),)
+_OBJECTS = {
+    "tuple": tuple,
+    "True": True,
+    **{f"'{name}'": sys.intern(name) for name in ("_a", "outline")},
+}
+
+# The items of a function's ``self``, behind the table.
+FALLBACK, CODES = 1, 2
+
+
+class PendingSlot(Emitter):
+    """``get(tensor, name)``; the label ``decline`` leaves it to the function in Python."""
+
+    def __init__(
+        self, name: str, places: dict[str, int], tensor: Slots, frames: FrameLayout
+    ) -> None:
+        super().__init__(name, places)
+        self.tensor, self.frames = tensor, frames
+        self.own, self.object, self.wanted = Value("%self"), self.argument(0), self.argument(1)
+        self.leave_unless(self.test("eq", self.length, 2), "decline")
+        self.write()
+        self.here("decline")
+        fallback = self.item(self.own, FALLBACK)
+        self.give(self.call("PyObject_Vectorcall", fallback, self.given, self.length, NULL))
+
+    def write(self) -> None:
+        at = self.frames
+        self.leave_unless(self.is_known(self.wanted, "'_a'"), "decline")
+        stamp = self.load(self.object, self.tensor["_stamp"])
+        self.leave_if(self.test("eq", stamp, NULL), "decline")
+        self.leave_unless(self.is_a(stamp, "tuple"), "decline")
+        thread = self.call("PyThreadState_Get")
+        frame = self.load(self.load(thread, at.running), at.current)
+        self.leave_if(self.test("eq", frame, NULL), "decline")
+        found = self.call("PyDict_GetItem", self.item(self.own, CODES), self.load(frame, at.code))
+        self.leave_if(self.test("eq", found, NULL), "decline")
+        self.leave_unless(self.is_known(found, "True"), "decline")
+        self.give(self.call("PyObject_GetAttr", self.item(stamp, 2), self.known("'outline'")))
+
+
+def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
+    """A method in the place of ``__getattr__``; None where objects are not what is expected here.
+
+    ``codes`` says of which code it is known that it reads no values.
+    """
+    frames = records.frame_layout()
+    if frames is None:
+        return None
+    records.check_layouts()
+    layout = Slots(tensor, *records.TENSOR)
+    addresses = {name: id(value) for name, value in _OBJECTS.items()}
+    for name in _FUNCTIONS:
+        found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        addresses[name] = found or 0
+    places = {name: k for k, name in enumerate(addresses)}
+    table = struct.pack(f"{len(addresses)}Q", *addresses.values())
+    name = "pending_slot"
+    text = lambda: PendingSlot(name, places, layout, frames).text()
+    recipe = _recipe(layout, frames, places)
+    (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe)
+    new = ctypes.pythonapi.PyInstanceMethod_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.py_object,)
+    return new(entry.bound("__getattr__", address, (table, python, codes)))
+
+
+def _recipe(*facts: Any) -> str:
+    """All that the code is made from, or nothing where the sources can't be read."""
+    digest = hashlib.sha256(repr((sys.version, object.__basicsize__, facts)).encode())
+    try:
+        for source in (__file__, emit.__file__, entry.__file__, records.__file__):
+            digest.update(Path(source).read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
