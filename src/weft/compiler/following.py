@@ -26,6 +26,7 @@ from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
 from weft.compiler.stretch import Learned, takes_gradient
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     DETACH,
@@ -209,8 +210,8 @@ class Region(Learning, Redoing):
             self.learn_change(op, args, attrs)
             return None
         token = self.find(INPLACE, op, args, attrs)
-        if token is not None and self.change(token, args[0]):
-            return args[0]
+        if token is not None:
+            return args[0] if self.change(token, args[0]) else None
         if op in self.at.opaque:
             self.cut(f"{op.name}_ runs at once")
             return None
@@ -218,14 +219,32 @@ class Region(Learning, Redoing):
         self.learn_change(op, args, attrs)
         return None
 
+    def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
+        with self.lock:
+            if MODES.now.backward is not None:
+                return False
+            if self.learning:
+                self.learn_assignment(target, result, name)
+                return False
+            if region_of(result) is not self:
+                return False  # the write itself ends the stretch
+            token = self.find(ASSIGN, sys.intern(name), (target, result), {})
+            if token is not None:
+                return self.change(token, target)
+            if region_of(result) is self:
+                self.diverge(f"{name}_")
+                self.learn_assignment(target, result, name)
+            return False
+
     def change(self, token: Token, target: Tensor) -> bool:
-        """Note that a tensor will have another value, with a new number."""
+        """Note that a tensor will have another value, with a new number; False if it can't wait."""
         kind, wanted = token.slots[0]
         if kind == LEAF:
             # Whoever else holds the array could see that it has not changed yet.
             array = self.arrays[wanted.number]
-            if target._a is not array or getrefcount(array) > UNSHARED + 1:
+            if target._a is not array or getrefcount(array) > UNSHARED + 1 or not owned(array):
                 self.forget(token)
+                self.cut(f"{token.name}_ on memory that others hold")
                 return False
             self.hidden[id(target)] = (target, wanted.number)
             del target._a
@@ -236,7 +255,7 @@ class Region(Learning, Redoing):
         self.advance(token)
         target._stamp = (self, token.first, token.kinds[0])  # type: ignore[assignment]
         self.handles.append(target)
-        count(target._vc, token.op.name, token)
+        count(target._vc, token.name, token)
         return True
 
     def forget(self, token: Token) -> None:
@@ -268,6 +287,11 @@ class Region(Learning, Redoing):
         if root not in homes:
             self.apart.add(object.__getattribute__(result, "_stamp")[1])
         return True
+
+    def owns(self, tensor: Tensor) -> bool:
+        """Whether a pending tensor is no view of another."""
+        number = object.__getattribute__(tensor, "_stamp")[1]
+        return self.root_of((RESULT, number)) == Root(RESULT, number)
 
     def home_of(self, tensor: Tensor) -> Root | None:
         """Whose memory a result or leaf of the stretch lies in."""
@@ -454,6 +478,23 @@ class Region(Learning, Redoing):
         """The region has ended by an exception: what came before it happens, as in eager mode."""
         self.reify()
         self.start(self.at)
+
+
+def owned(array: np.ndarray) -> bool:
+    """Whether the memory of an array is held by nobody else: no other array shows it."""
+    owner = array.base
+    if owner is None:
+        return True
+    return owner.__class__ is np.ndarray and owner.base is None and getrefcount(owner) == OWNED
+
+
+def _count_of_owner() -> int:
+    array = np.empty(2)[:]
+    owner = array.base
+    return getrefcount(owner)
+
+
+OWNED = _count_of_owner()  # the count of an array that one view and a local variable hold
 
 
 def count(cell: list[Any], name: str, token: Token) -> None:

@@ -11,6 +11,7 @@ from weft.compiler import matching, stepping, trace
 from weft.compiler.plan import reached
 from weft.compiler.stretch import Stretch, is_view, takes_gradient
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     CONSTANT,
@@ -162,22 +163,31 @@ class Learning(Stretch):
         if not self.learning:
             return
         if self.may_change(args[0]):
-            self.changing_now = (op, args, attrs)
+            self.changing_now = (INPLACE, op, args, attrs)
         else:
             self.cut(f"{op.name}_ on a view, or on a tensor that has views")
 
-    changing_now: Any = None  # the op in place that is running
+    def learn_assignment(self, target: Tensor, result: Tensor, name: str) -> None:
+        """A tensor is about to be changed to what a function gave, as ``change_by`` does."""
+        self.prepare((target, result))
+        known = self.ids.get(id(result), (LEAF,))[0] == RESULT
+        if not self.learning or not known or result._node is not None:
+            return
+        if result._a.strides == target._a.strides and self.may_change(target):
+            self.changing_now = (ASSIGN, sys.intern(name), (target, result), {})
+
+    changing_now: Any = None  # the change in place that is going on
 
     def writing(self, target: Tensor, result: Any) -> None:
         if MODES.now.backward is not None:
             return
         call, self.changing_now = self.changing_now, None
-        whole = call is not None and call[1][0] is target
+        whole = call is not None and call[2][0] is target
         if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
             self.cut("a tensor was written to")
             return
-        op, args, attrs = call
-        flows = MODES.now.grad and op.differentiable
+        kind, op, args, attrs = call
+        flows = kind == INPLACE and MODES.now.grad and op.differentiable
         requires = flows and any(isinstance(x, Tensor) and x._node is not None for x in args)
         slot = self.ids.get(id(target))
         ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
@@ -193,7 +203,7 @@ class Learning(Stretch):
             return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)
-        token = self.add(INPLACE, op, args, attrs, kinds, roots)
+        token = self.add(kind, op, args, attrs, kinds, roots)
         if token is not None:
             kind, what = token.slots[0]
             if kind == RESULT:
@@ -204,7 +214,7 @@ class Learning(Stretch):
 
     def may_change(self, target: Tensor) -> bool:
         slot = self.ids.get(id(target))
-        if target._base is not None or target._a.base is not None:
+        if target._base is not None:
             return False
         if isinstance(target._node, AccumulateGrad) and MODES.now.grad:
             return False

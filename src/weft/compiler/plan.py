@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compiler import history
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     DETACH,
@@ -122,7 +123,7 @@ class Builder:
         several = token.kind == CALL and token.op.multiple
         shape: Any = tuple(k.shape for k in kinds) if several else kinds[0].shape
         dtype: Any = tuple(k.dtype for k in kinds) if several else kinds[0].dtype
-        op = CUT if token.kind == DETACH else token.op
+        op = CUT if token.kind in (ASSIGN, DETACH) else token.op
         id = self.made[token] = len(self.specs)
         args = []
         for i, (kind, what) in enumerate(token.slots):
@@ -131,6 +132,8 @@ class Builder:
                 args.append(what(1))  # its class is part of the trace, its value is not
             else:
                 args.append(self.argument(kind, what))
+        if token.kind == ASSIGN:  # what the target was does not matter
+            del args[0]
         spec = self.add(
             *(FORWARD, op, tuple(args), token.attrs, shape, dtype),
             code=token.code, instruction=token.instruction, scope=token.scope, grad=token.grad,
@@ -390,7 +393,7 @@ class Plan:
 
 def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
     """What a call changes in place: the numbers of new values, with what was there before."""
-    if token.kind == INPLACE:
+    if token.kind in (ASSIGN, INPLACE):
         return [(token.first, token.slots[0])]
     if token.kind == STEP:
         places = enumerate(token.step.written, token.first)

@@ -7,9 +7,19 @@ from typing import Any
 from weft.autograd import engine
 from weft.compiler.plan import become, needed_for
 from weft.compiler.stretch import Stretch
-from weft.compiler.trace import BACKWARD, DETACH, INPLACE, LEAF, NUMBER, RESULT, STEP, Token
+from weft.compiler.trace import (
+    ASSIGN,
+    BACKWARD,
+    DETACH,
+    INPLACE,
+    LEAF,
+    NUMBER,
+    RESULT,
+    STEP,
+    Token,
+)
 from weft.core.dispatch import apply
-from weft.core.inplace import apply_inplace
+from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import Node, Output
 from weft.core.tensor import Tensor, wrap
@@ -50,6 +60,9 @@ class Redoing(Stretch):
         with set_grad_enabled(token.grad):
             if token.kind == INPLACE:
                 results: Any = (apply_inplace(token.op, args, token.attrs),)
+            elif token.kind == ASSIGN:
+                write(args[0], args[1]._a, token.op)
+                results = (args[0],)
             else:
                 results = perform(token, args)
         for k, result in enumerate(results):
@@ -61,6 +74,8 @@ class Redoing(Stretch):
                 result._base = result._view = None
             values.append(result)
             place(token, result)
+        if token.kind in (ASSIGN, INPLACE):
+            date(token, args[0]._vc)
 
     def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
@@ -122,10 +137,16 @@ def place(token: Token, result: Any) -> None:
         node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
 
 
+def date(token: Token, cell: Any) -> None:
+    """Let the last change of a tensor say which line of the program it comes from."""
+    if cell.__class__ is list and len(cell) > 1 and token.code is not None:
+        cell[-1] = (cell[0], token.name, token.code, token.instruction)
+
+
 def perform(token: Token, args: Any) -> Any:
     """What a call gives; a change in place gives the new value alone."""
-    if token.kind == DETACH:
-        return (args[0].detach(),)
+    if token.kind in (ASSIGN, DETACH):
+        return (args[-1].detach(),)
     out = apply(token.op, tuple(args), token.attrs)
     return out if token.op.multiple else (out,)
 

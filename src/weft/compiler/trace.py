@@ -25,7 +25,7 @@ from weft.operators.casting import memory_format
 ndarray = np.ndarray
 
 # Kinds of tokens.
-CALL, INPLACE, DETACH, BACKWARD, STEP = range(5)
+CALL, INPLACE, ASSIGN, DETACH, BACKWARD, STEP = range(6)
 # Kinds of slots: what an argument is.
 RESULT, LEAF, NUMBER, CONSTANT = range(4)
 

@@ -54,6 +54,10 @@ class Listener:
     def changed(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op has run in place, and its history is recorded."""
 
+    def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
+        """A tensor is about to be changed to what a function gave; True if that will be done."""
+        return False
+
     def writing(self, target: Tensor, result: Any) -> None:
         """An array is about to be written into a tensor."""
 
