@@ -239,24 +239,37 @@ class Region(Learning, Redoing):
     def change(self, token: Token, target: Tensor) -> bool:
         """Note that a tensor will have another value, with a new number; False if it can't wait."""
         kind, wanted = token.slots[0]
-        if kind == LEAF:
-            # Whoever else holds the array could see that it has not changed yet.
-            array = self.arrays[wanted.number]
-            if target._a is not array or getrefcount(array) > UNSHARED + 1 or not owned(array):
-                self.forget(token)
-                self.cut(f"{token.name}_ on memory that others hold")
-                return False
-            self.hidden[id(target)] = (target, wanted.number)
-            del target._a
-        else:
-            self.handles[wanted] = None
-        if id(target) in self.hidden:
-            self.bumped.append(target)
+        if kind == LEAF and not self.is_alone(target, wanted.number):
+            self.forget(token)
+            self.cut(f"{token.name}_ on memory that others hold")
+            return False
         self.advance(token)
-        target._stamp = (self, token.first, token.kinds[0])  # type: ignore[assignment]
-        self.handles.append(target)
+        self.renew(target, token.slots[0], token.first, token.kinds[0])
+        if id(target) in self.hidden:
+            self.bumped.append((target, True))
         count(target._vc, token.name, token)
         return True
+
+    def is_alone(self, target: Any, number: int) -> bool:
+        """Whether nobody else holds a leaf's memory, who could see that it has not changed yet."""
+        array = self.arrays[number]
+        return target._a is array and getrefcount(array) <= UNSHARED + 1 and owned(array)
+
+    def renew(self, target: Any, slot: tuple[int, Any], number: int, kind: Kind) -> None:
+        """Let a tensor be a pending result in the place of what it was."""
+        if slot[0] == LEAF:
+            self.hidden[id(target)] = (target, slot[1].number)
+            del target._a
+        else:
+            self.handles[slot[1]] = None
+        target._stamp = (self, number, kind)
+        self.handles.append(target)
+
+    def note_bump(self, gradient: Any) -> None:
+        """Count a change as the engine does, which does not say where it was made."""
+        gradient._vc[0] += 1
+        if id(gradient) in self.hidden:
+            self.bumped.append((gradient, False))
 
     def forget(self, token: Token) -> None:
         """Take back what ``match`` has noted for a token that was not followed after all."""
@@ -316,11 +329,11 @@ class Region(Learning, Redoing):
         if self.learning:
             self.learn_backward(root if plain else None)
             return False
-        if plain and region_of(root) is self:
-            token = self.expected(BACKWARD, "backward", (root,), {})
-            if token is not None and self.gradients_wait(token):
-                return True
-        if self.at.resume is not None or any(t.kind == BACKWARD for t in self.at.next):
+        known = [t for t in self.at.next if t.kind == BACKWARD]
+        found = plain and region_of(root) is self
+        if found and any(self.gradients_wait(token, root) for token in known):
+            return True
+        if self.at.resume is not None or (known and not (found and self.is_news(known))):
             self.cut("backward")
         else:
             self.diverge("backward")
@@ -328,17 +341,42 @@ class Region(Learning, Redoing):
             self.learn_backward(root if plain else None)
         return False
 
-    def gradients_wait(self, token: Token) -> bool:
+    def gradients_wait(self, token: Token, root: Tensor) -> bool:
         """Put pending gradients into leaves, if these are as they were when this was learned."""
-        leaves = self.leaves
-        tensors = [leaves[slot.number] for slot in token.targets]
-        if not all(map(takes_gradient, tensors)):
+        tensors = [self.leaves[slot.number] for slot in token.targets]
+        if token.grad is not MODES.now.grad or not all(map(takes_gradient, tensors)):
+            return False
+        if any(map(differs, tensors, token.held)):
+            return False
+        if not token.match(self, (root, *[t._grad for t in tensors if t._grad is not None])):
+            return False
+        if not self.may_grow_later(token, tensors):
+            self.forget(token)
             return False
         self.advance(token)
-        number = token.first
-        for tensor, kind in zip(tensors, token.kinds, strict=True):
-            tensor._grad = self.pending(number, kind)
-            number += 1
+        for k, (tensor, kind) in enumerate(zip(tensors, token.kinds, strict=True)):
+            if token.held[k]:
+                self.renew(tensor._grad, token.slots[token.held[k]], token.first + k, kind)
+                self.note_bump(tensor._grad)
+            else:
+                tensor._grad = self.pending(token.first + k, kind)
+        return True
+
+    def is_news(self, known: list[Token]) -> bool:
+        """Whether gradients are there, or are not, otherwise than in all passes known here."""
+        leaves = self.leaves
+        for token in known:
+            tensors = [leaves[slot.number] for slot in token.targets]
+            if not all(map(takes_gradient, tensors)) or not any(map(differs, tensors, token.held)):
+                return False
+        return True
+
+    def may_grow_later(self, token: Token, tensors: list[Tensor]) -> bool:
+        """Whether nobody else holds the memory of gradients that will be added to."""
+        for tensor, place in zip(tensors, token.held, strict=True):
+            kind, slot = token.slots[place]
+            if place and kind == LEAF and not self.is_alone(tensor._grad, slot.number):
+                return False
         return True
 
     def steps(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -478,6 +516,11 @@ class Region(Learning, Redoing):
         """The region has ended by an exception: what came before it happens, as in eager mode."""
         self.reify()
         self.start(self.at)
+
+
+def differs(tensor: Tensor, place: int) -> bool:
+    """Whether a leaf has a gradient where it had none, or none where it had one."""
+    return (tensor._grad is None) is (place > 0)
 
 
 def owned(array: np.ndarray) -> bool:

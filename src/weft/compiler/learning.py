@@ -245,15 +245,18 @@ class Learning(Stretch):
             return
         targets = reached(self.path, slot[1])
         tensors = [self.leaves[slot.number] for slot in targets]
-        once = len({id(t) for t in tensors}) == len(tensors)
-        if (
-            not once
-            or not all(map(takes_gradient, tensors))
-            or any(t.kind == BACKWARD for t in self.path)
-        ):
-            self.cut("backward into gradients that are there, or past hooks")
+        held = [t._grad for t in tensors]
+        own = [g for g in held if g is not None]
+        once = all(len({id(t) for t in found}) == len(found) for found in (tensors, own))
+        if not (once and all(map(takes_gradient, tensors)) and all(map(self.may_grow, own))):
+            self.cut("backward into gradients with views or a history, or past hooks")
             return
-        self.going_back = (root, targets)
+        self.going_back = (root, targets, held)
+
+    def may_grow(self, gradient: Tensor) -> bool:
+        """Whether gradients can be added to one that is there already."""
+        plain = gradient.__class__ is Tensor and gradient._node is None
+        return plain and trace.known_leaf(gradient) and self.may_change(gradient)
 
     going_back: Any = None
 
@@ -261,16 +264,23 @@ class Learning(Stretch):
         found, self.going_back = self.going_back, None
         if found is None:
             return
-        root, targets = found
+        root, targets, held = found
         grads = [self.leaves[slot.number]._grad for slot in targets]
-        if any(g is None for g in grads):
+        if any(g is None or (old is not None and old is not g)
+               for g, old in zip(grads, held, strict=True)):  # fmt: skip
             self.cut("backward")
             return
+        own = [g for g in held if g is not None]
+        places = iter(range(1, len(own) + 1))
         kinds = tuple(Kind(g._a, False) for g in grads)
         roots_of = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(grads)))
-        token = self.add(BACKWARD, "backward", (root,), {}, kinds, roots_of)
+        token = self.add(BACKWARD, "backward", (root, *own), {}, kinds, roots_of)
         if token is not None:
             token.targets = tuple(targets)
+            token.held = tuple(0 if g is None else next(places) for g in held)
+            for kind, what in token.slots[1:]:
+                if kind == RESULT:
+                    self.handles[what] = None
             self.keep(token, grads)
 
     def learn_step(self, step: Any, optimizer: Any) -> Any:

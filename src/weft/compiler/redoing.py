@@ -55,7 +55,7 @@ class Redoing(Stretch):
         views = getattr(token.op, "view", False)
         args = [self.argument(slot, values, numbers, views) for slot in token.slots]
         if token.kind == BACKWARD:
-            self.redo_backward(token, args[0], values)
+            self.redo_backward(token, args, values)
             return
         with set_grad_enabled(token.grad):
             if token.kind == INPLACE:
@@ -77,19 +77,20 @@ class Redoing(Stretch):
         if token.kind in (ASSIGN, INPLACE):
             date(token, args[0]._vc)
 
-    def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
+    def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
         since = [t._grad for t in tensors]  # what the program has made of them
         nodes = [(t._node, t._node.extras, t._node.post_accumulate) for t in tensors]
-        for t in tensors:
-            t._grad = t._node.extras = t._node.post_accumulate = None  # hooks have come since
-        engine.backward(root)
+        for t, place in zip(tensors, token.held, strict=True):
+            t._grad = args[place] if place else None
+            t._node.extras = t._node.post_accumulate = None  # hooks have come since
+        engine.backward(args[0])
         for node, extras, hooks in nodes:
             node.extras, node.post_accumulate = extras, hooks
         for k, t in enumerate(tensors):
             handle, found = self.handles[token.first + k], t._grad
             t._grad = since[k]
-            if handle is not None and found is not None:
+            if handle is not None and found is not None and handle is not found:
                 become(handle, found)
                 found = handle
             values.append(found)
