@@ -22,7 +22,7 @@ from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import Node, Output
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
 
