@@ -206,3 +206,110 @@ def test_the_written_value_is_computed_from_the_old_one_everywhere():
 
     learned = agree(step)
     assert set(learned.reasons) == {"the region ended"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, k, row: x.__setitem__((slice(None), k), row[:, 0]),
+        lambda x, k, row: x.__setitem__((slice(None), k - 6), row[:, 0]),
+        lambda x, k, row: x.__setitem__((slice(None), slice(k, k + 1)), row),
+        lambda x, k, row: x.__setitem__((..., slice(k, k + 1), slice(None)), row * 2),
+        lambda x, k, row: x.__setitem__((slice(None), k), row[0, 0]),
+        lambda x, k, row: x.__setitem__((slice(None), k), 0.5),
+        lambda x, k, row: x.__setitem__((slice(None), slice(k, k + 1)), row[:1] + 1),
+        lambda x, k, row: x.__setitem__(k % 2, row.sum()),
+    ],
+)
+def test_rows_at_changing_places_are_one_course(write):
+    places = iter([k for k in range(6) for _ in range(2)])
+
+    def step(cache, place, row):
+        before = cache * 2
+        write(cache, place.shape[0] - 1, row)
+        return before, cache.sum(0)
+
+    mine, theirs, _, rows = caches()
+    compiled = Compiled(step)
+    for k in places:
+        place, row = torch.empty(k + 1), rows[k].clone()
+        close(compiled(mine, place, row), step(theirs, place, row))
+        assert mine._version == theirs._version
+        close(mine, theirs)
+    assert set(compiled.learned.reasons) == {"the region ended"}
+    assert compiled.learned.diverged == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        6, (slice(None), 9), slice(0, 2, 2), (slice(None), slice(4, 1)), (None, 0), (0, 1),
+        (slice(None), slice(None, None, 2)), (slice(1), slice(1)), ..., (0, 0, 0), (0, 0, 0, 0),
+    ],
+)  # fmt: skip
+def test_other_keys_write_as_eager_mode_does(key):
+    def step(cache, place, row):
+        outcome = 0
+        for value in (row[:, 0] + 1, row[0, 0] * 2, row.double()[0, 0], 2, cache[0, 0]):
+            try:
+                cache[key] = value
+            except (IndexError, RuntimeError, TypeError) as error:
+                outcome = 10 * outcome + len(str(error).partition(" at ")[0])
+        return torch.tensor(outcome), cache * 1
+
+    agree(step)
+
+
+def test_rows_of_views_and_of_what_has_a_history():
+    def step(cache, place, row):
+        part = cache[:, 1:]
+        part[:, 0] = row[:, 0]
+        scale = torch.ones(2, 6, 3, requires_grad=True)
+        made = scale * 2
+        made[:, 2] = row[:, 0]
+        made[:, 3] = 1.0
+        (made * cache).sum().backward()
+        cache[:, 4] = (scale[:, 0] * 2).detach()
+        return part + 0, made.detach(), scale.grad, cache + 0
+
+    agree(step)
+
+
+def test_a_row_that_wants_a_gradient_gets_it():
+    def step(cache, place, row):
+        weight = (row[:, 0] * 1).requires_grad_()
+        fresh = torch.zeros(2, 6, 3)
+        fresh[:, 1] = weight * 2
+        (fresh * cache).sum().backward()
+        cache[:, 0] = weight.detach()
+        return weight.grad, cache + 0
+
+    agree(step)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, v: x.index_copy_(0, torch.tensor([0, 1, 2, 3, 4]), v),
+        lambda x, v: x.__setitem__(slice(1, None), v),
+        lambda x, v: (x.cumsum_(0), x.__setitem__(slice(1, None), v)),
+        lambda x, v: (x.cumsum_(0), x.index_copy_(0, torch.tensor([1]), x[1:2])),
+    ],
+)
+def test_writing_a_tensor_from_a_part_of_itself_is_refused(write):
+    def step(x):
+        part, before = x[:-1], x * 2
+        try:
+            write(x, part)
+        except RuntimeError as error:
+            return before, str(error).partition(" at ")[0]
+        return before, "fine"
+
+    mine = torch.arange(6.0) + 1
+    theirs, compiled = mine.clone(), Compiled(step)
+    for _ in range(CALLS):
+        (before, error), (expected, wanted) = compiled(mine), step(theirs)
+        close(before, expected)
+        assert error == wanted != "fine"
+        close(mine, theirs)
+        assert mine._version == theirs._version

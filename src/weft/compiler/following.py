@@ -68,6 +68,7 @@ def at_once(op: Op) -> bool:
 class Region(Learning, Redoing):
     """One run of a compiled function."""
 
+    follows = True
     longest = 100_000  # calls that may be pending
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
@@ -305,6 +306,17 @@ class Region(Learning, Redoing):
         """Whether a pending tensor is no view of another."""
         number = object.__getattribute__(tensor, "_stamp")[1]
         return self.root_of((RESULT, number)) == Root(RESULT, number)
+
+    def may_share(self, view: Tensor, target: Tensor) -> bool:
+        """Whether a pending tensor may lie in the memory of one that is about to be written."""
+        number = object.__getattribute__(view, "_stamp")[1]
+        root = self.root_of((RESULT, number))
+        if root == Root(RESULT, number):
+            return view is target
+        if root.where == LEAF:
+            return self.leaves[root.number]._vc is target._vc
+        holder = self.handles[root.number]
+        return holder is None or holder is target  # None: it has another value by now
 
     def home_of(self, tensor: Tensor) -> Root | None:
         """Whose memory a result or leaf of the stretch lies in."""

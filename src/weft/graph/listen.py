@@ -14,6 +14,7 @@ from weft.graph.spec import listening
 class Listener:
     """Is told of ops, writes, backward passes and optimizer steps. A block switches it on."""
 
+    follows = False  # whether it computes later, so that the least part of a write should vary
     by_closure = False  # whether the optimizer's step that is going on was given a closure
     _entered: tuple[State, ...] = ()  # the threads that have entered a block and not left it
 
