@@ -423,8 +423,8 @@ def used_up(path: Sequence[Token], built: Builder, number: int) -> bool:
     twin = Builder(path)
     first = len(twin.specs)
     twin.derive([(twin.values[number], ONES)])
-    steps = (s for s in twin.specs[first:] if s.kind == BACK and s.op.plan.holds)
-    if not any(r in built.consumed for s in steps for r in twin.specs[s.forward].results()):
+    kept = [s.forward for s in twin.specs[first:] if s.kind == BACK and s.op.plan.holds]
+    if not any(r in built.consumed for k in kept if k is not None for r in twin.specs[k].results()):
         return False
     if built.values[number] not in built.consumed:
         raise Impossible("results with a history after a backward pass")
