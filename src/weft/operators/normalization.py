@@ -577,8 +577,7 @@ def native_group_norm(
         return y.to(input.dtype), mean.to(d), rstd.to(d)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
-    y = y.reshape(input._a.shape)
-    y._base = y._view = None  # to its users it is no view of those rows
+    y = api.apart(y.reshape(input._a.shape))
     if weight is not None:
         y = y * _along_channels(weight, input.ndim)
     if bias is not None:
