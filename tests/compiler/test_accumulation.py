@@ -321,3 +321,20 @@ def test_what_keeps_nothing_is_compiled_after_a_pass():
         step().sum().backward()
         assert w.grad.tolist() == [2.0, 2.0, 2.0]
     assert not step.learned.refused
+
+
+def test_a_pass_after_one_that_failed():
+    def make():
+        net = Pair()
+
+        def step(k):
+            made = net.first * net.second
+            try:
+                (net.second * 2).backward()  # not a scalar
+            except RuntimeError:
+                made.backward(torch.ones(3))
+            return made.detach()
+
+        return step, net
+
+    agree(make)
