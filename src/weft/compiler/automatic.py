@@ -86,6 +86,9 @@ class Automatic(Region):
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         return None if self.idle else super().overwriting(op, args, attrs)
 
+    def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
+        return not self.idle and super().takes_on(target, result, name)
+
     def detaching(self, tensor: Tensor) -> Any:
         return None if self.idle else super().detaching(tensor)
 

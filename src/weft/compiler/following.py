@@ -26,6 +26,7 @@ from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
 from weft.compiler.stretch import Learned, takes_gradient
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     DETACH,
@@ -67,6 +68,7 @@ def at_once(op: Op) -> bool:
 class Region(Learning, Redoing):
     """One run of a compiled function."""
 
+    follows = True
     longest = 100_000  # calls that may be pending
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
@@ -219,8 +221,8 @@ class Region(Learning, Redoing):
             self.learn_change(op, args, attrs)
             return None
         token = self.find(INPLACE, op, args, attrs)
-        if token is not None and self.change(token, args[0]):
-            return args[0]
+        if token is not None:
+            return args[0] if self.change(token, args[0]) else None
         if op in self.at.opaque:
             self.cut(f"{op.name}_ runs at once")
             return None
@@ -228,26 +230,57 @@ class Region(Learning, Redoing):
         self.learn_change(op, args, attrs)
         return None
 
-    def change(self, token: Token, target: Tensor) -> bool:
-        """Note that a tensor will have another value, with a new number."""
-        kind, wanted = token.slots[0]
-        if kind == LEAF:
-            # Whoever else holds the array could see that it has not changed yet.
-            array = self.arrays[wanted.number]
-            if target._a is not array or getrefcount(array) > UNSHARED + 1:
-                self.forget(token)
+    def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
+        with self.lock:
+            if MODES.now.backward is not None:
                 return False
-            self.hidden[id(target)] = (target, wanted.number)
+            if self.learning:
+                self.learn_assignment(target, result, name)
+                return False
+            if region_of(result) is not self:
+                return False  # the write itself ends the stretch
+            token = self.find(ASSIGN, sys.intern(name), (target, result), {})
+            if token is not None:
+                return self.change(token, target)
+            if region_of(result) is self:
+                self.diverge(f"{name}_")
+                self.learn_assignment(target, result, name)
+            return False
+
+    def change(self, token: Token, target: Tensor) -> bool:
+        """Note that a tensor will have another value, with a new number; False if it can't wait."""
+        kind, wanted = token.slots[0]
+        if kind == LEAF and not self.is_alone(target, wanted.number):
+            self.forget(token)
+            self.cut(f"{token.name}_ on memory that others hold")
+            return False
+        self.advance(token)
+        self.renew(target, token.slots[0], token.first, token.kinds[0])
+        if id(target) in self.hidden:
+            self.bumped.append((target, True))
+        count(target._vc, token.name, token)
+        return True
+
+    def is_alone(self, target: Any, number: int) -> bool:
+        """Whether nobody else holds a leaf's memory, who could see that it has not changed yet."""
+        array = self.arrays[number]
+        return target._a is array and getrefcount(array) <= UNSHARED + 1 and owned(array)
+
+    def renew(self, target: Any, slot: tuple[int, Any], number: int, kind: Kind) -> None:
+        """Let a tensor be a pending result in the place of what it was."""
+        if slot[0] == LEAF:
+            self.hidden[id(target)] = (target, slot[1].number)
             del target._a
         else:
-            self.handles[wanted] = None
-        if id(target) in self.hidden:
-            self.bumped.append(target)
-        self.advance(token)
-        target._stamp = (self, token.first, token.kinds[0])  # type: ignore[assignment]
+            self.handles[slot[1]] = None
+        target._stamp = (self, number, kind)
         self.handles.append(target)
-        count(target._vc, token.op.name, token)
-        return True
+
+    def note_bump(self, gradient: Any) -> None:
+        """Count a change as the engine does, which does not say where it was made."""
+        gradient._vc[0] += 1
+        if id(gradient) in self.hidden:
+            self.bumped.append((gradient, False))
 
     def forget(self, token: Token) -> None:
         """Take back what ``match`` has noted for a token that was not followed after all."""
@@ -279,6 +312,22 @@ class Region(Learning, Redoing):
             self.apart.add(object.__getattribute__(result, "_stamp")[1])
         return True
 
+    def owns(self, tensor: Tensor) -> bool:
+        """Whether a pending tensor is no view of another."""
+        number = object.__getattribute__(tensor, "_stamp")[1]
+        return self.root_of((RESULT, number)) == Root(RESULT, number)
+
+    def may_share(self, view: Tensor, target: Tensor) -> bool:
+        """Whether a pending tensor may lie in the memory of one that is about to be written."""
+        number = object.__getattribute__(view, "_stamp")[1]
+        root = self.root_of((RESULT, number))
+        if root == Root(RESULT, number):
+            return view is target
+        if root.where == LEAF:
+            return self.leaves[root.number]._vc is target._vc
+        holder = self.handles[root.number]
+        return holder is None or holder is target  # None: it has another value by now
+
     def home_of(self, tensor: Tensor) -> Root | None:
         """Whose memory a result or leaf of the stretch lies in."""
         if region_of(tensor) is self:
@@ -302,12 +351,11 @@ class Region(Learning, Redoing):
         if self.learning:
             self.learn_backward(root if plain else None)
             return False
-        for token in self.at.next if plain else ():
-            if token.kind == BACKWARD and token.grad is now.grad:
-                # A result of this stretch, so it is pending.
-                if self.handles[token.slots[0][1]] is root and self.gradients_wait(token):
-                    return True
-        if self.at.resume is not None or any(t.kind == BACKWARD for t in self.at.next):
+        known = [t for t in self.at.next if t.kind == BACKWARD]
+        found = plain and region_of(root) is self
+        if found and any(self.gradients_wait(token, root) for token in known):
+            return True
+        if self.at.resume is not None or (known and not (found and self.is_news(known))):
             self.cut("backward")
         else:
             self.diverge("backward")
@@ -315,19 +363,44 @@ class Region(Learning, Redoing):
             self.learn_backward(root if plain else None)
         return False
 
-    def gradients_wait(self, token: Token) -> bool:
+    def gradients_wait(self, token: Token, root: Tensor) -> bool:
         """Put pending gradients into leaves, if these are as they were when this was learned."""
+        if token.grad is not MODES.now.grad or self.handles[token.slots[0][1]] is not root:
+            return False
         if token.quick is not None and token.quick(self):
             return True
-        leaves = self.leaves
-        tensors = [leaves[slot.number] for slot in token.targets]
-        if not all(map(takes_gradient, tensors)):
+        tensors = [self.leaves[slot.number] for slot in token.targets]
+        if not all(map(takes_gradient, tensors)) or any(map(differs, tensors, token.held)):
+            return False
+        if not token.match(self, (root, *[t._grad for t in tensors if t._grad is not None])):
+            return False
+        if not self.may_grow_later(token, tensors):
+            self.forget(token)
             return False
         self.advance(token)
-        number = token.first
-        for tensor, kind in zip(tensors, token.kinds, strict=True):
-            tensor._grad = self.pending(number, kind)
-            number += 1
+        for k, (tensor, kind) in enumerate(zip(tensors, token.kinds, strict=True)):
+            if token.held[k]:
+                self.renew(tensor._grad, token.slots[token.held[k]], token.first + k, kind)
+                self.note_bump(tensor._grad)
+            else:
+                tensor._grad = self.pending(token.first + k, kind)
+        return True
+
+    def is_news(self, known: list[Token]) -> bool:
+        """Whether gradients are there, or are not, otherwise than in all passes known here."""
+        leaves = self.leaves
+        for token in known:
+            tensors = [leaves[slot.number] for slot in token.targets]
+            if not all(map(takes_gradient, tensors)) or not any(map(differs, tensors, token.held)):
+                return False
+        return True
+
+    def may_grow_later(self, token: Token, tensors: list[Tensor]) -> bool:
+        """Whether nobody else holds the memory of gradients that will be added to."""
+        for tensor, place in zip(tensors, token.held, strict=True):
+            kind, slot = token.slots[place]
+            if place and kind == LEAF and not self.is_alone(tensor._grad, slot.number):
+                return False
         return True
 
     def steps(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -479,6 +552,28 @@ class Region(Learning, Redoing):
         """The region has ended by an exception: what came before it happens, as in eager mode."""
         self.reify()
         self.start(self.at)
+
+
+def differs(tensor: Tensor, place: int) -> bool:
+    """Whether a leaf has a gradient where it had none, or none where it had one."""
+    return (tensor._grad is None) is (place > 0)
+
+
+def owned(array: np.ndarray) -> bool:
+    """Whether the memory of an array is held by nobody else: no other array shows it."""
+    owner = array.base
+    if owner is None:
+        return True
+    return owner.__class__ is np.ndarray and owner.base is None and getrefcount(owner) == OWNED
+
+
+def _count_of_owner() -> int:
+    array = np.empty(2)[:]
+    owner = array.base
+    return getrefcount(owner)
+
+
+OWNED = _count_of_owner()  # the count of an array that one view and a local variable hold
 
 
 def count(cell: list[Any], name: str, token: Token) -> None:

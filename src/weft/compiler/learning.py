@@ -11,6 +11,7 @@ from weft.compiler import matching, stepping, trace
 from weft.compiler.plan import reached
 from weft.compiler.stretch import Stretch, is_view, takes_gradient
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     CONSTANT,
@@ -163,22 +164,31 @@ class Learning(Stretch):
         if not self.learning:
             return
         if self.may_change(args[0]):
-            self.changing_now = (op, args, attrs)
+            self.changing_now = (INPLACE, op, args, attrs)
         else:
             self.cut(f"{op.name}_ on a view, or on a tensor that has views")
 
-    changing_now: Any = None  # the op in place that is running
+    def learn_assignment(self, target: Tensor, result: Tensor, name: str) -> None:
+        """A tensor is about to be changed to what a function gave, as ``change_by`` does."""
+        self.prepare((target, result))
+        known = self.ids.get(id(result), (LEAF,))[0] == RESULT
+        if not self.learning or not known or result._node is not None:
+            return
+        if result._a.strides == target._a.strides and self.may_change(target):
+            self.changing_now = (ASSIGN, sys.intern(name), (target, result), {})
+
+    changing_now: Any = None  # the change in place that is going on
 
     def writing(self, target: Tensor, result: Any) -> None:
         if MODES.now.backward is not None:
             return
         call, self.changing_now = self.changing_now, None
-        whole = call is not None and call[1][0] is target
+        whole = call is not None and call[2][0] is target
         if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
             self.cut("a tensor was written to")
             return
-        op, args, attrs = call
-        flows = MODES.now.grad and op.differentiable
+        kind, op, args, attrs = call
+        flows = kind == INPLACE and MODES.now.grad and op.differentiable
         requires = flows and any(isinstance(x, Tensor) and x._node is not None for x in args)
         slot = self.ids.get(id(target))
         ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
@@ -194,7 +204,7 @@ class Learning(Stretch):
             return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)
-        token = self.add(INPLACE, op, args, attrs, kinds, roots)
+        token = self.add(kind, op, args, attrs, kinds, roots)
         if token is not None:
             kind, what = token.slots[0]
             if kind == RESULT:
@@ -205,7 +215,7 @@ class Learning(Stretch):
 
     def may_change(self, target: Tensor) -> bool:
         slot = self.ids.get(id(target))
-        if target._base is not None or target._a.base is not None:
+        if target._base is not None:
             return False
         if isinstance(target._node, AccumulateGrad) and MODES.now.grad:
             return False
@@ -230,21 +240,25 @@ class Learning(Stretch):
 
     def learn_backward(self, root: Tensor | None) -> None:
         """A backward pass that is about to run."""
+        self.going_back = None  # of one that has failed
         slot = None if root is None else self.ids.get(id(root))
         if slot is None or slot[0] != RESULT:
             self.cut("backward")
             return
         targets = reached(self.path, slot[1])
         tensors = [self.leaves[slot.number] for slot in targets]
-        once = len({id(t) for t in tensors}) == len(tensors)
-        if (
-            not once
-            or not all(map(takes_gradient, tensors))
-            or any(t.kind == BACKWARD for t in self.path)
-        ):
-            self.cut("backward into gradients that are there, or past hooks")
+        held = [t._grad for t in tensors]
+        own = [g for g in held if g is not None]
+        once = all(len({id(t) for t in found}) == len(found) for found in (tensors, own))
+        if not (once and all(map(takes_gradient, tensors)) and all(map(self.may_grow, own))):
+            self.cut("backward into gradients with views or a history, or past hooks")
             return
-        self.going_back = (root, targets)
+        self.going_back = (root, targets, held)
+
+    def may_grow(self, gradient: Tensor) -> bool:
+        """Whether gradients can be added to one that is there already."""
+        plain = gradient.__class__ is Tensor and gradient._node is None
+        return plain and trace.known_leaf(gradient) and self.may_change(gradient)
 
     going_back: Any = None
 
@@ -252,16 +266,23 @@ class Learning(Stretch):
         found, self.going_back = self.going_back, None
         if found is None:
             return
-        root, targets = found
+        root, targets, held = found
         grads = [self.leaves[slot.number]._grad for slot in targets]
-        if any(g is None for g in grads):
+        if any(g is None or (old is not None and old is not g)
+               for g, old in zip(grads, held, strict=True)):  # fmt: skip
             self.cut("backward")
             return
+        own = [g for g in held if g is not None]
+        places = iter(range(1, len(own) + 1))
         kinds = tuple(Kind(g._a, False) for g in grads)
         roots_of = lambda slots, first: tuple(Root(RESULT, first + k) for k in range(len(grads)))
-        token = self.add(BACKWARD, "backward", (root,), {}, kinds, roots_of)
+        token = self.add(BACKWARD, "backward", (root, *own), {}, kinds, roots_of)
         if token is not None:
             token.targets = tuple(targets)
+            token.held = tuple(0 if g is None else next(places) for g in held)
+            for kind, what in token.slots[1:]:
+                if kind == RESULT:
+                    self.handles[what] = None
             self.keep(token, grads)
 
     def learn_step(self, step: Any, optimizer: Any) -> Any:

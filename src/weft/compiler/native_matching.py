@@ -539,8 +539,8 @@ def equip(token: Token) -> None:
     """Give a token its compiled function, where there is one for such."""
     if token.step is not None and token.step.usual is not None:
         token.step.usual.equip()
-    if token.quick is not None or token.kind not in (CALL, BACKWARD):
-        return
+    if token.quick is not None or token.kind not in (CALL, BACKWARD) or any(token.held):
+        return  # what adds to gradients that are there is compared by Python
     made = functions()
     if made is None:
         return

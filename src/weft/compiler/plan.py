@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compiler import history, native_matching
 from weft.compiler.trace import (
+    ASSIGN,
     BACKWARD,
     CALL,
     DETACH,
@@ -79,8 +80,11 @@ def needed_for(
 class Builder:
     """The nodes of a path, as records of a graph."""
 
-    def __init__(self, path: Sequence[Token], ends: Collection[int] = ()) -> None:
+    def __init__(
+        self, path: Sequence[Token], ends: Collection[int] = (), passes: bool = True
+    ) -> None:
         self.ends = ends  # results at which gradients stop, as at leaves
+        self.with_passes = passes  # or gradients are values that are given
         self.number_of: dict[Ref, int] = {}  # of results
         self.inner: dict[Ref, int] = {}  # those results as leaves, with their numbers
         self.specs: list[Spec] = []
@@ -88,11 +92,11 @@ class Builder:
         self.values: list[Ref] = []  # by the number of the result
         self.leaves: dict[int, Ref] = {}  # by number
         self.numbers: list[tuple[int, int]] = []  # operands that are given in each run
-        self.backward: int | None = None  # the result that a backward pass began at
-        self.holds = False  # whether that pass used something up
-        self.consumed: set[Ref] = set()
+        # Of each backward pass: how many calls came before it, and its nodes.
+        self.passes: list[tuple[int, range]] = []
+        self.consumed: set[Ref] = set()  # what these passes have gone through
         self.made: dict[Token, int] = {}  # the nodes of calls
-        for token in path:
+        for self.at, token in enumerate(path):
             self.take(token)
 
     def add(self, kind: str, op: Any, args: tuple[Any, ...], attrs: Any, shape: Any, dtype: Any,
@@ -122,7 +126,7 @@ class Builder:
         several = token.kind == CALL and token.op.multiple
         shape: Any = tuple(k.shape for k in kinds) if several else kinds[0].shape
         dtype: Any = tuple(k.dtype for k in kinds) if several else kinds[0].dtype
-        op = CUT if token.kind == DETACH else token.op
+        op = CUT if token.kind in (ASSIGN, DETACH) else token.op
         id = self.made[token] = len(self.specs)
         args = []
         for i, (kind, what) in enumerate(token.slots):
@@ -131,6 +135,8 @@ class Builder:
                 args.append(what(1))  # its class is part of the trace, its value is not
             else:
                 args.append(self.argument(kind, what))
+        if token.kind == ASSIGN:  # what the target was does not matter
+            del args[0]
         spec = self.add(
             *(FORWARD, op, tuple(args), token.attrs, shape, dtype),
             code=token.code, instruction=token.instruction, scope=token.scope, grad=token.grad,
@@ -170,14 +176,25 @@ class Builder:
             self.values.append(values[place])
 
     def go_back(self, token: Token) -> None:
-        root = token.slots[0][1]
-        self.backward = root
+        """A backward pass; its gradients are added to those that are there already."""
+        if not self.with_passes:
+            for kind in token.kinds:
+                ref = self.leaf(kind.shape, kind.dtype, False)
+                self.number_of[ref] = len(self.values)
+                self.values.append(ref)
+            return
         first = len(self.specs)
-        arrived = self.derive([(self.values[root], ONES)])
-        self.consumed = set(arrived)
-        self.holds = any(s.op.plan.holds for s in self.specs[first:] if s.kind == BACK)
-        for slot in token.targets:
-            self.values.append(self.accumulated(self.leaves[slot.number], arrived))
+        arrived = self.derive([(self.values[token.slots[0][1]], ONES)])
+        self.consumed |= set(arrived)
+        self.passes.append((self.at, range(first, len(self.specs))))
+        for slot, place in zip(token.targets, token.held, strict=True):
+            leaf = self.leaves[slot.number]
+            found = self.accumulated(leaf, arrived)
+            if place:
+                before = self.argument(*token.slots[place])
+                found = self.accumulated(leaf, {leaf: [before, found]})
+            self.number_of[found] = len(self.values)
+            self.values.append(found)
 
     def derive(self, roots: Any) -> dict[Ref, list[Any]]:
         """Append the backward pass from some roots."""
@@ -250,22 +267,18 @@ class Plan:
         self.tapes: dict[int, history.Tape] = {}
         self.freed: dict[int, Any] = {}  # with the leaves behind them
         saved: dict[int, None] = {}  # results that backward passes read
-        if live and built.backward is not None:
-            if not built.holds or any(built.values[k] not in built.consumed for k in live):
-                raise Impossible("results with a history after a backward pass")
-            for k in live:
+        # Gradients stop at every result that the program can name, as at a node of its own.
+        ends = {k for k in (*live, *self.views) if kinds[k].requires}
+        for k in live:
+            if built.passes and used_up(path, built, k):
                 behind = [slot.number for slot in reached(path, k)]
                 self.freed[k] = behind, history.freed_plan(len(behind))
-        else:
-            # Gradients stop at every result that the program can name, as at a node of its own.
-            ends = {k for k in (*live, *self.views) if kinds[k].requires}
-            for k in live:
-                tape = history.Tape(Builder(path, ends - {k}), k, kinds[k])
-                saved.update(dict.fromkeys(tape.saved))
-                self.tapes[k] = tape
-        if built.backward is not None:
-            before = next(k for k, token in enumerate(path) if token.kind == BACKWARD)
-            refuse_overwritten(path[:before], built)
+                continue
+            tape = history.Tape(Builder(path, ends - {k}, False), k, kinds[k])
+            saved.update(dict.fromkeys(tape.saved))
+            self.tapes[k] = tape
+        for before, nodes in built.passes:
+            refuse_overwritten(path[:before], built, nodes)
         for tape in self.tapes.values():
             refuse_overwritten(path, tape.built)
         self.saved = [k for k in saved if k not in self.wanted]
@@ -397,15 +410,35 @@ class Plan:
 
 def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
     """What a call changes in place: the numbers of new values, with what was there before."""
-    if token.kind == INPLACE:
+    if token.kind in (ASSIGN, INPLACE):
         return [(token.first, token.slots[0])]
     if token.kind == STEP:
         places = enumerate(token.step.written, token.first)
         return [(k, token.slots[place]) for k, place in places]
-    return []
+    places = enumerate(token.held, token.first)  # of a backward pass
+    return [(k, token.slots[place]) for k, place in places if place]
 
 
-def refuse_overwritten(path: Sequence[Token], built: Builder) -> None:
+def used_up(path: Sequence[Token], built: Builder, number: int) -> bool:
+    """Whether backward passes have used up the graph of a result.
+
+    What keeps nothing for its derivative is never used up. Where only a part of the graph is, and
+    where the result depends on gradients, eager mode knows what to do.
+    """
+    if any(token.kind in (BACKWARD, STEP) for token in needed_for(path, [number])):
+        raise Impossible("results with a history that depend on gradients")
+    twin = Builder(path)
+    first = len(twin.specs)
+    twin.derive([(twin.values[number], ONES)])
+    kept = [s.forward for s in twin.specs[first:] if s.kind == BACK and s.op.plan.holds]
+    if not any(r in built.consumed for k in kept if k is not None for r in twin.specs[k].results()):
+        return False
+    if built.values[number] not in built.consumed:
+        raise Impossible("results with a history after a backward pass")
+    return True
+
+
+def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | None = None) -> None:
     """Leave backward passes that read what was changed in place since to eager mode's errors.
 
     Of its target a change in place keeps a copy if its own derivative needs one.
@@ -413,7 +446,8 @@ def refuse_overwritten(path: Sequence[Token], built: Builder) -> None:
     changed = {
         built.argument(*slot): built.made.get(token) for token in path for _, slot in changes(token)
     }
-    for spec in built.specs if changed else ():
+    specs = built.specs if nodes is None else [built.specs[k] for k in nodes]
+    for spec in specs if changed else ():
         if not isinstance(spec.op, Gradient):
             continue
         read = iter(spec.args[len(spec.attrs["outs"]) :])

@@ -7,12 +7,22 @@ from typing import Any
 from weft.autograd import engine
 from weft.compiler.plan import become, needed_for
 from weft.compiler.stretch import Stretch
-from weft.compiler.trace import BACKWARD, DETACH, INPLACE, LEAF, NUMBER, RESULT, STEP, Token
+from weft.compiler.trace import (
+    ASSIGN,
+    BACKWARD,
+    DETACH,
+    INPLACE,
+    LEAF,
+    NUMBER,
+    RESULT,
+    STEP,
+    Token,
+)
 from weft.core.dispatch import apply
-from weft.core.inplace import apply_inplace
+from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import Node, Output
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
 
@@ -45,11 +55,14 @@ class Redoing(Stretch):
         views = getattr(token.op, "view", False)
         args = [self.argument(slot, values, numbers, views) for slot in token.slots]
         if token.kind == BACKWARD:
-            self.redo_backward(token, args[0], values)
+            self.redo_backward(token, args, values)
             return
         with set_grad_enabled(token.grad):
             if token.kind == INPLACE:
                 results: Any = (apply_inplace(token.op, args, token.attrs),)
+            elif token.kind == ASSIGN:
+                write(args[0], args[1]._a, token.op)
+                results = (args[0],)
             else:
                 results = perform(token, args)
         for k, result in enumerate(results):
@@ -61,20 +74,23 @@ class Redoing(Stretch):
                 result._base = result._view = None
             values.append(result)
             place(token, result)
+        if token.kind in (ASSIGN, INPLACE):
+            date(token, args[0]._vc)
 
-    def redo_backward(self, token: Token, root: Tensor, values: list[Any]) -> None:
+    def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
         since = [t._grad for t in tensors]  # what the program has made of them
         nodes = [(t._node, t._node.extras, t._node.post_accumulate) for t in tensors]
-        for t in tensors:
-            t._grad = t._node.extras = t._node.post_accumulate = None  # hooks have come since
-        engine.backward(root)
+        for t, place in zip(tensors, token.held, strict=True):
+            t._grad = args[place] if place else None
+            t._node.extras = t._node.post_accumulate = None  # hooks have come since
+        engine.backward(args[0])
         for node, extras, hooks in nodes:
             node.extras, node.post_accumulate = extras, hooks
         for k, t in enumerate(tensors):
             handle, found = self.handles[token.first + k], t._grad
             t._grad = since[k]
-            if handle is not None and found is not None:
+            if handle is not None and found is not None and handle is not found:
                 become(handle, found)
                 found = handle
             values.append(found)
@@ -122,10 +138,16 @@ def place(token: Token, result: Any) -> None:
         node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
 
 
+def date(token: Token, cell: Any) -> None:
+    """Let the last change of a tensor say which line of the program it comes from."""
+    if cell.__class__ is list and len(cell) > 1 and token.code is not None:
+        cell[-1] = (cell[0], token.name, token.code, token.instruction)
+
+
 def perform(token: Token, args: Any) -> Any:
     """What a call gives; a change in place gives the new value alone."""
-    if token.kind == DETACH:
-        return (args[0].detach(),)
+    if token.kind in (ASSIGN, DETACH):
+        return (args[-1].detach(),)
     out = apply(token.op, tuple(args), token.attrs)
     return out if token.op.multiple else (out,)
 

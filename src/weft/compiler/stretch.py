@@ -53,7 +53,7 @@ class Stretch(Listener):
         """Forget what few stretches have."""
         # Leaves with pending changes in place, and one entry for each such change.
         self.hidden: dict[int, tuple[Tensor, int]] = {}
-        self.bumped: list[Tensor] = []
+        self.bumped: list[tuple[Tensor, bool]] = []  # with whether it says who has changed it
         self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
         self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
         self.updated: set[int] = set()  # while learning: parameters that were changed in place
@@ -84,15 +84,15 @@ class Stretch(Listener):
         """Whether a course from here on was learned, so that another one is news."""
         return bool(self.at.next) or self.at.resume is not None or bool(self.path)
 
-    def show_hidden(self, uncounted: list[Tensor] = []) -> None:
+    def show_hidden(self, uncounted: list[tuple[Tensor, bool]] = []) -> None:
         """Give leaves with pending changes their array back."""
         for tensor, number in self.hidden.values():
             tensor._a = self.arrays[number]
             del tensor._stamp
-        for tensor in uncounted:  # a change is counted again when it is made
+        for tensor, noted in uncounted:  # a change is counted again when it is made
             cell = tensor._vc
             cell[0] -= 1
-            if len(cell) > 1:
+            if noted and len(cell) > 1:
                 cell.pop()
         self.hidden, self.bumped = {}, []
 
@@ -103,11 +103,10 @@ def is_view(token: Token, k: int) -> bool:
 
 
 def takes_gradient(tensor: Tensor) -> bool:
-    """Whether a gradient that arrives at a leaf becomes its ``.grad`` and does nothing else."""
+    """Whether a gradient that arrives at a leaf goes to its ``.grad`` and does nothing else."""
     node = tensor._node
     return (
-        tensor._grad is None
-        and node.__class__ is AccumulateGrad
+        node.__class__ is AccumulateGrad
         and node.extras is None
         and not node.post_accumulate
         and (tensor._x is None or "grad_dtype" not in tensor._x)

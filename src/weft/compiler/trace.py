@@ -25,7 +25,7 @@ from weft.operators.casting import memory_format
 ndarray = np.ndarray
 
 # Kinds of tokens.
-CALL, INPLACE, DETACH, BACKWARD, STEP = range(5)
+CALL, INPLACE, ASSIGN, DETACH, BACKWARD, STEP = range(6)
 # Kinds of slots: what an argument is.
 RESULT, LEAF, NUMBER, CONSTANT = range(4)
 
@@ -123,8 +123,8 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("follow", "home", "leaves", "match", "op", "quick", "roots", "scope", "slots", "step"),
-        "targets",
+        *("follow", "held", "home", "leaves", "match", "op", "quick", "roots", "scope", "slots"),
+        *("step", "targets"),
     )
 
     def __init__(
@@ -145,6 +145,8 @@ class Token:
         self.first = first  # the number of the first result
         self.leaves: tuple[LeafSlot, ...] = ()  # those met here for the first time
         self.targets: tuple[LeafSlot, ...] = ()  # of a backward pass: the leaves that it reaches
+        # For each of these, where among the slots the gradient is that it has already, or zero.
+        self.held: tuple[int, ...] = ()
         self.step: Any = None  # of an optimizer: see ``stepping``
         # Functions that compare a call's arguments with the slots, and that answer it: see
         # ``matching``.

@@ -187,7 +187,7 @@ def check_writable(target: Tensor, tracking: bool, name: str) -> None:
 
 def check_overlap(target: Tensor, name: str) -> None:
     array = target._a
-    if array.size and (not array.flags.writeable or 0 in array.strides):
+    if array.size and 0 in array.strides:
         if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
             raise RuntimeError(
                 f"{name}_: unsupported operation: more than one element of the written-to "

@@ -149,6 +149,17 @@ def region_of(tensor: Any) -> Any:
     return None
 
 
+def same_memory(tensor: Any, target: Any) -> bool:
+    """Whether a tensor has the memory of one that is about to be written; it has values then."""
+    region = region_of(tensor)
+    if region is not None and region.may_share(tensor, target):
+        tensor._a.size  # noqa: B018 - computes what is pending
+    return tensor._vc is target._vc
+
+
+METADATA[same_memory.__code__] = False
+
+
 def slot_of(tensor: Any, name: str, frame: Any) -> Any:
     """The value of an unset slot, as a frame reads it: for a pending tensor, once all that is
     pending was computed.

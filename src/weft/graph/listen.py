@@ -14,6 +14,7 @@ from weft.graph.spec import listening
 class Listener:
     """Is told of ops, writes, backward passes and optimizer steps. A block switches it on."""
 
+    follows = False  # whether it computes later, so that the least part of a write should vary
     by_closure = False  # whether the optimizer's step that is going on was given a closure
     _entered: tuple[State, ...] = ()  # the threads that have entered a block and not left it
 
@@ -53,6 +54,10 @@ class Listener:
 
     def changed(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op has run in place, and its history is recorded."""
+
+    def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
+        """A tensor is about to be changed to what a function gave; True if that will be done."""
+        return False
 
     def writing(self, target: Tensor, result: Any) -> None:
         """An array is about to be written into a tensor."""

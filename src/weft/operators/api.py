@@ -186,14 +186,23 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
     return self
 
 
+def _is_tracked(x: Tensor) -> bool:
+    """Whether a gradient is wanted for a tensor, which may be pending."""
+    if pending.region_of(x) is not None:
+        return x.requires_grad
+    return edge_of(x) is not None
+
+
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
     """In place by way of an out-of-place function: compute, check, write, then record."""
     check_change(self, f"{name}_")
     source = self
     if MODES.now.grad:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        tracking = any(edge_of(t) is not None for t in (self, *tensors))
-        check_writable(self, tracking, name)
+        tracking = any(map(_is_tracked, (self, *tensors)))
+        region = pending.region_of(self)
+        if region is None or tracking or not region.owns(self):
+            check_writable(self, tracking, name)
         if tracking:
             # The function may save its input, which the write below destroys.
             source = wrap(copy_of(self._a, "C"), unhooked_node(self))
@@ -206,6 +215,9 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
         for level, tangent in old.items():
             set_tangent(source, level, tangent.clone())
     result = function(source, *args, **kwargs)
+    for recorder in MODES.now.recorders:
+        if recorder.takes_on(self, result, name):
+            return self
     if result._a.dtype != self._a.dtype and result._node is not None:
         if not dt.can_cast(result.dtype, self.dtype):
             write(self, result._a, name)  # raises, with the reason

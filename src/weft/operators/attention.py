@@ -11,6 +11,7 @@ from weft.core import dtype as dt
 from weft.core.devices import host
 from weft.core.dispatch import apply
 from weft.core.meta import filled
+from weft.core.modes import MODES
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
@@ -216,6 +217,8 @@ def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
         return mask
     if mask.is_meta:
         return mask.to(like.dtype)
+    if any(recorder.follows for recorder in MODES.now.recorders):
+        return where_op(mask, *(wrap(np.array(x, like.dtype.np)) for x in (_LOWEST, 0.0)))
     return beside(like, np.where(host(mask), _LOWEST, 0.0).astype(like.dtype.np))
 
 

@@ -16,6 +16,7 @@ from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, SPECIAL
+from weft.core.pending import model_of
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, wrap
 from weft.native.memory import buffers
@@ -140,7 +141,7 @@ def is_in_order(x: Tensor, format: Any) -> bool:
 
 def as_image(result: Tensor, input: Tensor) -> Tensor:
     """The result with its channels innermost if the input has them so."""
-    if not channels_wanted(input._a):
+    if not channels_wanted(model_of(input)):
         return result
     format = channels_last if input._a.ndim == 4 else channels_last_3d
     return clone_op(result, memory_format=format)

@@ -20,6 +20,7 @@ from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.meta import lacks_values, no_values, plain
 from weft.core.modes import MODES, OFF, SPECIAL
+from weft.core.pending import region_of, same_memory
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, linear
@@ -28,6 +29,7 @@ from weft.operators.outputs import check_shared, warn_expanded
 from weft.operators.views import select_op, slice_op, zeros_of
 
 FULL = slice(None)
+WRITABLE = (dt.float32, dt.float64)
 
 
 # --- adding at positions that may repeat -----------------------------------------------
@@ -499,7 +501,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         _put(_seen(self, basic), value, indices, where, accumulate=False)
         return
     index = basic if simple is not None else (*basic, ...)
-    if _write_plainly(self, index, value):
+    if _write_plainly(self, index, value) or _write_rows(self, index, value):
         return
     # ``x[...] = value`` changes x itself, as in PyTorch, and no view of it.
     target = self if takes_all(self._a.shape, index) else slice_op(self, index=index)
@@ -563,6 +565,74 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
     part[...] = new
     bump(x, "fill" if kind is not Tensor else "copy")
     return True
+
+
+MOST_BYTES = 1 << 20  # of a tensor that is computed anew for a write of some rows
+
+
+def _write_rows(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
+    """Write along one dimension for a compiled region, if all is plain; else say no.
+
+    It makes one new value of the whole tensor, at places that are a tensor: where they change from
+    call to call, the region need not learn another course.
+    """
+    now = MODES.now
+    if len(now.recorders) != 1 or not now.recorders[0].follows:
+        return False
+    found = _rows_of(x.shape, index)
+    kind = value.__class__
+    if found is None or not _may_be_renewed(x) or (kind is Tensor and not _fits(value, x)):
+        return False
+    dim, rows, alone = found
+    name = "copy"
+    if kind is not Tensor:
+        if kind not in (int, float) or not -3e38 < value < 3e38:
+            return False
+        name, value = "fill", wrap(np.array(value, x._a.dtype))
+    shape = [len(rows) if k == dim else n for k, n in enumerate(x.shape)]
+    part = [n for k, n in enumerate(shape) if not alone or k != dim]
+    if len(value.shape) > len(part) or any(
+        n not in (1, m) for n, m in zip(value.shape[::-1], part[::-1], strict=False)
+    ):
+        return False
+    source = value.expand(part).unsqueeze(dim) if alone else value.expand(part)
+    places = wrap(np.array(rows))
+    api.change_by(x, name, lambda x: apply(REGISTRY["index_copy"], (x, source, places),
+                                           {"dim": dim}), (), {})  # fmt: skip
+    return True
+
+
+def _rows_of(shape: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, range, bool] | None:
+    """The dimension along which an index takes a part, which part, and whether that is an int."""
+    if None in index or len(index) - 1 > len(shape):
+        return None
+    at = index.index(Ellipsis)
+    parts = [*index[:at], *[FULL] * (len(shape) - len(index) + 1), *index[at + 1 :]]
+    found = None
+    for dim, (part, size) in enumerate(zip(parts, shape, strict=True)):
+        alone = part.__class__ is int
+        rows = range(size)[part : part + 1 or None] if alone else range(*part.indices(size))
+        if not rows or (alone and not -size <= part < size):
+            return None
+        if alone or len(rows) < size:
+            if found is not None:
+                return None
+            found = dim, rows, alone
+    return found
+
+
+def _may_be_renewed(x: Tensor) -> bool:
+    """Whether a tensor is small, no view, and without a history."""
+    if x.requires_grad or x.nbytes > MOST_BYTES or 0 in x.stride() or x.dtype not in WRITABLE:
+        return False
+    region = region_of(x)
+    return x._base is None if region is None else region.owns(x)
+
+
+def _fits(value: Tensor, x: Tensor) -> bool:
+    """Whether a value can be written as it is, and has no memory of the tensor."""
+    plain = value.dtype is x.dtype and not (MODES.now.grad and value.requires_grad)
+    return plain and value.is_cpu and not same_memory(value, x)
 
 
 def _number(value: Any, dtype: np.dtype) -> np.ndarray:

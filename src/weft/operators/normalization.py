@@ -587,8 +587,7 @@ def native_group_norm(
         return y.to(input.dtype), mean.to(d), rstd.to(d)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
-    y = y.reshape(input._a.shape)
-    y._base = y._view = None  # to its users it is no view of those rows
+    y = api.apart(y.reshape(input._a.shape))  # to its users it is no view of those rows
     if weight is not None and bias is not None:
         # One node: a backward that finds its values used up has given the bias nothing either.
         scale, shift = (_along_channels(p, input.ndim) for p in (weight, bias))

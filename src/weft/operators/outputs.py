@@ -19,6 +19,7 @@ from weft.core.dual import tangents_of
 from weft.core.inference import check_change
 from weft.core.inplace import check_overlap, is_dense, write
 from weft.core.modes import MODES
+from weft.core.pending import same_memory
 from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, strided, wrap
 from weft.native.memory.layout import dense_steps
@@ -337,7 +338,7 @@ def check_arguments(target: Tensor, args: Any, name: str) -> None:
     if name in OVERLAPPING or name in ADDING:
         return
     for x in args[:1] if name == "masked_fill" else args:  # its value is read once
-        if isinstance(x, Tensor) and x._vc is target._vc:
+        if isinstance(x, Tensor) and same_memory(x, target):
             check_shared(target._a, x._a, name + "_", name in SCATTERING)
 
 

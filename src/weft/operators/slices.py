@@ -107,17 +107,28 @@ def _slices(
         wanted = IndexError if name in ("index_fill", "index_copy") else RuntimeError
         raise fail(wanted, f"{name}_(): Expected dtype int64 for index.")
     size = input._a.shape[d] if input._a.ndim else 1
-    array = index._a
-    low = -size if name == "index_fill" else 0
-    known = array.size and not lacks_values(array)
-    if known and (int((found := host(index)).max()) >= size or int(found.min()) < low):
-        bad = found[(found >= size) | (found < low)].reshape(-1)[0]
+    bad = _first_outside(index, -size if name == "index_fill" else 0, size)
+    if bad is not None:
         raise fail(
             kind, f"{name}_(): index {bad} is out of bounds for dimension {d} with size {size}"
         )
     if source is not None:
         _check_slices(name, input, d, index, source)
-    return d, index if array.ndim else index.reshape(1)
+    return d, index if index._a.ndim else index.reshape(1)
+
+
+def _first_outside(index: Tensor, low: int, size: int) -> Any:
+    """The first index that is not in ``[low, size)``, or None; this reads values."""
+    array = index._a
+    if not array.size or lacks_values(array):
+        return None
+    found = host(index)
+    if array.size == 1:
+        value = found.item()
+        return None if low <= value < size else value
+    if int(found.max()) < size and int(found.min()) >= low:
+        return None
+    return found[(found >= size) | (found < low)].reshape(-1)[0]
 
 
 def _check_slices(name: str, input: Tensor, d: int, index: Tensor, source: Tensor) -> None:
