@@ -203,10 +203,10 @@ def one_pass(x: Along, shift: Each, y: Along, by: Number, n: Length) -> tuple[An
 # Where each is shared between threads, in parts, or written for columns of its own kind.
 ONE_PASS = {
     "parts": [(1, 2 * CHUNK, 1), (3, 2 * CHUNK + 5, 1)],
-    "column_parts": [(1, 1500, 3), (1, 1024, 63), (1, 70_001, 2), (2, 600, 100), (1, 1025, 1100)],
-    "few_lines": [(4, 3, 1500), (1, FEW, 2), (2, 1, 40)],
-    "brief_columns": [(4, 9, 1500), (2, 128, 300)],
-    "columns": [(2, 129, 300), (30, 600, 7)],
+    "column_parts": [(1, 1500, 3), (1, 1024, 63), (1, 70_001, 2), (2, 1200, 100), (1, 1025, 1100)],
+    "few_lines": [(4, 3, 1500), (1, FEW, 3000), (2, 1, 9000)],
+    "brief_columns": [(4, 9, 1500), (2, 256, 300), (1, FEW, 2), (2, 1, 40)],
+    "columns": [(2, 257, 300), (30, 600, 7)],
     "short": [(70, 10, 1)],
     "rows": [(20, 100, 1)],
 }

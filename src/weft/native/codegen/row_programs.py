@@ -82,7 +82,8 @@ CHUNK = 16384
 # Most parts of columns, and the columns below which several lines are taken as one.
 PARTS = 64
 NARROW = 64
-FEW = 8  # lines of columns that are kept in registers
+FEW = 8  # lines of columns that are kept in registers, by a kernel for each such number
+MANY = 16384  # elements from which that is worth a kernel
 
 
 def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Callable[..., None]:
@@ -191,7 +192,8 @@ class Variant:
         if made is not None:
             return made
         if k > 1:
-            few, brief = t.to_numbers and n <= FEW, t.in_parts and n <= ROWS
+            few = t.to_numbers and n <= FEW and outer * n * k >= MANY
+            brief = t.in_parts and n <= ROWS
             near = min(TILE, max(32, NEAR // n // 16 * 16))
             tile = tile or (WIDE if few or t.in_parts else near)
             tiles = -(-k // tile)

@@ -24,7 +24,7 @@ BLOCK = 1024
 # Most columns at a time, and lines of columns summed in their own type, or at a time.
 TILE = 256
 WIDE = 1024  # columns at a time where elements are read once
-ROWS = 128
+ROWS = 256
 LINES = 4
 # How row numbers are joined, and what they begin with.
 JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, {})"}
