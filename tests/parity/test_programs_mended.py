@@ -659,6 +659,14 @@ PROGRAMS = {
         "v11, v12 = grad(v10.sum(), [v0, v0], create_graph=True)",
         "v13 = v11 * 2",
     ),
+    "hooks of a leaf that nobody holds any more see gradients of its shape": (
+        "v0 = rand(1, (2, 3, 1)).requires_grad_()",
+        "v1 = rand(2, (3, 3)).requires_grad_()",
+        "v1.register_hook(lambda g: log.append(('h', g)) or g * 2)",
+        "v2 = v0 - v1",
+        "del v1",
+        "(v2 + v2).sum().backward()",
+    ),
     "the Jacobian of a complex function needs vectors": (
         "v0 = rand(1, (2,), torch.complex128).requires_grad_()",
         "v1 = torch.autograd.functional.jacobian(lambda a: a * a.sum(), v0, create_graph=True)",

@@ -62,7 +62,7 @@ class RemovableHandle:
 class Extras:
     """What few nodes have: hooks, metadata, the tensors that want their gradient kept."""
 
-    __slots__ = ("before", "metadata", "parent", "post", "pre", "retained", "trace")
+    __slots__ = ("before", "kind", "metadata", "parent", "post", "pre", "retained", "trace")
 
     def __init__(self) -> None:
         self.pre: OrderedDict[int, Callable] = OrderedDict()  # of the tensor
@@ -72,6 +72,7 @@ class Extras:
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # of the call that made it, in anomaly mode
         self.parent: GraphNode | None = None  # in whose backward it was made, then
+        self.kind: tuple[Any, Any] = (None, None)  # shape and dtype of a leaf
 
 
 class GraphNode:
@@ -346,17 +347,26 @@ class AccumulateGrad(GraphNode):
         """The leaf tensor, while it lives."""
         return self.ref()
 
+    def _extras(self) -> Extras:
+        made = super()._extras()
+        tensor = self.ref()
+        if tensor is not None:  # hooks may outlive it, and see gradients of its kind
+            made.kind = tensor._a.shape, tensor._a.dtype
+        return made
+
     @property
     def shape(self) -> Any:
         tensor = self.ref()
-        return None if tensor is None else tensor._a.shape
+        if tensor is None:
+            return None if self.extras is None else self.extras.kind[0]
+        return tensor._a.shape
 
     @property
     def dtype(self) -> np.dtype | None:
         """What gradients are cast to on arrival; None leaves them as they come."""
         tensor = self.ref()
         if tensor is None:
-            return None
+            return None if self.extras is None else self.extras.kind[1]
         if tensor._x is not None and "grad_dtype" in tensor._x:
             wanted = tensor._x["grad_dtype"]
             return None if wanted is None else wanted.np
