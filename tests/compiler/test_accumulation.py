@@ -338,3 +338,17 @@ def test_a_pass_after_one_that_failed():
         return step, net
 
     agree(make)
+
+
+def test_a_pass_that_failed_is_forgotten_when_the_function_is_called_again() -> None:
+    def run() -> Any:
+        x = torch.tensor([[1.0, 2.0]], requires_grad=True)
+        x.backward(torch.ones(1, 2))  # nothing is pending: it is done at once
+        y = torch.tensor([2.0], requires_grad=True).detach() * 2
+        with contextlib.suppress(RuntimeError):
+            (y + 1).sum().backward()  # nothing requires a gradient
+        return x.grad
+
+    compiled = torch.compile(run)
+    for _ in range(6):
+        assert compiled().tolist() == [[1.0, 1.0]]

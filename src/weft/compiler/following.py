@@ -82,6 +82,7 @@ class Region(Learning, Redoing):
 
     def begin(self, stance: str) -> None:
         """Stand at the beginning of what was learned."""
+        self.going_back = self.changing_now = None
         self.stance, self.default, learned = stance, dt._default, self.learned
         self.start(learned.roots.get(self.default) or learned.begin(self.default))
 
@@ -336,6 +337,7 @@ class Region(Learning, Redoing):
         return None if known is None or tensor._base is not None else Root(LEAF, known)
 
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
+        self.going_back = None  # of a pass that has failed
         if not self.path:
             return False
         retain, create, inputs = options

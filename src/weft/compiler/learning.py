@@ -240,7 +240,6 @@ class Learning(Stretch):
 
     def learn_backward(self, root: Tensor | None) -> None:
         """A backward pass that is about to run."""
-        self.going_back = None  # of one that has failed
         slot = None if root is None else self.ids.get(id(root))
         if slot is None or slot[0] != RESULT:
             self.cut("backward")
