@@ -382,7 +382,20 @@ class Plan:
                 run.ends[k] = handles[k].alias_of()
         return True
 
-    def _view(self, region: Region, number: int, made: dict[int, Tensor]) -> Tensor:
+    def _made(self, region: Region, token: Token, made: dict[Any, Any]) -> Any:
+        """What a call that gives views gives, once: it may give very many."""
+        if token not in made:
+            kind, what = token.slots[0]
+            source = region.leaves[what.number] if kind == LEAF else self._view(region, what, made)
+            with set_grad_enabled(token.grad):
+                if token.kind == DETACH:
+                    made[token] = source.detach()
+                else:
+                    rest = (w for _, w in token.slots[1:])
+                    made[token] = apply(token.op, (source, *rest), token.attrs)
+        return made[token]
+
+    def _view(self, region: Region, number: int, made: dict[Any, Any]) -> Tensor:
         """A view, made anew from the tensor whose memory it shows."""
         if number in made:
             return made[number]
@@ -390,15 +403,8 @@ class Plan:
         handle = region.handles[number]
         if token.roots[k] == Root(RESULT, number):
             return handle
-        kind, what = token.slots[0]
-        source = region.leaves[what.number] if kind == LEAF else self._view(region, what, made)
-        with set_grad_enabled(token.grad):
-            if token.kind == DETACH:
-                result: Any = source.detach()
-            else:
-                rest = (w for _, w in token.slots[1:])
-                result = apply(token.op, (source, *rest), token.attrs)
-                result = result[k] if token.op.multiple else result
+        result = self._made(region, token, made)
+        result = result[k] if token.kind != DETACH and token.op.multiple else result
         if handle is not None:
             become(handle, result)
             result = handle
