@@ -35,7 +35,7 @@ LEFT = {
     "compiler/expand.py": 2,
     "compiler/following.py": 1,
     "compiler/history.py": 1,
-    "compiler/learning.py": 7,
+    "compiler/learning.py": 6,
     "compiler/shown.py": 1,
     "compiler/static.py": 1,
     "compiler/trace.py": 1,
