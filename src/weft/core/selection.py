@@ -382,6 +382,7 @@ def cast(x: ndarray, dtype: np.dtype) -> ndarray:
         out = _to_copy(x, dtype)
         if out is not None:
             return out
+        buffers.read(x)
     return x.astype(dtype)
 
 

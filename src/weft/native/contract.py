@@ -244,6 +244,11 @@ class _Recording:
                 return address
         raise Unplannable("memory that was neither given nor asked for")
 
+    def holds(self, array: ndarray) -> bool:
+        """Whether an array lies in memory that was given or asked for."""
+        address = pointer(array)
+        return bool(array.size) and any(low <= address < high for low, high, _ in self.spans)
+
     def number(self, kind: str, value: Any) -> int | Address:
         """A number as a word; kernels that find the types of arrays later get addresses so."""
         if kind == "i64" and value > 1 << 32:

@@ -28,6 +28,7 @@ class Planner(Protocol):
     def keep(self, value: Any) -> None: ...
     def may_alias(self, result: ndarray, source: ndarray) -> None: ...
     def place(self, value: Any) -> Any: ...
+    def holds(self, array: ndarray) -> bool: ...
     def raw(self, name: str, function: int, *words: Any) -> None: ...
 
 
@@ -40,6 +41,13 @@ PLANNERS: dict[int, Planner] = {}
 def planner() -> Planner | None:
     """What notes the calls of this thread for a plan, if it makes one."""
     return PLANNERS.get(get_ident()) if PLANNERS else None
+
+
+def read(array: ndarray) -> None:
+    """Note that values are read here and now; in a plan there are none yet."""
+    watching = planner()
+    if watching is not None and watching.holds(array):
+        raise Unplannable(f"values of {array.dtype} that no kernel reads")
 
 
 def known(made: ndarray) -> ndarray:
