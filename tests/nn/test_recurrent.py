@@ -432,18 +432,89 @@ def test_layers_run_after_a_fork() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_is_one_node_for_each_direction(kind: str) -> None:
+    layer = getattr(weft.nn, kind)(2, 3, num_layers=2, bidirectional=True)
+    found = weft.graph.of(layer(weft.ones(4, 1, 2))[0]).find(op=f"{kind.lower()}_layer")
+    assert len(found) == 4
+
+
+# What may be changed between forward and backward: PyTorch keeps the states of the steps, and the
+# output is a copy of them; a bias is never read again, a weight only for the other's gradient.
+CHANGES = ("output", "output.data", "state", "input", "weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("what", CHANGES)
+def test_changes_before_backward(
+    kind: str, dtype: str, layers: int, batch_first: bool, wanted: bool, what: str
+) -> None:
+    """Refused where PyTorch refuses them, and without effect on gradients elsewhere."""
+    if kind == "LSTM" and dtype == "float32" and (what[:4] == "bias" or what[:9] == "weight_ih"):
+        pytest.skip("PyTorch's kernel for float32 saves all weights; here nothing is lost")
+    options = {"num_layers": layers, "batch_first": batch_first}
+    mine, theirs = pair(kind, dtype, 3, 4, **options)
+
+    def gradients(m: Any, layer: Any) -> list[Any] | None:
+        x = m.tensor(numbers(0, 2, 5, 3), dtype=getattr(m, dtype), requires_grad=wanted)
+        given = x * 1
+        output, state = layer(given)
+        state = state[0] if kind == "LSTM" else state
+        changed = {"output": output, "state": state, "input": given, "output.data": output.data}
+        with m.no_grad():
+            (changed[what] if what in changed else getattr(layer, what)).mul_(0.5)
+        try:
+            (output.sum() + state.sum()).backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return None
+        return [p.grad for p in layer.parameters()] + [x.grad] * wanted
+
+    found, expected = gradients(weft, mine), gradients(torch, theirs)
+    assert (found is None) == (expected is None)
+    for a, b in zip(found or (), expected or (), strict=True):
+        close(a, b, dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("frozen", ["input", "weight_ih_l0"])
+@pytest.mark.parametrize("sizes", [(3, 2, 3, 4), (20, 16, 24, 64)], ids=["small", "large"])
+def test_backward_does_not_read_what_it_lets_change(
+    kind: str, frozen: str, sizes: tuple[int, ...]
+) -> None:
+    steps, batch, features, width = sizes
+    layer = getattr(weft.nn, kind)(features, width)
+    x = weft.tensor(numbers(1, steps, batch, features), dtype=weft.float32)
+    x.requires_grad_(frozen != "input")
+    layer.weight_ih_l0.requires_grad_(frozen != "weight_ih_l0")
+    wanted = [t for t in (x, *layer.parameters()) if t.requires_grad]
+    unread = [layer.bias_ih_l0, layer.bias_hh_l0]
+    unread.append(layer.weight_ih_l0 if frozen == "input" else x)
+
+    def gradients(spoiled: bool) -> list[np.ndarray]:
+        output, _ = layer(x)
+        for t in unread if spoiled else ():
+            t.detach().numpy()[...] = np.nan
+        return [g.numpy() for g in weft.autograd.grad(output.square().sum(), wanted)]
+
+    expected, found = gradients(False), gradients(True)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_gradients_notice_a_changed_bias(kind: str) -> None:
+    """They run the layer again, with all that it read."""
     layer = getattr(weft.nn, kind)(2, 3)
-    output, _ = layer(weft.ones(4, 1, 2))
-    assert output.grad_fn.name() == f"{kind.capitalize()}LayerBackward0"
-
-
-def test_overwriting_what_backward_needs_is_noticed() -> None:
-    layer = weft.nn.GRU(2, 3)
-    output, _ = layer(weft.ones(4, 1, 2))
+    total = layer(weft.ones(4, 1, 2))[0].sum()
     with weft.no_grad():
-        output.mul_(2)
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation: gru_layer"):
-        output.sum().backward()
+        layer.bias_ih_l0.mul_(2)
+    weft.autograd.grad(total, layer.weight_hh_l0, retain_graph=True)
+    with pytest.raises(RuntimeError, match=rf"operation: {kind.lower()}_layer.*mul_ at"):
+        weft.autograd.grad(total, layer.weight_hh_l0, create_graph=True)
 
 
 def test_backward_twice_needs_the_graph() -> None:

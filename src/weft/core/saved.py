@@ -15,6 +15,7 @@ from weft.core import errors
 from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
 from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output_of
+from weft.core.plan import PartialGuard
 from weft.core.tensor import Tensor, wrap
 
 
@@ -120,11 +121,12 @@ def handle(set_hooks: Callable[[Any, Any], None]) -> SavedTensor:
 def _cells(node: Node) -> dict[int, Any]:
     """The version cells of a node's saved values, by their number."""
     op, cells, found = node.op, iter((node.guard or (0,))[1:]), {}
+    history = iter(_history_guard(node)[1:])
     for k, slot in enumerate(node.plan.slots):
         if slot in op.names:
             entry = node.inputs[op.names.index(slot)]
             if isinstance(entry, (GraphNode, Tensor, weakref.ref)):
-                found[k] = next(cells, None)
+                found[k] = next(history if slot in node.plan.history_only else cells, None)
         elif slot in op.outputs:
             found[k] = next(cells, None)
         elif slot == "rest":
@@ -188,13 +190,14 @@ def _pack_one(node: Node, k: int, pack: Any, unpack: Any) -> None:
     value = node.saved[k]
     check_hooks(value, pack, unpack)
     check_versions(node)
+    check_history(node)
     cells = _cells(node)
     slot = node.plan.slots[k]
     place = place_of(node, slot) if slot in node.op.names else None
     made = pack_by(pack, _as_tensor(node, k, value, place, cells.get(k)))
     node.saved = (*node.saved[:k], Packed(made, unpack), *node.saved[k + 1 :])
     mine = cells.get(k)
-    left = list((node.guard or (0,))[1:])
+    left = [*(node.guard or (0,))[1:], *_history_guard(node)[1:]]
     if mine is not None:
         left.pop(next(i for i, c in enumerate(left) if c is mine))
     node.guard = PackedGuard((sum(c[0] for c in left), *left) if left else ())
@@ -203,8 +206,28 @@ def _pack_one(node: Node, k: int, pack: Any, unpack: Any) -> None:
 
 def check_versions(node: Node) -> None:
     """Refuse values that were overwritten since they were saved."""
-    if node.guard and node.guard[0] != sum(cell[0] for cell in node.guard[1:]):
+    if node.guard and _is_stale(node.guard):
         raise overwritten(node)
+
+
+def check_history(node: Node) -> None:
+    """The same for the values that only a differentiable backward reads."""
+    guard = _history_guard(node)
+    if _is_stale(guard):
+        raise overwritten(node, guard)
+
+
+def is_intact(node: Node) -> bool:
+    """Whether every value that a node saved is as it was."""
+    return not (_is_stale(node.guard or (0,)) or _is_stale(_history_guard(node)))
+
+
+def _history_guard(node: Node) -> tuple[Any, ...]:
+    return node.guard.history if isinstance(node.guard, PartialGuard) else (0,)
+
+
+def _is_stale(guard: tuple[Any, ...]) -> bool:
+    return guard[0] != sum(cell[0] for cell in guard[1:])
 
 
 def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -215,6 +238,7 @@ def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
 def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     """Saved values as tensors in their place in the graph, for a differentiable backward."""
     op, values = node.op, []
+    check_history(node)
     for slot, value in zip(node.plan.slots, saved, strict=False):
         if isinstance(value, Packed):
             value = value.unpack()._a
@@ -378,15 +402,16 @@ SAVED += [saved_value, saved_names]
 # --- errors ------------------------------------------------------------------------------
 
 
-def overwritten(node: Node) -> RuntimeError:
+def overwritten(node: Node, guard: tuple[Any, ...] | None = None) -> RuntimeError:
     """What was saved, what overwrote it, and where both stand."""
-    assert node.guard is not None
-    total = node.guard[0]
+    guard = node.guard if guard is None else guard
+    assert guard is not None
+    total = guard[0]
     changes = []
-    for cell in node.guard[1:]:
+    for cell in guard[1:]:
         total -= cell[0]
         changes += cell[1:]
-    last = changes[-1] if changes else None
+    last = max(changes, key=lambda change: change[4], default=None)
     who = "an op that weft did not see"
     if last is not None:
         who = f"{last[1]}_ at {errors.describe_position(last[2], last[3])}"

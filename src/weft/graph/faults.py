@@ -16,6 +16,7 @@ from weft.core.devices import host, visible
 from weft.core.frames import caller
 from weft.core.modes import MODES, no_grad
 from weft.core.node import Node
+from weft.core.saved import is_intact
 from weft.core.tensor import Tensor, wrap
 from weft.graph.build import behind, graph_of_nodes
 from weft.graph.explaining import ends_of, graph_behind, hint_for
@@ -204,8 +205,8 @@ def saved_values(graph: Graph, nodes: list[Any]) -> dict[Ref, Tensor]:
     known: dict[Ref, Tensor] = {}
     specs = (s for s in graph._specs.values() if s.kind == FORWARD)
     for node, spec in zip([n for n in nodes if isinstance(n, Node)], specs, strict=True):
-        op, guard = node.op, node.guard
-        if guard and guard[0] != sum(cell[0] for cell in guard[1:]):
+        op = node.op
+        if not is_intact(node):
             continue
         for slot, value in zip(node.plan.slots, node.saved, strict=False):
             place: Any = None

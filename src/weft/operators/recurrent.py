@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import Op, apply
+from weft.core.dtype import float32
 from weft.core.modes import MODES
 from weft.core.shapes import ShapeDtype
 from weft.core.symbols import product
@@ -211,11 +212,28 @@ def _rnn_shape(x: ShapeDtype, h0: ShapeDtype, sizes: Any) -> list[Any]:
     return [(*_steps_of(x, sizes)[1], h0.shape[-1]), h0.of(x.dtype)]
 
 
+def _history_only(names: Sequence[str]) -> Callable[[tuple[bool, ...]], tuple[str, ...]]:
+    """Biases, and each of input and weight if the other needs no gradient: a plain backward reads
+    none of their values, which are there to run the layer again, step by step.
+    """
+    x, w_ih = names.index("x"), names.index("w_ih")
+
+    def unread(needs: tuple[bool, ...]) -> tuple[str, ...]:
+        first = ("w_ih",) * (not needs[x]) + ("x",) * (not needs[w_ih])
+        return (*first, "b_ih", "b_hh")
+
+    return unread
+
+
+_LSTM_NAMES = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr")
+_NAMES = ("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
+
 lstm_layer_op = general(
     "lstm_layer",
     kernels.lstm,
     joint=_lstm_rule,
-    names=("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"),
+    names=_LSTM_NAMES,
+    history_only=_history_only(_LSTM_NAMES),
     outputs=("y", "hn", "cn", "gates", "cells", "tanh_c", "full"),
     constant_outputs=(3, 4, 5, 6),
     promote="same",
@@ -227,7 +245,8 @@ gru_layer_op = general(
     "gru_layer",
     kernels.gru,
     joint=_gru_rule,
-    names=("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"),
+    names=_NAMES,
+    history_only=_history_only(_NAMES),
     outputs=("y", "hn", "gates", "inner"),
     constant_outputs=(2, 3),
     promote="same",
@@ -239,7 +258,8 @@ rnn_layer_op = general(
     "rnn_layer",
     kernels.rnn,
     joint=_rnn_rule,
-    names=("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"),
+    names=_NAMES,
+    history_only=_history_only(_NAMES),
     outputs=("y", "hn"),
     promote="same",
     samples=_samples(1, False, {"activation": "tanh"}, {"activation": "relu"}),
@@ -301,7 +321,7 @@ def run_layers(
     directions = 2 if bidirectional else 1
     each = _by_direction(mode, params, has_biases, num_layers * directions, state)
     turned = batch_first and sizes is None
-    data = input.transpose(0, 1) if turned else input
+    data = (input.transpose(0, 1) if turned else input).contiguous()
     steps = None if sizes is None else tuple(sizes)
     _check(mode, data, steps, state, params)
     starts = list(zip(*(s.unbind(0) for s in state), strict=True))
@@ -316,8 +336,18 @@ def run_layers(
         data = outputs[0] if directions == 1 else api.FUNCTIONS["cat"](outputs, -1)
         if dropout and train and layer < num_layers - 1:
             data = drop(data, dropout)
-    ends = (api.FUNCTIONS["stack"](list(f)) for f in zip(*finals, strict=True))
+    ends = tuple(api.FUNCTIONS["stack"](list(f)) for f in zip(*finals, strict=True))
+    if directions == 1 and data._node is not None and not _saves_output(mode, data, steps, each):
+        data = data.clone()
     return data.transpose(0, 1) if turned else data, *ends
+
+
+def _saves_output(mode: str, data: Tensor, sizes: Any, weights: Sequence[Any]) -> bool:
+    """Whether the very tensor that the program gets is needed for backward, as PyTorch's kernel
+    for LSTMs has it. Elsewhere PyTorch keeps the states of the steps, and the output is a copy
+    that the program may change.
+    """
+    return mode == "LSTM" and sizes is None and data.dtype is float32 and weights[0][4] is None
 
 
 def _by_direction(
