@@ -830,6 +830,16 @@ def test_an_error_names_the_last_change_and_their_number() -> None:
     ]
 
 
+def test_an_error_names_the_change_of_the_value_that_was_changed() -> None:
+    """Also if another saved value was changed before it was saved."""
+    a, b = (weft.ones(3, requires_grad=True) * 1 for _ in range(2))
+    b.add_(1)
+    y = a * b
+    a.detach().mul_(2)
+    with pytest.raises(RuntimeError, match=r"overwritten by mul_ at .* \(1 version\(s\) later\)"):
+        y.sum().backward()
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hooked"])
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)

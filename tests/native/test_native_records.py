@@ -519,3 +519,19 @@ def test_apply_counts_shown_results() -> None:
         assert mean._node is None
         assert rstd._node is None
         assert sorted(y._node.node.outs) == [0]
+
+
+def test_looking_at_frames_keeps_nothing_of_the_callers_alive() -> None:
+    class Held:
+        pass
+
+    def caller() -> weakref.ref[Held]:
+        held = Held()
+        assert records.frame_layout() is None or held
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()

@@ -44,6 +44,7 @@ from weft.compiler.trace import (
 from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.gate import LISTENERS
+from weft.core.inplace import note_change
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
@@ -259,7 +260,7 @@ class Region(Learning, Redoing):
         self.renew(target, token.slots[0], token.first, token.kinds[0])
         if id(target) in self.hidden:
             self.bumped.append((target, True))
-        count(target._vc, token.name, token)
+        note_change(target._vc, token.name, token.code, token.instruction)
         return True
 
     def is_alone(self, target: Any, number: int) -> bool:
@@ -450,11 +451,7 @@ class Region(Learning, Redoing):
                 name = type(optimizer).__name__
                 code, instruction = token.code, token.instruction
                 for p in step.params:
-                    cell: list[Any] = p._vc  # as ``count`` does it
-                    cell[0] += 1
-                    cell.append((cell[0], name, code, instruction))
-                    if len(cell) > 9:
-                        del cell[1]
+                    note_change(p._vc, name, code, instruction)
             return True
         return False
 
@@ -576,14 +573,6 @@ def _count_of_owner() -> int:
 
 
 OWNED = _count_of_owner()  # the count of an array that one view and a local variable hold
-
-
-def count(cell: list[Any], name: str, token: Token) -> None:
-    """Note a change in place that is pending, as ``inplace.bump`` notes one that was made."""
-    cell[0] += 1
-    cell.append((cell[0], name, token.code, token.instruction))
-    if len(cell) > 9:
-        del cell[1]
 
 
 def _held_by_one() -> int:

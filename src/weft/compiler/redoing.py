@@ -141,7 +141,7 @@ def place(token: Token, result: Any) -> None:
 def date(token: Token, cell: Any) -> None:
     """Let the last change of a tensor say which line of the program it comes from."""
     if cell.__class__ is list and len(cell) > 1 and token.code is not None:
-        cell[-1] = (cell[0], token.name, token.code, token.instruction)
+        cell[-1] = (cell[0], token.name, token.code, token.instruction, cell[-1][4])
 
 
 def perform(token: Token, args: Any) -> Any:

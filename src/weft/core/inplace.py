@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
@@ -20,7 +21,7 @@ from weft.core.dual import (
 )
 from weft.core.frames import caller, last_caller
 from weft.core.gate import LISTENERS, announce
-from weft.core.inference import Untracked, check_change, version_of
+from weft.core.inference import Untracked, check_change, entry
 from weft.core.modes import MODES, SPECIAL
 from weft.core.node import NOWHERE, AccumulateGrad, GraphNode
 from weft.core.tensor import Tensor, refresh, wrap
@@ -38,6 +39,7 @@ from weft.core.viewing import (
 from weft.native.memory import layout
 
 getframe, ndarray = sys._getframe, np.ndarray
+tick = itertools.count().__next__  # which of several changes came last
 
 
 def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
@@ -144,12 +146,16 @@ def write(target: Tensor, result: Any, name: str) -> None:
 
 def bump(target: Tensor, name: str) -> None:
     """Note that a tensor's memory changed, by which op and on which line."""
-    cell = target._vc
     frame = getframe(2)  # the user's, if he called what called this
     if frame.f_code is not last_caller[0]:
         frame = caller(frame)
-    version = cell[0] = (cell[0] if cell.__class__ is list else version_of(target)) + 1
-    cell.append((version, name, frame.f_code, frame.f_lasti))
+    note_change(target._vc, name, frame.f_code, frame.f_lasti)
+
+
+def note_change(cell: list[Any], name: str, code: Any, instruction: int) -> None:
+    """Count a change of memory in its version cell, which remembers the last few of them."""
+    version = cell[0] = entry(cell, 0) + 1
+    cell.append((version, name, code, instruction, tick()))
     if len(cell) > 9:
         del cell[1]
 

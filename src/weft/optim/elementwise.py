@@ -21,7 +21,7 @@ from weft.core import errors, quiet, selection
 from weft.core.devices import DEVICES
 from weft.core.frames import caller
 from weft.core.gate import LISTENERS, announce
-from weft.core.inplace import bump
+from weft.core.inplace import bump, note_change
 from weft.core.meta import filled
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
@@ -259,12 +259,7 @@ class Unit:
     def changed(self, mark: Any) -> None:
         """Note in the parameters that they have new values."""
         for p in self.params:
-            # As ``inplace.bump`` does it, for many tensors changed on one line.
-            cell = p._vc
-            version = cell[0] = cell[0] + 1
-            cell.append((version, *mark))
-            if len(cell) > 9:
-                del cell[1]
+            note_change(p._vc, *mark)
         self.grads = None
         self.fresh = False
 

@@ -168,12 +168,13 @@ def frame_layout() -> FrameLayout | None:
     thread.restype = ctypes.c_void_p
 
     def inside() -> FrameLayout | None:
-        frame = sys._getframe()
-        inner = word(id(frame) + HEAD + 8).value  # what the object stands for
+        # A frame that knew itself by a variable would be a cycle, and would keep alive all that
+        # its callers hold.
+        inner = word(id(sys._getframe()) + HEAD + 8).value  # what the object stands for
         if word(word(thread() + 56).value + 8).value != inner:
             return None
         # Its own instruction moves on while it is looked at; those of its callers stand still.
-        inner, step = word(inner + 48).value, frame.f_back
+        inner, step = word(inner + 48).value, sys._getframe().f_back
         if step is None:
             return None
         start = word(inner + 56).value - step.f_lasti - id(step.f_code)
