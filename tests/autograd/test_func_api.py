@@ -476,3 +476,26 @@ def test_jvp_is_one_run_that_keeps_no_activations():
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda f: f.__name__)
 def test_same_as_torch(run):
     agree(run)
+
+
+def test_tangents_of_gradients_lead_nowhere() -> None:
+    x, v = weft.tensor([0.1, 0.2]), weft.tensor([1.0, -1.0])
+    for f in (lambda a: (a.sin() * 2).sum(), lambda a: a.prod()):
+        out, tangent = weft.func.jvp(weft.func.grad(f), (x,), (v,))
+        assert not out.requires_grad and not tangent.requires_grad
+    along = v.clone().requires_grad_()
+    tangent = weft.func.jvp(weft.func.grad(lambda a: a.sin().sum()), (x,), (along,))[1]
+    (found,) = weft.autograd.grad(tangent.sum(), along)
+    assert weft.allclose(found, -x.sin())
+
+
+def test_tangents_nest_three_deep_in_ops_without_a_rule_for_them() -> None:
+    x = weft.tensor([0.5, -1.5, 2.0], dtype=weft.float64)
+
+    def along(function, v):
+        return lambda a: weft.func.jvp(function, (a,), (weft.tensor(v, dtype=weft.float64),))[1]
+
+    third = along(along(along(weft.prod, [1.0, 0, 0]), [0, 1.0, 0]), [0, 0, 1.0])
+    assert third(x).item() == pytest.approx(1.0)
+    with weft.no_grad():
+        assert third(x.clone().requires_grad_()).item() == pytest.approx(1.0)

@@ -151,6 +151,8 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
         else:
             continue
         found = tangents_of(source)
+        if isinstance(value, Tensor) and value._x is not None and "tangents" in value._x:
+            value = value._a  # a lower level has been here: all levels are set anew
         if found and isinstance(value, ARRAYS):
             saved[k] = wrap(value, edge)
             for level, tangent in found.items():

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.core.batching import batched, is_batched, spread
+from weft.autograd.transposed import without_history
+from weft.core.batching import spread
 from weft.core.devices import ones_like, zeros_like
 from weft.core.dual import (
     forget_tangents,
@@ -53,7 +54,7 @@ class Scope:
             x = spread(x)  # each example has a gradient of its own
         if self.recording and x.requires_grad:
             return x.view_as(x)
-        inside = _cut(x).requires_grad_()
+        inside = without_history(x).requires_grad_()
         self.own.add(inside._node)
         return inside
 
@@ -94,21 +95,15 @@ class Scope:
             cut = {id(t) for t in tensors if not self.leads_out((t,))}
         else:
             cut = {id(t) for t in tensors}
-        return spec.unflatten(_cut(x) if id(x) in cut else x for x in leaves)
+        return spec.unflatten(self._alone(x) if id(x) in cut else x for x in leaves)
 
-
-def _copy_tangents(source: Tensor, target: Tensor) -> None:
-    for level, tangent in (tangents_of(source) or {}).items():
-        set_tangent(target, level, tangent)
-
-
-def _cut(x: Tensor) -> Tensor:
-    """A tensor without its history, and with its tangents: a batch has those of all examples."""
-    if is_batched(x):
-        return batched(_cut(x._a.physical), x._a.level)
-    alone = x.detach()
-    _copy_tangents(x, alone)
-    return alone
+    def _alone(self, x: Tensor) -> Tensor:
+        """A tensor without its history, and without that of its tangents if it ends here."""
+        alone = without_history(x)
+        for level, tangent in (tangents_of(alone) or {}).items():
+            if tangent.requires_grad and not (self.recording and self.leads_out((tangent,))):
+                set_tangent(alone, level, self._alone(tangent))
+        return alone
 
 
 def backward(
@@ -285,7 +280,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 
 def _leave(scope: Scope, found: list[Tensor]) -> list[Tensor]:
     # Cotangents may have come from anywhere, at any time: only this scope's own ends are cut.
-    return [g if not g.requires_grad or scope.leads_out((g,)) else _cut(g) for g in found]
+    ends = [g.requires_grad and not scope.leads_out((g,)) for g in found]
+    return [without_history(g) if end else g for g, end in zip(found, ends, strict=True)]
 
 
 def _linear(func: Callable, primals: tuple[Any, ...], has_aux: bool, name: str) -> Any:
