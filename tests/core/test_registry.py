@@ -429,6 +429,33 @@ def test_the_tangent_of_a_tangent_matches_finite_differences_of_the_tangent(name
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_the_tangent_of_a_gradient_is_the_gradient_of_the_slope(name: str) -> None:
+    op = REGISTRY[name]
+    rng = np.random.default_rng(7)
+    for sample in samples(name):
+        smooth = smooth_inputs(op, sample)
+        if not smooth or any(sample.args[i].dtype.kind == "c" for i in smooth):
+            continue
+        along = tuple(wrap(direction_like(sample.args[i], rng)) for i in smooth)
+
+        def loss(*given: Tensor, sample: Sample = sample, smooth: Any = smooth) -> Any:
+            inputs = as_tensors(op, sample, ())
+            for i, x in zip(smooth, given, strict=True):
+                inputs[i] = x
+            values = results_of(op, inputs, sample.attrs)
+            chosen = [values[k] for k in smooth_outputs(op, values)]
+            # Of a square, so that the gradient given to the rule depends on the result.
+            return sum((v.abs() ** 2).sum() for v in chosen) / 2 + sum(x.sum() for x in given)
+
+        given = tuple(wrap(np.array(sample.args[i])) for i in smooth)
+        gradient = weft.func.grad(loss, argnums=tuple(range(len(given))))
+        found = weft.func.jvp(gradient, given, along)[1]
+        expected = weft.func.vjp(gradient, *given)[1](along)
+        for f, e in zip(found, expected, strict=True):
+            close(f._a, e._a, op, f"tangent of the gradient, {sample.attrs}")
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_second_derivative_matches_finite_differences_of_the_first(name: str) -> None:
     op = REGISTRY[name]
     rng = np.random.default_rng(3)

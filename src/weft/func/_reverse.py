@@ -8,14 +8,13 @@ nest in each other and in plain autograd.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.autograd import engine
-from weft.autograd.transposed import without_history
+from weft.autograd.transposed import CLOSED, without_history
 from weft.core.batching import spread
 from weft.core.devices import ones_like, zeros_like
 from weft.core.dual import (
@@ -34,9 +33,6 @@ from weft.operators import api
 from weft.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 Argnums = int | tuple[int, ...]
-
-# The variables of scopes that are closed: a history that only leads to them leads nowhere.
-_closed: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
 
 
 class Scope:
@@ -71,7 +67,7 @@ class Scope:
         while stack:
             node = stack.pop()
             if isinstance(node, AccumulateGrad):
-                if node not in self.own and node not in _closed:
+                if node not in self.own and node not in CLOSED:
                     return True
                 continue
             for edge in engine.edges_of(node):
@@ -86,7 +82,7 @@ class Scope:
 
     def close(self, tree: Any) -> Any:
         """Results without any history that ends in this scope."""
-        _closed.update(self.own)
+        CLOSED.update(self.own)
         leaves, spec = tree_flatten(tree)
         tensors = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
         if not tensors:
