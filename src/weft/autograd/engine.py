@@ -575,10 +575,16 @@ class _Run:
         shared = {id(x): output for x, output in zip(arrived, outputs, strict=True)}
         for i, gi in zip(targets, results, strict=True):
             grads[i] = shared[id(gi)] if id(gi) in shared else as_tensor(changeable(gi))
+        # Of a user's function hooks see a place for each tensor, and none for other arguments.
+        whole = isinstance(node.plan.op, Op)
+        seen = [i for i, x in enumerate(node.inputs) if whole or x is not None]
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
-            replaced = hook(tuple(grads), outputs)
+            given = tuple(grads[i] for i in seen)
+            replaced = hook(given, outputs)
             if replaced is not None:
-                grads = list(replacement(hook, replaced, grads, node))
+                for i, new in zip(seen, replacement(hook, replaced, given, node), strict=True):
+                    grads[i] = new
+            del given
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
@@ -605,7 +611,8 @@ def tied(g: Any, edge: Any) -> Any:
     """A gradient that counts as a function of its input, with a derivative of zero."""
     if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
         return g
-    stand_in = wrap(np.broadcast_to(np.zeros((), edge.dtype), edge.shape), edge)
+    like = g._a if edge.shape is None else edge  # a leaf that nobody holds has forgotten it
+    stand_in = wrap(np.broadcast_to(np.zeros((), like.dtype), like.shape), edge)
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 
