@@ -476,3 +476,58 @@ def test_jvp_is_one_run_that_keeps_no_activations():
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda f: f.__name__)
 def test_same_as_torch(run):
     agree(run)
+
+
+def test_tangents_of_gradients_lead_nowhere() -> None:
+    x, v = weft.tensor([0.1, 0.2]), weft.tensor([1.0, -1.0])
+    for f in (lambda a: (a.sin() * 2).sum(), lambda a: a.prod()):
+        out, tangent = weft.func.jvp(weft.func.grad(f), (x,), (v,))
+        assert not out.requires_grad and not tangent.requires_grad
+    along = v.clone().requires_grad_()
+    tangent = weft.func.jvp(weft.func.grad(lambda a: a.sin().sum()), (x,), (along,))[1]
+    (found,) = weft.autograd.grad(tangent.sum(), along)
+    assert weft.allclose(found, -x.sin())
+
+
+def test_tangents_nest_three_deep_in_ops_without_a_rule_for_them() -> None:
+    x = weft.tensor([0.5, -1.5, 2.0], dtype=weft.float64)
+
+    def along(function, v):
+        return lambda a: weft.func.jvp(function, (a,), (weft.tensor(v, dtype=weft.float64),))[1]
+
+    third = along(along(along(weft.prod, [1.0, 0, 0]), [0, 1.0, 0]), [0, 0, 1.0])
+    assert third(x).item() == pytest.approx(1.0)
+    with weft.no_grad():
+        assert third(x.clone().requires_grad_()).item() == pytest.approx(1.0)
+
+
+def test_tangents_of_all_levels_change_in_place():
+    x, v, w = (weft.randn(3, dtype=weft.float64) for _ in range(3))
+
+    def slice_too(a):
+        b = a.clone()
+        b[0].mul_(a[1])
+        return (b.sin_() * a).sum()
+
+    for f in (lambda a: a.clone().mul_(a).add_(a).pow(2).sum(), slice_too):
+        second = weft.func.jvp(lambda a, f=f: weft.func.jvp(f, (a,), (v,))[1], (x,), (w,))[1]
+        assert weft.allclose(second, v @ weft.func.hessian(f)(x) @ w)
+
+
+def test_tangents_of_a_mapped_function_without_rules_for_them():
+    x, v = weft.randn(4, 3, dtype=weft.float64), weft.randn(4, 3, dtype=weft.float64)
+    for f in (weft.prod, weft.var, lambda a: weft.linalg.vector_norm(a, 3.0)):
+        out, tangent = weft.func.jvp(weft.func.vmap(f), (x,), (v,))
+        assert weft.allclose(out, weft.stack([f(a) for a in x]))
+        each = [weft.func.jvp(f, (a,), (b,))[1] for a, b in zip(x, v, strict=True)]
+        assert weft.allclose(tangent, weft.stack(each))
+
+
+def test_gradients_of_a_mapped_function_that_changes_what_it_multiplies():
+    x = weft.randn(4, 3, dtype=weft.float64)
+    f = lambda a: a.clone().mul_(a).sum()
+    assert weft.allclose(weft.func.vmap(weft.func.grad(f))(x), 2 * x)
+    assert weft.allclose(weft.func.grad(lambda a: weft.func.vmap(f)(a).sum())(x), 2 * x)
+    assert not weft.func.grad(lambda a: weft.func.jvp(weft.matrix_exp, (a,), (a,))[1].sum())(
+        weft.eye(2)
+    ).requires_grad

@@ -372,7 +372,8 @@ def test_the_gradient_of_some_inputs_is_their_part_of_the_gradient(name: str, cr
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_jvp_matches_finite_differences(name: str) -> None:
+@pytest.mark.parametrize("leaves", [False, True], ids=["plain", "unrecorded leaves"])
+def test_jvp_matches_finite_differences(name: str, leaves: bool) -> None:
     op = REGISTRY[name]
     rng = np.random.default_rng(2)
     for sample in samples(name):
@@ -381,8 +382,8 @@ def test_jvp_matches_finite_differences(name: str) -> None:
             continue
         direction = {i: direction_like(sample.args[i], rng) for i in smooth}
         change = slope(op, sample, direction)
-        tensors = as_tensors(op, sample, ())
-        with forward_ad.dual_level():
+        tensors = as_tensors(op, sample, smooth if leaves else ())
+        with weft.set_grad_enabled(not leaves), forward_ad.dual_level():
             for i in smooth:
                 tensors[i] = forward_ad.make_dual(tensors[i], wrap(direction[i]))
             results = results_of(op, tensors, sample.attrs)
@@ -390,6 +391,68 @@ def test_jvp_matches_finite_differences(name: str) -> None:
                 tangent = forward_ad.unpack_dual(results[k]).tangent
                 found = np.zeros_like(change[k]) if tangent is None else tangent._a
                 close(found, change[k], op, f"jvp of output {k}, {sample.attrs}")
+                assert tangent is None or not tangent.requires_grad
+
+
+def tangents(op: Op, sample: Sample, along: dict[int, np.ndarray], *given: Tensor) -> Any:
+    """The tangents of an op's outputs, where some inputs are given and move along a direction."""
+
+    def results(*chosen: Tensor) -> tuple[Any, ...]:
+        inputs = as_tensors(op, sample, ())
+        for i, x in zip(along, chosen, strict=True):
+            inputs[i] = x
+        values = results_of(op, inputs, sample.attrs)
+        return tuple(values[k] for k in smooth_outputs(op, values))
+
+    return weft.func.jvp(results, given, tuple(wrap(np.array(d)) for d in along.values()))[1]
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_the_tangent_of_a_tangent_matches_finite_differences_of_the_tangent(name: str) -> None:
+    op = REGISTRY[name]
+    rng = np.random.default_rng(6)
+    for sample in samples(name):
+        smooth = smooth_inputs(op, sample)
+        if not smooth:
+            continue
+        first, second = ({i: direction_like(sample.args[i], rng) for i in smooth} for _ in range(2))
+        of = functools.partial(tangents, op, sample, first)
+        given = tuple(wrap(np.array(sample.args[i])) for i in smooth)
+        found = weft.func.jvp(of, given, tuple(wrap(d) for d in second.values()))[1]
+        ends = []
+        for step in (STEP, -STEP):
+            args = moved(sample.args, second, step)
+            ends.append([t._a for t in of(*(wrap(args[i]) for i in smooth))])
+        for k, (above, below) in enumerate(zip(*ends, strict=True)):
+            expected = (above - below) / (2 * STEP)
+            close(found[k]._a, expected, op, f"second tangent of output {k}, {sample.attrs}")
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_the_tangent_of_a_gradient_is_the_gradient_of_the_slope(name: str) -> None:
+    op = REGISTRY[name]
+    rng = np.random.default_rng(7)
+    for sample in samples(name):
+        smooth = smooth_inputs(op, sample)
+        if not smooth or any(sample.args[i].dtype.kind == "c" for i in smooth):
+            continue
+        along = tuple(wrap(direction_like(sample.args[i], rng)) for i in smooth)
+
+        def loss(*given: Tensor, sample: Sample = sample, smooth: Any = smooth) -> Any:
+            inputs = as_tensors(op, sample, ())
+            for i, x in zip(smooth, given, strict=True):
+                inputs[i] = x
+            values = results_of(op, inputs, sample.attrs)
+            chosen = [values[k] for k in smooth_outputs(op, values)]
+            # Of a square, so that the gradient given to the rule depends on the result.
+            return sum((v.abs() ** 2).sum() for v in chosen) / 2 + sum(x.sum() for x in given)
+
+        given = tuple(wrap(np.array(sample.args[i])) for i in smooth)
+        gradient = weft.func.grad(loss, argnums=tuple(range(len(given))))
+        found = weft.func.jvp(gradient, given, along)[1]
+        expected = weft.func.vjp(gradient, *given)[1](along)
+        for f, e in zip(found, expected, strict=True):
+            close(f._a, e._a, op, f"tangent of the gradient, {sample.attrs}")
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

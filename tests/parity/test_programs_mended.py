@@ -667,6 +667,42 @@ PROGRAMS = {
         "del v1",
         "(v2 + v2).sum().backward()",
     ),
+    "a module that is given a tensor twice has a gradient for each": (
+        "m0 = torch.nn.Bilinear(3, 3, 2).double()",
+        "for p in m0.parameters(): p.data.copy_(rand(3, tuple(p.shape)))",
+        "m0.register_full_backward_hook(lambda m, gi, go: log.append(('h0', gi)))",
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "m0(v0, v0).sin().sum().backward()",
+        "m0(v0, rand(2, (2, 3))).sin().sum().backward()",
+    ),
+    "a hook of a user's function sees the gradients of all of its tensors, and of nothing else": (
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "v1 = rand(2, (2, 3))",
+        "v2 = Product.apply(v0, v1)",
+        "v2.grad_fn.register_hook(lambda gi, go: log.append(('h0', gi)))",
+        "v3 = Scaled.apply(v0, 3.0)",
+        "v3.grad_fn.register_hook(lambda gi, go: log.append(('h1', gi)) or (gi[0] * 2,))",
+        "(v2 * v3).sum().backward()",
+    ),
+    "the gradient of a leaf that nobody holds can be differentiated": (
+        "v0 = F.softshrink(rand(1, (2, 3)).requires_grad_(), lambd=0.5)",
+        "v1 = F.leaky_relu(rand(2, (2, 3)).requires_grad_()) * v0",
+        "v1.sum().backward(create_graph=True)",
+    ),
+    "an input that a function returns twice becomes two": (
+        "class Given(Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, *inputs):\n"
+        "        return inputs\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, *grads):\n"
+        "        log.append(('h0', grads))\n"
+        "        return grads",
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "v1, v2 = Given.apply(v0, v0)",
+        "(v1 * 2 + v2 * v2).sum().backward()",
+        "v3, v4, v5 = Given.apply(v1, v0, v1)",
+    ),
     "the Jacobian of a complex function needs vectors": (
         "v0 = rand(1, (2,), torch.complex128).requires_grad_()",
         "v1 = torch.autograd.functional.jacobian(lambda a: a * a.sum(), v0, create_graph=True)",

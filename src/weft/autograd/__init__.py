@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.autograd import anomaly as anomaly_mode
 from weft.autograd import forward_ad, function, functional, graph
+from weft.autograd import transposed as _transposed  # noqa: F401  # core asks it for tangents
 from weft.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from weft.autograd.entry import backward, grad
 from weft.autograd.function import Function

@@ -23,10 +23,8 @@ from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, meta, quiet, selection
-from weft.core.batching import spread
 from weft.core.devices import DeviceArray, zeros_like
 from weft.core.dispatch import REGISTRY, Op
-from weft.core.dual import JVP_ENGINE
 from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import is_dense
 from weft.core.modes import MODES
@@ -577,10 +575,16 @@ class _Run:
         shared = {id(x): output for x, output in zip(arrived, outputs, strict=True)}
         for i, gi in zip(targets, results, strict=True):
             grads[i] = shared[id(gi)] if id(gi) in shared else as_tensor(changeable(gi))
+        # Of a user's function hooks see a place for each tensor, and none for other arguments.
+        whole = isinstance(node.plan.op, Op)
+        seen = [i for i, x in enumerate(node.inputs) if whole or x is not None]
         for hook in tuple(node.extras.post.values()):  # type: ignore[union-attr]
-            replaced = hook(tuple(grads), outputs)
+            given = tuple(grads[i] for i in seen)
+            replaced = hook(given, outputs)
             if replaced is not None:
-                grads = list(replacement(hook, replaced, grads, node))
+                for i, new in zip(seen, replacement(hook, replaced, given, node), strict=True):
+                    grads[i] = new
+            del given
         chosen = [grads[i] for i in targets]
         return chosen if self.create else [None if x is None else x._a for x in chosen]
 
@@ -607,7 +611,8 @@ def tied(g: Any, edge: Any) -> Any:
     """A gradient that counts as a function of its input, with a derivative of zero."""
     if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
         return g
-    stand_in = wrap(np.broadcast_to(np.zeros((), edge.dtype), edge.shape), edge)
+    like = g._a if edge.shape is None else edge  # a leaf that nobody holds has forgotten it
+    stand_in = wrap(np.broadcast_to(np.zeros((), like.dtype), like.shape), edge)
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 
@@ -1010,49 +1015,3 @@ def grad(
 
 
 LATE.backward = backward
-
-
-def _transposed_jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: Any) -> list[Any]:
-    """jvp(t) as the derivative of v -> vjp(v), which is linear, in the direction t."""
-    enabled, MODES.now.grad = MODES.now.grad, True
-    MODES.now.update()
-    try:
-        inputs = []
-        for x, t in zip(primals, tangents, strict=True):
-            if t is None or not isinstance(x, Tensor):
-                inputs.append(x.detach() if isinstance(x, Tensor) else x)
-            else:
-                inputs.append(x if x.requires_grad else x.detach().requires_grad_())
-        out = op(*inputs, **attrs)
-        results = list(out) if op.multiple else [out]
-        live = [r for r in results if r._node is not None]
-        probes = [spread(wrap(zeros_like(r._a))).requires_grad_() for r in live]
-        moved = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
-        back = grad(live, [x for x, _ in moved], probes, create_graph=True, allow_unused=True)
-        pairs = [
-            (b, t)
-            for b, (_, t) in zip(back, moved, strict=True)
-            if b is not None and b._node is not None
-        ]
-        if not pairs:
-            found: list[Any] = [None] * len(probes)
-        else:
-            found = list(
-                grad(
-                    [b for b, _ in pairs],
-                    probes,
-                    [t for _, t in pairs],
-                    create_graph=True,
-                    allow_unused=True,
-                )
-            )
-    finally:
-        MODES.now.grad = enabled
-        MODES.now.update()
-    if not enabled:
-        found = [None if f is None else f.detach() for f in found]
-    by_result = dict(zip(map(id, live), found, strict=True))
-    return [by_result.get(id(r)) for r in results]
-
-
-JVP_ENGINE.append(_transposed_jvp)

@@ -278,9 +278,7 @@ class _FunctionPlan:
         _check_gradients(node, results)
         del grads
         for i, r in enumerate(results):
-            if r is None or not needs[i]:
-                results[i] = None
-            elif not create and not lacks_values(r):
+            if r is not None and not create and not lacks_values(r):
                 results[i] = r._a
         r = None
         return results
@@ -305,7 +303,7 @@ def _check_gradients(node: FunctionNode, results: list[Any]) -> None:
                 f"  recorded at {node.source}"
             )
         if not isinstance(r, Tensor):
-            raise TypeError(
+            raise RuntimeError(
                 f"function {name} returned a {type(r).__name__} at position {i + 1}: gradients "
                 f"are tensors or None\n  recorded at {node.source}"
             )
@@ -469,14 +467,7 @@ def _run(cls: type[Function], args: tuple[Any, ...]) -> tuple[Any, FunctionCtx]:
             )
     ctx.dirty_tensors = tuple(x for x in ctx.dirty_tensors if any(x is a for a in args))
     node = _node(cls, ctx, args, edges, out) if recording else None
-    placed: dict[int, Any] = {}  # an output may be returned twice, and stays one tensor
-    for k, o in enumerate(outs):
-        again = placed.get(id(o))
-        if node is None or again is None or again._node is None or ctx.dirty_tensors:
-            placed[id(o)] = _place_output(ctx, node, args, o, k, outs)
-        else:
-            again._node = output_of(node, k)
-    results = tuple(placed[id(o)] for o in outs)
+    results = _placed(ctx, node, args, outs)
     if node is not None:
         _save(ctx, node)
         ctx._place = weakref.ref(node)
@@ -484,6 +475,27 @@ def _run(cls: type[Function], args: tuple[Any, ...]) -> tuple[Any, FunctionCtx]:
         ctx._dirty, ctx._marked = ctx.dirty_tensors, ctx.non_differentiable
     ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return (results if isinstance(out, tuple) else results[0]), ctx
+
+
+def _placed(
+    ctx: FunctionCtx, node: FunctionNode | None, args: Any, outs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The outputs of forward in their places in the graph.
+
+    A new tensor that is returned twice stays one tensor, with the later place; an input that is
+    returned twice becomes two.
+    """
+    placed: dict[int, Any] = {}
+    results = []
+    for k, o in enumerate(outs):
+        again = placed.get(id(o))
+        fresh = node is None or again is None or again._node is None or ctx.dirty_tensors
+        if fresh or any(o is x for x in args):
+            again = placed[id(o)] = _place_output(ctx, node, args, o, k, outs)
+        else:
+            again._node = output_of(node, k)
+        results.append(again)
+    return tuple(results)
 
 
 def _forward(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...]) -> Any:

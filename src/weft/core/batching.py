@@ -321,7 +321,10 @@ def change_batched(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     elif "values" in attrs:
         value = wrap(attrs["values"])  # drawn at random
     else:
-        value = apply(op, args, attrs)
+        recorded = MODES.now.grad and any(isinstance(x, Tensor) and x.requires_grad for x in args)
+        old = target.clone() if recorded and op.differentiable else target
+        # What is saved for backward must not be what the write destroys.
+        value = apply(op, tuple(old if x is target else x for x in args), attrs)
         if value._a.shape != target._a.shape:
             raise RuntimeError(
                 f"{op.name}_: output with shape {list(target._a.shape)} doesn't match the "

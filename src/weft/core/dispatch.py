@@ -797,7 +797,7 @@ def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
     for result in outs:
         if result._base is not None and result._base is primals[0]:
             result._base = args[0]  # a view of the dual tensor, not of its stripped stand-in
-    moved = jvp(op, primals, tangents, outs, attrs)
+    moved = jvp(op, primals, tangents, outs, attrs, level)
     for result, tangent in zip(outs, moved, strict=True):
         if tangent is not None and result._a.dtype.kind in "fcV":
             set_tangent(result, level, tangent)

@@ -24,14 +24,17 @@ ndarray, asarray = np.ndarray, np.asarray
 
 def tangents_of(x: Any) -> dict[int, Tensor] | None:
     """The tangents of a tensor by level; a view has those of its base."""
-    if not isinstance(x, Tensor) or not MODES.now.forward_grad:
+    now = MODES.now
+    if not isinstance(x, Tensor) or not now.forward_grad:
         return None
-    extra = x._x
-    found = None if extra is None else extra.get("tangents")
+    found, chain = None if x._x is None else x._x.get("tangents"), None
     if found is None and (base := root_of(x)) is not None:
-        whole = None if base._x is None else base._x.get("tangents")
-        if whole:
-            return {level: follow(t, chain_of(x)) for level, t in whole.items()}
+        found = None if base._x is None else base._x.get("tangents")
+        chain = chain_of(x) if found else None
+    if found and now.dual_ceiling is not None:
+        found = {level: t for level, t in found.items() if level < now.dual_ceiling}
+    if chain is not None and found:
+        return {level: follow(t, chain) for level, t in found.items()}
     return found
 
 
@@ -151,6 +154,8 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
         else:
             continue
         found = tangents_of(source)
+        if isinstance(value, Tensor) and value._x is not None and "tangents" in value._x:
+            value = value._a  # a lower level has been here: all levels are set anew
         if found and isinstance(value, ARRAYS):
             saved[k] = wrap(value, edge)
             for level, tangent in found.items():
@@ -159,8 +164,25 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
     node.saved = tuple(saved)
 
 
-def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -> list[Any]:
-    """Tangents of the outputs from those of the inputs, by the op's own rule."""
+def jvp(
+    op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any], level: int
+) -> list[Any]:
+    """Tangents of the outputs at a level from those of the inputs.
+
+    Rules work on primals, of which a view may lie on a base that still has the tangent that they
+    have lost: meanwhile nobody sees tangents of this level.
+    """
+    now = MODES.now
+    ceiling, now.dual_ceiling = now.dual_ceiling, level
+    try:
+        moved = _moved(op, primals, tangents, outs, attrs)
+        return _shaped(op, primals, tangents, outs, moved)
+    finally:
+        now.dual_ceiling = ceiling
+
+
+def _moved(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -> list[Any]:
+    """Tangents of the outputs by the op's own rule."""
     if op.jvp in ("linear", "together"):
         out = _linear_jvp(op, primals, tangents, attrs)
         moved = list(out) if op.multiple else [out]
@@ -181,6 +203,11 @@ def jvp(op: Op, primals: Any, tangents: Any, outs: Any, attrs: dict[str, Any]) -
             moved = [None] * len(outs)
     else:
         moved = _jvp_by_transposition(op, primals, tangents, outs, attrs)
+    return moved
+
+
+def _shaped(op: Op, primals: Any, tangents: Any, outs: Any, moved: Any) -> list[Any]:
+    """Tangents in the shape, dtype and memory layout of the results."""
     shaped = []
     own_dtype = _own_dtypes(primals, tangents)
     for result, tangent in zip(outs, moved, strict=True):

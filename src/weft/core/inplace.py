@@ -66,16 +66,16 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
     for x in args[1:]:
         if isinstance(x, Tensor) and x is not target and x._vc is target._vc:
             check_partial_overlap(target._a, x._a, op.name)
-    tangent, level = None, None
+    changes: dict[int, Tensor | None] | None = None  # of the target's tangents, by level
     if now.mode is SPECIAL and now.dual_level >= 0 and op.differentiable:
-        level = dual_level_of(args)
-        if level is not None:
+        if dual_level_of(args) is not None:
             # The history of the tangent must not save what the write destroys.
             moving = [t for x in args for t in (tangents_of(x) or {}).values()]
             recorded = tracking or (now.grad and any(t._node is not None for t in moving))
             old = target.clone() if recorded else target
             before = tuple(old if x is target else x for x in args)
-            tangent = (tangents_of(apply(op, before, attrs)) or {}).get(level)
+            changes = dict.fromkeys(tangents_of(target) or {})
+            changes.update(tangents_of(apply(op, before, attrs)) or {})
             duals = [_with_old_tangents(x, target) if isinstance(x, Tensor) else x for x in args]
     arrays = [x._a if isinstance(x, Tensor) else x for x in args]
     if (
@@ -96,8 +96,9 @@ def apply_inplace(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
         write(target, result, op.name)
     if tracking:
         _record_inplace(op, args, arrays, attrs, target)
-    if level is not None:
-        change_tangent(target, level, tangent)
+    if changes is not None:
+        for level, tangent in changes.items():
+            change_tangent(target, level, tangent)
         if tracking:
             keep_tangents(op, duals, (target,))
     for recorder in now.recorders:

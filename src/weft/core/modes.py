@@ -24,7 +24,7 @@ class State:
 
     __slots__ = (
         *("anomaly", "anomaly_check_nan", "autocast", "backward", "batches"),
-        *("calls", "carriers", "dual_level", "forward_grad"),
+        *("calls", "carriers", "dual_ceiling", "dual_level", "forward_grad"),
         *(
             "grad",
             "inference",
@@ -45,6 +45,7 @@ class State:
         self.anomaly = False
         self.anomaly_check_nan = True
         self.dual_level = -1
+        self.dual_ceiling: int | None = None  # tangents of this level and above are not seen
         self.forward_grad = True  # whether ops move tangents
         self.saved_hooks: tuple[Any, ...] = ()
         self.recorders: tuple[Any, ...] = ()

@@ -8,14 +8,14 @@ nest in each other and in plain autograd.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.autograd import engine
-from weft.core.batching import batched, is_batched, spread
+from weft.autograd.transposed import CLOSED, without_history
+from weft.core.batching import spread
 from weft.core.devices import ones_like, zeros_like
 from weft.core.dual import (
     forget_tangents,
@@ -34,9 +34,6 @@ from weft.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 Argnums = int | tuple[int, ...]
 
-# The variables of scopes that are closed: a history that only leads to them leads nowhere.
-_closed: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
-
 
 class Scope:
     """One run of a transform."""
@@ -53,7 +50,7 @@ class Scope:
             x = spread(x)  # each example has a gradient of its own
         if self.recording and x.requires_grad:
             return x.view_as(x)
-        inside = _cut(x).requires_grad_()
+        inside = without_history(x).requires_grad_()
         self.own.add(inside._node)
         return inside
 
@@ -70,7 +67,7 @@ class Scope:
         while stack:
             node = stack.pop()
             if isinstance(node, AccumulateGrad):
-                if node not in self.own and node not in _closed:
+                if node not in self.own and node not in CLOSED:
                     return True
                 continue
             for edge in engine.edges_of(node):
@@ -85,7 +82,7 @@ class Scope:
 
     def close(self, tree: Any) -> Any:
         """Results without any history that ends in this scope."""
-        _closed.update(self.own)
+        CLOSED.update(self.own)
         leaves, spec = tree_flatten(tree)
         tensors = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
         if not tensors:
@@ -94,21 +91,15 @@ class Scope:
             cut = {id(t) for t in tensors if not self.leads_out((t,))}
         else:
             cut = {id(t) for t in tensors}
-        return spec.unflatten(_cut(x) if id(x) in cut else x for x in leaves)
+        return spec.unflatten(self._alone(x) if id(x) in cut else x for x in leaves)
 
-
-def _copy_tangents(source: Tensor, target: Tensor) -> None:
-    for level, tangent in (tangents_of(source) or {}).items():
-        set_tangent(target, level, tangent)
-
-
-def _cut(x: Tensor) -> Tensor:
-    """A tensor without its history, and with its tangents: a batch has those of all examples."""
-    if is_batched(x):
-        return batched(_cut(x._a.physical), x._a.level)
-    alone = x.detach()
-    _copy_tangents(x, alone)
-    return alone
+    def _alone(self, x: Tensor) -> Tensor:
+        """A tensor without its history, and without that of its tangents if it ends here."""
+        alone = without_history(x)
+        for level, tangent in (tangents_of(alone) or {}).items():
+            if tangent.requires_grad and not (self.recording and self.leads_out((tangent,))):
+                set_tangent(alone, level, self._alone(tangent))
+        return alone
 
 
 def backward(
@@ -285,7 +276,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 
 def _leave(scope: Scope, found: list[Tensor]) -> list[Tensor]:
     # Cotangents may have come from anywhere, at any time: only this scope's own ends are cut.
-    return [g if not g.requires_grad or scope.leads_out((g,)) else _cut(g) for g in found]
+    ends = [g.requires_grad and not scope.leads_out((g,)) for g in found]
+    return [without_history(g) if end else g for g, end in zip(found, ends, strict=True)]
 
 
 def _linear(func: Callable, primals: tuple[Any, ...], has_aux: bool, name: str) -> Any:

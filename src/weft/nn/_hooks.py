@@ -356,7 +356,7 @@ class BackwardHook:
 
     def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, by way of a node whose gradients are the module's grad_input."""
-        args, where, node = _through_identity(args)
+        args, where, node = _through_identity(args, fill=True)
         self.input_count, self.inputs = len(args), where
         if node is not None:
             node.register_hook(self._after)
@@ -365,7 +365,7 @@ class BackwardHook:
     def setup_output_hook(self, result: Any) -> Any:
         """The results, by way of a node whose gradients are the module's grad_output."""
         single = not isinstance(result, tuple)
-        results, where, node = _through_identity((result,) if single else result)
+        results, where, node = _through_identity((result,) if single else result, fill=False)
         self.output_count, self.outputs = len(results), where or []
         if node is not None:
             node.register_prehook(self._before)
@@ -428,13 +428,16 @@ def _as_many(changed: Any, grads: tuple[Any, ...], hook: str, what: str) -> tupl
 
 
 def _through_identity(
-    values: tuple[Any, ...],
+    values: tuple[Any, ...], fill: bool
 ) -> tuple[tuple[Any, ...], list[int] | None, Any]:
-    """The values with their tensors sent through one node, where those stood, and the node."""
+    """The values with their tensors sent through one node, where those stood, and the node.
+
+    With ``fill`` the node has zeros for gradients that did not arrive.
+    """
     where = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not MODES.now.grad or not any(values[i].requires_grad for i in where):
         return values, None, None
-    passed = _identity().apply(*(values[i] for i in where))
+    passed = _identity().apply(fill, *(values[i] for i in where))
     passed = passed if isinstance(passed, tuple) else (passed,)
     changed = list(values)
     for i, value in zip(where, passed, strict=True):
@@ -453,14 +456,14 @@ def _identity() -> Any:
 
         class BackwardHookFunction(Function):
             @staticmethod
-            def forward(ctx: Any, *tensors: Tensor) -> Any:
-                ctx.set_materialize_grads(False)
+            def forward(ctx: Any, fill: bool, *tensors: Tensor) -> Any:
+                ctx.set_materialize_grads(fill)
                 ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
                 return tensors
 
             @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
-                return grads
+                return (None, *grads)
 
         _IDENTITY.append(BackwardHookFunction)
     return _IDENTITY[0]
