@@ -31,34 +31,33 @@ getframe, ref = sys._getframe, weakref.ref
 # a gradient, a tensor with a number, and a single input.
 BOTH, LEFT, RIGHT, NUMBER, SINGLE = range(5)
 PATTERNS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False), ONE)
-
-
-def _is_stale(x: Tensor) -> bool:
-    """Whether a tensor is a view whose place in the graph is not known or out of date."""
-    return x._base is not None and (x._node is NOWHERE or x._stamp != x._vc[0])
+NOTHING_KEPT = (), None
 
 
 def _kept(plan: Any, x: Any, y: Any, z: Any, input: Any, other: Any, cell: Any) -> tuple[Any, Any]:
     """What a plan saves of a call on arrays, and its guard."""
     quick = plan.quick
-    if quick is NOTHING:
-        return (), None
-    if quick is SECOND_NUMBER:
-        return (y,), None
+    if quick is SECOND:
+        version = other._vc
+        return (y,), (version[0], version)
+    if quick is FIRST:
+        version = input._vc
+        return (x,), (version[0], version)
     if quick is RESULT:
         return (z,), (0, cell)
-    if quick is FIRST or quick is SECOND:
-        version = input._vc if quick is FIRST else other._vc
-        return (x if quick is FIRST else y,), (version[0], version)
+    if quick is SECOND_NUMBER:
+        return (y,), None
     second = other._vc if isinstance(other, Tensor) else None
     return plan.pack_short(x, y, z, input._vc, second, cell)
 
 
-def _wrapped(op: Op, plans: list[Any], z: ndarray, now: Any, input: Tensor, *others: Any) -> Any:
-    """The result of a short call as a tensor, with its node if it needs one.
+def _wrapped(
+    op: Op, plans: list[Any], x: ndarray, y: Any, z: ndarray, now: Any, input: Tensor, other: Any
+) -> Any:
+    """The result ``z`` of a short call as a tensor, with its node; None if a view is out of date.
 
-    This is what ``Op.made`` does, where there is no compiled code yet. ``others`` is empty, or
-    another plain tensor, or a number.
+    This is what ``Op.made`` does, where there is no compiled code yet. ``other`` is another plain
+    tensor, with the array ``y``, or a number, or None for an op of one input.
     """
     t = new(Tensor)
     t._a = z
@@ -68,30 +67,32 @@ def _wrapped(op: Op, plans: list[Any], z: ndarray, now: Any, input: Tensor, *oth
         if INFERRING:
             t._vc = fresh_cell()
         return t
-    other = others[0] if others else None
-    tensor = isinstance(other, Tensor)
-    if _is_stale(input) or (tensor and _is_stale(other)):
-        return apply(op, (input, *others), NO_ATTRS)
-    x, y = input._a, other._a if tensor else other
     left = input._node
-    right = other._node if tensor else None
+    if input._base is not None and (left is NOWHERE or input._stamp != input._vc[0]):
+        return None
     edges: tuple[Any, ...]
-    if left is None and right is None:
-        return t
-    if not others:
-        pattern, edges = SINGLE, (left,)
-    elif not tensor:
-        pattern, edges = NUMBER, (left, other)
-    elif right is None:
-        pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
-    elif left is None:
-        pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
+    if other is y:
+        if left is None:
+            return t
+        pattern, edges = (SINGLE, (left,)) if other is None else (NUMBER, (left, other))
     else:
-        pattern, edges = BOTH, (left, right)
+        right = other._node
+        if other._base is not None and (right is NOWHERE or other._stamp != other._vc[0]):
+            return None
+        if left is not None:
+            if right is not None:
+                pattern, edges = BOTH, (left, right)
+            else:
+                pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
+        elif right is not None:
+            pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
+        else:
+            return t
     plan = plans[pattern]
     if plan is None:
         plan = plans[pattern] = op.plan_for(*PATTERNS[pattern])
-    kept = _kept(plan, x, y, z, input, other, cell)
+    nothing = plan.quick is NOTHING
+    kept = NOTHING_KEPT if nothing else _kept(plan, x, y, z, input, other, cell)
     t._node = new_node(plan, edges, kept, NO_ATTRS, z, now, getframe(2))
     return t
 
@@ -128,7 +129,9 @@ def fast_unary(op: Op) -> Callable:
                         y = layout(y, (x,))
                 made = op.made
                 t = None if made is None else made(y, NO_ATTRS, now, 1, input)
-                return _wrapped(op, plans, y, now, input) if t is None else t
+                if t is None:
+                    t = _wrapped(op, plans, x, None, y, now, input, None)
+                return apply(op, (input,), NO_ATTRS) if t is None else t
         if not isinstance(input, Tensor):
             return unary(input) if overrides.met(input) else not_a_tensor(op, input)
         return apply(op, (input,), NO_ATTRS)
@@ -181,11 +184,14 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
                 usual = False
             if usual:
                 z = _computed(op, x, y)
-                if z is None:
-                    return apply(op, (input, other), NO_ATTRS)
-                made = op.made
-                t = None if made is None else made(z, NO_ATTRS, now, 1, input, other)
-                return _wrapped(op, plans, z, now, input, other) if t is None else t
+                if z is not None:
+                    made = op.made
+                    t = None if made is None else made(z, NO_ATTRS, now, 1, input, other)
+                    if t is None:
+                        t = _wrapped(op, plans, x, y, z, now, input, other)
+                    if t is not None:
+                        return t
+                return apply(op, (input, other), NO_ATTRS)
         if operator and not isinstance(other, OPERANDS):
             if overrides.met(other):
                 named = getattr(Tensor, op.name)
