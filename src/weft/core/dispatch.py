@@ -192,20 +192,7 @@ class Op:
         self.view, self.variadic, self.variant = view, variadic, variant
         self.samples = samples
         self.doc = inspect.cleandoc(doc)  # what ``help`` shows of the public function
-        # The kinds of common dtype that PyTorch has no kernel for; "h" stands for half types.
-        self.refuses = refuses
-        # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
-        # to the half type first; whether the reference does its steps in the half type itself.
-        self.wide, self.narrow = wide, narrow
-        # Whether PyTorch's derivative is one kernel, which takes half types in float32; else it is
-        # several steps that each round.
-        self.wide_rules = wide_rules
-        self.check = check  # looks at the operands before they are brought to one dtype
-        self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
-        self.numbers = numbers  # whether the second operand may be a Python number
-        # Whether the reference takes numbers beside arrays of a float type as they are: the result
-        # is what numbers of that type would give.
-        self.bare_numbers = bare_numbers
+        self._set_operands(refuses, check, numbers, bare_numbers, wide, narrow, wide_rules)
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         # Operands that the joint rule reads only if its gradients are to be differentiated again,
         # given which inputs need one. A plain backward does not mind if these were overwritten.
@@ -225,13 +212,44 @@ class Op:
         rule = "rows" if rows else layout or ("operands" if self.traced else "")
         self.layout: Callable[[Any, Any], Any] | None = LAYOUTS.get(rule)
         self.layout_rule = rule
+        self.images = rule.startswith("image")  # asked even if all arrays are in rows
         # How shapes and dtypes of results follow from those of inputs: see ``core.shapes``.
         self.shape = "elementwise" if shape is None and self.traced else shape
         self.batch = batch  # how a batch of calls is one call: see ``core.batching``
-        self.images = rule.startswith("image")  # asked even if all arrays are in rows
+        camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
+        self.grad_name = grad_name or f"{camel[0].upper()}{camel[1:]}Backward"
+        self.plans: dict[Any, Plan] = {}
+        self.plan_of_one: Plan | None = None
+        self._set_native()
+        REGISTRY[name] = self
+        selection.open_op(self)
+
+    def _set_operands(
+        self, refuses: str, check: Any, numbers: bool, bare_numbers: bool, wide: tuple[int, ...],
+        narrow: bool, wide_rules: bool,
+    ) -> None:  # fmt: skip
+        """Which operands the op takes, and in which precision."""
+        # The kinds of common dtype that PyTorch has no kernel for; "h" stands for half types.
+        self.refuses = refuses
+        # Half types: operands whose numbers keep float32's precision, where PyTorch rounds others
+        # to the half type first; whether the reference does its steps in the half type itself.
+        self.wide, self.narrow = wide, narrow
+        # Whether PyTorch's derivative is one kernel, which takes half types in float32; else it is
+        # several steps that each round.
+        self.wide_rules = wide_rules
+        self.check = check  # looks at the operands before they are brought to one dtype
+        self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
+        self.numbers = numbers  # whether the second operand may be a Python number
+        # Whether the reference takes numbers beside arrays of a float type as they are: the result
+        # is what numbers of that type would give.
+        self.bare_numbers = bare_numbers
+
+    def _set_native(self) -> None:
+        """Slots for native code: kernels, loops and entry points, filled in when first used."""
         self.limit = selection.LARGE if self.traced else NEVER  # arrays from here on: ``run``
-        # Whether those loops take half types as they are.
-        self.halves = self.traced and not narrow and check is None and not set("fVh") & set(refuses)
+        # Whether traced loops take half types as they are.
+        takes_halves = self.check is None and not set("fVh") & set(self.refuses)
+        self.halves = self.traced and not self.narrow and takes_halves
         # Native code for small arrays, for one with a number or with a row: see ``kernels``.
         self.entry: Callable | None = None
         self.entry_with_number: Callable | None = None
@@ -241,17 +259,10 @@ class Op:
         self.native_rules: dict[int, Callable] = {}
         self.loops: dict[Any, Callable] = {}
         self.shared_loops: dict[Any, Any] = {}  # those that take numbers among the attributes
-        camel = re.sub("_(.)|([0-9][a-z])", lambda found: found[0].lstrip("_").upper(), name)
-        camel = camel[0].upper() + camel[1:]
-        self.grad_name = grad_name or f"{camel}Backward"
-        self.plans: dict[Any, Plan] = {}
-        self.plan_of_one: Plan | None = None
         # Compiled code that wraps and records results, and that does all of a call on tensors of
         # one float type, or None: see ``core.making``.
         self.made: Callable | None = making.Maker(self, False)
         self.call: Callable | None = making.Maker(self, True)
-        REGISTRY[name] = self
-        selection.open_op(self)
 
     @lazy
     def node_types(self) -> tuple[type[Node], ...]:
@@ -465,6 +476,33 @@ def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | Non
     return t
 
 
+def new_node(
+    plan: Plan,
+    inputs: tuple[Any, ...],
+    kept: tuple[Any, Any],
+    attrs: dict[str, Any],
+    y: Any,
+    now: Any,
+    frame: Any,
+) -> Node:
+    """The node of a call that gave the array ``y``; ``kept`` are saved values and their guard."""
+    if frame is None or frame.f_code is not last_caller[0]:
+        frame = caller(frame)
+    node = new(Node)
+    node.plan = plan
+    node.inputs = inputs
+    node.saved, node.guard = kept
+    node.attrs = attrs
+    node.shape = y.shape
+    node.dtype = y.dtype
+    node.seq = next_sequence()
+    node.code = frame.f_code
+    node.instruction = frame.f_lasti
+    node.scope = now.scope
+    node.extras = None
+    return node
+
+
 def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     """What ``apply`` does, for the many ops with one input and one output."""
     call = op.call
@@ -515,30 +553,14 @@ def apply_one(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
             if plan is None:
                 plan = op.plan_of_one = op.plan_for(*ONE)
             quick = plan.quick
-            saved: tuple[Any, ...]
+            kept: tuple[Any, Any]
             if quick is NOTHING:
-                saved, guard = (), None
+                kept = (), None
             elif quick is RESULT:
-                saved, guard = (y,), (0, cell)
+                kept = (y,), (0, cell)
             else:
-                saved, guard = plan.pack((a,), (y,), (x._vc,), (cell,))
-            frame = getframe(1).f_back
-            if frame is None or frame.f_code is not last_caller[0]:
-                frame = caller(frame)
-            n = new(Node)
-            n.plan = plan
-            n.inputs = (edge,)
-            n.saved = saved
-            n.guard = guard
-            n.attrs = attrs
-            n.shape = y.shape
-            n.dtype = y.dtype
-            n.seq = next_sequence()
-            n.code = frame.f_code
-            n.instruction = frame.f_lasti
-            n.scope = now.scope
-            n.extras = None
-            t._node = n
+                kept = plan.pack((a,), (y,), (x._vc,), (cell,))
+            t._node = new_node(plan, (edge,), kept, attrs, y, now, getframe(1).f_back)
         elif edge is not None:
             record(op, (x,), (a,), attrs, (t,))
     elif INFERRING:
@@ -575,39 +597,14 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
     t = new(Tensor)
     t._a = y
     t._grad = t._x = t._node = None
-    edge, base = x._node, x._base
-    held = y.base
-    if held is a or shares(y, a):
-        # As ``link_view`` does it.
-        t._vc = cell = x._vc
-        if mode is not PLAIN and cell.__class__ is Untracked:
-            t._base = t._view = None
-            return t
-        try:
-            t._stamp = cell[0]
-        except RuntimeError:
-            # What shows an inference tensor is another one, and no view to autograd.
-            t._base = t._view = None
-            return t
-        if base is None:
-            t._base = x
-            t._view = (op, (), attrs, 0, x._view, mode is PLAIN)
-        else:
-            t._base = base
-            earlier: Any = x._view
-            t._view = (op, (), attrs, 0, earlier, mode is PLAIN and earlier[5])
-        if mode is not PLAIN:
-            if t._base._node is not None:
-                t._node = NOWHERE
-                if INFERRING and now.inference:
-                    t._view = (*t._view[:5], IN_INFERENCE)
-            return t
+    if y.base is a or shares(y, a):
+        recorded = _link_only_view(t, op, x, attrs, now)
     else:
         t._vc = [0] if not INFERRING else fresh_cell()
         t._base = t._view = None
-        if mode is not PLAIN:
-            return t
-    if edge is None and base is None:
+        recorded = mode is PLAIN
+    edge, base = x._node, x._base
+    if not recorded or (edge is None and base is None):
         return t
     if (base is not None and (edge is NOWHERE or x._stamp != x._vc[0])) or y.dtype.kind != "f":
         record(op, (x,), (a,), attrs, (t,))
@@ -615,28 +612,35 @@ def apply_view(op: Op, x: Tensor, attrs: dict[str, Any]) -> Any:
         plan = op.plan_of_one
         if plan is None:
             plan = op.plan_of_one = op.plan_for(*ONE)
-        if plan.slots:
-            saved, guard = plan.pack((a,), (y,), (x._vc,), (t._vc,))
-        else:
-            saved, guard = (), None
-        frame = getframe(1).f_back
-        if frame is None or frame.f_code is not last_caller[0]:
-            frame = caller(frame)
-        n = new(Node)
-        n.plan = plan
-        n.inputs = (edge,)
-        n.saved = saved
-        n.guard = guard
-        n.attrs = attrs
-        n.shape = y.shape
-        n.dtype = y.dtype
-        n.seq = next_sequence()
-        n.code = frame.f_code
-        n.instruction = frame.f_lasti
-        n.scope = now.scope
-        n.extras = None
-        t._node = n
+        kept = plan.pack((a,), (y,), (x._vc,), (t._vc,)) if plan.slots else ((), None)
+        t._node = new_node(plan, (edge,), kept, attrs, y, now, getframe(1).f_back)
     return t
+
+
+def _link_only_view(t: Tensor, op: Op, x: Tensor, attrs: dict[str, Any], now: Any) -> bool:
+    """What ``link_view`` does, for the one result of one input; whether the op is recorded."""
+    plain = now.mode is PLAIN
+    t._vc = cell = x._vc
+    t._base = t._view = None
+    if not plain and cell.__class__ is Untracked:
+        return False
+    try:
+        t._stamp = cell[0]
+    except RuntimeError:
+        return False  # what shows an inference tensor is another one, and no view to autograd
+    base = x._base
+    if base is None:
+        t._base = x
+        t._view = (op, (), attrs, 0, x._view, plain)
+    else:
+        t._base = base
+        earlier: Any = x._view
+        t._view = (op, (), attrs, 0, earlier, plain and earlier[5])
+    if not plain and t._base._node is not None:
+        t._node = NOWHERE
+        if INFERRING and now.inference:
+            t._view = (*t._view[:5], IN_INFERENCE)
+    return plain
 
 
 def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
@@ -701,9 +705,39 @@ def record(
 ) -> Node | None:
     """Give the results a node, if a gradient can flow through them."""
     first = results[0]._a
-    d = first.dtype
-    if not op.multiple and d.kind not in "fcV":
+    if not op.multiple and first.dtype.kind not in "fcV":
         return None
+    inputs, cells, needs, tensors, hidden = _inputs_of(op, args)
+    if not needs and not hidden:
+        return None
+    ys = [r._a for r in results] if op.multiple else (first,)
+    conj = any(y.dtype.kind == "c" for y in ys)
+    count = len(inputs)
+    pattern = count if op.variadic else (1 << count | needs) << count | tensors
+    key = pattern << 1 | conj if not op.variadic else ~(pattern << 1 | conj)
+    plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
+    kept = plan.pack(arrays, ys, cells, [r._vc for r in results]) if plan.slots else ((), None)
+    now = MODES.now
+    node = new_node(plan, tuple(inputs), kept, attrs, first, now, getframe(1).f_back)
+    if now.mode is SPECIAL:
+        _special(node)
+    if not op.multiple:
+        results[0]._node = node
+        return node
+    node.shape = tuple([y.shape for y in ys])
+    node.dtype = tuple([y.dtype for y in ys])
+    node.outs = outs = {}
+    # A result that nobody looks at gets its place in the graph when backward asks for it.
+    for k, y in enumerate(ys if shown is None else ys[:shown]):
+        if y.dtype.kind in "fcV" and k not in op.constant_outputs:
+            results[k]._node = place = Output(node, k, y.shape, y.dtype)
+            outs[k] = ref(place)
+    return node
+
+
+def _inputs_of(op: Op, args: Any) -> tuple[list[Any], list[Any], int, int, bool]:
+    """The edges of a call and its inputs' version cells; as bits, which inputs need a gradient and
+    which are tensors; whether one needs a gradient only as long as its base does."""
     inputs: list[Any] = []
     cells: list[Any] = []
     needs = tensors = 0
@@ -732,54 +766,7 @@ def record(
             inputs.append(x)
             cells.append(None)
         bit <<= 1
-    if not needs and not hidden:
-        return None
-    conj = d.kind == "c"
-    if op.multiple:
-        ys = [r._a for r in results]
-        for y in ys:
-            conj = conj or y.dtype.kind == "c"
-    count = len(inputs)
-    pattern = count if op.variadic else (1 << count | needs) << count | tensors
-    key = pattern << 1 | conj if not op.variadic else ~(pattern << 1 | conj)
-    plan = op.plans.get(key) or op.plan_for(needs, tensors, count, conj)
-    if not plan.slots:
-        saved, guard = (), None
-    elif op.multiple:
-        saved, guard = plan.pack(arrays, ys, cells, [r._vc for r in results])
-    else:
-        saved, guard = plan.pack(arrays, (first,), cells, (results[0]._vc,))
-    now = MODES.now
-    frame = getframe(1).f_back
-    if frame is None or frame.f_code is not last_caller[0]:
-        frame = caller(frame)
-    node = new(Node)
-    node.plan = plan
-    node.inputs = tuple(inputs)
-    node.saved = saved
-    node.guard = guard
-    node.attrs = attrs
-    node.shape = first.shape
-    node.dtype = d
-    node.seq = next_sequence()
-    node.code = frame.f_code
-    node.instruction = frame.f_lasti
-    node.scope = now.scope
-    node.extras = None
-    if now.mode is SPECIAL:
-        _special(node)
-    if not op.multiple:
-        results[0]._node = node
-        return node
-    node.shape = tuple([y.shape for y in ys])
-    node.dtype = tuple([y.dtype for y in ys])
-    node.outs = outs = {}
-    # A result that nobody looks at gets its place in the graph when backward asks for it.
-    for k, y in enumerate(ys if shown is None else ys[:shown]):
-        if y.dtype.kind in "fcV" and k not in op.constant_outputs:
-            results[k]._node = place = Output(node, k, y.shape, y.dtype)
-            outs[k] = ref(place)
-    return node
+    return inputs, cells, needs, tensors, hidden
 
 
 def _special(node: Node) -> None:

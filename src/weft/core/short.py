@@ -12,13 +12,12 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, overrides, quiet, selection
-from weft.core.dispatch import NO_ATTRS, ONE, Op, apply
-from weft.core.frames import caller, last_caller
+from weft.core.dispatch import NO_ATTRS, ONE, Op, apply, new_node
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import changeable, fresh_cell
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
-from weft.core.node import NOWHERE, Node, next_sequence
+from weft.core.node import NOWHERE
 from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.native.codegen.trace import Loop
@@ -28,17 +27,80 @@ F32, F64, I64 = dt.F32, dt.F64, dt.I64
 getframe, ref = sys._getframe, weakref.ref
 
 
-# Patterns of two inputs, as ``Op.plan_for`` takes them.
-BOTH, LEFT, RIGHT, NUMBER = range(4)
+# Patterns of inputs, as ``Op.plan_for`` takes them: a pair, its left or right tensor alone needing
+# a gradient, a tensor with a number, and a single input.
+BOTH, LEFT, RIGHT, NUMBER, SINGLE = range(5)
+PATTERNS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False), ONE)
+NOTHING_KEPT = (), None
 
 
-PAIRS = ((3, 3, 2, False), (1, 3, 2, False), (2, 3, 2, False), (1, 1, 2, False))
+def _kept(plan: Any, x: Any, y: Any, z: Any, input: Any, other: Any, cell: Any) -> tuple[Any, Any]:
+    """What a plan saves of a call on arrays, and its guard."""
+    quick = plan.quick
+    if quick is SECOND:
+        version = other._vc
+        return (y,), (version[0], version)
+    if quick is FIRST:
+        version = input._vc
+        return (x,), (version[0], version)
+    if quick is RESULT:
+        return (z,), (0, cell)
+    if quick is SECOND_NUMBER:
+        return (y,), None
+    second = other._vc if isinstance(other, Tensor) else None
+    return plan.pack_short(x, y, z, input._vc, second, cell)
+
+
+def _wrapped(
+    op: Op, plans: list[Any], x: ndarray, y: Any, z: ndarray, now: Any, input: Tensor, other: Any
+) -> Any:
+    """The result ``z`` of a short call as a tensor, with its node; None if a view is out of date.
+
+    This is what ``Op.made`` does, where there is no compiled code yet. ``other`` is another plain
+    tensor, with the array ``y``, or a number, or None for an op of one input.
+    """
+    t = new(Tensor)
+    t._a = z
+    t._vc = cell = [0]
+    t._grad = t._base = t._view = t._x = t._node = None
+    if now.mode is not PLAIN or not op.differentiable:
+        if INFERRING:
+            t._vc = fresh_cell()
+        return t
+    left = input._node
+    if input._base is not None and (left is NOWHERE or input._stamp != input._vc[0]):
+        return None
+    edges: tuple[Any, ...]
+    if other is y:
+        if left is None:
+            return t
+        pattern, edges = (SINGLE, (left,)) if other is None else (NUMBER, (left, other))
+    else:
+        right = other._node
+        if other._base is not None and (right is NOWHERE or other._stamp != other._vc[0]):
+            return None
+        if left is not None:
+            if right is not None:
+                pattern, edges = BOTH, (left, right)
+            else:
+                pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
+        elif right is not None:
+            pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
+        else:
+            return t
+    plan = plans[pattern]
+    if plan is None:
+        plan = plans[pattern] = op.plan_for(*PATTERNS[pattern])
+    nothing = plan.quick is NOTHING
+    kept = NOTHING_KEPT if nothing else _kept(plan, x, y, z, input, other, cell)
+    t._node = new_node(plan, edges, kept, NO_ATTRS, z, now, getframe(2))
+    return t
 
 
 def fast_unary(op: Op) -> Callable:
     """``op(x)`` for the common case: a plain tensor of float32 or float64."""
-    reference, differentiable, layout = op.reference, op.differentiable, op.layout
-    plans: list[Any] = [None]
+    reference, layout = op.reference, op.layout
+    plans: list[Any] = [None] * len(PATTERNS)
 
     def unary(input: Any, *, out: Any = None) -> Any:
         if out is not None:
@@ -49,9 +111,8 @@ def fast_unary(op: Op) -> Callable:
             if t is not None:
                 return t
         now = MODES.now
-        mode = now.mode
         kind = input.__class__
-        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+        if (kind is Tensor or kind is Parameter) and now.mode is not SPECIAL:
             x = input._a
             d = x.dtype
             if d is F32 or d is F64:
@@ -67,55 +128,10 @@ def fast_unary(op: Op) -> Callable:
                     elif layout is not None and not x.flags.c_contiguous:
                         y = layout(y, (x,))
                 made = op.made
-                if made is not None:
-                    t = made(y, NO_ATTRS, now, 1, input)
-                    if t is not None:
-                        return t
-                t = new(Tensor)
-                t._a = y
-                t._vc = cell = [0]
-                t._grad = t._base = t._view = t._x = t._node = None
-                if mode is PLAIN and differentiable:
-                    edge = input._node
-                    if input._base is not None and (
-                        edge is NOWHERE or input._stamp != input._vc[0]
-                    ):
-                        return apply(op, (input,), NO_ATTRS)
-                    if edge is not None:
-                        plan = plans[0]
-                        if plan is None:
-                            plan = plans[0] = op.plan_for(*ONE)
-                        saved: tuple[Any, ...]
-                        quick = plan.quick
-                        if quick is RESULT:
-                            saved, guard = (y,), (0, cell)
-                        elif quick is FIRST:
-                            version = input._vc
-                            saved, guard = (x,), (version[0], version)
-                        elif quick is NOTHING:
-                            saved, guard = (), None
-                        else:
-                            saved, guard = plan.pack_short(x, None, y, input._vc, None, cell)
-                        frame = getframe(1)
-                        if frame.f_code is not last_caller[0]:
-                            frame = caller(frame)
-                        n = new(Node)
-                        n.plan = plan
-                        n.inputs = (edge,)
-                        n.saved = saved
-                        n.guard = guard
-                        n.attrs = NO_ATTRS
-                        n.shape = y.shape
-                        n.dtype = y.dtype
-                        n.seq = next_sequence()
-                        n.code = frame.f_code
-                        n.instruction = frame.f_lasti
-                        n.scope = now.scope
-                        n.extras = None
-                        t._node = n
-                elif INFERRING:
-                    t._vc = fresh_cell()
-                return t
+                t = None if made is None else made(y, NO_ATTRS, now, 1, input)
+                if t is None:
+                    t = _wrapped(op, plans, x, None, y, now, input, None)
+                return apply(op, (input,), NO_ATTRS) if t is None else t
         if not isinstance(input, Tensor):
             return unary(input) if overrides.met(input) else not_a_tensor(op, input)
         return apply(op, (input,), NO_ATTRS)
@@ -140,8 +156,7 @@ NUMBER_FIRST = frozenset(
 
 def fast_binary(op: Op, operator: bool = False) -> Callable:
     """``op(a, b)`` for the common case: plain tensors of one type, or a tensor and a number."""
-    reference, differentiable, layout = op.reference, op.differentiable, op.layout
-    plans: list[Any] = [None] * len(PAIRS)
+    plans: list[Any] = [None] * len(PATTERNS)
     integers = op.promote != "float" and "i" not in op.refuses
     numbers = (int, float) if op.numbers else ()
 
@@ -154,126 +169,36 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
             if t is not None:
                 return t
         now = MODES.now
-        mode = now.mode
         kind = input.__class__
-        if (kind is Tensor or kind is Parameter) and mode is not SPECIAL:
+        if (kind is Tensor or kind is Parameter) and now.mode is not SPECIAL:
             x = input._a
             d = x.dtype
             kind = other.__class__
             if kind is Tensor or kind is Parameter:
                 y = other._a
                 usual = y.dtype is d and (d is F32 or d is F64 or (integers and d is I64))
-                tensor = True
             elif kind in numbers:
                 y = other
                 usual = d is F32 or d is F64
-                tensor = False
             else:
                 usual = False
             if usual:
-                entry = op.entry if tensor else op.entry_with_number
-                z = None if entry is None else entry(x, y)
-                if z is None and tensor and op.entry_with_row is not None and y.ndim == 1:
-                    z = op.entry_with_row(x, y)
-                if z is None:
-                    try:
-                        small = x.size < op.limit and (not tensor or y.size < op.limit)
-                        z = reference(x, y) if small else op.run(x, y)
-                    except Exception:
-                        return apply(op, (input, other), NO_ATTRS)
-                    if z.__class__ is not ndarray:
-                        z = asarray(z)
-                    elif layout is not None and not (
-                        x.flags.c_contiguous and (not tensor or y.flags.c_contiguous)
-                    ):
-                        z = layout(z, (x, y))
-                made = op.made
-                if made is not None:
-                    t = made(z, NO_ATTRS, now, 1, input, other)
+                z = _computed(op, x, y)
+                if z is not None:
+                    made = op.made
+                    t = None if made is None else made(z, NO_ATTRS, now, 1, input, other)
+                    if t is None:
+                        t = _wrapped(op, plans, x, y, z, now, input, other)
                     if t is not None:
                         return t
-                t = new(Tensor)
-                t._a = z
-                t._vc = cell = [0]
-                t._grad = t._base = t._view = t._x = t._node = None
-                if mode is PLAIN and differentiable:
-                    left = input._node
-                    if input._base is not None and (
-                        left is NOWHERE or input._stamp != input._vc[0]
-                    ):
-                        return apply(op, (input, other), NO_ATTRS)
-                    if tensor:
-                        right = other._node
-                        if other._base is not None and (
-                            right is NOWHERE or other._stamp != other._vc[0]
-                        ):
-                            return apply(op, (input, other), NO_ATTRS)
-                        if left is not None:
-                            if right is not None:
-                                pattern, edges = BOTH, (left, right)
-                            else:
-                                pattern, edges = LEFT, (left, ref(other) if y.ndim else other)
-                        elif right is not None:
-                            pattern, edges = RIGHT, (ref(input) if x.ndim else input, right)
-                        else:
-                            return t
-                    elif left is None:
-                        return t
-                    else:
-                        pattern, edges = NUMBER, (left, other)
-                    plan = plans[pattern]
-                    if plan is None:
-                        plan = plans[pattern] = op.plan_for(*PAIRS[pattern])
-                    saved: tuple[Any, ...]
-                    quick = plan.quick
-                    if quick is NOTHING:
-                        saved, guard = (), None
-                    elif quick is SECOND:
-                        version = other._vc
-                        saved, guard = (y,), (version[0], version)
-                    elif quick is FIRST:
-                        version = input._vc
-                        saved, guard = (x,), (version[0], version)
-                    elif quick is SECOND_NUMBER:
-                        saved, guard = (y,), None
-                    else:
-                        saved, guard = plan.pack_short(
-                            x, y, z, input._vc, other._vc if tensor else None, cell
-                        )
-                    frame = getframe(1)
-                    if frame.f_code is not last_caller[0]:
-                        frame = caller(frame)
-                    n = new(Node)
-                    n.plan = plan
-                    n.inputs = edges
-                    n.saved = saved
-                    n.guard = guard
-                    n.attrs = NO_ATTRS
-                    n.shape = z.shape
-                    n.dtype = d
-                    n.seq = next_sequence()
-                    n.code = frame.f_code
-                    n.instruction = frame.f_lasti
-                    n.scope = now.scope
-                    n.extras = None
-                    t._node = n
-                elif INFERRING:
-                    t._vc = fresh_cell()
-                return t
+                return apply(op, (input, other), NO_ATTRS)
         if operator and not isinstance(other, OPERANDS):
             if overrides.met(other):
                 named = getattr(Tensor, op.name)
                 return overrides.hand_over_operator(named, binary, (input, other), NO_ATTRS)
             return NotImplemented
         try:
-            if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
-                return not_a_tensor(op, input)
-            if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
-                if op.name in OF_NUMBERS and isinstance(input, NUMBERS):
-                    if isinstance(other, NUMBERS):
-                        return apply(op, (as_scalar(input), as_scalar(other)), NO_ATTRS)
-                return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
-            return apply(op, (input, other), NO_ATTRS)
+            return _apply_pair(op, input, other, numbers)
         except (AttributeError, TypeError):
             if not overrides.met(input, other):
                 raise
@@ -282,6 +207,39 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
     binary.__name__ = binary.__qualname__ = op.name
     binary.__doc__ = op.doc or None
     return binary
+
+
+def _computed(op: Op, x: ndarray, y: Any) -> Any:
+    """What an op gives for an array with another or with a number; None if it fails."""
+    tensor = isinstance(y, ndarray)
+    entry = op.entry if tensor else op.entry_with_number
+    z = None if entry is None else entry(x, y)
+    if z is None and tensor and op.entry_with_row is not None and y.ndim == 1:
+        z = op.entry_with_row(x, y)
+    if z is not None:
+        return z
+    try:
+        small = x.size < op.limit and (not tensor or y.size < op.limit)
+        z = op.reference(x, y) if small else op.run(x, y)
+    except Exception:
+        return None
+    if z.__class__ is not ndarray:
+        return asarray(z)
+    if op.layout is None or (x.flags.c_contiguous and (not tensor or y.flags.c_contiguous)):
+        return z
+    return op.layout(z, (x, y))
+
+
+def _apply_pair(op: Op, input: Any, other: Any, numbers: tuple[type, ...]) -> Any:
+    """The general case, of what may be no tensor; ``numbers`` may stand for the second."""
+    if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
+        return not_a_tensor(op, input)
+    if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):
+        if op.name in OF_NUMBERS and isinstance(input, NUMBERS):
+            if isinstance(other, NUMBERS):
+                return apply(op, (as_scalar(input), as_scalar(other)), NO_ATTRS)
+        return not_a_tensor(op, input) if numbers else not_a_tensor(op, other, "other")
+    return apply(op, (input, other), NO_ATTRS)
 
 
 # Functions that PyTorch lets be called with two numbers, and what counts as one.

@@ -79,10 +79,12 @@ NEVER = 1 << 62
 # Rows, or tiles of columns, that are enough for all threads, and the elements of a part of fewer.
 ENOUGH = 16
 CHUNK = 16384
-# Most parts of columns, and the columns below which several lines are taken as one.
+# Most parts of columns, and the columns below which several lines are taken as one: no more than
+# that, or what is read at a time is too far apart for the processor to fetch it ahead.
 PARTS = 64
 NARROW = 64
 FEW = 8  # lines of columns that are kept in registers, by a kernel for each such number
+NUMBERED = 256  # lines from which it is little work to find row numbers for each part
 MANY = 16384  # elements from which that is worth a kernel
 
 
@@ -211,11 +213,12 @@ class Variant:
         """The same for few long rows or columns, which threads share."""
         if k == 1:
             return self.row_parts(d, outer, n) if outer < ENOUGH and n >= 2 * CHUNK else None
+        parts = self.lines_in_parts if self.traced.reductions else self.elements_in_parts
         if outer == 1 and k < NARROW and n >= 16 * NARROW:
-            together = 4 * NARROW // k
-            return self.lines_in_parts(d, 1, n, k, together)
-        if outer * -(-k // WIDE) < ENOUGH and n >= 4 * ROWS:
-            return self.lines_in_parts(d, outer, n, k, 1)
+            return parts(d, 1, n, k, -(-NARROW // k))
+        least = 4 * ROWS if self.traced.reductions else NUMBERED + 1
+        if outer * -(-k // WIDE) < ENOUGH and n >= least:
+            return parts(d, outer, n, k, 1)
         return None
 
     def row_parts(self, d: str, outer: int, n: int) -> Callable[..., None]:
@@ -240,26 +243,54 @@ class Variant:
     ) -> Callable[..., None]:
         """The same for columns; several lines are taken as one, what is left over as a part."""
         lines, rest = divmod(n, together)
-        wide = together * k
         size = -(-lines // PARTS // (2 * ROWS)) * 2 * ROWS
-        parts, tiles = -(-lines // size), -(-wide // WIDE)
-        total = parts * together + bool(rest)
-        over, grain = outer * parts * tiles, -(-self.program.grain // (size * min(wide, WIDE)))
-        run, join = self.column_parts.get(d), self.joined.get(d)
-        many, empty, each = threads.how_many, buffers.empty, self.each
+        run, sizes, over, grain = self.parts_of_lines(d, outer, lines, together * k, size, n, k)
+        join, many, empty = self.joined.get(d), threads.how_many, buffers.empty
+        total = -(-lines // size) * together + bool(rest)
         count, first, last = len(self.traced.reductions), *self.bounds
-        sizes, done = (lines, wide, WIDE, tiles, size, parts, k), lines * wide
-        room, written = outer * total * k * count, parts * wide * count
+        room, written = outer * total * k * count, (total - bool(rest)) * k * count
 
         def both(*at: Any) -> None:
             given, numbers, made = at[:first], at[last:], empty(room)
             run(*given, made, *numbers, *sizes, over, many(over, grain))
             if rest:
-                tails = [x if e else x.reshape(-1)[done:] for x, e in zip(given, each, strict=True)]
-                run(*tails, made[written:], *numbers, rest, k, WIDE, 1, rest, 1, k, 1, 1)
+                tails = self.tails(given, lines * together * k)
+                run(*tails, made[written:], *numbers, rest, k, WIDE, 1, rest, 1, k, n, 1, 1)
             join(*given, made, *at[first:], n, k, total, outer * k, many(outer * k, 4096))
 
         return both
+
+    def elements_in_parts(
+        self, d: str, outer: int, n: int, k: int, together: int
+    ) -> Callable[..., None]:
+        """The same for columns of elements alone, where there is nothing to join."""
+        lines, rest = divmod(n, together)
+        size = max(NUMBERED, -(-lines // PARTS))
+        run, sizes, over, grain = self.parts_of_lines(d, outer, lines, together * k, size, n, k)
+        if not rest:
+            return _calling(run, sizes, over, grain)
+        last, many = self.bounds[1], threads.how_many
+
+        def both(*at: Any) -> None:
+            run(*at, *sizes, over, many(over, grain))
+            tails = self.tails(at[:last], lines * together * k)
+            run(*tails, *at[last:], rest, k, WIDE, 1, rest, 1, k, n, 1, 1)
+
+        return both
+
+    def parts_of_lines(
+        self, d: str, outer: int, lines: int, wide: int, size: int, n: int, k: int
+    ) -> tuple[Callable, tuple[int, ...], int, int]:
+        """The kernel for parts of ``size`` lines, its sizes, the parts in all and their grain."""
+        parts, tiles = -(-lines // size), -(-wide // WIDE)
+        grain = -(-self.program.grain // (size * min(wide, WIDE)))
+        sizes = (lines, wide, WIDE, tiles, size, parts, k, n)
+        return self.column_parts.get(d), sizes, outer * parts * tiles, grain
+
+    def tails(self, arrays: tuple[Any, ...], done: int) -> list[Any]:
+        """Arrays from an element on, and row numbers as they are."""
+        each = [*self.each, *(False,) * len(arrays)]
+        return [x if e else x.reshape(-1)[done:] for x, e in zip(arrays, each, strict=False)]
 
     @lazy
     def bounds(self) -> tuple[int, int]:

@@ -602,13 +602,17 @@ class FewLinesSchedule(RowsSchedule):
 
 
 class ColumnPartsSchedule(ColumnsSchedule):
-    """Parts of long columns: what the first pass makes of each; inputs repeat after ``period``."""
+    """Parts of long columns: their elements, or what the first pass makes of each part.
+
+    Row numbers that are inputs repeat after ``period`` columns; ``whole`` is the rows' length.
+    """
 
     name = "column_parts"
     sizes = "n: i64, k: i64, tile: i64, tiles: i64, size: i64, parts: i64, period: i64"
+    sizes += ", whole: i64"
 
     def results(self) -> list[str]:
-        return ["made: Ptr[f64]"]
+        return ["made: Ptr[f64]"] if self.traced.reductions else super().results()
 
     def write(self) -> None:
         put, t = self.put, self.traced
@@ -617,13 +621,14 @@ class ColumnPartsSchedule(ColumnsSchedule):
             put("left = (item % tiles) * tile", "width = min(tile, k - left)")
             put("rest = item // tiles", "first = rest % parts * size")
             put("count = min(size, n - first)", "outer = rest // parts")
-            put("base = (outer * n + first) * k + left", "length = n")
+            put("base = (outer * n + first) * k + left", "length = whole")
             put(*(f"r_{name} = p_{name} + base" for name in self.moving()))
             self.numbers(0)
             self.one_pass(t.stages[0], 0, "count")
-            with put.loop("c in range(width)"):
-                for v in t.reductions:
-                    put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
+            if t.reductions:
+                with put.loop("c in range(width)"):
+                    for v in t.reductions:
+                        put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
 
     def number(self, value: Value) -> str:
         if value.how == "given" and value.name not in self.traced.of("Number"):

@@ -45,17 +45,9 @@ def rows_of(x: Ptr[f32], to: Ptr[f32], rows: i64, columns: i64, step: i64, width
 
 @inline
 def product(
-    a: Ptr[f32],
-    b: Ptr[f32],
-    c: Ptr[f32],
-    apart: i64,
-    step: i64,
-    k_size: i64,
-    full: i64,
-    columns: i64,
-    rows: i64,
-    width: i64,
-):
+    a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], apart: i64, step: i64, k_size: i64, full: i64,
+    columns: i64, rows: i64, width: i64,
+):  # fmt: skip
     """A few rows, as they lie, times the first columns of a matrix in panels of ``full`` rows."""
     for c0 in range(0, columns, width):
         for k0 in range(0, k_size, STRETCH):
@@ -67,19 +59,9 @@ def product(
 
 @inline
 def seen_product(
-    a: Ptr[f32],
-    b: Ptr[f32],
-    c: Ptr[f32],
-    apart: i64,
-    step: i64,
-    limit: i64,
-    full: i64,
-    columns: i64,
-    rows: i64,
-    first: i64,
-    causal: i64,
-    width: i64,
-):
+    a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], apart: i64, step: i64, limit: i64, full: i64,
+    columns: i64, rows: i64, first: i64, causal: i64, width: i64,
+):  # fmt: skip
     """The same for rows of weights, of which row ``first + r`` sees no more than so many of b.
 
     What a row does not see has weight zero, but is left out all the same: it may be infinite.
@@ -98,19 +80,9 @@ def seen_product(
 
 @inline
 def by_transpose(
-    a: Ptr[f32],
-    b: Ptr[f32],
-    to: Ptr[f32],
-    spare: Ptr[f32],
-    apart: i64,
-    step: i64,
-    rows: i64,
-    columns: i64,
-    k_size: i64,
-    causal: i64,
-    height: i64,
-    width: i64,
-):
+    a: Ptr[f32], b: Ptr[f32], to: Ptr[f32], spare: Ptr[f32], apart: i64, step: i64, rows: i64,
+    columns: i64, k_size: i64, causal: i64, height: i64, width: i64,
+):  # fmt: skip
     """The transpose of a matrix of ``k_size`` rows times one in panels, row block by row block."""
     for r0 in range(0, rows, height):
         some = min(height, rows - r0)
@@ -142,26 +114,10 @@ def by_transpose(
 
 @kernel
 def forward(
-    q: Ptr[f32],
-    k: Ptr[f32],
-    v: Ptr[f32],
-    y: Ptr[f32],
-    weights: Ptr[f32],
-    at_q: Ptr[i64],
-    at_k: Ptr[i64],
-    at_v: Ptr[i64],
-    at_y: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[f32],
-    scale: f32,
-    tasks: i64,
-    workers: i64,
-    causal: i64,
-    height: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
+    q: Ptr[f32], k: Ptr[f32], v: Ptr[f32], y: Ptr[f32], weights: Ptr[f32], at_q: Ptr[i64],
+    at_k: Ptr[i64], at_v: Ptr[i64], at_y: Ptr[i64], info: Ptr[i64], scratch: Ptr[f32], scale: f32,
+    tasks: i64, workers: i64, causal: i64, height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     queries, keys, k_size, wide = info[QUERIES], info[KEYS], info[K_SIZE], info[WIDE]
     padded = info[PADDED]
     across = (wide + width - 1) // width * width
@@ -203,34 +159,12 @@ def forward(
 
 @kernel
 def backward(
-    g: Ptr[f32],
-    q: Ptr[f32],
-    k: Ptr[f32],
-    v: Ptr[f32],
-    weights: Ptr[f32],
-    gq: Ptr[f32],
-    gk: Ptr[f32],
-    gv: Ptr[f32],
-    at_g: Ptr[i64],
-    at_q: Ptr[i64],
-    at_k: Ptr[i64],
-    at_v: Ptr[i64],
-    to_q: Ptr[i64],
-    to_k: Ptr[i64],
-    to_v: Ptr[i64],
-    steps: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[f32],
-    scale: f32,
-    tasks: i64,
-    workers: i64,
-    causal: i64,
-    height: i64,
-    tall: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
+    g: Ptr[f32], q: Ptr[f32], k: Ptr[f32], v: Ptr[f32], weights: Ptr[f32], gq: Ptr[f32],
+    gk: Ptr[f32], gv: Ptr[f32], at_g: Ptr[i64], at_q: Ptr[i64], at_k: Ptr[i64], at_v: Ptr[i64],
+    to_q: Ptr[i64], to_k: Ptr[i64], to_v: Ptr[i64], steps: Ptr[i64], info: Ptr[i64],
+    scratch: Ptr[f32], scale: f32, tasks: i64, workers: i64, causal: i64, height: i64, tall: i64,
+    width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # `info` is that of forward, with g in the place of y; `steps` are those of rows of gq, gk, gv.
     queries, keys, k_size, wide = info[QUERIES], info[KEYS], info[K_SIZE], info[WIDE]
     padded, step_g = info[PADDED], info[STEP_Y]

@@ -57,7 +57,7 @@ def _entries(weighted: bool) -> tuple[Any, Any]:
         most=MOST,
         returns=(0, 1, 2),
     )
-    given = absent - {"bias"} | {"var", "eps"}
+    given = absent - {"bias"} | {"var", "eps", "along", "whole"}
     return (
         _norm_few.variant(absent).reference_columns.whole(forward, "f32"),
         norm_back.variant(given).reference_columns.whole(backward, "f32"),

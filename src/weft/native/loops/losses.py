@@ -47,20 +47,9 @@ def _factor(weight: Ptr[T], place: i64, used: i64, weighted: i64) -> T:
 
 @kernel(reassociate=True)
 def _nll(
-    x: Ptr[T],
-    target: Ptr[U],
-    weight: Ptr[T],
-    loss: Ptr[T],
-    parts: Ptr[f64],
-    count: i64,
-    classes: i64,
-    inner: i64,
-    ignored: i64,
-    weighted: i64,
-    each: i64,
-    lo: i64,
-    hi: i64,
-) -> None:
+    x: Ptr[T], target: Ptr[U], weight: Ptr[T], loss: Ptr[T], parts: Ptr[f64], count: i64,
+    classes: i64, inner: i64, ignored: i64, weighted: i64, each: i64, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     for block in range(lo, hi):
         total = f64(0.0)
         factors = f64(0.0)
@@ -86,16 +75,9 @@ def _nll(
 
 @kernel(reassociate=True)
 def _factors(
-    target: Ptr[U],
-    weight: Ptr[T],
-    parts: Ptr[f64],
-    count: i64,
-    classes: i64,
-    ignored: i64,
-    weighted: i64,
-    lo: i64,
-    hi: i64,
-) -> None:
+    target: Ptr[U], weight: Ptr[T], parts: Ptr[f64], count: i64, classes: i64, ignored: i64,
+    weighted: i64, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     for block in range(lo, hi):
         factors = f64(0.0)
         wrong = 0
@@ -141,20 +123,9 @@ def _factors_joined(
 
 @kernel
 def _nll_back(
-    g: Ptr[T],
-    target: Ptr[U],
-    weight: Ptr[T],
-    out: Ptr[T],
-    shared: Ptr[f64],
-    classes: i64,
-    inner: i64,
-    ignored: i64,
-    chunk: i64,
-    weighted: i64,
-    each: i64,
-    lo: i64,
-    hi: i64,
-) -> None:
+    g: Ptr[T], target: Ptr[U], weight: Ptr[T], out: Ptr[T], shared: Ptr[f64], classes: i64,
+    inner: i64, ignored: i64, chunk: i64, weighted: i64, each: i64, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     by = T(shared[0])
     for first in range(lo, hi, chunk):
         last = min(hi, first + chunk)
@@ -298,17 +269,9 @@ def nll_loss_back(
 
 @kernel
 def _nll_few(
-    x: Ptr[T],
-    target: Ptr[i64],
-    y: Ptr[T],
-    bad: Ptr[i64],
-    rows: i64,
-    count: i64,
-    classes: i64,
-    by: T,
-    lo: i64,
-    hi: i64,
-) -> None:
+    x: Ptr[T], target: Ptr[i64], y: Ptr[T], bad: Ptr[i64], rows: i64, count: i64, classes: i64,
+    by: T, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     picked = array(T, LEAF)
     wrong = i64(rows != count)
     for row in range(0 if wrong else rows):
@@ -323,18 +286,9 @@ def _nll_few(
 
 @kernel
 def _nll_few_back(
-    zeros: Ptr[T],
-    target: Ptr[i64],
-    g: Ptr[T],
-    out: Ptr[T],
-    bad: Ptr[i64],
-    rows: i64,
-    count: i64,
-    classes: i64,
-    by: T,
-    lo: i64,
-    hi: i64,
-) -> None:
+    zeros: Ptr[T], target: Ptr[i64], g: Ptr[T], out: Ptr[T], bad: Ptr[i64], rows: i64, count: i64,
+    classes: i64, by: T, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     share = -g[0] / by
     wrong = i64(rows != count)
     for i in range(rows * classes):

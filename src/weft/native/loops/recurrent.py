@@ -29,20 +29,9 @@ wait = Assembly("GOMP_barrier", (), lambda: "declare void @GOMP_barrier()")
 
 @inline
 def lstm_forward(
-    gate_i: Ptr[T],
-    gate_f: Ptr[T],
-    gate_g: Ptr[T],
-    gate_o: Ptr[T],
-    share: Ptr[T],
-    bias: Ptr[T],
-    before: Ptr[T],
-    c: Ptr[T],
-    h: Ptr[T],
-    tanh_c: Ptr[T],
-    count: i64,
-    size: i64,
-    span: i64,
-):
+    gate_i: Ptr[T], gate_f: Ptr[T], gate_g: Ptr[T], gate_o: Ptr[T], share: Ptr[T], bias: Ptr[T],
+    before: Ptr[T], c: Ptr[T], h: Ptr[T], tanh_c: Ptr[T], count: i64, size: i64, span: i64,
+):  # fmt: skip
     for j in range(count):
         gi = sigmoid(gate_i[j] + share[j] + bias[j])
         gf = sigmoid(gate_f[j] + share[j + span] + bias[j + size])
@@ -61,15 +50,9 @@ def lstm_forward(
 
 @inline
 def lstm_backward(
-    dh: Ptr[T],
-    gate: Ptr[T],
-    before: Ptr[T],
-    tanh_c: Ptr[T],
-    dc: Ptr[T],
-    out: Ptr[T],
-    count: i64,
+    dh: Ptr[T], gate: Ptr[T], before: Ptr[T], tanh_c: Ptr[T], dc: Ptr[T], out: Ptr[T], count: i64,
     size: i64,
-):
+):  # fmt: skip
     for j in range(count):
         gi = gate[j]
         gf = gate[j + size]
@@ -87,18 +70,9 @@ def lstm_backward(
 
 @inline
 def gru_forward(
-    gate_r: Ptr[T],
-    gate_z: Ptr[T],
-    gate_n: Ptr[T],
-    share: Ptr[T],
-    bias: Ptr[T],
-    before: Ptr[T],
-    h: Ptr[T],
-    inner: Ptr[T],
-    count: i64,
-    size: i64,
-    span: i64,
-):
+    gate_r: Ptr[T], gate_z: Ptr[T], gate_n: Ptr[T], share: Ptr[T], bias: Ptr[T], before: Ptr[T],
+    h: Ptr[T], inner: Ptr[T], count: i64, size: i64, span: i64,
+):  # fmt: skip
     for j in range(count):
         own = share[j + 2 * span] + bias[j + 3 * size]
         reset = sigmoid(gate_r[j] + share[j] + bias[j])
@@ -113,15 +87,9 @@ def gru_forward(
 
 @inline
 def gru_backward(
-    dh: Ptr[T],
-    gate: Ptr[T],
-    before: Ptr[T],
-    inner: Ptr[T],
-    out: Ptr[T],
-    share: Ptr[T],
-    count: i64,
-    size: i64,
-):
+    dh: Ptr[T], gate: Ptr[T], before: Ptr[T], inner: Ptr[T], out: Ptr[T], share: Ptr[T],
+    count: i64, size: i64,
+):  # fmt: skip
     for j in range(count):
         reset = gate[j]
         update = gate[j + size]
@@ -169,20 +137,10 @@ def relu_backward(dh: Ptr[T], h: Ptr[T], out: Ptr[T], count: i64):
 
 @kernel
 def lstm_forward_rows(
-    gate_i: Ptr[T],
-    gate_f: Ptr[T],
-    gate_g: Ptr[T],
-    gate_o: Ptr[T],
-    recurrent: Ptr[T],
-    bias: Ptr[T],
-    before: Ptr[T],
-    c: Ptr[T],
-    h: Ptr[T],
-    tanh_c: Ptr[T],
-    size: i64,
-    lo: i64,
+    gate_i: Ptr[T], gate_f: Ptr[T], gate_g: Ptr[T], gate_o: Ptr[T], recurrent: Ptr[T],
+    bias: Ptr[T], before: Ptr[T], c: Ptr[T], h: Ptr[T], tanh_c: Ptr[T], size: i64, lo: i64,
     hi: i64,
-):
+):  # fmt: skip
     for r in range(lo, hi):
         row = r * 4 * size
         start = r * size
@@ -205,17 +163,9 @@ def lstm_forward_rows(
 
 @kernel
 def lstm_backward_rows(
-    dh: Ptr[T],
-    gates: Ptr[T],
-    before: Ptr[T],
-    tanh_c: Ptr[T],
-    dc: Ptr[T],
-    dgates: Ptr[T],
-    size: i64,
-    apart: i64,
-    lo: i64,
-    hi: i64,
-):
+    dh: Ptr[T], gates: Ptr[T], before: Ptr[T], tanh_c: Ptr[T], dc: Ptr[T], dgates: Ptr[T],
+    size: i64, apart: i64, lo: i64, hi: i64,
+):  # fmt: skip
     for r in range(lo, hi):
         start = r * size
         lstm_backward(
@@ -232,18 +182,9 @@ def lstm_backward_rows(
 
 @kernel
 def gru_forward_rows(
-    gate_r: Ptr[T],
-    gate_z: Ptr[T],
-    gate_n: Ptr[T],
-    recurrent: Ptr[T],
-    bias: Ptr[T],
-    before: Ptr[T],
-    h: Ptr[T],
-    inner: Ptr[T],
-    size: i64,
-    lo: i64,
-    hi: i64,
-):
+    gate_r: Ptr[T], gate_z: Ptr[T], gate_n: Ptr[T], recurrent: Ptr[T], bias: Ptr[T],
+    before: Ptr[T], h: Ptr[T], inner: Ptr[T], size: i64, lo: i64, hi: i64,
+):  # fmt: skip
     for r in range(lo, hi):
         row = r * 3 * size
         start = r * size
@@ -264,17 +205,9 @@ def gru_forward_rows(
 
 @kernel
 def gru_backward_rows(
-    dh: Ptr[T],
-    gates: Ptr[T],
-    before: Ptr[T],
-    inner: Ptr[T],
-    dgates: Ptr[T],
-    drecurrent: Ptr[T],
-    size: i64,
-    apart: i64,
-    lo: i64,
-    hi: i64,
-):
+    dh: Ptr[T], gates: Ptr[T], before: Ptr[T], inner: Ptr[T], dgates: Ptr[T], drecurrent: Ptr[T],
+    size: i64, apart: i64, lo: i64, hi: i64,
+):  # fmt: skip
     for r in range(lo, hi):
         start = r * size
         gru_backward(
@@ -346,24 +279,10 @@ def add(x: Ptr[T], y: Ptr[T], count: i64):
 
 @inline
 def gate_products(
-    x: Ptr[T],
-    weight: Ptr[T],
-    share: Ptr[T],
-    parts: i64,
-    span: i64,
-    u0: i64,
-    u1: i64,
-    apart: i64,
-    step: i64,
-    k_size: i64,
-    width: i64,
-    b0: i64,
-    b1: i64,
-    blocks: i64,
-    batch: i64,
-    n: i64,
+    x: Ptr[T], weight: Ptr[T], share: Ptr[T], parts: i64, span: i64, u0: i64, u1: i64, apart: i64,
+    step: i64, k_size: i64, width: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64,
     wide: i64,
-):
+):  # fmt: skip
     """The products of blocks of rows with the panels of some units, gate beside gate."""
     for p in range(u0 * parts, u1 * parts):
         to = share + ((p % parts) * span + (p // parts - u0) * width)
@@ -375,20 +294,9 @@ def gate_products(
 
 @inline
 def cell(
-    gate: Ptr[T],
-    own: Ptr[T],
-    offset: Ptr[T],
-    state: Ptr[T],
-    c: Ptr[T],
-    h: Ptr[T],
-    tanh_c: Ptr[T],
-    inner: Ptr[T],
-    old: Ptr[T],
-    count: i64,
-    size: i64,
-    span: i64,
-    kind: i64,
-):
+    gate: Ptr[T], own: Ptr[T], offset: Ptr[T], state: Ptr[T], c: Ptr[T], h: Ptr[T], tanh_c: Ptr[T],
+    inner: Ptr[T], old: Ptr[T], count: i64, size: i64, span: i64, kind: i64,
+):  # fmt: skip
     """From products to the new hidden state of some units of one sample."""
     if kind == LSTM:
         lstm_forward(
@@ -407,30 +315,28 @@ def cell(
 
 
 @inline
-def projected(
-    whole: Ptr[T],
-    project: Ptr[T],
-    new: Ptr[T],
-    y: Ptr[T],
-    size: i64,
-    apart: i64,
-    out: i64,
-    width: i64,
-    u0: i64,
-    u1: i64,
-    b0: i64,
-    b1: i64,
-    blocks: i64,
-    batch: i64,
-    n: i64,
-    wide: i64,
-):
-    """Hidden states multiplied by some panels of the projection, also as results."""
+def panel_products(
+    a: Ptr[T], panels: Ptr[T], c: Ptr[T], apart: i64, step: i64, k_size: i64, width: i64, more: i64,
+    u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64, wide: i64,
+):  # fmt: skip
+    """The products of blocks of rows with some panels, side by side from the first of these on."""
     for u in range(u0, u1):
         rows_by_panel(
-            whole, project + u * width * size, new + u * width, size, apart, size, width, 0, b0,
-            b1, blocks, batch, n, wide,
+            a, panels + u * width * k_size, c + (u - u0) * width, apart, step, k_size, width, more,
+            b0, b1, blocks, batch, n, wide,
         )  # fmt: skip
+
+
+@inline
+def projected(
+    whole: Ptr[T], project: Ptr[T], new: Ptr[T], y: Ptr[T], size: i64, apart: i64, out: i64,
+    width: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64, wide: i64,
+):  # fmt: skip
+    """Hidden states multiplied by some panels of the projection, also as results."""
+    panel_products(
+        whole, project, new + u0 * width, size, apart, size, width, 0, u0, u1, b0, b1, blocks,
+        batch, n, wide,
+    )  # fmt: skip
     j0 = u0 * width
     count = min(u1 * width, out) - j0
     for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
@@ -439,42 +345,13 @@ def projected(
 
 @kernel
 def forward_steps(
-    data: Ptr[T],
-    weight_in: Ptr[T],
-    features: i64,
-    gates: Ptr[T],
-    bias: Ptr[T],
-    weight: Ptr[T],
-    project: Ptr[T],
-    shares: Ptr[T],
-    running: Ptr[T],
-    c: Ptr[T],
-    tanh_c: Ptr[T],
-    inner: Ptr[T],
-    full: i64,
-    y: Ptr[T],
-    now: i64,
-    starts: Ptr[i64],
-    steps: i64,
-    reverse: i64,
-    batch: i64,
-    size: i64,
-    out: i64,
-    apart: i64,
-    blocks: i64,
-    row_parts: i64,
-    unit_parts: i64,
-    share_size: i64,
-    kind: i64,
-    parts: i64,
-    projects: i64,
-    joint: i64,
-    width: i64,
-    wide: i64,
-    shared: i64,
-    lo: i64,
+    data: Ptr[T], weight_in: Ptr[T], features: i64, gates: Ptr[T], bias: Ptr[T], weight: Ptr[T],
+    project: Ptr[T], shares: Ptr[T], running: Ptr[T], c: Ptr[T], tanh_c: Ptr[T], inner: Ptr[T],
+    full: i64, y: Ptr[T], now: i64, starts: Ptr[i64], steps: i64, reverse: i64, batch: i64,
+    size: i64, out: i64, apart: i64, blocks: i64, row_parts: i64, unit_parts: i64, share_size: i64,
+    kind: i64, parts: i64, projects: i64, joint: i64, width: i64, wide: i64, shared: i64, lo: i64,
     hi: i64,
-):
+):  # fmt: skip
     bytes = 8 if wide else 4
     panels = (size + width - 1) // width
     out_panels = (out + width - 1) // width
@@ -537,19 +414,9 @@ def forward_steps(
 
 @inline
 def cell_backward(
-    d: Ptr[T],
-    gate: Ptr[T],
-    before: Ptr[T],
-    kept: Ptr[T],
-    state: Ptr[T],
-    outer: Ptr[T],
-    dgate: Ptr[T],
-    total: Ptr[T],
-    count: i64,
-    size: i64,
-    kind: i64,
-    parts: i64,
-):
+    d: Ptr[T], gate: Ptr[T], before: Ptr[T], kept: Ptr[T], state: Ptr[T], outer: Ptr[T],
+    dgate: Ptr[T], total: Ptr[T], count: i64, size: i64, kind: i64, parts: i64,
+):  # fmt: skip
     """The gradients of a row's gates, which are also added up for its block of rows."""
     if kind == LSTM:
         lstm_backward(d, gate, before, kept, state, dgate, count, size)
@@ -568,44 +435,27 @@ def cell_backward(
         add(dgate + 2 * size, total + 3 * size, count)
 
 
+@inline
+def add_given(
+    dy: Ptr[T], dh: Ptr[T], given: Ptr[T], begin: i64, first: i64, last: i64, j0: i64, count: i64,
+    step: i64, out: i64,
+):  # fmt: skip
+    """The gradients of results added to those of the states of some rows, and the sums kept."""
+    for r in range(first, last):
+        row = (begin + r) * out + j0
+        add(dy + row, dh + (r * step + j0), count)
+        copy(dh + (r * step + j0), given + row, count)
+
+
 @kernel
 def backward_steps(
-    dy: Ptr[T],
-    dh: Ptr[T],
-    dc: Ptr[T],
-    gates: Ptr[T],
-    kept: Ptr[T],
-    start: i64,
-    states: i64,
-    weight: Ptr[T],
-    project: Ptr[T],
-    shares: Ptr[T],
-    dinput: Ptr[T],
-    drecurrent: i64,
-    dprojected: i64,
-    sums: Ptr[T],
-    starts: Ptr[i64],
-    steps: i64,
-    reverse: i64,
-    batch: i64,
-    size: i64,
-    out: i64,
-    step: i64,
-    apart: i64,
-    blocks: i64,
-    row_parts: i64,
-    unit_parts: i64,
-    share_size: i64,
-    last: i64,
-    kind: i64,
-    parts: i64,
-    projects: i64,
-    width: i64,
-    wide: i64,
-    shared: i64,
-    lo: i64,
-    hi: i64,
-):
+    dy: Ptr[T], dh: Ptr[T], dc: Ptr[T], gates: Ptr[T], kept: Ptr[T], start: i64, states: i64,
+    weight: Ptr[T], project: Ptr[T], shares: Ptr[T], dinput: Ptr[T], drecurrent: i64,
+    dprojected: i64, sums: Ptr[T], starts: Ptr[i64], steps: i64, reverse: i64, batch: i64,
+    size: i64, out: i64, step: i64, apart: i64, blocks: i64, row_parts: i64, unit_parts: i64,
+    share_size: i64, last: i64, kind: i64, parts: i64, projects: i64, width: i64, wide: i64,
+    shared: i64, lo: i64, hi: i64,
+):  # fmt: skip
     bytes = 8 if wide else 4
     panels = (size + width - 1) // width
     out_panels = (out + width - 1) // width
@@ -626,10 +476,8 @@ def backward_steps(
                 b1 = (task // unit_parts + 1) * blocks // row_parts
                 j0 = (task % unit_parts) * out_panels // unit_parts * width
                 count = min((task % unit_parts + 1) * out_panels // unit_parts * width, out) - j0
-                for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
-                    row = (begin + r) * out + j0
-                    add(dy + row, dh + (r * step + j0), count)
-                    copy(dh + (r * step + j0), given + row, count)
+                stop = min(b1 * batch // blocks, n)
+                add_given(dy, dh, given, begin, b0 * batch // blocks, stop, j0, count, step, out)
             if shared:
                 if unit_parts > 1:
                     wait()
@@ -643,11 +491,10 @@ def backward_steps(
             span = (u1 - u0) * width
             share = shares + task * share_size
             if projects:
-                for u in range(u0, u1):
-                    rows_by_panel(
-                        given + begin * out, project + u * width * out, share + (u - u0) * width,
-                        out, span, out, width, 0, b0, b1, blocks, batch, n, wide,
-                    )  # fmt: skip
+                panel_products(
+                    given + begin * out, project, share, out, span, out, width, 0, u0, u1, b0, b1,
+                    blocks, batch, n, wide,
+                )  # fmt: skip
             for b in range(b0, b1):
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
                 for r in range(b * batch // blocks, min((b + 1) * batch // blocks, n)):
@@ -677,8 +524,7 @@ def backward_steps(
                 u0 = (task % unit_parts) * out_panels // unit_parts
                 u1 = (task % unit_parts + 1) * out_panels // unit_parts
                 left = at(T, drecurrent + begin * apart * bytes)
-                for u in range(u0, u1):
-                    rows_by_panel(
-                        left, weight + u * width * k_size, dh + u * width, apart, step, k_size,
-                        width, 1 if kind == GRU else 0, b0, b1, blocks, batch, n, wide,
-                    )  # fmt: skip
+                panel_products(
+                    left, weight, dh + u0 * width, apart, step, k_size, width,
+                    1 if kind == GRU else 0, u0, u1, b0, b1, blocks, batch, n, wide,
+                )  # fmt: skip

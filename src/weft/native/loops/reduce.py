@@ -182,15 +182,8 @@ def _pick_short(
 
 @kernel
 def _pick_columns(
-    x: Ptr[T],
-    values: Ptr[T],
-    places: Ptr[i64],
-    r: i64,
-    k: i64,
-    tiles: i64,
-    lo: i64,
-    hi: i64,
-) -> None:
+    x: Ptr[T], values: Ptr[T], places: Ptr[i64], r: i64, k: i64, tiles: i64, lo: i64, hi: i64,
+) -> None:  # fmt: skip
     for item in range(lo, hi):
         outer = item // tiles
         left = (item % tiles) * PICK_TILE

@@ -51,17 +51,9 @@ rows64 = Assembly("rows64", GIVEN, lambda: _rows("rows64", "f64"))
 
 @kernel
 def pack_panels(
-    x: Ptr[T],
-    to: Ptr[T],
-    k_size: i64,
-    groups: i64,
-    size: i64,
-    down: i64,
-    across: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], to: Ptr[T], k_size: i64, groups: i64, size: i64, down: i64, across: i64, width: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
     # Panel p holds columns of group p % groups, so that those of one place lie together.
     for p in range(lo, hi):
         first = (p // groups) * width
@@ -99,21 +91,9 @@ def packed(x: Array, groups: int = 1) -> Array:
 
 @inline
 def rows_by_panel(
-    a: Ptr[T],
-    panel: Ptr[T],
-    c: Ptr[T],
-    apart: i64,
-    step: i64,
-    k_size: i64,
-    width: i64,
-    more: i64,
-    low: i64,
-    high: i64,
-    blocks: i64,
-    batch: i64,
-    size: i64,
-    wide: i64,
-):
+    a: Ptr[T], panel: Ptr[T], c: Ptr[T], apart: i64, step: i64, k_size: i64, width: i64, more: i64,
+    low: i64, high: i64, blocks: i64, batch: i64, size: i64, wide: i64,
+):  # fmt: skip
     """The product of blocks of rows, of the first ``size`` rows, with one panel."""
     for k0 in range(0, k_size, K_BLOCK):
         part = min(K_BLOCK, k_size - k0)

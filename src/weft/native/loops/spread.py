@@ -52,16 +52,9 @@ turn64 = Assembly("turn64", _GIVEN, lambda: _turn("turn64", "f64"))
 
 @kernel
 def spread(
-    x: Ptr[T],
-    to: Ptr[T],
-    phases: Ptr[i64],
-    spans: Ptr[i64],
-    info: Ptr[i64],
-    by: i64,
-    apart: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], to: Ptr[T], phases: Ptr[i64], spans: Ptr[i64], info: Ptr[i64], by: i64, apart: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
     # The range is that of planes: channels of samples. `by` and `apart` are the stride and the
     # step along x, where they are known.
     channels = info[0]
@@ -97,16 +90,9 @@ def spread(
 
 @kernel
 def spread_small(
-    x: Ptr[T],
-    to: Ptr[T],
-    places: Ptr[i32],
-    size: i64,
-    channels: i64,
-    sample: i64,
-    channel: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], to: Ptr[T], places: Ptr[i32], size: i64, channels: i64, sample: i64, channel: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
     # The same for small images, element by element: `places` says where each lies in a plane of
     # the array, or is -1.
     for one in range(lo, hi):
@@ -120,18 +106,9 @@ def spread_small(
 
 @kernel
 def spread_last(
-    x: Ptr[T],
-    to: Ptr[T],
-    phases: Ptr[i64],
-    spans: Ptr[i64],
-    info: Ptr[i64],
-    places: Ptr[i64],
-    apart: i64,
-    transposed: i64,
-    double: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], to: Ptr[T], phases: Ptr[i64], spans: Ptr[i64], info: Ptr[i64], places: Ptr[i64],
+    apart: i64, transposed: i64, double: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # The same with the channels innermost; the range is that of lines: z and y of the phases of
     # samples. `apart` is the step between channels, where it is known; `places` says where an
     # element of a line goes, or -1; `transposed` that lines of x lie in one piece.
