@@ -194,8 +194,9 @@ class Guard:
 
     def slot(self, holder: Any, name: str, value: Any) -> None:
         """A slot of an object."""
+        kind: Any = type(holder)
         self._kept += (holder, value)
-        self._words += (id(holder) + _offset(type(holder), name), id(value))
+        self._words += (id(holder) + _offset(kind, name), id(value))
 
     def empty(self, table: dict[Any, Any]) -> None:
         """A dict without entries."""
