@@ -153,6 +153,11 @@ def plan(node: Node, inputs: list[Value], places: list[Place]) -> Planned:
     return Planned(job, [geometry(a) for a in found])
 
 
+def _settings() -> tuple[Any, ...]:
+    """What a plan depends on beside its arrays."""
+    return threads.count(), onednn.available(), winograd_allowed(), dt.get_default_dtype()
+
+
 class NotInPlace(Exception):
     """A step whose parameters are read, or may fail to be read, after it has updated them."""
 
@@ -186,6 +191,7 @@ class Building:
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
     fresh: set[Value] = field(default_factory=set)  # values that may be read from there
     jobs: dict[Any, Planned] = field(default_factory=dict)
+    settings: tuple[Any, ...] = field(default_factory=_settings)
 
     # --- places ---
 
@@ -296,8 +302,7 @@ class Building:
         key = node.key({v: (k, places[k].lies) for k, v in enumerate(inputs)})
         if key is None:
             return plan(node, inputs, places)
-        settings = threads.count(), onednn.available(), winograd_allowed(), dt.get_default_dtype()
-        key = key, settings
+        key = key, self.settings
         found = self.jobs.get(key) or JOBS.get(key)
         if found is None:
             found = self.jobs[key] = plan(node, inputs, places)

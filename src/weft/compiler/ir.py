@@ -8,7 +8,7 @@ only gives another name to a value).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,8 @@ def constant_key(x: Any) -> Any:
 
 def attrs_key(attrs: dict[str, Any]) -> Any:
     """What is equal for equal attributes; None if they can't be compared."""
+    if not attrs:
+        return ()
     found = tuple((name, constant_key(attrs[name])) for name in sorted(attrs))
     try:
         hash(found)
@@ -106,27 +108,29 @@ class FunctionWork(Work):
 class Node:
     """One piece of work: what it reads, and the values it makes."""
 
-    __slots__ = ("args", "results", "spec", "work")
+    __slots__ = ("_reads", "args", "results", "spec", "work")
 
     def __init__(self, work: Work, args: Iterable[Any], results: Iterable[Value], spec: Spec):
         self.work, self.args, self.results = work, tuple(args), tuple(results)
         self.spec = spec  # where it comes from
+        self._reads = tuple([x for x in self.args if isinstance(x, Value)])
 
-    def inputs(self) -> Iterator[Value]:
+    def inputs(self) -> tuple[Value, ...]:
         """The values that it reads."""
-        return (x for x in self.args if isinstance(x, Value))
+        return self._reads
 
-    def key(self, number: Mapping[Value, Any]) -> Any:
-        """What is equal for nodes that do the same to values of equal numbers; None if that is
-        not known.
+    def key(self, number: Mapping[Value, Any] | None = None) -> Any:
+        """What is equal for nodes that do the same to values of equal numbers, or to the same
+        values; None if that is not known.
         """
         own = self.work.key()
         if own is None:
             return None
-        found = (
-            own,
-            tuple(number[x] if isinstance(x, Value) else constant_key(x) for x in self.args),
-        )
+        if number is None:
+            args = [x if isinstance(x, Value) else constant_key(x) for x in self.args]
+        else:
+            args = [number[x] if isinstance(x, Value) else constant_key(x) for x in self.args]
+        found = own, tuple(args)
         try:
             hash(found)
         except TypeError:

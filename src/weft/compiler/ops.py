@@ -10,12 +10,15 @@ from weft.compiler.ir import Node, Work, attrs_key
 from weft.core import planning, quiet
 from weft.core.dispatch import Op
 
+UNASKED = object()  # stands for the key of a work until somebody asks for it
+
 
 class OpWork(Work):
     """An op under attributes, laid out as dispatch does it."""
 
     def __init__(self, op: Op, attrs: dict[str, Any]) -> None:
         self.op, self.attrs, self.name = op, attrs, op.name
+        self._key: Any = UNASKED
 
     def native(self, *args: Any) -> Any:
         out = planning.forward(self.op, args, self.attrs)
@@ -33,8 +36,10 @@ class OpWork(Work):
             quiet.leave(token)
 
     def key(self) -> Any:
-        attrs = attrs_key(self.attrs)
-        return None if attrs is None else (self.op, attrs)
+        if self._key is UNASKED:
+            attrs = attrs_key(self.attrs)
+            self._key = None if attrs is None else (self.op, attrs)
+        return self._key
 
 
 def op_of(node: Node) -> Op | None:

@@ -119,11 +119,12 @@ def _build(
     leaves = building.leaves
     steps = [n for n in nodes if in_place and is_plain(n, leaves, writes)]
     new = {value for node in steps for value in node.results}
+    done_last = set(steps)
     later: list[Node] = []
     for node in nodes:
-        if node in steps:
+        if node in done_last:
             continue
-        if any(x in new for x in node.inputs()):
+        if not new.isdisjoint(node.inputs()):
             later.append(node)
             new.update(node.results)
         else:

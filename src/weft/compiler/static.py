@@ -19,6 +19,7 @@ from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from weft.compiler.guarding import Guard, Unsupported
 from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
@@ -40,6 +41,7 @@ from weft.optim.optimizer import (
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 PLAIN = (bool, int, float, str)
 WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
+WATCHED = 8  # times that objects are noted anew, where others that are equal take their place
 COURSES = 16  # kinds of arguments that programs are made for
 
 
@@ -176,10 +178,49 @@ class Step:
         self.everywhere = EVERYWHERE.active
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
+        self.unchanged: Callable[[], bool] | None = None
+        self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
+        if self.unchanged is not None and self.unchanged():
+            return EVERYWHERE.active == self.everywhere
+        if not self._holds():
+            return False
+        # Other objects than before that are the same to the step, or the first time.
+        self.unchanged = self._watching() if self.watched < WATCHED else None
+        self.watched += 1
+        return True
+
+    def _watching(self) -> Callable[[], bool] | None:
+        """What tells in one call whether what ``_holds`` looks at is still the same."""
+        guard = Guard()
+        try:
+            for table, name, value in zip(self.tables, self.names, self.values, strict=True):
+                guard.entry(table, name, value)
+            for table in self.hooks:
+                guard.empty(table)
+            for optimizer in self.optimizers:
+                guard.entry(vars(optimizer), "param_groups", optimizer.param_groups)
+                guard.items(optimizer.param_groups, optimizer.param_groups)
+                for group in optimizer.param_groups:
+                    guard.entry(group, "params", group["params"])
+                    guard.items(group["params"], group["params"])
+            for tensor, node in zip(self.tensors, self.nodes, strict=True):
+                guard.slot(tensor, "_a", tensor._a)
+                guard.slot(tensor, "_node", node)
+            for node in {id(t._node): t._node for t in self.grads if t._node is not None}.values():
+                guard.slot(node, "extras", None)
+                guard.slot(node, "post_accumulate", node.post_accumulate)
+                if node.post_accumulate is not None:
+                    guard.empty(node.post_accumulate)
+        except (Unsupported, AttributeError, StopIteration):
+            return None
+        return guard.made()
+
+    def _holds(self) -> bool:
+        """The same, by comparing one after another."""
         if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
             if not self._is_equal():
                 return False

@@ -204,12 +204,19 @@ def _operand(x: Any) -> Any:
     if isinstance(x, ndarray):
         if _is_new(x):
             # A number that promotion has made an array of. What a function has put into an array
-            # of NumPy's own may be values, which a plan has none of.
-            if x.size > 1 or (x.dtype.kind == "f" and np.isnan(x).any()):
+            # of NumPy's own may be values, which a plan has none of; so may one of its elements.
+            if _whole(x).size > 1 or (x.dtype.kind == "f" and np.isnan(x).any()):
                 raise Unplannable("an array that was neither given nor asked for")
             buffers.constant(x)
         return x
     return x.item() if isinstance(x, np.generic) else x
+
+
+def _whole(x: ndarray) -> ndarray:
+    """The array whose memory an array shows."""
+    while isinstance(x.base, ndarray):
+        x = x.base
+    return x
 
 
 def _is_new(x: ndarray) -> bool:

@@ -14,9 +14,11 @@ def without_repeats(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[No
     instead: dict[Value, Value] = {}
     kept = []
     for node in nodes:
-        args = tuple(instead.get(x, x) if isinstance(x, Value) else x for x in node.args)
-        made = Node(node.work, args, node.results, node.spec)
-        key = made.key({x: x for x in made.inputs()}) if node.work.pure else None
+        made = node
+        if not instead.keys().isdisjoint(node.inputs()):
+            args = [instead.get(x, x) if isinstance(x, Value) else x for x in node.args]
+            made = Node(node.work, args, node.results, node.spec)
+        key = made.key() if node.work.pure else None
         same = known.get(key) if key is not None else None
         if same is not None:
             instead.update(zip(node.results, same.results, strict=True))

@@ -13,7 +13,7 @@ def without_dead(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
     needed = {x for x in ends if isinstance(x, Value)}
     kept = []
     for node in reversed(nodes):
-        if not node.work.pure or any(r in needed for r in node.results):
+        if not node.work.pure or not needed.isdisjoint(node.results):
             needed.update(node.inputs())
             kept.append(node)
     return kept[::-1]

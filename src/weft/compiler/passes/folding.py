@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,12 +17,19 @@ def folded(nodes: Sequence[Node]) -> list[Node]:
     """The nodes that are left when those of constants alone have become constants."""
     left = []
     for node in nodes:
-        inputs = list(node.inputs())
-        fits = inputs and all(x.constant is not None for x in inputs)
-        small = all(np.prod(r.shape, dtype=np.int64) <= LARGEST for r in node.results)
-        if not (fits and small and isinstance(node.work, OpWork) and _fold(node)):
+        if not (_is_constant(node) and _fold(node)):
             left.append(node)
     return left
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether an op reads constants alone, and gives a few elements."""
+    inputs = node.inputs()
+    for x in inputs:
+        if x.constant is None:
+            return False
+    small = all(math.prod(r.shape) <= LARGEST for r in node.results)
+    return bool(inputs) and small and isinstance(node.work, OpWork)
 
 
 def _fold(node: Node) -> bool:

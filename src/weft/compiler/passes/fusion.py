@@ -110,14 +110,14 @@ def _in_order(groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[A
                 readers.setdefault(x, set()).add(id(group))
     done: set[int] = set()
     found: list[Node] = []
+    sources = {id(group): _sources(group, maker) for group in groups}
     for start in sorted(groups, key=lambda group: group.last):
         stack = [start]
         while stack:
             group = stack[-1]
-            waits = [g for g in _sources(group, maker) if id(g) not in done]
             if id(group) in done:
                 stack.pop()
-            elif waits:
+            elif waits := [g for g in sources[id(group)] if id(g) not in done]:
                 stack += waits
             else:
                 stack.pop()

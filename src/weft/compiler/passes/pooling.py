@@ -30,6 +30,8 @@ class _Pair(NamedTuple):
 
 def pooled_first(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
     """The nodes, with relu after pooling, and sums of scattered values before scattering."""
+    if {op_of(node) for node in nodes}.isdisjoint((*POOLS, SCATTER)):
+        return list(nodes)
     readers: dict[Value, list[Node]] = {}
     maker: dict[Value, Node] = {}
     for node in nodes:

@@ -1,4 +1,7 @@
-"""Matrix products: our own or oneDNN for float32, NumPy's BLAS on all threads for the rest."""
+"""Matrix products: our own or oneDNN for float32, NumPy's BLAS on all threads for the rest.
+
+Small float32 products are NumPy's in eager mode, and in a plan direct ones (``direct``).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from weft.native import onednn, threads
 from weft.native.codegen.trace import Loop
-from weft.native.gemm import packed
+from weft.native.gemm import direct, packed
 from weft.native.memory import buffers
 from weft.native.once import once
 
@@ -40,9 +43,18 @@ def mm(a: Array, b: Array) -> Array | None:
 
 def _mm32(a: Array, b: Array) -> Array | None:
     """A product of two float32 matrices by whoever is faster."""
+    if _planned_small(a, b):
+        return direct.matmul(a, b, buffers.empty((len(a), b.shape[1]), F32))
     if _own(a, b, False):
         return packed.matmul(a, b, buffers.empty((len(a), b.shape[1]), F32))
     return onednn.matmul(a, b)
+
+
+def _planned_small(a: Array, b: Array) -> bool:
+    """Whether a plan takes the direct product of two matrices, which has nothing to prepare."""
+    if buffers.planner() is None or a.ndim != 2 or b.ndim != 2 or a.shape[1] != len(b):
+        return False
+    return a.size * b.shape[1] <= direct.most() and direct.takes(a, b)
 
 
 def _worth(multiplications: int) -> bool:
@@ -92,11 +104,13 @@ def linear(x: Array, weight: Array) -> Array | None:
 
 def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | None:
     """A layer of float32 by our own product, if that is the faster one."""
-    if x.ndim < 2 or weight.ndim != 2 or not _worth(x.size * len(weight)):
-        return None
-    if x.shape[-1] != weight.shape[1]:
+    if x.ndim < 2 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
         return None
     if bias is not None and (bias.shape != weight.shape[:1] or bias.strides != (4,)):
+        return None
+    if x.ndim == 2 and _planned_small(x, weight.T):
+        return direct.matmul(x, weight.T, buffers.empty((len(x), len(weight)), F32), bias)
+    if not _worth(x.size * len(weight)):
         return None
     left, right = rows(x), weight.T
     if not _own(left, right, bias is not None):
