@@ -241,7 +241,7 @@ def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
         cuts = 1 if blocks >= count else ceil_div(count, blocks)
         rows = ceil_div(ceil_div(plan.rows, cuts), height) * height
         cuts = ceil_div(plan.rows, rows)
-        scratch = plan.n**2 * (plan.columns + rows) * span * width
+        scratch = plan.n**2 * span * ((plan.columns + rows) * width + loops.GAP)
         info[table.TASKS : table.SCRATCH + 1] = (
             blocks * cuts,
             blocks,
@@ -287,12 +287,13 @@ def _windows(plan: WinogradConvolution, w: Array) -> Array:
     _, height, _ = block()
     sheets, parts = ceil_div(plan.rows, height), len(plan.parts)
     phases = plan.weights.size // (plan.n - plan.m + 1) ** 2
-    packed = buffers.empty((parts, plan.n**2 * sheets * height * plan.columns), F32)
+    sheet = height * plan.columns + loops.GAP
+    packed = buffers.empty((parts, plan.n**2 * sheets * sheet), F32)
     # Phases are columns of one part, or parts of their own.
     steps = (height, phases * height) if parts == 1 else (packed.shape[1], height)
     loops.windows.get(n=plan.n, m=plan.m, height=height, lanes=_lanes())(
         *(w, packed, plan.weights, plan.rows, plan.columns * parts // phases, phases),
-        *(plan.row_step, plan.channel_step, *steps, plan.columns * height, sheets),
+        *(plan.row_step, plan.channel_step, *steps, sheet, sheets),
         threads.how_many(sheets, max(1, GRAIN // (height * plan.columns * plan.n**2))),
     )
     return packed
@@ -346,7 +347,7 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> We
     span = ceil_div(tiles, pieces)
     pieces = ceil_div(tiles, span)
     rows = ceil_div(w[0], height) * height
-    scratch = forward.n**2 * (rows + part * width) * loops.TOGETHER
+    scratch = forward.n**2 * ((rows + part * width) * loops.TOGETHER + 2 * loops.GAP)
     info[table.TASKS : table.SCRATCH + 1] = (pieces * cuts, pieces, cuts, span, part, scratch)
     return WeightPlan(
         *(forward, grads, w, forward.parts[0].taps * x[1], grad_taps * y[1]),

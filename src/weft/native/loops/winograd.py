@@ -58,6 +58,9 @@ K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in t
 STRIP = 72  # rows that stay in the cache while panels pass by
 PANELS = 4  # of tiles in a piece at most
 SHORT = 8  # tiles up to which lines of them are gathered by shorter vectors
+GAP = (
+    16  # elements between points: far apart by a power of two, they would share a set of the cache
+)
 TOGETHER = 128  # tiles that the gradient of a weight takes at a time
 
 # The points of n = 6, their squares and cubes, and what windows are multiplied by at them and at 0.
@@ -367,6 +370,7 @@ def transformed(
 ):
     """The transforms of some tiles, a panel for each ``width`` of them."""
     columns = channels * phases
+    step = columns * width + GAP
     for p in range((count + width - 1) // width):
         here = ins + p * width
         some = min(width, count - p * width)
@@ -380,12 +384,12 @@ def transformed(
             source = x + c * channel
             for phase in range(phases):
                 where = taps + phase * n * n
-                target = seen + (p * n * n * columns + c * phases + phase) * width
+                target = seen + (p * n * n * step + (c * phases + phase) * width)
                 if stretches == 1:
-                    tile(source + here[0], where, half, target, columns * width, n, width)
+                    tile(source + here[0], where, half, target, step, n, width)
                 else:
                     gather(source, raw, where, here, some, starts, stretches, wide, n, width)
-                    tile(raw, gathered, half, target, columns * width, n, width)
+                    tile(raw, gathered, half, target, step, n, width)
 
 
 @inline
@@ -404,6 +408,8 @@ def multiplied(
     width: i64,
 ):
     """The products of rows of transformed weights with transformed tiles, point by point."""
+    step = columns * width + GAP
+    sheet = columns * height + GAP
     for point in range(n * n):
         for k0 in range(0, columns, K_BLOCK):
             length = min(K_BLOCK, columns - k0)
@@ -411,10 +417,10 @@ def multiplied(
             for s0 in range(r0, r1, STRIP):
                 s1 = min(r1, s0 + STRIP)
                 for p in range(panels):
-                    b = seen + ((p * n * n + point) * columns + k0) * width
+                    b = seen + ((p * n * n + point) * step + k0 * width)
                     c = found + ((point * panels + p) * part - r0) * width
                     for r in range(s0, s1, height):
-                        a = w + ((point * sheets * columns + k0) * height + r * columns)
+                        a = w + ((point * sheets + r // height) * sheet + k0 * height)
                         micro(a, b, c + r * width, width, length, adds)
 
 
@@ -518,7 +524,7 @@ def products(
             count = min(span, info[COUNT] - first)
             panels = (count + width - 1) // width
             walk(info, first, count, ins, outs)
-            found = seen + n * n * columns * panels * width
+            found = seen + n * n * panels * (columns * width + GAP)
             transformed(
                 x, seen, taps, gathered, ins, starts, raw, half, channels, phases, channel,
                 wide, first, count, n, width,
@@ -575,7 +581,7 @@ def weight_products(
     size = sheets * height * columns
     for worker in range(lo, hi):
         left = scratch + worker * info[SCRATCH]
-        right = left + n * n * sheets * height * TOGETHER
+        right = left + n * n * (sheets * height * TOGETHER + GAP)
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
             p0 = (task % cuts) * part
             p1 = min(panels, p0 + part)
@@ -585,6 +591,8 @@ def weight_products(
             for t0 in range(first, last, TOGETHER):
                 length = min(TOGETHER, last - t0)
                 walk(info, t0, length, ins, outs)
+                beside = sheets * length * height + GAP
+                apart = part * length * width + GAP
                 for sheet in range(sheets):
                     for t in range(length):
                         source = g + (outs[t] + sheet * height)
@@ -599,7 +607,7 @@ def weight_products(
                                 half + m * i * lanes, lanes, done + i * n * lanes, lanes, n, lanes
                             )
                         for point in range(n * n):
-                            target = left + ((point * sheets + sheet) * length + t) * height
+                            target = left + (point * beside + (sheet * length + t) * height)
                             for r in range(height):
                                 target[r] = done[point * lanes + r]
                 for p in range(p0, p1):
@@ -608,14 +616,14 @@ def weight_products(
                     target = right + (p - p0) * length * width
                     for t in range(length):
                         place = target + t * width
-                        tile(source + ins[t], where, half, place, part * length * width, n, width)
+                        tile(source + ins[t], where, half, place, apart, n, width)
                 adds = 1 if t0 > first else 0
                 for point in range(n * n):
                     for s0 in range(0, sheets, STRIP // height):
                         for p in range(p0, p1):
-                            b = right + (point * part + p - p0) * length * width
+                            b = right + (point * apart + (p - p0) * length * width)
                             for sheet in range(s0, min(sheets, s0 + STRIP // height)):
-                                a = left + (point * sheets + sheet) * length * height
+                                a = left + (point * beside + sheet * length * height)
                                 c = result + (point * size + sheet * height * columns + p * width)
                                 micro(a, b, c, columns, length, adds)
 
