@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
@@ -30,14 +30,25 @@ WINDOWS = ((2, 1), (3, 1), (4, 2), (6, 2), (6, 3), (9, 3))  # size and stride
 Ints = tuple[int, ...]
 
 
-def nearby(a: np.ndarray, reach: int) -> np.ndarray:
-    """The largest absolute values of each image within so many places."""
-    a = np.abs(a).astype("f8")
+def nearby(a: np.ndarray, reach: int, around: Ints = (0, 0)) -> np.ndarray:
+    """The largest absolute values of each image within so many places, and of places around it."""
+    a = np.pad(np.abs(a).astype("f8"), [(0, 0), (0, 0), *((n, n) for n in around)])
     for axis in (2, 3):
         wide = np.pad(a, [(reach, reach) if i == axis else (0, 0) for i in range(4)])
         size = a.shape[axis]
         a = np.max([np.take(wide, range(k, k + size), axis) for k in range(2 * reach + 1)], 0)
     return a
+
+
+def seen_back(
+    g: np.ndarray, w: np.ndarray, xs: Ints, by: Ints, padding: Ints, around: int
+) -> np.ndarray:
+    """The transpose of a convolution, for a gradient with so many places around it."""
+    size = [(n - 1) * s + k for n, s, k in zip(g.shape[2:], by, w.shape[2:], strict=True)]
+    first = [around * s + p for s, p in zip(by, padding, strict=True)]
+    size = [max(n, f + m) for n, f, m in zip(size, first, xs[2:], strict=True)]
+    whole = reference.convolution_input_grad(g, w, (*xs[:2], *size), by, (0, 0), (1, 1), 1)
+    return whole[:, :, first[0] : first[0] + xs[2], first[1] : first[1] + xs[3]]
 
 
 def made(seed: int, *shapes: Ints) -> list[np.ndarray]:
@@ -62,16 +73,27 @@ def cases(draw: Any) -> tuple[Ints, Ints, Ints, Ints]:
     return (samples, before, *image), (after, before, size, size), (by, by), padding
 
 
-@settings(max_examples=150, deadline=None)
-@given(cases(), st.booleans(), st.integers(0, 3))
-def test_all_directions(case: Any, biased: bool, how: int) -> None:
+@pytest.fixture(params=(2, 4))
+def side(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The side of a tile's results, whatever the processor."""
+    monkeypatch.setattr(winograd, "_side", lambda *_: request.param)
+    return request.param
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(case=cases(), biased=st.booleans(), how=st.integers(0, 3))
+def test_all_directions(side: int, case: Any, biased: bool, how: int) -> None:
     xs, ws, by, padding = case
     rest = (by, padding, (1, 1), 1)
-    reach = ws[2]
+    reach = max(ws[2], (side - 1) * by[0])  # to the end of a tile
     x, w, bias, over = made(0, xs, ws, ws[:1], xs[1:2])
     want = reference.convolution(x.astype("f8"), w.astype("f8"), *rest)
     most = np.abs(w).astype("f8").max((2, 3), keepdims=True) + 0.0 * w
-    scale = reference.convolution(nearby(x, reach), most, *rest)
+    scale = reference.convolution(nearby(x, reach, padding), most, by, (0, 0), (1, 1), 1)
     added, flat = (bias, bias.reshape(-1, 1, 1)) if biased else (None, 0.0)
     other = list(layouts(x))
     found = winograd.convolution(other[how % len(other)], w, added, by, padding, None)
@@ -80,15 +102,20 @@ def test_all_directions(case: Any, biased: bool, how: int) -> None:
     (g,) = made(1, want.shape)
     wide = g.astype("f8"), w.astype("f8")
     want = reference.convolution_input_grad(*wide, xs, *rest)
-    scale = reference.convolution_input_grad(nearby(g, reach), most, xs, *rest)
+    scale = seen_back(nearby(g, reach, (reach, reach)), most, xs, by, padding, reach)
     added, flat = (over, over.reshape(-1, 1, 1)) if biased else (None, 0.0)
     found = winograd.transposed(g, w, added, xs, by, padding)
     within(found, want + flat, scale + np.abs(flat))
 
     want = reference.convolution_weight_grad(wide[0], x.astype("f8"), ws, *rest)
-    near = nearby(g, 2), nearby(x, reach)
-    scale = reference.convolution_weight_grad(*near, ws, *rest).max((2, 3), keepdims=True)
-    within(winograd.weight_grad(g, x, ws, by, padding), want, scale + 0 * want)
+    found = winograd.weight_grad(g, x, ws, by, padding)
+    if side == 4:  # all places of a tile count, also those beyond the result
+        g = np.pad(g, [(0, 0), (0, 0), *((0, -n % side) for n in g.shape[2:])])
+        x = np.pad(x, [(0, 0), (0, 0), *((0, side * by[0]) for _ in range(2))])
+    near = nearby(g, side), nearby(x, reach, padding)
+    scale = reference.convolution_weight_grad(*near, ws, by, (0, 0), (1, 1), 1)
+    scale = scale.max((2, 3), keepdims=True)
+    within(found, want, scale + 0 * want)
 
 
 LARGE = {

@@ -374,7 +374,7 @@ class Body:
         kind = self.type_name(ast.unparse(call.args[0]))
         size = self.expression(call.args[1])[0]
         address = f"%{target.id}.{self.new('a')}"
-        self.entry.append(f"  {address} = alloca [{size} x {STORED[kind][0]}], align 32")
+        self.entry.append(f"  {address} = alloca [{size} x {STORED[kind][0]}], align 64")
         self.pointers[target.id] = (address, kind)
 
     def pointer_at(self, target: ast.expr, call: ast.Call) -> None:

@@ -91,6 +91,10 @@ class _Engine:
                 cache.write("host", key, known)
         cpu, features, self.version = known.decode().split("\0")
         self.cpu, self.features = _cpu.keep_to(_cpu.word(), cpu, features)
+        if "+avx512f" in self.features:
+            # LLVM vectorizes strided loops with gathers and scatters wherever there is AVX-512;
+            # they are microcoded, and slower than the scalar loads and stores that they replace.
+            self.features += ",+prefer-no-gather,+prefer-no-scatter"
         self.holders: list[Any] = []
 
     @lazy

@@ -1,9 +1,10 @@
 """The loops of Winograd convolutions.
 
-An input is cut into *tiles* of n by n that overlap; each gives two by two elements of the result.
+An input is cut into *tiles* of n by n that overlap; each gives m by m elements of the result.
 Tiles and windows are transformed so that a convolution becomes n*n products of matrices, one for
-each *point*: 16 multiplications for n = 4 (windows of 3x3) in place of 36, 9 for n = 3 (2x2) in
-place of 16. Transforms are sums and differences of a few elements. With a line ``d`` of a tile, a
+each *point*. For m = 2 that is 16 multiplications with n = 4 (windows of 3x3) in place of 36, and 9
+with n = 3 (2x2) in place of 16; for m = 4 it is 36 with n = 6 in place of 144, and 25 with n = 5 in
+place of 64. Transforms are sums and differences of a few elements. With a line ``d`` of a tile, a
 line ``w`` of a window and the result ``y``, the points of n = 3 are::
 
     (d0 - d1) w0,   d1 (w0 + w1),   (d1 - d2) w1;   y0 = p0 + p1,   y1 = p1 - p2
@@ -13,6 +14,12 @@ and those of n = 4::
     (d0 - d2) w0,   (d1 + d2) (w0 + w1 + w2) / 2,   (d2 - d1) (w0 - w1 + w2) / 2,   (d1 - d3) w2;
     y0 = p0 + p1 + p2,   y1 = p1 - p2 - p3
 
+Those of m = 4 multiply polynomials at points p: the window at p, divided by the product of p's
+distances to the other points; the tile by the polynomial that is zero at those; and the result is
+the sum of the products times 1, p, p^2 and p^3. The last point is infinity. The others are 0, 5/8,
+-5/8, 3/2 and -3/2 for n = 6, and 0, -1, 1/2 and 2 for n = 5: of those whose transforms are short,
+these were measured to round least. Errors are three times and twice those of m = 2.
+
 The gradient of the weight comes from the same products, with each transform turned around.
 
 A column is what a tile is multiplied with in one product: a channel, in one phase of the stride.
@@ -21,7 +28,7 @@ Sizes and steps come in a table of integers, as those of ``loops.convolve`` do.
 
 from __future__ import annotations
 
-from weft.native.codegen.compiler import Ptr, array, f32, i64, inline
+from weft.native.codegen.compiler import Ptr, array, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import micro
 from weft.native.loops import convolve
@@ -50,7 +57,19 @@ SIZE = convolve.SIZE + 5
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
 STRIP = 72  # rows that stay in the cache while panels pass by
 PANELS = 4  # of tiles in a piece at most
+SHORT = 8  # tiles up to which lines of them are gathered by shorter vectors
+GAP = (
+    16  # elements between points: far apart by a power of two, they would share a set of the cache
+)
 TOGETHER = 128  # tiles that the gradient of a weight takes at a time
+
+# The points of n = 6, their squares and cubes, and what windows are multiplied by at them and at 0.
+A, B = 0.625, 1.5
+AA, BB, AAA, BBB = A * A, B * B, A * A * A, B * B * B
+BY_A, BY_B, BY_NONE = 0.5 / (AA * (AA - BB)), 0.5 / (BB * (BB - AA)), 1.0 / (AA * BB)
+BY_ODD_A, BY_ODD_B = BY_A * A, BY_B * B
+# What windows are multiplied by at the points -1, 1/2 and 2 of n = 5.
+BY_ONE, BY_HALF, BY_TWO = 2.0 / 9.0, -8.0 / 9.0, 1.0 / 9.0
 
 
 @inline
@@ -59,6 +78,8 @@ def tile_line(
     d1: Ptr[f32],
     d2: Ptr[f32],
     d3: Ptr[f32],
+    d4: Ptr[f32],
+    d5: Ptr[f32],
     to: Ptr[f32],
     apart: i64,
     n: i64,
@@ -69,11 +90,28 @@ def tile_line(
             to[j] = d0[j] - d1[j]
             to[apart + j] = d1[j]
             to[2 * apart + j] = d1[j] - d2[j]
-        else:
+        elif n == 4:
             to[j] = d0[j] - d2[j]
             to[apart + j] = d1[j] + d2[j]
             to[2 * apart + j] = d2[j] - d1[j]
             to[3 * apart + j] = d1[j] - d3[j]
+        elif n == 5:
+            to[j] = fma(-1.5, d1[j] + d2[j], d0[j] + d3[j])
+            to[apart + j] = fma(-2.5, d2[j], d1[j] + d3[j])
+            to[2 * apart + j] = fma(-2.0, d1[j], d3[j] - d2[j])
+            to[3 * apart + j] = fma(0.5, d2[j] - d1[j], d3[j])
+            to[4 * apart + j] = fma(-1.5, d2[j] + d3[j], d1[j] + d4[j])
+        else:
+            near = fma(-BB, d1[j], d3[j])
+            even = fma(-BB, d2[j], d4[j])
+            far = fma(-AA, d1[j], d3[j])
+            other = fma(-AA, d2[j], d4[j])
+            to[j] = fma(AA, fma(BB, d0[j], -d2[j]), even)
+            to[apart + j] = fma(A, near, even)
+            to[2 * apart + j] = fma(-A, near, even)
+            to[3 * apart + j] = fma(B, far, other)
+            to[4 * apart + j] = fma(-B, far, other)
+            to[5 * apart + j] = fma(-AA, near, fma(-BB, d3[j], d5[j]))
 
 
 @inline
@@ -84,12 +122,17 @@ def tile(x: Ptr[f32], taps: Ptr[i64], half: Ptr[f32], to: Ptr[f32], step: i64, n
         d0 = x + taps[j]
         d1 = x + taps[n + j]
         d2 = x + taps[2 * n + j]
-        d3 = x + taps[last * n + j]
-        tile_line(d0, d1, d2, d3, half + j * lanes, n * lanes, n, lanes)
+        d3 = x + taps[min(3, last) * n + j]
+        d4 = x + taps[min(4, last) * n + j]
+        d5 = x + taps[last * n + j]
+        tile_line(d0, d1, d2, d3, d4, d5, half + j * lanes, n * lanes, n, lanes)
     for i in range(n):
         d = half + i * n * lanes
+        d3 = d + min(3, last) * lanes
+        d4 = d + min(4, last) * lanes
+        d5 = d + last * lanes
         target = to + i * n * step
-        tile_line(d, d + lanes, d + 2 * lanes, d + last * lanes, target, step, n, lanes)
+        tile_line(d, d + lanes, d + 2 * lanes, d3, d4, d5, target, step, n, lanes)
 
 
 @inline
@@ -99,6 +142,21 @@ def window_line(w: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes:
             to[j] = w[j]
             to[apart + j] = w[j] + w[step + j]
             to[2 * apart + j] = w[step + j]
+        elif n == 5:
+            to[j] = w[j]
+            to[apart + j] = BY_ONE * (w[step + j] - w[j])
+            to[2 * apart + j] = BY_HALF * fma(0.5, w[step + j], w[j])
+            to[3 * apart + j] = BY_TWO * fma(2.0, w[step + j], w[j])
+            to[4 * apart + j] = w[step + j]
+        elif n == 6:
+            low = BY_A * fma(AA, w[2 * step + j], w[j])
+            high = BY_B * fma(BB, w[2 * step + j], w[j])
+            to[j] = BY_NONE * w[j]
+            to[apart + j] = fma(BY_ODD_A, w[step + j], low)
+            to[2 * apart + j] = fma(-BY_ODD_A, w[step + j], low)
+            to[3 * apart + j] = fma(BY_ODD_B, w[step + j], high)
+            to[4 * apart + j] = fma(-BY_ODD_B, w[step + j], high)
+            to[5 * apart + j] = w[2 * step + j]
         else:
             outer = 0.5 * (w[j] + w[2 * step + j])
             middle = 0.5 * w[step + j]
@@ -114,6 +172,23 @@ def result_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes:
         if n == 3:
             to[j] = p[j] + p[step + j]
             to[apart + j] = p[step + j] - p[2 * step + j]
+        elif n == 5:
+            one = p[step + j]
+            half = p[2 * step + j]
+            two = p[3 * step + j]
+            to[j] = p[j] + one + half + two
+            to[apart + j] = fma(2.0, two, fma(0.5, half, -one))
+            to[2 * apart + j] = fma(4.0, two, fma(0.25, half, one))
+            to[3 * apart + j] = fma(8.0, two, fma(0.125, half, p[4 * step + j] - one))
+        elif n == 6:
+            near = p[step + j] + p[2 * step + j]
+            near_odd = p[step + j] - p[2 * step + j]
+            far = p[3 * step + j] + p[4 * step + j]
+            far_odd = p[3 * step + j] - p[4 * step + j]
+            to[j] = p[j] + near + far
+            to[apart + j] = fma(B, far_odd, A * near_odd)
+            to[2 * apart + j] = fma(BB, far, AA * near)
+            to[3 * apart + j] = fma(BBB, far_odd, fma(AAA, near_odd, p[5 * step + j]))
         else:
             to[j] = p[j] + p[step + j] + p[2 * step + j]
             to[apart + j] = p[step + j] - p[2 * step + j] - p[3 * step + j]
@@ -123,12 +198,33 @@ def result_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes:
 def result_grad_line(g: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
     for j in range(lanes):
         to[j] = g[j]
-        to[apart + j] = g[j] + g[step + j]
-        if n == 3:
-            to[2 * apart + j] = 0.0 - g[step + j]
+        if n < 5:
+            to[apart + j] = g[j] + g[step + j]
+            if n == 3:
+                to[2 * apart + j] = 0.0 - g[step + j]
+            else:
+                to[2 * apart + j] = g[j] - g[step + j]
+                to[3 * apart + j] = 0.0 - g[step + j]
         else:
-            to[2 * apart + j] = g[j] - g[step + j]
-            to[3 * apart + j] = 0.0 - g[step + j]
+            g0 = g[j]
+            g1 = g[step + j]
+            g2 = g[2 * step + j]
+            g3 = g[3 * step + j]
+            if n == 5:
+                to[apart + j] = g0 - g1 + (g2 - g3)
+                to[2 * apart + j] = fma(0.5, fma(0.5, fma(0.5, g3, g2), g1), g0)
+                to[3 * apart + j] = fma(2.0, fma(2.0, fma(2.0, g3, g2), g1), g0)
+                to[4 * apart + j] = g3
+            else:
+                near = fma(AA, g2, g0)
+                near_odd = fma(AA, g3, g1)
+                far = fma(BB, g2, g0)
+                far_odd = fma(BB, g3, g1)
+                to[apart + j] = fma(A, near_odd, near)
+                to[2 * apart + j] = fma(-A, near_odd, near)
+                to[3 * apart + j] = fma(B, far_odd, far)
+                to[4 * apart + j] = fma(-B, far_odd, far)
+                to[5 * apart + j] = g3
 
 
 @inline
@@ -137,6 +233,20 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
         if n == 3:
             to[j] = p[j] + p[step + j]
             to[apart + j] = p[step + j] + p[2 * step + j]
+        elif n == 5:
+            one = BY_ONE * p[step + j]
+            half = BY_HALF * p[2 * step + j]
+            two = BY_TWO * p[3 * step + j]
+            to[j] = p[j] + half + (two - one)
+            to[apart + j] = fma(0.5, half, p[4 * step + j]) + fma(2.0, two, one)
+        elif n == 6:
+            near = BY_A * (p[step + j] + p[2 * step + j])
+            near_odd = BY_ODD_A * (p[step + j] - p[2 * step + j])
+            far = BY_B * (p[3 * step + j] + p[4 * step + j])
+            far_odd = BY_ODD_B * (p[3 * step + j] - p[4 * step + j])
+            to[j] = fma(BY_NONE, p[j], near + far)
+            to[apart + j] = near_odd + far_odd
+            to[2 * apart + j] = fma(AA, near, fma(BB, far, p[5 * step + j]))
         else:
             both = 0.5 * (p[step + j] + p[2 * step + j])
             to[j] = p[j] + both
@@ -158,6 +268,7 @@ def windows(
     channel_to: i64,
     sheet_to: i64,
     n: i64,
+    m: i64,
     height: i64,
     lanes: i64,
     lo: i64,
@@ -165,7 +276,7 @@ def windows(
 ):
     # Transformed windows: for each point panels of `height` rows over all columns. The steps that
     # end in `to` are those of the result.
-    k = n - 1
+    k = n - m + 1
     raw = array(f32, n * n * lanes)
     half = array(f32, n * n * lanes)
     done = array(f32, n * n * lanes)
@@ -210,6 +321,7 @@ def gather(
     count: i64,
     starts: Ptr[i64],
     stretches: i64,
+    wide: i64,
     n: i64,
     width: i64,
 ):
@@ -223,6 +335,12 @@ def gather(
                 place[j] = 0.0
             for j in range(count):
                 place[j] = line[ins[j]]
+        elif wide <= SHORT:
+            for s in range(stretches):
+                j0 = starts[s]
+                from_ = line + ins[j0]
+                for j in range(SHORT):
+                    place[j0 + j] = from_[j]
         else:
             for s in range(stretches):
                 j0 = starts[s]
@@ -252,6 +370,7 @@ def transformed(
 ):
     """The transforms of some tiles, a panel for each ``width`` of them."""
     columns = channels * phases
+    step = columns * width + GAP
     for p in range((count + width - 1) // width):
         here = ins + p * width
         some = min(width, count - p * width)
@@ -262,15 +381,15 @@ def transformed(
             stretches += 1
             j += wide - (first + p * width + j) % wide
         for c in range(channels):
+            source = x + c * channel
             for phase in range(phases):
                 where = taps + phase * n * n
-                source = x + c * channel
-                target = seen + (p * n * n * columns + c * phases + phase) * width
+                target = seen + (p * n * n * step + (c * phases + phase) * width)
                 if stretches == 1:
-                    tile(source + here[0], where, half, target, columns * width, n, width)
+                    tile(source + here[0], where, half, target, step, n, width)
                 else:
-                    gather(source, raw, where, here, some, starts, stretches, n, width)
-                    tile(raw, gathered, half, target, columns * width, n, width)
+                    gather(source, raw, where, here, some, starts, stretches, wide, n, width)
+                    tile(raw, gathered, half, target, step, n, width)
 
 
 @inline
@@ -289,6 +408,8 @@ def multiplied(
     width: i64,
 ):
     """The products of rows of transformed weights with transformed tiles, point by point."""
+    step = columns * width + GAP
+    sheet = columns * height + GAP
     for point in range(n * n):
         for k0 in range(0, columns, K_BLOCK):
             length = min(K_BLOCK, columns - k0)
@@ -296,41 +417,46 @@ def multiplied(
             for s0 in range(r0, r1, STRIP):
                 s1 = min(r1, s0 + STRIP)
                 for p in range(panels):
-                    b = seen + ((p * n * n + point) * columns + k0) * width
+                    b = seen + ((p * n * n + point) * step + k0 * width)
                     c = found + ((point * panels + p) * part - r0) * width
                     for r in range(s0, s1, height):
-                        a = w + ((point * sheets * columns + k0) * height + r * columns)
+                        a = w + ((point * sheets + r // height) * sheet + k0 * height)
                         micro(a, b, c + r * width, width, length, adds)
 
 
 @inline
-def four_results(source: Ptr[f32], apart: i64, half: Ptr[f32], four: Ptr[f32], n: i64, width: i64):
-    """The 2 x 2 results of a panel of tiles from their products, point by point."""
+def results(source: Ptr[f32], apart: i64, half: Ptr[f32], to: Ptr[f32], n: i64, m: i64, width: i64):
+    """The m x m results of a panel of tiles from their products, point by point."""
     for j in range(n):
         result_line(source + j * apart, n * apart, half + j * width, n * width, n, width)
-    for i in range(2):
-        result_line(half + i * n * width, width, four + 2 * i * width, width, n, width)
+    for i in range(m):
+        result_line(half + i * n * width, width, to + m * i * width, width, n, width)
 
 
 @inline
-def result_pairs(row: Ptr[f32], place: Ptr[f32], count: i64, clipped: i64, by: i64, width: i64):
-    """One line of the results of neighbouring tiles; the last of them may be half outside."""
-    for i in range(count - clipped):
-        place[2 * by * i] = row[i]
-        place[2 * by * i + by] = row[width + i]
-    if clipped:
-        place[2 * by * (count - 1)] = row[count - 1]
+def result_stretch(
+    row: Ptr[f32], place: Ptr[f32], count: i64, clipped: i64, by: i64, m: i64, width: i64
+):
+    """One line of the results of neighbouring tiles; the last of them may end outside."""
+    whole = count - (1 if clipped > 0 else 0)
+    for i in range(whole):
+        for q in range(m):
+            place[(m * i + q) * by] = row[q * width + i]
+    if clipped > 0:
+        for q in range(m - clipped):
+            place[(m * whole + q) * by] = row[q * width + whole]
 
 
 @inline
 def written(
-    four: Ptr[f32],
+    found: Ptr[f32],
     line: Ptr[f32],
     here: Ptr[i64],
     info: Ptr[i64],
     first: i64,
     some: i64,
     by: i64,
+    m: i64,
     width: i64,
 ):
     """The results of tiles in their places."""
@@ -340,12 +466,12 @@ def written(
         # Tiles of one line, the last of which may end beyond the result.
         number = first + j
         stop = min(some, j + wide - number % wide)
-        clipped = 1 if 2 * (number % wide + stop - j) > info[SEEN_X] else 0
+        clipped = max(0, m * (number % wide + stop - j) - info[SEEN_X])
         place = line + here[j]
-        result_pairs(four + j, place, stop - j, clipped, by, width)
-        if 2 * (number // wide % info[HIGH]) + 1 < info[SEEN_Y]:
-            below = place + info[OUT_Y] // 2
-            result_pairs(four + (j + 2 * width), below, stop - j, clipped, by, width)
+        seen = min(m, info[SEEN_Y] - m * (number // wide % info[HIGH]))
+        for i in range(seen):
+            below = place + i * (info[OUT_Y] // m)
+            result_stretch(found + (j + m * i * width), below, stop - j, clipped, by, m, width)
         j = stop
 
 
@@ -361,6 +487,7 @@ def products(
     bad: Ptr[i64],
     workers: i64,
     n: i64,
+    m: i64,
     biased: i64,
     by: i64,
     height: i64,
@@ -376,7 +503,7 @@ def products(
     starts = array(i64, width)
     raw = array(f32, (n * n + 1) * width)
     half = array(f32, n * n * width)
-    four = array(f32, 4 * width)
+    done = array(f32, m * m * width)
     check = array(f32, width)
     gathered = array(i64, n * n)
     for t in range(n * n):
@@ -397,7 +524,7 @@ def products(
             count = min(span, info[COUNT] - first)
             panels = (count + width - 1) // width
             walk(info, first, count, ins, outs)
-            found = seen + n * n * columns * panels * width
+            found = seen + n * n * panels * (columns * width + GAP)
             transformed(
                 x, seen, taps, gathered, ins, starts, raw, half, channels, phases, channel,
                 wide, first, count, n, width,
@@ -406,16 +533,16 @@ def products(
             for r in range(r0, r1):
                 for p in range(panels):
                     source = found + (p * part + r - r0) * width
-                    four_results(source, panels * part * width, half, four, n, width)
+                    results(source, panels * part * width, half, done, n, m, width)
                     if biased:
-                        for j in range(4 * width):
-                            four[j] = four[j] + bias[r]
-                    for i in range(4):
+                        for j in range(m * m * width):
+                            done[j] = done[j] + bias[r]
+                    for i in range(m * m):
                         for j in range(width):
-                            check[j] = check[j] + four[i * width + j] * 0.0
+                            check[j] = check[j] + done[i * width + j] * 0.0
                     some = min(width, count - p * width)
                     here = outs + p * width
-                    written(four, y + r * step, here, info, first + p * width, some, by, width)
+                    written(done, y + r * step, here, info, first + p * width, some, by, m, width)
         for j in range(width):
             if check[j] != 0.0:
                 bad[worker] = 1
@@ -432,6 +559,7 @@ def weight_products(
     scratch: Ptr[f32],
     workers: i64,
     n: i64,
+    m: i64,
     height: i64,
     lanes: i64,
     width: i64,
@@ -453,7 +581,7 @@ def weight_products(
     size = sheets * height * columns
     for worker in range(lo, hi):
         left = scratch + worker * info[SCRATCH]
-        right = left + n * n * sheets * height * TOGETHER
+        right = left + n * n * (sheets * height * TOGETHER + GAP)
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
             p0 = (task % cuts) * part
             p1 = min(panels, p0 + part)
@@ -463,21 +591,23 @@ def weight_products(
             for t0 in range(first, last, TOGETHER):
                 length = min(TOGETHER, last - t0)
                 walk(info, t0, length, ins, outs)
+                beside = sheets * length * height + GAP
+                apart = part * length * width + GAP
                 for sheet in range(sheets):
                     for t in range(length):
                         source = g + (outs[t] + sheet * height)
-                        for j in range(2):
-                            for i in range(2):
-                                line = source + grads[2 * i + j]
+                        for j in range(m):
+                            for i in range(m):
+                                line = source + grads[m * i + j]
                                 for r in range(lanes):
                                     done[i * lanes + r] = line[r]
-                            result_grad_line(done, lanes, half + j * lanes, 2 * lanes, n, lanes)
+                            result_grad_line(done, lanes, half + j * lanes, m * lanes, n, lanes)
                         for i in range(n):
                             result_grad_line(
-                                half + 2 * i * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+                                half + m * i * lanes, lanes, done + i * n * lanes, lanes, n, lanes
                             )
                         for point in range(n * n):
-                            target = left + ((point * sheets + sheet) * length + t) * height
+                            target = left + (point * beside + (sheet * length + t) * height)
                             for r in range(height):
                                 target[r] = done[point * lanes + r]
                 for p in range(p0, p1):
@@ -486,14 +616,14 @@ def weight_products(
                     target = right + (p - p0) * length * width
                     for t in range(length):
                         place = target + t * width
-                        tile(source + ins[t], where, half, place, part * length * width, n, width)
+                        tile(source + ins[t], where, half, place, apart, n, width)
                 adds = 1 if t0 > first else 0
                 for point in range(n * n):
                     for s0 in range(0, sheets, STRIP // height):
                         for p in range(p0, p1):
-                            b = right + (point * part + p - p0) * length * width
+                            b = right + (point * apart + (p - p0) * length * width)
                             for sheet in range(s0, min(sheets, s0 + STRIP // height)):
-                                a = left + (point * sheets + sheet) * length * height
+                                a = left + (point * beside + sheet * length * height)
                                 c = result + (point * size + sheet * height * columns + p * width)
                                 micro(a, b, c, columns, length, adds)
 
@@ -511,12 +641,13 @@ def weight_results(
     columns: i64,
     window: i64,
     n: i64,
+    m: i64,
     width: i64,
     lo: i64,
     hi: i64,
 ):
     # The sum of the pieces, transformed into windows: element by element of the weight.
-    k = n - 1
+    k = n - m + 1
     total = array(f32, n * n * width)
     half = array(f32, n * n * width)
     done = array(f32, n * n * width)
