@@ -439,7 +439,7 @@ ORDERS = {
     "behind others": "(a * 1)[1:]",
     "one row": "a[:1] * 1",
     "a view of all columns": "(a.t() / 2)[:]",
-    "a part that is all of what is permuted": "(t.stack([a, a]).permute(2, 0, 1) / 2).split(2)[0][:]",
+    "all of what is permuted": "(t.stack([a, a]).permute(2, 0, 1) / 2).split(2)[0][:]",
 }
 WHOLE = """
 v.expand(v.shape)

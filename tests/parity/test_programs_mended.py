@@ -693,6 +693,12 @@ PROGRAMS = {
         "v3.grad_fn.register_hook(lambda gi, go: log.append(('h1', gi)) or (gi[0] * 2,))",
         "(v2 * v3).sum().backward()",
     ),
+    "a hook of several gradients does not wait for one that is not asked for": (
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "v1 = v0.view(3, 2).view(2, 3)",
+        "torch.autograd.graph.register_multi_grad_hook([v0, v1], lambda g: log.append(('h', g)))",
+        "(v0 * v1).sum().backward(inputs=[v1])",
+    ),
     "an input that a function returns twice becomes two": (
         GIVEN,
         "v0 = rand(1, (2, 3)).requires_grad_()",
