@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import weft
@@ -503,3 +505,12 @@ def test_the_method_split_takes_split_size() -> None:
         ]
         with pytest.raises(TypeError):
             x.split(split_size_or_sections=2)
+
+
+def test_the_gradient_of_a_leaf_that_nobody_holds_can_be_differentiated():
+    functional = weft.nn.functional
+    for f in (functional.softshrink, functional.leaky_relu, functional.relu):
+        out = f(weft.tensor([1.5, -0.2]).requires_grad_())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a cycle, said once
+            out.sum().backward(create_graph=True)

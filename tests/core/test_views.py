@@ -438,6 +438,8 @@ ORDERS = {
     "permuted": "t.stack([a, a]).permute(2, 0, 1) / 2",
     "behind others": "(a * 1)[1:]",
     "one row": "a[:1] * 1",
+    "a view of all columns": "(a.t() / 2)[:]",
+    "all of what is permuted": "(t.stack([a, a]).permute(2, 0, 1) / 2).split(2)[0][:]",
 }
 WHOLE = """
 v.expand(v.shape)

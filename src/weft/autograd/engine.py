@@ -611,7 +611,7 @@ def tied(g: Any, edge: Any) -> Any:
     """A gradient that counts as a function of its input, with a derivative of zero."""
     if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
         return g
-    like = g._a if edge.shape is None else edge  # a leaf that nobody holds has forgotten it
+    like: Any = g._a if edge.shape is None else edge  # a leaf that nobody holds has forgotten it
     stand_in = wrap(np.broadcast_to(np.zeros((), like.dtype), like.shape), edge)
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 

@@ -489,9 +489,10 @@ def _placed(
     results = []
     for k, o in enumerate(outs):
         again = placed.get(id(o))
-        fresh = node is None or again is None or again._node is None or ctx.dirty_tensors
-        if fresh or any(o is x for x in args):
+        if node is None or again is None or again._node is None or ctx.dirty_tensors:
             again = placed[id(o)] = _place_output(ctx, node, args, o, k, outs)
+        elif any(o is x for x in args):
+            again = _place_output(ctx, node, args, o, k, outs)
         else:
             again._node = output_of(node, k)
         results.append(again)

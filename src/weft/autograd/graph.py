@@ -309,7 +309,8 @@ def _running() -> tuple[Any, set[Any] | None]:
     work = MODES.now.backward
     if work is None:
         return None, None
-    return work, {work.at, *work.still_ahead(), *work.pending, *work.grads}
+    waiting = (leaf for leaf, left in work.pending.items() if left)
+    return work, {work.at, *work.still_ahead(), *waiting, *work.grads}
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -1236,7 +1236,7 @@ def strided(
     if dense(owner) is not None:
         start = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         made = over(owner, x.dtype, shape, strides, start + shift)
-        return made.view() if made is x else made  # a view is an array of its own
+        return made.view() if made is owner else made  # a view is an array of its own
     if shift:
         raise RuntimeError("a view of this storage can't start elsewhere")
     return np.lib.stride_tricks.as_strided(x, shape, strides)
@@ -1248,7 +1248,7 @@ def shares(result: np.ndarray, source: np.ndarray) -> bool:
         return True
     held: Any = result.base
     if held is None:
-        return False
+        return result is storage_array(source)
     if held is source or held is source.base:
         return True
     if not isinstance(held, np.ndarray):
