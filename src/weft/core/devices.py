@@ -77,7 +77,7 @@ def _operator(name: str, turned: bool) -> Any:
         from weft.core.dispatch import REGISTRY
 
         if any(hasattr(x, "_a") for x in others):
-            return NotImplemented  # beside a tensor this is no operand: tensors take over
+            return NotImplemented  # tensors take over
         given = (self, *others)
         return run(REGISTRY[name], given[::-1] if turned else given, {})
 

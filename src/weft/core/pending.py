@@ -76,7 +76,7 @@ def looks_at_kinds(code: CodeType) -> bool:
 
 
 def _looks_at_kinds(code: CodeType) -> bool:
-    # Other ways to read a slot (``getattr(x, "_a")``, ``attrgetter``) can't be seen here.
+    # Other reads of a slot (``getattr(x, "_a")``, ``attrgetter``) can't be seen here.
     if SLOTS.isdisjoint(code.co_names) or not SLOTS.isdisjoint(map(str, code.co_consts)):
         return False
     steps: list[Any] = [
@@ -125,7 +125,7 @@ class _END:
 
 def model_of(tensor: Any) -> np.ndarray:
     """The tensor's array; for a pending tensor one of its shape, strides and dtype, never to be
-    read: it has room for one element only.
+    read: it has memory for one element only.
     """
     try:
         return object.__getattribute__(tensor, "_a")

@@ -1,4 +1,4 @@
-"""The short path through dispatch, for plain float tensors: little Python, same meaning."""
+"""The fast path through dispatch for plain float tensors: less Python, same semantics."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ PUT_INTO: list[Callable] = []
 
 
 def not_a_tensor(op: Op, value: Any, argument: str = "input") -> Any:
-    """Refuse, by name, what is no tensor where a function wants one."""
+    """Raise the TypeError for an argument that is not a tensor."""
     raise TypeError(
         f"{op.name}(): argument '{argument}' must be Tensor, not {type(value).__name__}. "
         f"Make one with torch.tensor(...)\n  at {errors.here()}"

@@ -20,7 +20,7 @@ row, or, as ``across``, one for each place, summed over rows.
 schedules, each a kernel of the kernel language:
 
 * ``rows``: a thread takes whole rows; sums are taken in blocks of ``BLOCK``, joined in float64;
-* ``columns``: rows that lie across memory, a tile of them at a time, side by side;
+* ``columns``: strided rows, a tile of them at a time, side by side;
 * ``short``: rows of few elements, which are transposed in cache and then are columns.
 
 Programs of one pass, to numbers or to elements alone, are also written for parts of long rows and
@@ -63,7 +63,7 @@ from weft.native.codegen.row_trace import (
     sqrt,
     total,
 )
-from weft.native.loops.turning import SHORT, TOGETHER
+from weft.native.loops.short_rows import SHORT, TOGETHER
 from weft.native.memory import buffers
 from weft.native.once import lazy
 

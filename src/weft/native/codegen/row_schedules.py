@@ -1,4 +1,4 @@
-"""The loops of row programs: a writer for each way in which rows lie in memory.
+"""The loops of row programs: a writer for each memory layout of rows.
 
 All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
 the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
@@ -16,8 +16,8 @@ from typing import Any
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import Function
 from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, Stage, Value
+from weft.native.loops.short_rows import SHORT, TOGETHER, plus, to_columns, to_rows
 from weft.native.loops.sums import LEAF, leaf
-from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 
 # Elements of a row summed in their own type.
 BLOCK = 1024
@@ -265,7 +265,7 @@ class JoinSchedule(RowsSchedule):
 
 
 class CausalSchedule(RowsSchedule):
-    """Row after row, each up to the diagonal of its matrix; what lies beyond is zero."""
+    """Row after row, each up to the diagonal of its matrix; the rest is zero."""
 
     name = "causal_rows"
     sizes = "n: i64, height: i64, causal: i64"
@@ -367,7 +367,7 @@ class ReferenceColumns(RowsSchedule):
 
 
 class ColumnsSchedule(Schedule):
-    """Rows that lie across memory, a tile of them side by side."""
+    """Strided rows (columns of memory), a tile of them side by side."""
 
     name, along = "columns", "i"
     sizes = "n: i64, k: i64, tile: i64, tiles: i64"
@@ -650,17 +650,23 @@ class ShortSchedule(ColumnsSchedule):
         with put.loop("item in range(lo, hi)"):
             put(f"place = item * {TOGETHER}", f"width = min({TOGETHER}, rows - place)")
             for name in t.of("Along"):
-                put(f"turn(p_{name} + place * n, r_{name}, n, width)")
+                put(f"to_columns(p_{name} + place * n, r_{name}, n, width)")
             for number, stage in enumerate(t.stages):
                 self.numbers(number)
                 self.one_pass(stage, number, "n")
             for name in t.memory("along"):
-                put(f"turn_back(r_{name}, p_{name} + place * n, n, width)")
+                put(f"to_rows(r_{name}, p_{name} + place * n, n, width)")
 
 
 def scope() -> dict[str, Any]:
     """What the loops of row programs can call."""
-    return {**trace.scope(), "plus": plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
+    return {
+        **trace.scope(),
+        "plus": plus,
+        "leaf": leaf,
+        "to_columns": to_columns,
+        "to_rows": to_rows,
+    }
 
 
 def function_of(schedule: Schedule) -> Function:

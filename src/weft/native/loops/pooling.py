@@ -1,4 +1,4 @@
-"""Pooling of any dimension: the largest or the mean value of windows, and the way back.
+"""Max and average pooling in one to three dimensions, and their gradients.
 
 All is done in three spatial dimensions; missing ones have size one. Arrays come as planes
 (N, C, ...) or with their channels innermost, and results have the layout of what they come from.
@@ -34,7 +34,7 @@ GRAIN = 16384
 
 # The numbers of a geometry, as kernels read them.
 D, H, W, OD, OH, OW, SD, SH, SW, PD, PH, PW, DD, DH, DW, KD, KH, KW = range(18)
-# Windows from LEFT to RIGHT lie inside along the last dimension; COUNT says what a mean divides
+# Windows from LEFT to RIGHT are inside along the last dimension; COUNT says what a mean divides
 # by: all of the padded window, the part inside, or the number itself if it is not 0 or -1.
 LEFT, RIGHT, COUNT = 18, 19, 20
 PADDED, INSIDE = 0, -1

@@ -28,8 +28,8 @@ from weft.native.codegen.row_programs import (
 )
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import one_step, put_back, repeats, valid
+from weft.native.loops.short_rows import SHORT
 from weft.native.loops.sums import LEAF, leaf
-from weft.native.loops.turning import SHORT
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
