@@ -408,7 +408,7 @@ def draws_batch(attrs: dict[str, Any]) -> int:
     return values.level if values.__class__ is BatchedArray else 0
 
 
-class Source:
+class BatchedGenerator:
     """A generator for a batch: draws for all examples at once."""
 
     # Methods that take a shape first, the others take arrays.
@@ -481,5 +481,5 @@ def source(generator: Any) -> Any:
                 f"operation out of vmap\n  at {errors.here()}"
             )
         if randomness == "different":
-            generator = Source(generator, level, size)
+            generator = BatchedGenerator(generator, level, size)
     return generator

@@ -31,7 +31,7 @@ KNOWN = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "stri
 KNOWN_FLAGS = frozenset(("c_contiguous", "f_contiguous"))
 
 
-class Flags:
+class OutlineFlags:
     """The part of an array's flags that follows from shape and strides."""
 
     __slots__ = ("c_contiguous", "f_contiguous", "writeable")
@@ -51,7 +51,7 @@ class Outline:
         self.shape, self.strides, self.dtype = model.shape, model.strides, model.dtype
         self.ndim, self.size, self.itemsize = model.ndim, model.size, model.itemsize
         self.nbytes = model.nbytes
-        self.flags = Flags(model)
+        self.flags = OutlineFlags(model)
         self.base = None if model.base is None else ...  # only whether there is one
 
 

@@ -32,7 +32,7 @@ from weft.native.codegen.row_programs import (
     Each,
     Length,
     Number,
-    Program,
+    RowProgram,
     at_least,
     largest,
     least,
@@ -79,13 +79,13 @@ class Reduction:
         self.name, self.reduce, self.term, self.finish = name, reduce, term, finish
         self.program = functools.cache(self._program)
 
-    def _program(self, first: bool, last: bool) -> Program:
+    def _program(self, first: bool, last: bool) -> RowProgram:
         def function(x: Along, by: Number) -> Any:
             found = self.reduce(self.term(x) if first else x)
             return self.finish(found, by) if last else found
 
         function.__name__ = self.name
-        return Program(function, grain=GRAIN)
+        return RowProgram(function, grain=GRAIN)
 
 
 SUM = Reduction("sum", total)
