@@ -30,7 +30,7 @@ TAKE_ANY = {
     *("result_dtype", "lacks_values", "isinstance", "id", "ref", "type", "in_layout", "device_of"),
     *("check_partial_overlap", "check_shared", "copy_sharing", "describe", "is_last", "write"),
     *("viewed_as", "copy_of", "over_bytes", "explain", "_in_order", "_check_vectors", "_undoing"),
-    *("drawn_like", "like", "own", "copied", "add_into", "clear", "exchange"),
+    *("drawn_like", "like", "own", "copied", "add_into", "clear", "exchange", "_held"),
 }
 
 

@@ -652,7 +652,7 @@ def empty(*args: Any, size: _Ints | None = None, out: Tensor | None = None, dtyp
 def empty_like(input: Tensor, *, dtype: _Dtype | None = None, layout: Any = None, device: _Device | None = None, requires_grad: _bool = False, pin_memory: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """A tensor of another's shape, dtype and device, with whatever was in memory."""
 def empty_permuted(size: _Ints, physical_layout: Any, *, dtype: _Dtype | None = None, layout: Any = None, device: _Device | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
-    """A dense tensor with undefined values whose dimensions lie in the given order in memory."""
+    """A dense tensor with undefined values, its dimensions in the given memory order."""
 def empty_strided(size: _Ints, stride: _Ints, *, dtype: _Dtype | None = None, layout: Any = None, device: _Device | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
     """A tensor with undefined values and the given strides."""
 def eq(input: Tensor | _complex, other: _Operand, *, out: Tensor | None = None) -> Tensor:

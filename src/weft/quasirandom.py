@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host, write_into
 from weft.core.dtype import get_default_dtype
 from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
@@ -47,6 +48,11 @@ def _directions(dimension: int, bits: int) -> np.ndarray:
     return found << np.arange(bits - 1, -1, -1)
 
 
+def _write(tensor: Tensor, values: np.ndarray) -> None:
+    announce(tensor._a, tensor)
+    write_into(tensor._a, values)
+
+
 class SobolEngine:
     """Points of a Sobol sequence, scrambled if wanted.
 
@@ -82,17 +88,15 @@ class SobolEngine:
         if self.seed is not None:
             generator = Generator()
             generator.manual_seed(self.seed)
-        shifts = randint(2, (self.dimension, bits), generator=generator)._a
-        announce(self.shift._a, self.shift)
-        self.shift._a[...] = shifts @ (1 << np.arange(bits))
-        matrices = randint(2, (self.dimension, bits, bits), generator=generator)._a
+        shifts = host(randint(2, (self.dimension, bits), generator=generator))
+        _write(self.shift, shifts @ (1 << np.arange(bits)))
+        matrices = host(randint(2, (self.dimension, bits, bits), generator=generator))
         matrices = np.tril(matrices, -1) | np.eye(bits, dtype=np.int64)
         # Bits from the highest on, as rows of a matrix for each dimension.
         places = np.arange(bits - 1, -1, -1)
-        given = (self.sobolstate._a[:, None, :] >> places[:, None]) & 1
+        given = (host(self.sobolstate)[:, None, :] >> places[:, None]) & 1
         mixed = (matrices @ given) & 1
-        announce(self.sobolstate._a, self.sobolstate)
-        self.sobolstate._a[...] = (mixed << places[:, None]).sum(1)
+        _write(self.sobolstate, (mixed << places[:, None]).sum(1))
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: Any = None) -> Tensor:
         """The next ``n`` points, as a tensor of shape (n, dimension)."""
@@ -100,15 +104,15 @@ class SobolEngine:
         first = self.num_generated == 0
         count = n - 1 if first else n
         points = np.empty((n, self.dimension), np.int64)
-        current, state = self.quasi._a, self.sobolstate._a
+        current, state = np.array(host(self.quasi)), host(self.sobolstate)
         start = max(self.num_generated - 1, 0)
-        announce(current, self.quasi)
         for i in range(count):
             current ^= state[:, _lowest_zero(start + i)]
             points[n - count + i] = current
+        _write(self.quasi, current)
         values = wrap(points).to(dtype) * 2.0**-self.MAXBIT  # type: ignore[attr-defined]
         if first:
-            values._a[:1] = self._first_point.to(dtype)._a
+            values[:1] = self._first_point.to(dtype)
         self.num_generated += n
         if out is None:
             return values
@@ -135,10 +139,11 @@ class SobolEngine:
 
     def fast_forward(self, n: int) -> SobolEngine:
         """Leave out the next ``n`` points."""
+        current, state = np.array(host(self.quasi)), host(self.sobolstate)
         start = max(self.num_generated - 1, 0)
         for i in range(n - 1 if self.num_generated == 0 else n):
-            announce(self.quasi._a, self.quasi)
-            self.quasi._a[...] ^= self.sobolstate._a[:, _lowest_zero(start + i)]
+            current ^= state[:, _lowest_zero(start + i)]
+        _write(self.quasi, current)
         self.num_generated += n
         return self
 

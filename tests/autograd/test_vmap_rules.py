@@ -34,7 +34,7 @@ LOOPED = {
         native_batch_norm batch_norm_fixed running_step lstm_layer gru_layer rnn_layer
         fractional_max_pool grid_sampler_backward grid_sampler_tangent
         roi_align roi_align_backward roi_pool roi_pool_backward roi_pool_gather""",
-    "drawn by the generator of the batch: see core.batching.Source": """
+    "drawn by the generator of the batch: see core.batching.BatchedGenerator": """
         uniform normal random bernoulli exponential geometric cauchy log_normal
         _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad""",
     "written in place: see core.batching.change_batched": "copy fill copy_slices",

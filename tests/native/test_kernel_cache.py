@@ -22,7 +22,7 @@ KEY, OTHER = (hashlib.sha256(text).digest() for text in (b"one", b"other"))
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "cache"
     made.mkdir(mode=0o700)
-    monkeypatch.setattr(cache, "place", lambda: cache.Place(made))
+    monkeypatch.setattr(cache, "place", lambda: cache.CacheFolder(made))
     monkeypatch.setattr(cache, "_written", [1])
     return made
 

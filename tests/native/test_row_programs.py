@@ -18,7 +18,7 @@ from weft.native.codegen.row_programs import (
     Each,
     Length,
     Number,
-    Program,
+    RowProgram,
     Shared,
     across,
     exp_flush,
@@ -77,7 +77,7 @@ def test_schedules(shape: tuple[int, int, int], d: str) -> None:
 
 
 def test_shapes_choose_the_schedule() -> None:
-    variant = Program(everything.function, 16).whole
+    variant = RowProgram(everything.function, 16).whole
     shapes = {"rows": (3, 7, 1), "short": (70, 10, 1), "columns": (2, 5, 3)}
     for k, (name, shape) in enumerate(shapes.items()):
         variant.runner("f32", *shape)
@@ -128,7 +128,7 @@ def test_reference_rows_have_numpys_bits(n: int) -> None:
     assert out.tobytes() == (gap * (np.float32(1.0) / np.sqrt(squares))).tobytes()
 
 
-def random_program(seed: int) -> tuple[Program, Any]:
+def random_program(seed: int) -> tuple[RowProgram, Any]:
     """A program of random stages, and the same as a function of arrays."""
     rng = np.random.default_rng(seed)
     choices = rng.integers(0, 4, size=(3, 3))
@@ -147,7 +147,7 @@ def random_program(seed: int) -> tuple[Program, Any]:
     def program(x: Along, y: Along) -> Any:
         return body(x, y, total, largest, kept)
 
-    made = Program(program, 16)
+    made = RowProgram(program, 16)
     made.name = f"random_{seed}"
 
     def reference(x: np.ndarray, y: np.ndarray) -> Any:
@@ -220,7 +220,7 @@ def test_programs_of_one_pass(name: str, shape: tuple[int, int, int], d: str) ->
         np.random.default_rng(i).standard_normal((outer, size, k)).astype(DTYPES[d])
         for i, size in enumerate((n, 1, n))
     )
-    variant = Program(one_pass.function).whole
+    variant = RowProgram(one_pass.function).whole
 
     def call() -> tuple[np.ndarray, ...]:
         made = tuple(np.full_like(shift, np.nan) for _ in range(4))

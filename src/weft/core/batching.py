@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ndarray = np.ndarray
 
-# The dtypes of batched arrays, by the ordinary ones that they equal; the short ways pass them by.
+# The dtypes of batched arrays, by the ordinary ones that they equal; the fast paths decline them.
 MARKED = {d: np.dtype(d, metadata={"device": "batch"}) for d in dt.OF_NUMPY}  # type: ignore[call-overload]
 
 # Addresses that all batched arrays share: nobody reads them.
@@ -411,7 +411,7 @@ def draws_batch(attrs: dict[str, Any]) -> int:
     return values.level if values.__class__ is BatchedArray else 0
 
 
-class Source:
+class BatchedGenerator:
     """A generator for a batch: draws for all examples at once."""
 
     # Methods that take a shape first, the others take arrays.
@@ -484,5 +484,5 @@ def source(generator: Any) -> Any:
                 f"operation out of vmap\n  at {errors.here()}"
             )
         if randomness == "different":
-            generator = Source(generator, level, size)
+            generator = BatchedGenerator(generator, level, size)
     return generator

@@ -27,7 +27,7 @@ ndarray = np.ndarray
 DEVICES: dict[str, Device] = {}  # by the name of their type
 
 
-class Flags:
+class ArrayFlags:
     """What an array's strides say of it."""
 
     __slots__ = ("c_contiguous", "f_contiguous", "owndata", "writeable")
@@ -59,7 +59,7 @@ class DeviceArray(ForeignArray):
     size = property(lambda self: math.prod(self.shape))
     itemsize = property(lambda self: self.dtype.itemsize)
     nbytes = property(lambda self: self.size * self.dtype.itemsize)
-    flags = property(Flags)
+    flags = property(ArrayFlags)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"an array on {self.home.name} can't be read from the host; copy it first")
@@ -77,7 +77,7 @@ def _operator(name: str, turned: bool) -> Any:
         from weft.core.dispatch import REGISTRY
 
         if any(hasattr(x, "_a") for x in others):
-            return NotImplemented  # beside a tensor this is no operand: tensors take over
+            return NotImplemented  # tensors take over
         given = (self, *others)
         return run(REGISTRY[name], given[::-1] if turned else given, {})
 

@@ -109,9 +109,9 @@ def _like_images(y: Any, arrays: Any) -> Any:
     return like_image(y, last)
 
 
-# How results lie in memory: ``rows`` in row-major order, ``rows or last`` (``stacked last``) so or
+# Memory layouts of results: ``rows`` is row-major order, ``rows or last`` (``stacked last``) so or
 # with the channels innermost, ``operands`` as the operands of elementwise arithmetic decide,
-# ``first`` as the first input decides alone, ``image`` and its kin as (N, C, ...) inputs do.
+# ``first`` as the first input decides alone, ``image`` and the like as (N, C, ...) inputs do.
 LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
     "rows": _in_rows,
     "rows or last": _in_rows_or_last,
@@ -644,7 +644,7 @@ def _link_only_view(t: Tensor, op: Op, x: Tensor, attrs: dict[str, Any], now: An
 
 
 def _apply_special(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """The same where dual numbers, hooks, recorders or casts are about."""
+    """The same while dual numbers, hooks, recorders or casts are active."""
     now = MODES.now
     if now.autocast is not None:
         args = now.autocast(op, args)

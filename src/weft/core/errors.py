@@ -1,4 +1,4 @@
-"""Errors that name the op, the inputs, the user's own line, and the way out."""
+"""Errors that name the op, the inputs, the user's own line, and how to fix it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def describe_position(code: CodeType | None, instruction: int) -> str:
 
 
 def shown_file(name: str) -> str:
-    """A file as seen from the current folder, if it lies in it."""
+    """A file's path relative to the current folder, if it is below it."""
     shown = os.path.relpath(name) if os.path.isabs(name) and os.path.exists(name) else name
     return name if shown.startswith("..") else shown
 

@@ -127,7 +127,7 @@ LINES = b"" if HANDLER is None else _no_lines(len(HANDLER[0]) // 2)
 
 
 class Complaint:
-    """What the handler of a function calls: it raises TypeError where an argument is no tensor."""
+    """What a function's handler calls: it raises TypeError for an argument that is not a tensor."""
 
     __slots__ = ("function", "name")
 
@@ -249,7 +249,7 @@ def _way_out(value: Any) -> str:
 
 
 def guard(function: FunctionType, name: str) -> None:
-    """Let a function say by name which of its arguments is no tensor."""
+    """Let a function name the argument that is not a tensor."""
     code = _guarded(function.__code__, Complaint(function, name))
     if code is not None:
         function.__code__ = code

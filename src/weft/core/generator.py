@@ -179,7 +179,7 @@ class Generator:
         return Generator(self.device).set_state(self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by way of the saved state."""
+        """Pickle and copy through the saved state."""
         return _restore, (self.device, self.get_state())
 
     # ---------------------------------------------------------------- raw draws
@@ -825,7 +825,7 @@ def _as_complex(pairs: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _narrow(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Cast float64 to dtype; the half types go by way of float32, as they do in PyTorch."""
+    """Cast float64 to dtype; half types go through float32, as in PyTorch."""
     if dtype.itemsize < 4 and _is_float(dtype):
         return values.astype(_F32).astype(dtype)
     return values.astype(dtype, copy=False)
@@ -901,7 +901,7 @@ def _stirling_tail(k: float) -> float:
 
 
 def _floor(x: float) -> int:
-    """Round down; what is no number or too large becomes the least int64, as in C."""
+    """Round down; NaN and values out of range become the least int64, as in C."""
     return math.floor(x) if abs(x) < 2.0**63 else _INT64_MIN
 
 

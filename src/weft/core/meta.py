@@ -3,7 +3,7 @@
 A ``MetaArray`` is an ndarray over addresses that have no memory behind them (a read-only mapping
 that nobody reads), so its shape, strides, views, offsets and aliasing are an ordinary array's, and
 the code for views serves both. Whatever would read or write elements is overridden: writing does
-nothing, reading raises. Its dtype equals the ordinary one but is another object, so the short ways
+nothing, reading raises. Its dtype equals the ordinary one but is another object, so the fast paths
 through dispatch, which ask ``dtype is F32``, pass it by without a check of their own.
 """
 
@@ -39,7 +39,7 @@ ELSEWHERE: dict[str, Any] = {}
 
 
 class Reservation(mmap.mmap):
-    """A range of addresses, without memory, for as long as an array lies in it."""
+    """A range of addresses without memory, kept for as long as an array uses it."""
 
     def __del__(self) -> None:
         LIVE.discard(id(self))
@@ -51,7 +51,7 @@ def reserve(count: int) -> Any:
         # What can't be written needs no memory, nor a promise of any.
         made = Reservation(-1, max(count, 1), flags=_PRIVATE, prot=mmap.PROT_READ)
     except (OSError, OverflowError, ValueError) as error:
-        raise MemoryError(f"no room for {count} bytes of addresses: {error}") from None
+        raise MemoryError(f"can't reserve {count} bytes of address space: {error}") from None
     LIVE.add(id(made))
     return made
 
@@ -86,7 +86,7 @@ class MetaArray(np.ndarray):
     ) -> Any:
         d = MARKED[np.dtype(dtype)]
         if buffer is None:
-            # All that lies in one range of addresses is a view of its bytes.
+            # Every array in one range of addresses is a view of its bytes.
             count = _span(shape, d.itemsize, strides)
             buffer = ndarray.__new__(cls, (count,), MARKED[BYTES], reserve(count))
         elif isinstance(buffer, ndarray) and buffer.dtype.kind == "V":

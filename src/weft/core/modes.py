@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-# The one number that every op reads. Only PLAIN and OFF may take the short way through
+# The one number that every op reads. Only PLAIN and OFF may take the fast path through
 # dispatch; anything unusual (dual numbers, saved-tensor hooks, a recorder) means SPECIAL.
 OFF, PLAIN, SPECIAL = 0, 1, 2
 

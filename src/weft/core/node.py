@@ -209,7 +209,7 @@ class Node(GraphNode):
         return not any(isinstance(self.inputs[i], (GraphNode, weakref.ref)) for i in places)
 
     def _edge_to(self, part: str) -> tuple[GraphNode | None, int] | None:
-        """The edge to an input; ``x?`` leaves out numbers, ``x.t`` goes by way of a turn."""
+        """The edge to an input; ``x?`` leaves out numbers, ``x.t`` goes through a transpose."""
         name = part.rstrip("?").removesuffix(".t")
         entry = self.inputs[self.plan.op.names.index(name)]
         if part.endswith("?") and (
@@ -251,10 +251,10 @@ def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
 
 
 class TBackward0(GraphNode):
-    """Stands between a linear layer and its weight, where PyTorch turns the weight round.
+    """Stands between a linear layer and its weight, where PyTorch transposes the weight.
 
-    weft multiplies by the weight as it lies, so no gradient passes here; those who walk along
-    ``next_functions`` find what they find in PyTorch.
+    weft multiplies by the weight without transposing it, so no gradient passes here; those who
+    walk along ``next_functions`` find what they find in PyTorch.
     """
 
     __slots__ = ("next_functions",)
@@ -264,13 +264,13 @@ class TBackward0(GraphNode):
         self.extras = None
 
     def __call__(self, *grads: Any) -> Any:
-        """The gradient of what is turned round."""
+        """The gradient of the transposed weight."""
         return grads[0].t()
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Refused, since it would never be called."""
         raise RuntimeError(
-            "weft multiplies by a linear layer's weight as it lies, so no gradient passes its "
+            "weft multiplies by a linear layer's weight untransposed, so no gradient passes its "
             f"TBackward0. Use weight.register_hook() instead\n  at {errors.here()}"
         )
 
@@ -281,7 +281,7 @@ _TURNED: weakref.WeakKeyDictionary[Node, TBackward0] = weakref.WeakKeyDictionary
 
 
 class _NoPlan:
-    """The plan of what is no use of an op; the engine asks before it looks further."""
+    """The plan of nodes that do not come from an op; the engine asks before it looks further."""
 
     simple = joint = False
     single = -1

@@ -1,6 +1,6 @@
 """``__torch_function__``: types that say themselves how functions act on them.
 
-Nothing of this is in the way of a program that has no such type and no mode: public functions
+A program that has no such type and no mode pays nothing for this: public functions
 are plain until ``redirect`` gives them other code. That happens when the first subclass of Tensor
 is defined, the first mode is entered, or a function first meets a foreign type
 (``weft.operators.overriding``). A function keeps its identity, so names that were imported before,

@@ -31,7 +31,7 @@ KNOWN = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "stri
 KNOWN_FLAGS = frozenset(("c_contiguous", "f_contiguous"))
 
 
-class Flags:
+class OutlineFlags:
     """The part of an array's flags that follows from shape and strides."""
 
     __slots__ = ("c_contiguous", "f_contiguous", "writeable")
@@ -51,7 +51,7 @@ class Outline:
         self.shape, self.strides, self.dtype = model.shape, model.strides, model.dtype
         self.ndim, self.size, self.itemsize = model.ndim, model.size, model.itemsize
         self.nbytes = model.nbytes
-        self.flags = Flags(model)
+        self.flags = OutlineFlags(model)
         self.base = None if model.base is None else ...  # only whether there is one
 
 
@@ -76,7 +76,7 @@ def looks_at_kinds(code: CodeType) -> bool:
 
 
 def _looks_at_kinds(code: CodeType) -> bool:
-    # Other ways to read a slot (``getattr(x, "_a")``, ``attrgetter``) can't be seen here.
+    # Other reads of a slot (``getattr(x, "_a")``, ``attrgetter``) can't be seen here.
     if SLOTS.isdisjoint(code.co_names) or not SLOTS.isdisjoint(map(str, code.co_consts)):
         return False
     steps: list[Any] = [
@@ -125,7 +125,7 @@ class _END:
 
 def model_of(tensor: Any) -> np.ndarray:
     """The tensor's array; for a pending tensor one of its shape, strides and dtype, never to be
-    read: it has room for one element only.
+    read: it has memory for one element only.
     """
     try:
         return object.__getattribute__(tensor, "_a")

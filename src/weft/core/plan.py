@@ -41,7 +41,7 @@ def dtype_of(value: Any) -> Any:
 
 
 def _made(source: str, scope: dict[str, Any]) -> Any:
-    """A function from its source. As code of weft's own it is no line of the user's."""
+    """A function from its source, marked as weft's own code rather than the user's."""
     return eval(compile(source, f"{ROOT}core/<rules>", "eval"), scope)
 
 

@@ -106,7 +106,7 @@ class StandIn(ndarray):
         return _unless(bare(self), args, options)
 
     def all(self, *args: Any, **options: Any) -> Any:
-        """Whether a mask is true everywhere, which a plan takes for granted in the same way."""
+        """Whether a mask is true everywhere, which a plan assumes and checks in the same manner."""
         return not _unless(bare(_elementwise(np.logical_not, [bare(self)])), args, options)
 
     def _without_values(self, *args: Any, **options: Any) -> Any:
@@ -443,7 +443,7 @@ def stand_in(x: Any) -> Any:
 
 
 def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> ndarray:
-    """An array without values that lies so in memory of its own."""
+    """An array without values, of the given strides, in memory of its own."""
     size = prod(shape)
     if not size:
         return np.empty(shape, dtype)

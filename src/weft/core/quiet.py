@@ -1,6 +1,6 @@
 """Silence NumPy's floating-point warnings inside weft only: inf and NaN are values here.
 
-The short way through dispatch does without the silence: a filter drops the warnings that start
+The fast path through dispatch does not silence warnings: a filter drops the warnings that start
 in weft's own files, and where the user has turned warnings into errors, the op runs again, quietly.
 """
 

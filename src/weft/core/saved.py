@@ -175,7 +175,7 @@ def pack_values(node: Node, pack: Callable, unpack: Callable) -> None:
             value = Packed(pack_by(pack, tensor), unpack)
         values.append(value)
     node.saved, node.guard = tuple(values), PACKED
-    node._extras()  # keeps the engine from the short way, which knows arrays only
+    node._extras()  # keeps the engine off the fast path, which knows arrays only
 
 
 def _pack_one(node: Node, k: int, pack: Any, unpack: Any) -> None:

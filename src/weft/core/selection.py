@@ -222,7 +222,7 @@ def by_size(bound: int, small: str, large_one: Any) -> Callable:
     def call(*args: Any, **attrs: Any) -> Any:
         g = attrs.get("g")
         arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
-        # What serves small arrays is one call of Python's, which is no part of a plan.
+        # Kernels for small arrays are single Python calls, which plans can't contain.
         every = buffers.any_size()
         return (many if every or large(arrays, bound) else few)(*args, **attrs)
 

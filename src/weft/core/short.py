@@ -1,4 +1,4 @@
-"""The short path through dispatch, for plain float tensors: little Python, same meaning."""
+"""The fast path through dispatch for plain float tensors: less Python, same semantics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _kept(plan: Any, x: Any, y: Any, z: Any, input: Any, other: Any, cell: Any) 
 
 
 def _wrapped(
-    op: Op, plans: list[Any], x: ndarray, y: Any, z: ndarray, now: Any, input: Tensor, other: Any
+    op: Op, plans: list[Any], x: Any, y: Any, z: Any, now: Any, input: Tensor, other: Any
 ) -> Any:
     """The result ``z`` of a short call as a tensor, with its node; None if a view is out of date.
 
@@ -209,7 +209,7 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
     return binary
 
 
-def _computed(op: Op, x: ndarray, y: Any) -> Any:
+def _computed(op: Op, x: Any, y: Any) -> Any:
     """What an op gives for an array with another or with a number; None if it fails."""
     tensor = isinstance(y, ndarray)
     entry = op.entry if tensor else op.entry_with_number
@@ -296,7 +296,7 @@ PUT_INTO: list[Callable] = []
 
 
 def not_a_tensor(op: Op, value: Any, argument: str = "input") -> Any:
-    """Refuse, by name, what is no tensor where a function wants one."""
+    """Raise the TypeError for an argument that is not a tensor."""
     raise TypeError(
         f"{op.name}(): argument '{argument}' must be Tensor, not {type(value).__name__}. "
         f"Make one with torch.tensor(...)\n  at {errors.here()}"

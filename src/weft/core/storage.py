@@ -30,7 +30,7 @@ from weft.core.tensor import Tensor, copy_sharing, storage_array, wrap
 
 
 def memory_of(array: Any) -> Any:
-    """All bytes of the memory that an array lies in, without a copy."""
+    """All bytes of the memory that an array is a view of, without a copy."""
     owner = storage_array(array)
     if isinstance(owner, DeviceArray):
         return owner.home.view(owner, BYTES, (owner.nbytes,), (1,), 0)
@@ -79,7 +79,7 @@ def map_file(path: Any, shared: bool, size: int) -> np.ndarray:
 
 
 def file_behind(array: np.ndarray) -> MappedFile | None:
-    """The mapped file that an array lies in, if it does."""
+    """The memory-mapped file behind an array, if there is one."""
     owner: Any = array
     while owner is not None and not isinstance(owner, MappedFile):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)

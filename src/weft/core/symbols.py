@@ -2,7 +2,7 @@
 
 A shape may hold a ``Dim`` wherever it may hold an int, and shape rules compute with both alike.
 An expression is kept in a normal form, a sum of products with integer coefficients, so that equal
-sizes are equal objects whatever way they were computed. Floor divisions, remainders and maxima
+sizes are equal objects however they were computed. Floor divisions, remainders and maxima
 that don't come out even stay as they are, as factors of such products.
 
 A symbol stands for a size of at least two: what a size of one or none changes (broadcasting,

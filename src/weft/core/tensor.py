@@ -142,7 +142,7 @@ class Tensor(metaclass=_TensorMeta):
     _node: Any
     _stamp: int
     _vc: list[Any]
-    _view: Any  # a tuple; None or a ``viewing.Turned`` for what is no view
+    _view: Any  # a tuple; None or a ``viewing.Turned`` for tensors that are not views
     _x: dict[str, Any] | None
 
     # Arrays on the left of an operator leave the work to the tensor on its right.
@@ -1209,7 +1209,7 @@ def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.
     if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
         return owner
     if 0 in shape:
-        start = 0  # it may lie at the end of the memory or behind it, and reads nothing there
+        start = 0  # it may point to or beyond the end of the memory, and reads nothing there
         if owner.__class__ is MetaArray:
             return MetaArray(shape, d, owner, 0, strides)
     rows: Any = dense(owner)

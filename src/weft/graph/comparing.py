@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.tensor import Tensor
 from weft.graph.collecting import no_collection
 from weft.graph.graph import Graph, Node
@@ -544,7 +545,7 @@ def _gradients_part(
     """The pair nearest to the loss whose gradients differ, where both graphs kept them."""
     for before, after in reversed(pairs):
         x, y = (node.graph._grads.get(node.id) for node in (before, after))
-        text = None if x is None or y is None else _difference([x._a], [y._a], rtol, atol)
+        text = None if x is None or y is None else _difference([host(x)], [host(y)], rtol, atol)
         if text is not None:
             return before, after, f"{_GRADIENT}: {text}"
     return None
@@ -608,5 +609,6 @@ def _values(nodes: Iterable[Node], compute: bool) -> list[list[np.ndarray] | Non
         for r, tensor in zip(wanted, graph._compute(wanted), strict=True):
             held[r.node] = (*held.get(r.node, ()), tensor)
     return [
-        [t._a for t in held[n.id] if isinstance(t, Tensor)] if n.id in held else None for n in nodes
+        [host(t) for t in held[n.id] if isinstance(t, Tensor)] if n.id in held else None
+        for n in nodes
     ]

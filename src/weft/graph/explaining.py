@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.autograd.anomaly import badness
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.modes import enable_grad
 from weft.core.node import GraphNode as GraphEdge
@@ -61,7 +62,7 @@ def _answered(tensor: Tensor, loss: Tensor | Graph | None) -> Answer:
     grad = tensor._grad
     if grad is None:
         return _why_none(tensor, loss)
-    array = grad._a
+    array = host(grad)
     if not array.size:
         return Answer("fine", "its gradient is empty, as it is: it has no elements")
     size = _norm((array,))
@@ -166,7 +167,7 @@ def _stops(spec: Spec) -> str | None:
 def _detached_use(loss: Tensor, tensor: Tensor) -> str:
     """Whether a node behind the loss read the tensor's memory as a constant."""
     for node in behind([loss.grad_fn]) if loss.grad_fn is not None else ():
-        if any(np.may_share_memory(a, tensor._a) for a in _constants(node) if a.size):
+        if any(np.may_share_memory(a, host(tensor)) for a in _constants(node) if a.size):
             return (
                 f"its values are used by {node.op.name}, but as a constant: they were cut off "
                 "before, by detach(), .data or no_grad, and are read\n"
@@ -188,7 +189,7 @@ def _constants(node: Any) -> list[np.ndarray]:
     for i, edge in enumerate(node.inputs):
         if isinstance(edge, GraphEdge) and i < len(node.op.names):
             read.pop(node.op.names[i], None)
-    return [*read.values(), *(t._a for t in held if isinstance(t, Tensor))]
+    return [*read.values(), *(host(t) for t in held if isinstance(t, Tensor))]
 
 
 def _path(graph: Graph, start: int, end: int | None = None) -> list[GraphNode]:
@@ -318,11 +319,11 @@ def gradients(
         )
     values: dict[int, Any] = {}
     for r, t in found.items():
-        values.setdefault(r.node, []).append(t._a if isinstance(t, Tensor) else t)
+        values.setdefault(r.node, []).append(host(t) if isinstance(t, Tensor) else t)
     grads: dict[int, list[Any]] = {}
     for r, g in zip(live, results, strict=True):
         if g is not None:
-            grads.setdefault(r.node, []).append(g._a)
+            grads.setdefault(r.node, []).append(host(g))
     return values, grads
 
 
@@ -380,7 +381,7 @@ class _PassedOn:
             out = spec.op(*args, **spec.attrs)
             ends = list(out) if spec.op.multiple else [out]
             found = engine.grad(ends, wanted, [wrap(g) for g in arrived], allow_unused=True)
-        return [g._a for g in found if g is not None]
+        return [host(g) for g in found if g is not None]
 
 
 def _first_zero(graph: Graph, between: Any, values: Any, grads: Any, inside: Any) -> Any:

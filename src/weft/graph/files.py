@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.collecting import no_collection
@@ -142,7 +143,7 @@ class _Writer:
         if isinstance(x, np.ndarray):
             return {"array": self.array(x)}
         if isinstance(x, Tensor):
-            return {"tensor": self.array(x._a)}
+            return {"tensor": self.array(host(x))}
         if isinstance(x, np.generic):
             return {"scalar": self.array(np.asarray(x))}
         if isinstance(x, Op):
@@ -204,13 +205,13 @@ class _Writer:
             found["draw"] = self.array(spec.op.state)
         tensor = None if spec.leaf is None else spec.leaf.tensor
         if tensor is not None:
-            found["leaf"] = {**self.array(tensor._a), "grad": tensor.requires_grad}
+            found["leaf"] = {**self.array(host(tensor)), "grad": tensor.requires_grad}
             live = spec.leaf.live  # type: ignore[union-attr]
             if live is not None:
-                found["leaf"]["live"] = self.array(live._a)
+                found["leaf"]["live"] = self.array(host(live))
         kept = self.graph._kept.get(spec.id) if values else None
         if kept is not None:
-            found["kept"] = [self.array(t._a) if isinstance(t, Tensor) else None for t in kept]
+            found["kept"] = [self.array(host(t)) if isinstance(t, Tensor) else None for t in kept]
         return f",{_text(found)[1:-1]}" if found else ""
 
 
@@ -301,7 +302,7 @@ class _Reader:
         self.accepted: set[tuple[type, ...]] = set()  # the types of fields of records, seen before
 
     def array(self, place: dict[str, Any]) -> np.ndarray:
-        array = self.tensors[place["name"]]._a
+        array = host(self.tensors[place["name"]])
         if "complex" in place:
             array = array.view(np.complex128).reshape(place["complex"])
         if "order" in place:

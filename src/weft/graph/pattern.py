@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.dtype import F32, I64
 from weft.core.tensor import Tensor, wrap
@@ -41,7 +42,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (np.ndarray, Tensor)) or isinstance(b, (np.ndarray, Tensor)):
         if type(a) is not type(b):
             return False
-        first, second = (x._a if isinstance(x, Tensor) else x for x in (a, b))
+        first, second = host(a), host(b)
         return first.dtype == second.dtype and np.array_equal(first, second)
     if isinstance(a, (tuple, list)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.devices import copy_of
+from weft.core.devices import copy_of, host
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
@@ -726,7 +726,7 @@ def _acts_later(leaf: AccumulateGrad) -> bool:
 
 def _seed(g: Any) -> Any:
     """The gradient that a pass began with; None for the one of a scalar loss."""
-    array = g._a if isinstance(g, Tensor) else g
+    array = host(g)
     return None if not array.ndim and array == 1 else np.array(array)
 
 

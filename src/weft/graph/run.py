@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core import errors, quiet
+from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.inference import version_of
 from weft.core.modes import MODES, enable_grad, no_grad
@@ -202,7 +203,7 @@ class Execution:
         return tuple(out) if spec.several else (out,)
 
     def _draw(self, spec: Spec) -> tuple[Any, ...]:
-        args = [self.values[x.node][x.index]._a if x.__class__ is Ref else x for x in spec.args]
+        args = [host(self.values[x.node][x.index]) if x.__class__ is Ref else x for x in spec.args]
         return (wrap(spec.op.run(args, spec.attrs, self.live)),)
 
     def _step(self, spec: Spec) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core import dtype as dt
+from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.tensor import Tensor, wrap
 from weft.graph.draws import DRAWS, Draw
@@ -42,7 +43,7 @@ class _Ops:
         """Random numbers from the default generator."""
         if name not in DRAWS:
             raise AttributeError(f"a generator has no draw {name!r}")
-        arrays = [x._a if isinstance(x, Tensor) else x for x in args]
+        arrays = [host(x) if isinstance(x, Tensor) else x for x in args]
         return wrap(np.asarray(getattr(default_generator, name)(*arrays, **settings)))
 
 
@@ -108,7 +109,7 @@ class _Writer:
             return f"weft.{x.name}"
         if isinstance(x, Op):
             return f"ops.op({x.name!r})"
-        array = x._a if isinstance(x, Tensor) else x
+        array = host(x)
         if isinstance(array, (np.ndarray, np.generic)) and array.dtype.kind in "fiub":
             if array.size <= _SMALL and np.isfinite(array).all():
                 made = f'numpy.array({array.tolist()!r}, "{array.dtype.str}")'

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import copy_of, write_into
 from weft.core.gate import announce
 from weft.core.tensor import Tensor, wrap
 
@@ -69,7 +70,7 @@ class Taken:
         """The new values, from old ones and gradients; and a function that undoes the rest."""
         optimizer = self.optimizer
         every = [p for group in optimizer.param_groups for p in group["params"]]
-        before = [(p, p._a.copy(), p._grad) for p in every]
+        before = [(p, copy_of(p._a), p._grad) for p in every]
         undo = _undoing(optimizer)
         try:
             for p in every:
@@ -77,24 +78,25 @@ class Taken:
             for id, (value, grad) in given.items():
                 p = self.members[id]
                 announce(p._a, p)
-                p._a[...] = value
+                write_into(p._a, value)
                 p._grad = None if grad is None else wrap(np.array(grad))
             optimizer.step()
-            return {id: self.members[id]._a.copy() for id in given}, undo
+            return {id: copy_of(self.members[id]._a) for id in given}, undo
         except BaseException:
             undo()
             raise
         finally:
             for p, value, grad in before:
                 announce(p._a, p)
-                p._a[...], p._grad = value, grad
+                write_into(p._a, value)
+                p._grad = grad
 
 
 def _undoing(optimizer: Any) -> Any:
     """A function that gives an optimizer the state and the settings that it has now."""
     state = {
         p: {
-            k: (v, v._a.copy() if isinstance(v, Tensor) else copy.deepcopy(v))
+            k: (v, copy_of(v._a) if isinstance(v, Tensor) else copy.deepcopy(v))
             for k, v in own.items()
         }
         for p, own in optimizer.state.items()
@@ -111,7 +113,7 @@ def _undoing(optimizer: Any) -> Any:
             for k, (v, held) in own.items():
                 if isinstance(v, Tensor):
                     announce(v._a, v)
-                    v._a[...] = held
+                    write_into(v._a, held)
                 mine[k] = v if isinstance(v, Tensor) else held
         for group, settings in zip(optimizer.param_groups, groups, strict=True):
             group.update(settings)

@@ -255,7 +255,7 @@ class Values:
             root.cell, root.count, root.loose = t._vc, version_of(t), False
         if root.written_unseen():
             # Not by an op that weft knows: from here on the value is what it is.
-            place = self._leaf(wrap(array.copy()))
+            place = self._leaf(wrap(copy_of(array)))
             self.places[id(array)] = place
             place.array, place.root.cell, place.root.count = ref(array), t._vc, version_of(t)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import serialization
+from weft.core.devices import host
 from weft.core.errors import in_bytes
 from weft.core.tensor import Tensor
 from weft.io import safetensors
@@ -174,7 +175,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 def _overlap(a: Tensor, b: Tensor) -> bool:
     import numpy as np
 
-    return bool(np.may_share_memory(a.detach()._a, b.detach()._a))
+    return bool(np.may_share_memory(host(a.detach()), host(b.detach())))
 
 
 # ------------------------------------------------------------------ from safetensors

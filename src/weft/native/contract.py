@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """A result: where it begins, and how it lies there."""
+    """A result: its offset and its layout."""
 
     place: Address
     shape: tuple[int, ...]
@@ -65,10 +65,10 @@ class Job:
     """What a kernel does to arrays of certain shapes, types and strides, on any addresses.
 
     Buffers are numbered: first the inputs (the address of each is that of its first element), then
-    what results lie in (``results`` of them, with their sizes in bytes), then the scratch memory,
+    the memory of results (``results`` of them, with their sizes in bytes), then the scratch memory,
     which is one block. Whoever runs a job chooses all addresses; those of results and of the
-    scratch are multiples of ``ALIGN``. A result may lie in an input: then it is a view of it. An
-    output that is None is a gradient that nobody wants.
+    scratch are multiples of ``ALIGN``. A result may be a view of an input. An output that is None
+    is a gradient that nobody wants.
     """
 
     inputs: int
@@ -225,7 +225,7 @@ class _Recording:
         self.flags += [Address(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
 
     def place(self, value: Any) -> int | Address:
-        """Where an array or an address lies: in a buffer, or a constant's address."""
+        """What an array or an address points to: a place in a buffer, or a constant's address."""
         if value is None:
             return 0
         address = pointer(value) if isinstance(value, ndarray) else int(value)
@@ -242,10 +242,10 @@ class _Recording:
         for start, array in self.constants.items():
             if start <= address < start + array.nbytes:
                 return address
-        raise Unplannable("memory that was neither given nor asked for")
+        raise Unplannable("memory that is neither an input nor allocated by the kernel")
 
     def holds(self, array: ndarray) -> bool:
-        """Whether an array lies in memory that was given or asked for."""
+        """Whether an array is in memory that was given or allocated by the plan."""
         address = pointer(array)
         return bool(array.size) and any(low <= address < high for low, high, _ in self.spans)
 
@@ -337,7 +337,7 @@ def _finished(found: _Recording, results: Any) -> Job:
             continue
         place = found.place(result) if result.size else Address(0, 0)
         if not isinstance(place, Address):
-            raise Unplannable("a result that is no memory of its own")
+            raise Unplannable("a result without memory of its own")
         views.append(ResultView(place, result.shape, result.strides, result.dtype))
     # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
     inputs, scratch = found.inputs, 0
@@ -369,7 +369,7 @@ def _finished(found: _Recording, results: Any) -> Job:
 
 
 def _aliases(found: _Recording, views: list[ResultView | None]) -> tuple[tuple[int, int], ...]:
-    """Which outputs may lie where which inputs do, if one call is all there is."""
+    """Which outputs may alias which inputs, if the job is a single call."""
     outputs = {view.place: k for k, view in enumerate(views) if view is not None}
     pairs = [(outputs.get(result), source) for result, source in found.aliases]
     return tuple(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.gate import exchange
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
@@ -216,7 +217,7 @@ def _quietly(model: Module) -> Iterator[None]:
 def _outputs(model: Module, inputs: tuple[Any, ...]) -> list[np.ndarray]:
     with _quietly(model):
         out = model(*inputs)
-    return [t._a.astype(np.float64) for t in _tensors(out)]
+    return [host(t).astype(np.float64) for t in _tensors(out)]
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -343,7 +344,7 @@ def _choose(
         return chosen
     weight = np.zeros(old)
     for (node, _, dim), block in places.items():
-        array = graph._specs[node].leaf.tensor._a  # type: ignore[union-attr]
+        array = host(graph._specs[node].leaf.tensor)  # type: ignore[union-attr]
         if array.ndim < 2:
             continue
         rows = np.moveaxis(array, dim, 0).astype(np.float64)
@@ -370,7 +371,7 @@ def _take(
 ) -> None:
     """Give a tensor, its gradient and its optimizer state the chosen units along a dimension."""
     index = (choice[:, None] * block + np.arange(block)).reshape(-1)
-    before = tensor._a
+    before = host(tensor)
     new = before.take(index, dim)
     if shares is not None:
         scale = np.repeat(shares, block).astype(before.dtype)
@@ -389,14 +390,14 @@ def _exchange(
     """Put a new array into a tensor; the gradient and the optimizer state follow by a function."""
     shape = tensor._a.shape
     if tensor._grad is not None:
-        tensor._grad = wrap(np.ascontiguousarray(follow(tensor._grad._a)))
+        tensor._grad = wrap(np.ascontiguousarray(follow(host(tensor._grad))))
     exchange(tensor, new.astype(tensor._a.dtype, copy=False))
     tensor._vc[0] += 1
     for optimizer in optimizers:
         state = optimizer.state.get(tensor)
         for key, value in list(state.items()) if state else ():
             if isinstance(value, Tensor) and value._a.shape == shape and shape:
-                state[key] = wrap(np.ascontiguousarray(follow(value._a)))
+                state[key] = wrap(np.ascontiguousarray(follow(host(value))))
 
 
 def _rename_widths(model: Module, changed: list[Tensor]) -> None:
@@ -524,7 +525,7 @@ def _reshape(parameter: Any, shape: tuple[int, ...], optimizers: list[Any]) -> R
         pad = getattr(module, "padding_idx", None)
         if isinstance(pad, int) and "num_embeddings" in module.__dict__ and pad >= shape[0]:
             raise _refused(f"{shape[0]} embeddings, and the padding is number {pad} of them")
-    _exchange(parameter, follow(parameter._a), follow, optimizers)
+    _exchange(parameter, follow(host(parameter)), follow, optimizers)
     for module in holders:
         _note_widths(module)
     _forget_directions(optimizers)

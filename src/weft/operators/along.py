@@ -65,7 +65,7 @@ def dropped_shape(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 
 
 def refuse(kinds: str, input: Tensor, name: str) -> None:
-    """Raise for the kinds of dtype (as NumPy's letters) that a function does not take."""
+    """Raise for the kinds of dtype (as NumPy's letters) that a function does not support."""
     if input._a.dtype.kind in kinds:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{scalar_name(input.dtype)}'; convert the tensor to "

@@ -194,7 +194,7 @@ def _is_tracked(x: Tensor) -> bool:
 
 
 def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: Any) -> Tensor:
-    """In place by way of an out-of-place function: compute, check, write, then record."""
+    """In place through an out-of-place function: compute, check, write, then record."""
     check_change(self, f"{name}_")
     source = self
     if MODES.now.grad:
@@ -244,7 +244,7 @@ def as_tensor_like(value: Any, other: Tensor) -> Tensor:
 
 
 def no_view(function: Callable) -> Callable:
-    """Decorator: the result is no view to its users, though a view op may have made it last.
+    """Decorator: the result does not count as a view, though a view op may have made it last.
 
     Changing it in place then keeps its hooks, as for any other result.
     """
@@ -257,7 +257,7 @@ def no_view(function: Callable) -> Callable:
 
 
 def apart(result: Tensor, *inputs: Tensor) -> Tensor:
-    """A result that is no view to its users, unless it lies on the memory of an input."""
+    """A result that does not count as a view, unless it shares memory with an input."""
     region = pending.region_of(result)
     if region is not None and region.sets_apart(result, inputs):
         return result

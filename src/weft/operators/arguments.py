@@ -48,7 +48,7 @@ def ints(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def probability(p: float) -> None:
-    """Refuse what is no probability."""
+    """Raise for values that are not probabilities."""
     if p < 0.0 or p > 1.0:
         refuse(f"dropout probability has to be between 0 and 1, but got {p}", ValueError)
 

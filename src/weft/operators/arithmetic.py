@@ -664,7 +664,7 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
         else:
             y = other
             quiet_enough = quiet_enough and y.__class__ in (int, float)
-        # Inference tensors are left to the general way, which knows where they may be changed.
+        # Inference tensors are left to the general path, which knows where they may be changed.
         tracked = self._vc.__class__ is list or now.inference
         if quiet_enough and tracked and (0 not in x.strides or x.size < 2):
             if LISTENERS:

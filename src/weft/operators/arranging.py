@@ -759,7 +759,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def _placing(name: str) -> Any:
-    """An op that puts a source where a view of its first input lies, in a copy."""
+    """An op that copies its first input and writes a source to a view of the copy."""
 
     def place(x: np.ndarray, src: np.ndarray, chain: Any) -> np.ndarray:
         return v.copy_slices_op.reference(x, src, chain=chain)

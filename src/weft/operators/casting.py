@@ -135,7 +135,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 
 def is_in_order(x: Tensor, format: Any) -> bool:
-    """Whether a tensor's elements lie in memory as a format says."""
+    """Whether a tensor has the strides of a memory format."""
     return _in_order(x._a, format)
 
 
@@ -179,8 +179,8 @@ def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype.kind in "iu" and x.dtype.kind in "fV":
         if x.dtype.kind == "V":
             x = x.astype(np.float32)
-        # As the processor does it: small types by way of int32, where what doesn't fit becomes
-        # the lowest number; the rest by way of int64.
+        # As the processor does it: small types through int32, where what doesn't fit becomes
+        # the lowest number; the rest through int64.
         x = x.astype(
             np.int32
             if dtype.itemsize < 4 and dtype != np.uint16

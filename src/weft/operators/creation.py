@@ -94,7 +94,7 @@ def _infer(found: set[Any]) -> np.dtype:
 
 
 def _plain(data: Any) -> Any:
-    """Nested sequences with the tensors in them turned into arrays."""
+    """Nested sequences with the tensors in them converted to arrays."""
     if isinstance(data, Tensor):
         if data._a.size != 1:
             raise ValueError(
@@ -143,7 +143,7 @@ def _array_of_array(source: Any, wanted: np.dtype | None) -> np.ndarray:
 
 
 def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
-    """What is no list, number or array, but may be turned into one."""
+    """An object that is not a list, number or array, but may be converted to one."""
     if isinstance(data, (TypedStorage, UntypedStorage)):
         return array_of(data.tolist(), dtype)
     if hasattr(data, "__array__"):
@@ -871,7 +871,7 @@ def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A dense tensor with undefined values whose dimensions lie in the given order in memory."""
+    """A dense tensor with undefined values, its dimensions in the given memory order."""
     shape, order = sizes((size,), "empty_permuted"), tuple(physical_layout)
     if sorted(order) != list(range(len(shape))):
         raise RuntimeError(
@@ -962,7 +962,7 @@ class tensortype(type):
     layout = LAYOUT
 
     def __new__(cls, name: str, dtype: dt.dtype) -> tensortype:
-        doc = f"""Makes and recognizes tensors of {dtype.name}; ``torch.tensor`` is the newer way.
+        doc = f"""Makes and recognizes tensors of {dtype.name}; ``torch.tensor`` is newer.
 
         >>> torch.{name}([1, 0]).dtype
         torch.{dtype.name}

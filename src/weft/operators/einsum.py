@@ -162,7 +162,7 @@ def _sublist(labels: Any) -> tuple[int, ...]:
 # --- the program: what to do with the operands, worked out once for their shapes --------
 
 
-class Value(NamedTuple):
+class Operand(NamedTuple):
     """An operand or a step's result, as the program knows it."""
 
     slot: int
@@ -177,13 +177,15 @@ class Contraction:
         self.count = count
         self.steps: list[tuple[Callable, tuple[int, ...]]] = []
 
-    def add(self, function: Callable, inputs: tuple[Value, ...], shape: Any, labels: Any) -> Value:
+    def add(
+        self, function: Callable, inputs: tuple[Operand, ...], shape: Any, labels: Any
+    ) -> Operand:
         """One more step; its result goes into a slot of its own."""
         self.steps.append((function, tuple(x.slot for x in inputs)))
         self.count += 1
-        return Value(self.count - 1, tuple(shape), tuple(labels))
+        return Operand(self.count - 1, tuple(shape), tuple(labels))
 
-    def diagonals(self, x: Value) -> Value:
+    def diagonals(self, x: Operand) -> Operand:
         """Each label once: repeated ones become diagonals."""
         while len(set(x.labels)) != len(x.labels):
             twice = next(label for label in x.labels if x.labels.count(label) > 1)
@@ -198,7 +200,7 @@ class Contraction:
             )
         return x
 
-    def sum_out(self, x: Value, dims: list[int], copies: bool = False) -> Value:
+    def sum_out(self, x: Operand, dims: list[int], copies: bool = False) -> Operand:
         """Without some dimensions; with ``copies`` never as a view."""
         if not dims:
             return x
@@ -209,7 +211,7 @@ class Contraction:
             function = functools.partial(reshape_op, shape=shape)
         return self.add(function, (x,), shape, [x.labels[d] for d in kept])
 
-    def ordered(self, x: Value, labels: list[int], shape: tuple[int, ...]) -> Value:
+    def ordered(self, x: Operand, labels: list[int], shape: tuple[int, ...]) -> Operand:
         """Dimensions in another order, then merged or split; nothing is done in vain."""
         order = tuple(x.labels.index(label) for label in labels)
         if order != tuple(range(len(order))):
@@ -219,7 +221,7 @@ class Contraction:
             x = self.add(functools.partial(reshape_op, shape=shape), (x,), shape, ())
         return x
 
-    def own_only(self, x: Value, other: Value, wanted: set[int]) -> Value:
+    def own_only(self, x: Operand, other: Operand, wanted: set[int]) -> Operand:
         """Without what this operand can settle by itself.
 
         A dimension of length one that is longer in the other operand only repeats; a label
@@ -235,7 +237,7 @@ class Contraction:
                 dims.append(d)
         return self.sum_out(x, dims)
 
-    def pair(self, a: Value, b: Value, wanted: set[int]) -> Value:
+    def pair(self, a: Operand, b: Operand, wanted: set[int]) -> Operand:
         """Two operands joined by one matrix product."""
         a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
         # What one operand dropped, nobody may want any more in the other.
@@ -292,7 +294,7 @@ def _compile(
     sizes = _sizes(shapes, labels)
     program = Contraction(len(shapes))
     parts = [
-        program.diagonals(Value(k, shape, own))
+        program.diagonals(Operand(k, shape, own))
         for k, (shape, own) in enumerate(zip(shapes, labels, strict=True))
     ]
     for i, j in _path([part.labels for part in parts], final, sizes):

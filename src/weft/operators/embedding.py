@@ -229,7 +229,7 @@ def _bag(
     quick = mode != "max" and padding_idx is None and weight.dtype != np.float64
     _check_bag_indices(indices, len(weight), quick)
     if last and not quick and offsets is not None and len(offsets) > 1:
-        # PyTorch looks at the end of the last bag on its quick way only.
+        # PyTorch looks at the end of the last bag on its fast path only.
         offsets = np.append(offsets[:-1], max(len(indices), offsets[-1]))
     y, bag, sizes, largest = kernels.embedding_bag(
         weight, indices, offsets, mode, psw, last, padding_idx

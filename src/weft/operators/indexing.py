@@ -71,7 +71,7 @@ def _tuple_of(indices: Any, where: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _add_at(x: np.ndarray, values: np.ndarray, indices: Any, where: Any) -> np.ndarray:
-    """A copy of ``x`` with values added at the indices, by way of rows."""
+    """A copy of ``x`` with values added at the indices, row by row."""
     rank = x.ndim
     rest = [d for d in range(rank) if d not in where]
     order = [*where, *rest]

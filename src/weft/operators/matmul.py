@@ -117,7 +117,7 @@ def _times(shape: tuple[int, ...]) -> str:
 
 
 def _mm_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    # dot() beats matmul() on small matrices, and copies what BLAS can't take as it lies.
+    # dot() beats matmul() on small matrices, and copies layouts that BLAS does not support.
     if a.shape[-1] != b.shape[0]:
         left = (math.prod(a.shape[:-1]), a.shape[-1])
         raise RuntimeError(
@@ -334,7 +334,7 @@ def _linear_batch(b: Batch) -> Any:
     return y.reshape(*shape[:-1], y._a.shape[-1])
 
 
-# Its weight lies the other way round than mm's, so that no transposed view needs a node.
+# Its weight is transposed compared with mm's, so that no transposed view needs a node.
 linear_op = linear(
     "linear",
     _linear,

@@ -154,7 +154,7 @@ def _take_over(self: Tensor, source: Any, storage_offset: int, size: Any, stride
 
 @api.method
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both lie on the same memory with the same geometry."""
+    """Whether both share the same memory with the same geometry."""
     a, b = self._a, tensor._a
     same = a.shape == b.shape and self.stride() == tensor.stride()
     placed = self.data_ptr() == tensor.data_ptr() and storage_array(a) is storage_array(b)
@@ -287,7 +287,7 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 
 @api.method
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions in the order in which they lie in memory, outermost first.
+    """The dimensions in memory order, outermost first.
 
     With ``ambiguity_check`` an order that is not the only one is refused; a list names memory
     formats, exactly one of which the tensor may be in all the same.

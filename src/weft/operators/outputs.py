@@ -154,7 +154,7 @@ SELF_OVERLAPPING = _names(
     histogram linalg.matrix_power matrix_power linalg.matrix_rank linalg.multi_dot mv norm ones tril
     triu zeros"""
 )
-# These compute a result apart, so ``out`` may lie anywhere on their inputs' memory.
+# These compute a result apart, so ``out`` may overlap their inputs' memory.
 OVERLAPPING = _names(
     """alias_copy cholesky cholesky_inverse cholesky_solve cummax cummin geqrf linalg.cholesky
     linalg.cholesky_ex linalg.eigh linalg.householder_product orgqr linalg.inv linalg.inv_ex

@@ -177,7 +177,7 @@ def separate() -> None:
 
 
 def guard_all() -> None:
-    """Let everything that takes part say which of its arguments is no tensor."""
+    """Let every function that takes part name the argument that is not a tensor."""
     for _home, _name, function in functions():
         foreign.guard(function, function.__name__)
     for name, function in methods():

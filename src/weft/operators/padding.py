@@ -20,7 +20,7 @@ from weft.operators.views import fail
 
 
 def _pad_slices(shape: Any, pads: Any) -> tuple[list[slice], list[slice], list[int]]:
-    """Where the kept part of an input lies in it and in the result, and the result's shape."""
+    """The offsets of the kept part of an input in it and in the result, and the result's shape."""
     source, target, sizes = [], [], []
     for n, (before, after) in zip(shape, pads, strict=True):
         source.append(slice(max(-before, 0), n - max(-after, 0)))
@@ -249,7 +249,7 @@ def _image(input: Tensor, name: str) -> tuple[int, ...]:
 @api.top
 @api.no_view
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels turned into a finer grid of pixels."""
+    """Channels rearranged into a finer grid of pixels."""
     *lead, channels, height, width = _image(input, "pixel_shuffle")
     r = upscale_factor
     if r <= 0 or channels % (r * r):
@@ -268,7 +268,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 @api.top
 @api.no_view
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """A grid of pixels turned into channels of a coarser one."""
+    """A grid of pixels rearranged into channels of a coarser one."""
     *lead, channels, height, width = _image(input, "pixel_unshuffle")
     r = downscale_factor
     if r <= 0 or height % r or width % r:

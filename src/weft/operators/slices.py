@@ -37,7 +37,7 @@ def _index_select(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _slices_batch(b: Batch) -> Any:
-    """One index for all examples, which lie a dimension further on."""
+    """One index for all examples, shifted by the batch dimension."""
     shared = not b.on[-1] and b.size and b.logical[0]._a.ndim
     operands = (b.lead(k) for k in range(len(b.args) - 1))
     attrs = {**b.attrs, "dim": b.attrs["dim"] + 1}

@@ -171,7 +171,7 @@ scaled_softmax_back_op: Op = general(
     shape=lambda g_in: g_in.shape,
     batch=batch_rules.leading,
 )
-# Over the last dimension; ``causal`` leaves out what lies beyond the diagonal of each matrix.
+# Over the last dimension; ``causal`` leaves out what is beyond the diagonal of each matrix.
 scaled_softmax_op = general(
     "scaled_softmax",
     _scaled_softmax,

@@ -441,7 +441,7 @@ def _polynomial(name: str, evaluate: Callable, *, shifted: bool = False) -> None
     """A family of polynomials: elements of degree n at x; 0 for a negative degree."""
 
     def reference(x: np.ndarray, n: np.ndarray) -> np.ndarray:
-        # What is no whole number is a negative one to PyTorch, by the cast of its processor.
+        # To PyTorch, numbers that are not whole are negative ones, by its processor's cast.
         degree = np.trunc(np.where(np.isfinite(n), n, -1)).astype(np.int64)
         at = x.astype(np.float64) * 2.0 - 1.0 if shifted else x.astype(np.float64)
         y = evaluate(at, np.maximum(degree, 0))

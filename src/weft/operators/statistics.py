@@ -185,7 +185,7 @@ def _with_mean(name: str, op: Any, rule: Any) -> Any:
 
 
 def _with_mean_rule(spread: Any, g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
-    """The gradient by way of the spread, which may be None, and that by way of the mean."""
+    """The gradient through the variance, which may be None, and that through the mean."""
     if g is None:
         return spread
     mean = spread_over(g / (count_of(x.shape, dim) or 1), x.shape, dim, keepdim)

@@ -1279,7 +1279,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 def empty_in_layout(shape: Any, d: np.dtype, strides: Any) -> np.ndarray:
-    """A new array whose dimensions lie in memory in the order that the strides say."""
+    """A new array whose dimensions have the memory order of the strides."""
     order = sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i))
     made = np.empty([shape[i] for i in order], d)
     return made.transpose(np.argsort(order)) if order else made
@@ -1290,7 +1290,7 @@ BY_PLACE: dict[str, Any] = {}
 
 
 def shown(x: Any, chain: Any) -> Any:
-    """What a view shows of other values of its base's shape, which may lie otherwise in memory."""
+    """What a view shows of other values of its base's shape, which may have another layout."""
     for op, rest, attrs, k, _, _ in links_of(chain):
         by_place = BY_PLACE.get(op.name)
         x = op(x, *rest, **attrs) if by_place is None else by_place(x, **attrs)
@@ -1313,7 +1313,7 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any) -> np.ndarray:
         if not seen.size or np.may_share_memory(seen, out):
             seen[...] = part
             return out
-        # A gradient need not lie in memory as the base did: most bases lie in rows.
+        # A gradient need not have the base's layout: most bases are row-major.
         out = np.array(out, order="C")
     numbers = np.arange(1, out.size + 1).reshape(out.shape)
     places = shown(numbers, chain) - 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import host
 from weft.core.tensor import Tensor
 from weft.optim import rules
 from weft.optim._functional import take_steps
@@ -71,8 +72,8 @@ class ASGD(Elementwise):
     def _advance(group: dict[str, Any], step: float, eta: np.ndarray, mu: np.ndarray) -> None:
         """Set the rates of the next step, rounded as PyTorch rounds them."""
         lr = number(group["lr"])
-        eta[...] = scalar(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])._a
-        mu[...] = scalar(1 / max(1, step - group["t0"]))._a
+        eta[...] = host(scalar(lr / (1 + group["lambd"] * lr * step) ** group["alpha"]))
+        mu[...] = host(scalar(1 / max(1, step - group["t0"])))
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
         eta, mu = (x._a if isinstance(x, Tensor) else x for x in scalars[1:])

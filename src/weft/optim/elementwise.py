@@ -144,7 +144,7 @@ class Unit:
             shared = tensors[0]._a
             checks[0].append((name, tensors[0], shared))
             return shared
-        shared = np.array([t._a.item() for t in tensors], tensors[0]._a.dtype)
+        shared = np.array([t.item() for t in tensors], tensors[0]._a.dtype)
         for i, (tensor, check) in enumerate(zip(tensors, checks, strict=True)):
             tensor._a = shared[i : i + 1].reshape(tensor._a.shape)
             check.append((name, tensor, tensor._a))
@@ -605,7 +605,7 @@ class Elementwise(Optimizer):
             if p._a.size > SMALL or id(p) in alone:
                 plan.units.append(Unit([p], [own], fresh))
                 continue
-            ages = tuple(own[name]._a.item() for name in self._scalars) if own else ()
+            ages = tuple(own[name].item() for name in self._scalars) if own else ()
             parts = bundles.setdefault((p._a.dtype, ages, fresh, p._grad is None), [])
             if not parts or parts[-1][0] + p._a.size > CHUNK:
                 parts.append([0, [], []])

@@ -32,7 +32,7 @@ UNUSED = 86_400  # seconds between two notes that a file was used
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Place(NamedTuple):
+class CacheFolder(NamedTuple):
     """Where code is kept, and why not where it should be, if so."""
 
     folder: Path
@@ -66,14 +66,14 @@ def why_unsafe(folder: Path) -> str:
 
 
 @once
-def place() -> Place:
+def place() -> CacheFolder:
     """The folder of this process's code; made if need be."""
     try:
         folder = wanted_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         refused = why_unsafe(folder)
         if not refused:
-            return Place(folder.resolve())
+            return CacheFolder(folder.resolve())
     except (OSError, RuntimeError) as error:  # Path.home() raises the latter
         refused = str(error)
     folder = Path(tempfile.mkdtemp(prefix="weft-"))
@@ -84,7 +84,7 @@ def place() -> Place:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
-    return Place(folder, refused)
+    return CacheFolder(folder, refused)
 
 
 def limit() -> int:

@@ -1,4 +1,4 @@
-"""Loops in a small part of Python, turned into LLVM code.
+"""Loops in a small subset of Python, compiled to LLVM IR.
 
 A kernel is an ordinary function over pointers and numbers::
 
@@ -37,7 +37,7 @@ from weft.native.once import lazy
 FLOATS = {"f32": "float", "f64": "double"}
 INTEGERS = {"i1": "i1", "i32": "i32", "i64": "i64"}
 LLVM = {**FLOATS, **INTEGERS}
-# What lies in memory, and how it becomes a value: storage type, value type, widening.
+# Storage dtypes and how they become values: storage type, value type, widening.
 STORED = {
     "f32": ("float", "f32", ""),
     "f64": ("double", "f64", ""),

@@ -117,7 +117,7 @@ _kept: list[_Definition] = []
 
 
 def function(name: str, address: int) -> Callable:
-    """The built-in function whose code lies at an address."""
+    """The built-in function whose code is at an address."""
     return bound(name, address, _table())
 
 
@@ -319,7 +319,7 @@ def call(name: str, kinds: list[str], key: int) -> str:
 
 
 def packed(name: str, kinds: list[str]) -> str:
-    """LLVM code of ``name.packed``: the kernel on arguments that lie in words one after another."""
+    """LLVM code of ``name.packed``: the kernel on arguments packed in consecutive words."""
     kinds = [*kinds, "i64", "i64"]
     lines = [f"define void @{name}.packed(ptr %args) nounwind {{"]
     for i, kind in enumerate(kinds):

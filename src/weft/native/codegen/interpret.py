@@ -71,7 +71,7 @@ def _numbers(stored: Any, value: Callable, held: Callable | None = None) -> tupl
 
 
 def _words(dtype: Any) -> tuple[Any, Any]:
-    """The same for a type that C has not, by way of NumPy."""
+    """The same for a type that C lacks, via NumPy."""
 
     def at(address: int) -> ndarray:
         held: Any = (ctypes.c_uint16 * 1).from_address(address)
@@ -224,7 +224,7 @@ def _library(name: str) -> Callable:
 def runner(function: Function, bound: dict[str, str], consts: dict[str, Any]) -> Callable:
     """What ``Kernel.get`` gives, in Python: it takes arrays, addresses or None, and numbers."""
     check = Interpreter()
-    check.bound(function, bound)  # raises for what is no Python
+    check.bound(function, bound)  # raises for code that is not Python
 
     def run(*args: Any) -> None:
         *given, size, _threads = args

@@ -3,10 +3,10 @@
 Wrapping a result and recording it takes Python about thirty attribute stores. Here the same is one
 call of a built-in function: it looks at the inputs, makes the tensor, and, where a gradient can
 flow, the node with its edges, saved values, guard and source position. It gives None for
-whatever it does not take, before it has changed anything, and the caller's Python code, which is
+any call that it declines, before it has changed anything, and the caller's Python code, which is
 the specification, does the work.
 
-This module knows no class of weft's: ``Classes`` says which they are, and where their slots lie is
+This module knows no class of weft's: ``Classes`` says which they are, and their slots' offsets are
 read from Python's own descriptors and tried out before any code is made.
 
 References: an object is owned by the caller's result from the moment it is made (the tensor owns
@@ -73,7 +73,7 @@ class Classes:
     nowhere: Any  # the node of views that were made unrecorded
     last_caller: list[Any]
     caller: Callable
-    own_files: dict[str, bool]  # which files' code is no line of a program that uses weft
+    own_files: dict[str, bool]  # which files are weft's own code rather than a program's
     inferring: list[Any]  # not empty: nothing is done here
     enabled: list[bool]
     counter: Any  # the iterator that numbers nodes
@@ -97,7 +97,7 @@ class Slots:
 
 
 class Unsupported(Exception):
-    """Objects lie in memory otherwise than this module knows."""
+    """Unsupported Python ABI: objects are laid out differently than this module expects."""
 
 
 def _offset(kind: type, name: str) -> int:
@@ -119,7 +119,7 @@ def _offset(kind: type, name: str) -> int:
         raise Unsupported(f"{kind.__name__}.{name} does not start empty")
     descriptor.__set__(probe, mark)
     if word(id(probe) + offset).value != id(mark):
-        raise Unsupported(f"{kind.__name__}.{name} lies elsewhere")
+        raise Unsupported(f"{kind.__name__}.{name} is not at the expected offset")
     return offset
 
 
@@ -717,7 +717,7 @@ class Finish(Emitter):
                     self.leave_unless(self.test("eq", self.load(held, BASE), NULL), "decline")
 
     def shows(self, y: Value) -> Value:
-        """Whether a result is known to lie on the memory of the input."""
+        """Whether a result is known to be a view of the input's memory."""
         a, held = self.load(self.input(0), self.tensor["_a"]), self.load(y, BASE)
         same = self.either(self.test("eq", held, a), self.test("eq", held, self.load(a, BASE)))
         return self.both(self.test("ne", held, NULL), same)

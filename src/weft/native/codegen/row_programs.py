@@ -16,11 +16,11 @@ are computed anew in each stage that reads them, unless they are ``kept``; row n
 and rounded where they meet elements. What comes back are the results: along the row, one for each
 row, or, as ``across``, one for each place, summed over rows.
 
-``Program.variant`` is the program without some inputs or results. A variant is written for three
+``RowProgram.variant`` is the program without some inputs or results. A variant is written for three
 schedules, each a kernel of the kernel language:
 
 * ``rows``: a thread takes whole rows; sums are taken in blocks of ``BLOCK``, joined in float64;
-* ``columns``: rows that lie across memory, a tile of them at a time, side by side;
+* ``columns``: strided rows, a tile of them at a time, side by side;
 * ``short``: rows of few elements, which are transposed in cache and then are columns.
 
 Programs of one pass, to numbers or to elements alone, are also written for parts of long rows and
@@ -63,12 +63,12 @@ from weft.native.codegen.row_trace import (
     sqrt,
     total,
 )
-from weft.native.loops.turning import SHORT, TOGETHER
+from weft.native.loops.short_rows import SHORT, TOGETHER
 from weft.native.memory import buffers
 from weft.native.once import lazy
 
 __all__ = [
-    "Along", "Each", "Length", "Number", "Program", "Shared", "Variant", "across", "at_least",
+    "Along", "Each", "Length", "Number", "RowProgram", "Shared", "Variant", "across", "at_least",
     "exp_flush", "if_finite", "kept", "largest", "least", "log", "root", "rounded",
     "row_program", "running", "sqrt", "total",
 ]  # fmt: skip
@@ -100,7 +100,7 @@ def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Ca
 class Variant:
     """A program without some of its inputs or results: its kernels for the schedules."""
 
-    def __init__(self, program: Program, absent: frozenset, wanted: Any) -> None:
+    def __init__(self, program: RowProgram, absent: frozenset, wanted: Any) -> None:
         self.program, self.absent, self.wanted = program, absent, wanted
 
     @lazy
@@ -304,7 +304,7 @@ class Variant:
         return [i.role == "Each" for i in self.traced.inputs if i.role != "Number"]
 
 
-class Program:
+class RowProgram:
     """A function of rows, as kernels; from ``together`` on short rows are transposed.
 
     ``grain`` is the number of elements that are worth a thread.
@@ -331,7 +331,7 @@ class Program:
 
     def spliced(
         self, name: str, before: dict[str, Callable], after: Callable | None = None
-    ) -> Program:
+    ) -> RowProgram:
         """The program with elementwise functions spliced into its first and last stages.
 
         ``before`` gives inputs as functions of others, ``after`` takes the first result and more.
@@ -361,7 +361,7 @@ class Program:
 
         function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
         function.__name__ = name
-        return Program(function, self.together, self.grain)
+        return RowProgram(function, self.together, self.grain)
 
 
 def row_program(function: Callable | None = None, *, together: int = 16, grain: int = GRAIN) -> Any:
@@ -371,4 +371,4 @@ def row_program(function: Callable | None = None, *, together: int = 16, grain: 
     """
     if function is None:
         return lambda f: row_program(f, together=together, grain=grain)
-    return Program(function, together, grain)
+    return RowProgram(function, together, grain)

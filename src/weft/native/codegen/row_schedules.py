@@ -1,4 +1,4 @@
-"""The loops of row programs: a writer for each way in which rows lie in memory.
+"""The loops of row programs: a writer for each memory layout of rows.
 
 All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
 the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
@@ -15,9 +15,9 @@ from typing import Any
 
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import Function
-from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, Stage, Value
+from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, RowValue, Stage
+from weft.native.loops.short_rows import SHORT, TOGETHER, plus, to_columns, to_rows
 from weft.native.loops.sums import LEAF, leaf
-from weft.native.loops.turning import SHORT, TOGETHER, plus, turn, turn_back
 
 # Elements of a row summed in their own type.
 BLOCK = 1024
@@ -31,7 +31,7 @@ JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, 
 START = {"total": "f64(0.0)", "largest": "T(-inf)", "least": "T(inf)"}
 
 
-class Writer:
+class SourceWriter:
     """Indented lines."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Schedule:
     flags = "contract "  # a product and a sum may be one instruction
 
     def __init__(self, traced: RowTrace) -> None:
-        self.traced, self.put = traced, Writer()
+        self.traced, self.put = traced, SourceWriter()
         self.write()
 
     def source(self) -> str:
@@ -83,7 +83,7 @@ class Schedule:
         """The arrays with an element for each place of each row."""
         return [*self.traced.of("Along"), *self.traced.memory("along")]
 
-    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+    def element(self, value: RowValue, number: int, pointer: str, place: str) -> list[str]:
         """The lines of one element's value."""
         t = self.traced
         if value.how == "given":
@@ -188,7 +188,7 @@ class ReferenceRows(RowsSchedule):
         self.put(*(f"m_{v.name} = array(T, {LEAF})" for v in summed))
         super().write()
 
-    def held(self, stage: Stage) -> list[Value]:
+    def held(self, stage: Stage) -> list[RowValue]:
         """What a pass has to write down in order to sum it: all but inputs."""
         found = {v.uses[0].name: v.uses[0] for v in stage.sums}
         return [v for v in found.values() if v.how != "given"]
@@ -213,7 +213,7 @@ class ReferenceRows(RowsSchedule):
         super().accumulate(stage._replace(sums=[]), place)
 
 
-def at(traced: RowTrace, value: Value, part: str) -> str:
+def at(traced: RowTrace, value: RowValue, part: str) -> str:
     """Where the result of a part is, among those of all reductions."""
     return f"{part} * {len(traced.reductions)} + {traced.reductions.index(value)}"
 
@@ -265,7 +265,7 @@ class JoinSchedule(RowsSchedule):
 
 
 class CausalSchedule(RowsSchedule):
-    """Row after row, each up to the diagonal of its matrix; what lies beyond is zero."""
+    """Row after row, each up to the diagonal of its matrix; the rest is zero."""
 
     name = "causal_rows"
     sizes = "n: i64, height: i64, causal: i64"
@@ -367,7 +367,7 @@ class ReferenceColumns(RowsSchedule):
 
 
 class ColumnsSchedule(Schedule):
-    """Rows that lie across memory, a tile of them side by side."""
+    """Strided rows (columns of memory), a tile of them side by side."""
 
     name, along = "columns", "i"
     sizes = "n: i64, k: i64, tile: i64, tiles: i64"
@@ -424,7 +424,7 @@ class ColumnsSchedule(Schedule):
         for v in (*stage.sums, *stage.tops):
             self.put(f"s_{v.name}[c] = {START[v.how]}")
 
-    def behind(self, values: list[Value]) -> list[Value]:
+    def behind(self, values: list[RowValue]) -> list[RowValue]:
         """Row numbers with those that they are made from, in order."""
         seen: set[str] = set()
         todo = list(values)
@@ -435,7 +435,7 @@ class ColumnsSchedule(Schedule):
                 todo += () if value.how in REDUCED else value.uses
         return [v for v in self.traced.tape.values.values() if v.name in seen]
 
-    def number(self, value: Value) -> str:
+    def number(self, value: RowValue) -> str:
         if value.how == "given":
             number = value.name in self.traced.of("Number")
             return f"{value.name}_given" if number else f"p_{value.name}[place + c]"
@@ -492,7 +492,7 @@ class ColumnsSchedule(Schedule):
                 to = self.collected(v)
                 put(f"{to} = {JOIN[v.how].format(to, terms)}")
 
-    def collected(self, value: Value) -> str:
+    def collected(self, value: RowValue) -> str:
         """Where lines are taken into a reduction."""
         return f"q_{value.name}[c]" if value.how == "total" else f"s_{value.name}[c]"
 
@@ -508,7 +508,7 @@ def _in_pairs(terms: list[str], join: str) -> str:
     return f"({join.format(_in_pairs(terms[:half], join), _in_pairs(terms[half:], join))})"
 
 
-def _scanned(self: Schedule, stage: Stage, number: int) -> list[Value]:
+def _scanned(self: Schedule, stage: Stage, number: int) -> list[RowValue]:
     """The running sums of a pass."""
     return [v for v in self.traced.lines(stage, number)[0] if v.how == "running"]
 
@@ -526,7 +526,7 @@ class ScanRowsSchedule(RowsSchedule):
             self.put(f"at = {n} - 1 - i if back else i")
             self.body(stage, number, "at", "at")
 
-    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+    def element(self, value: RowValue, number: int, pointer: str, place: str) -> list[str]:
         if value.how == "running":
             name = f"g_{value.name}"
             return [f"{name} = {name} + f64({value.text})", f"{value.name} = T({name})"]
@@ -551,7 +551,7 @@ class ScanColumnsSchedule(ColumnsSchedule):
             self.put(f"i = {n} - 1 - j if back else j")
             self.some_lines(stage, number, [""])
 
-    def element(self, value: Value, number: int, pointer: str, place: str) -> list[str]:
+    def element(self, value: RowValue, number: int, pointer: str, place: str) -> list[str]:
         if value.how == "running":
             to = f"g_{value.name}[c]"
             return [f"{to} = {to} + f64({value.text})", f"{value.name} = T({to})"]
@@ -576,10 +576,10 @@ class BriefColumnsSchedule(ColumnsSchedule):
         if stage.targets:
             self.lines_of(stage, number, "0", n)
 
-    def collected(self, value: Value) -> str:
+    def collected(self, value: RowValue) -> str:
         return f"q_{value.name}[c]"
 
-    def number(self, value: Value) -> str:
+    def number(self, value: RowValue) -> str:
         return self.collected(value) if value.how in REDUCED else super().number(value)
 
 
@@ -630,7 +630,7 @@ class ColumnPartsSchedule(ColumnsSchedule):
                     for v in t.reductions:
                         put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
 
-    def number(self, value: Value) -> str:
+    def number(self, value: RowValue) -> str:
         if value.how == "given" and value.name not in self.traced.of("Number"):
             return f"p_{value.name}[outer * period + (left + c) % period]"
         return super().number(value)
@@ -650,17 +650,23 @@ class ShortSchedule(ColumnsSchedule):
         with put.loop("item in range(lo, hi)"):
             put(f"place = item * {TOGETHER}", f"width = min({TOGETHER}, rows - place)")
             for name in t.of("Along"):
-                put(f"turn(p_{name} + place * n, r_{name}, n, width)")
+                put(f"to_columns(p_{name} + place * n, r_{name}, n, width)")
             for number, stage in enumerate(t.stages):
                 self.numbers(number)
                 self.one_pass(stage, number, "n")
             for name in t.memory("along"):
-                put(f"turn_back(r_{name}, p_{name} + place * n, n, width)")
+                put(f"to_rows(r_{name}, p_{name} + place * n, n, width)")
 
 
 def scope() -> dict[str, Any]:
     """What the loops of row programs can call."""
-    return {**trace.scope(), "plus": plus, "turn": turn, "turn_back": turn_back, "leaf": leaf}
+    return {
+        **trace.scope(),
+        "plus": plus,
+        "leaf": leaf,
+        "to_columns": to_columns,
+        "to_rows": to_rows,
+    }
 
 
 def function_of(schedule: Schedule) -> Function:

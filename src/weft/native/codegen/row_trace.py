@@ -20,7 +20,7 @@ REDUCED = ("total", "largest", "least")  # what leads from a row to one number
 # --- what a program may say ----------------------------------------------------------------
 
 
-class Value:
+class RowValue:
     """One value of a program: how it is computed and when it can be."""
 
     __slots__ = ("along", "how", "name", "stage", "text", "uses")
@@ -28,7 +28,7 @@ class Value:
     stage: int
 
     def __init__(
-        self, name: str, text: str, uses: tuple[Value, ...], how: str = "", along: bool = False
+        self, name: str, text: str, uses: tuple[RowValue, ...], how: str = "", along: bool = False
     ) -> None:
         self.name, self.text, self.uses, self.how = name, text, uses, how
         reduced = how in REDUCED
@@ -42,12 +42,12 @@ class RowTape(Tape):
 
     def __init__(self) -> None:
         super().__init__("f32")
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, RowValue] = {}
 
-    def add(self, text: str, how: str = "") -> Value:
+    def add(self, text: str, how: str = "") -> RowValue:
         name = f"v{len(self.values)}"
         uses = tuple(self.values[n] for n in dict.fromkeys(NAMES.findall(text)))
-        found = self.values[name] = Value(name, text, uses, how)
+        found = self.values[name] = RowValue(name, text, uses, how)
         return found
 
     def put(self, text: str, kind: str) -> Element:
@@ -149,14 +149,14 @@ class Input(NamedTuple):
 class Stage(NamedTuple):
     """One pass over the row: row numbers to work out before it, then what is done in it."""
 
-    numbers: list[Value]
-    sums: list[Value]
-    tops: list[Value]
-    stores: list[tuple[str, Value]]  # memory, and what is written there
-    across: list[tuple[str, Value]]
+    numbers: list[RowValue]
+    sums: list[RowValue]
+    tops: list[RowValue]
+    stores: list[tuple[str, RowValue]]  # memory, and what is written there
+    across: list[tuple[str, RowValue]]
 
     @property
-    def targets(self) -> list[Value]:
+    def targets(self) -> list[RowValue]:
         reduced = [u for r in (*self.sums, *self.tops) for u in r.uses]
         return [*reduced, *(v for _, v in (*self.stores, *self.across))]
 
@@ -166,7 +166,7 @@ class RowTrace:
 
     def __init__(self, name: str, function: Callable, absent: frozenset, wanted: Any) -> None:
         self.name, self.tape = name, RowTape()
-        self.kept: Value | None = None
+        self.kept: RowValue | None = None
         self.inputs: list[Input] = []
         given = {}
         for k, (parameter, about) in enumerate(inspect.signature(function).parameters.items()):
@@ -177,7 +177,7 @@ class RowTrace:
             found = tuple(v for v, w in zip(found, wanted, strict=True) if w)
         values = self.tape.values
         # Results along the row, across rows, and one for each row, with their memory.
-        self.outputs: list[tuple[str, str, Value]] = []
+        self.outputs: list[tuple[str, str, RowValue]] = []
         for k, result in enumerate(found):
             inner = result.value if result.__class__ is Across else result
             value = values[inner.text]
@@ -200,7 +200,7 @@ class RowTrace:
         tape, name = self.tape, f"e{k}"
         along = role in ("Along", "Shared")
         text = "f64(length)" if role == "Length" else name
-        tape.values[name] = Value(name, text, (), "" if role == "Length" else "given", along)
+        tape.values[name] = RowValue(name, text, (), "" if role == "Length" else "given", along)
         if role != "Length":
             self.inputs.append(Input(name, role))
         return (Element if along else Setting)(tape, name, tape.kind)
@@ -213,7 +213,7 @@ class RowTrace:
         """The results of some roles."""
         return [name for name, role, _ in self.outputs if role in roles]
 
-    def _needed(self) -> list[Value]:
+    def _needed(self) -> list[RowValue]:
         """The values behind the results, in order."""
         seen: set[str] = set()
         todo = [value for *_, value in self.outputs]
@@ -245,7 +245,7 @@ class RowTrace:
                 made[v.stage].stores.insert(0, (self.memory("along")[0], v))
         return made
 
-    def _lasts(self, value: Value, stages: list[Stage]) -> bool:
+    def _lasts(self, value: RowValue, stages: list[Stage]) -> bool:
         """Whether a value can be kept in the first result's memory until it was last read."""
         last = next((v.stage for _, role, v in self.outputs if role == "along"), -1)
         later = range(max(last, value.stage) + 1, len(stages))
@@ -253,9 +253,9 @@ class RowTrace:
             value in self.lines(stages[number], number)[0] for number in later
         )
 
-    def lines(self, stage: Stage, number: int) -> tuple[list[Value], list[Value]]:
+    def lines(self, stage: Stage, number: int) -> tuple[list[RowValue], list[RowValue]]:
         """What a pass computes along the row, in order, and the row numbers that it reads."""
-        seen: dict[str, Value] = {}
+        seen: dict[str, RowValue] = {}
         todo = list(stage.targets)
         while todo:
             value = todo.pop()
@@ -266,6 +266,6 @@ class RowTrace:
         ordered = sorted(seen.values(), key=list(self.tape.values.values()).index)
         return [v for v in ordered if v.along], [v for v in ordered if not v.along]
 
-    def stored(self, value: Value, number: int) -> bool:
+    def stored(self, value: RowValue, number: int) -> bool:
         """Whether a value was kept by an earlier pass."""
         return value is self.kept and value.stage < number

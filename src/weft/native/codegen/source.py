@@ -58,7 +58,7 @@ class Source:
         return places
 
     def offset(self, position: Ints) -> int:
-        """Where the first place finds what lies at a position of the padded array."""
+        """Where the first place finds a position of the padded array."""
         phase = at = 0
         for i, where in enumerate(position):
             place, rest = divmod(where, self.stride[i])
@@ -86,7 +86,7 @@ class Source:
         return found
 
     def elements(self, info: Array) -> Array:
-        """Where each element of a plane's copy lies in the array, or -1."""
+        """The index in the array of each element of a plane's copy, or -1."""
         key = tuple(int(n) for n in info[3:6])
         found = self.tables.get(key)
         if found is None:

@@ -61,7 +61,7 @@ def updated(
     """What a rule makes of parameter, gradient and states: the parameter and the states, anew.
 
     The arrays are plain and of one shape and type, and so are the coefficients, which are read
-    when the kernel runs: one plan serves all steps. A result may lie where its input does.
+    when the kernel runs: one plan serves all steps. A result may alias its input.
     """
     value, dtype = arrays[0], arrays[0].dtype
     fit = all(a.shape == value.shape and a.dtype == dtype and a.flags.carray for a in arrays)

@@ -113,13 +113,13 @@ def _takes(query: Array, key: Array, value: Array) -> bool:
 
 
 def _near(x: Array) -> Array:
-    """An array whose rows lie in one piece, at whole elements: itself, or a copy."""
+    """An array with contiguous, aligned rows: itself, or a copy."""
     whole = x.strides[-1] == 4 and x.flags.aligned and not any(s % 4 for s in x.strides)
     return x if whole else plain(x)
 
 
 def _like(x: Array, shape: tuple[int, ...]) -> Array:
-    """A new array whose dimensions lie in the order of another one's."""
+    """A new array whose dimensions have the memory order of another one's."""
     order = sorted(range(x.ndim - 1), key=lambda i: -abs(x.strides[i]))
     made = buffers.empty([*(shape[i] for i in order), shape[-1]], F32)
     return made.transpose([*np.argsort(order), x.ndim - 1])

@@ -1,6 +1,6 @@
 """Recurrent layers whose steps are compiled.
 
-All steps of a layer are one call, in which the recurrent weight lies in panels. Where there are so
+All steps of a layer are one call, in which the recurrent weight is packed. Where there are so
 few rows in all that copying it would not pay, each step is a product and a loop for the cell.
 """
 
@@ -59,7 +59,7 @@ def gemm(a: Array, b: Array, out: Array) -> None:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Rows of one matrix to another; the elements of a row lie together."""
+    """Rows of one matrix to another; the elements of a row are contiguous."""
     rows, columns = source.shape
     apart, step = (a.strides[0] // a.itemsize for a in (source, target))
     count = max(threads.how_many(rows * columns, COPY), 1)
@@ -101,7 +101,7 @@ def _forward(loop: Kernel, gates: int) -> Callable[..., None]:
 
 
 def _backward(loop: Kernel) -> Callable[..., None]:
-    """A loop as a cell whose last array is a gradient of gates, with rows that may lie apart."""
+    """A loop as a cell whose last array is a gradient of gates, with rows that may be strided."""
 
     def run(*arrays: Array) -> None:
         (rows, size), last = arrays[0].shape, arrays[-1]

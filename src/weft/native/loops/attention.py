@@ -1,8 +1,8 @@
 """The loops of attention: for each pair of matrices all steps in the cache, one after the other.
 
 A task is one matrix of queries with its keys and values. Blocks of rows are multiplied by the keys,
-become weights, and are multiplied by the values; backward the same way around. Where queries see
-only what comes before them, what lies beyond is left out of the products.
+become weights, and are multiplied by the values; backward in the same order. Where queries see
+only what comes before them (a causal mask), the rest is left out of the products.
 
 Sizes and steps come in a table of integers, in the order of the names below.
 """
@@ -48,7 +48,7 @@ def product(
     a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], apart: i64, step: i64, k_size: i64, full: i64,
     columns: i64, rows: i64, width: i64,
 ):  # fmt: skip
-    """A few rows, as they lie, times the first columns of a matrix in panels of ``full`` rows."""
+    """A few rows, unpacked, times the first columns of a matrix in panels of ``full`` rows."""
     for c0 in range(0, columns, width):
         for k0 in range(0, k_size, STRETCH):
             part = min(STRETCH, k_size - k0)

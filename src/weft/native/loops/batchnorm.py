@@ -20,7 +20,7 @@ from weft.native.codegen.row_programs import (
     Each,
     Length,
     Number,
-    Program,
+    RowProgram,
     if_finite,
     rounded,
     row_program,
@@ -164,7 +164,7 @@ _form = functools.lru_cache(512)(_Form)
 
 @functools.lru_cache(512)
 def _runner(
-    program: Program, f: _Form, kind: str, there: tuple[bool, ...], wanted: Any = None
+    program: RowProgram, f: _Form, kind: str, there: tuple[bool, ...], wanted: Any = None
 ) -> Any:
     """What runs a program on arrays of a form, a channel being a row.
 

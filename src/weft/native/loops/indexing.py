@@ -1,7 +1,7 @@
 """Rows and elements picked and placed by index.
 
 An array is seen as (outer, n, inner) around the dimension that is indexed. Indices are checked
-where they are used: what lies outside is read as the first row, and the call gives None, so that
+where they are used: an index out of range reads the first row, and the call returns None, so that
 the reference says what is wrong. Sums are taken in the order of the indices whatever the number of
 threads, since a thread has its own columns (or rows) of the result. The references take the sums of
 repeated rows first; for small arrays there are kernels that do the same, with the same bits.

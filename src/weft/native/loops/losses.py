@@ -16,7 +16,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
 from weft.native.codegen.jit import KINDS, kernel
-from weft.native.codegen.row_programs import Along, Each, Number, Program, total
+from weft.native.codegen.row_programs import Along, Each, Number, RowProgram, total
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
@@ -48,8 +48,9 @@ def _factor(weight: Ptr[T], place: i64, used: i64, weighted: i64) -> T:
 @kernel(reassociate=True)
 def _nll(
     x: Ptr[T], target: Ptr[U], weight: Ptr[T], loss: Ptr[T], parts: Ptr[f64], count: i64,
-    classes: i64, inner: i64, ignored: i64, weighted: i64, each: i64, lo: i64, hi: i64,
+    classes: i64, inner: i64, ignored: i64, weighted: i64, each: i64, picks: i64, lo: i64, hi: i64,
 ) -> None:  # fmt: skip
+    """Sums of losses, and of what targets count, by blocks; without ``picks`` the latter alone."""
     for block in range(lo, hi):
         total = f64(0.0)
         factors = f64(0.0)
@@ -61,40 +62,25 @@ def _nll(
             wrong += i64(used and not inside)
             place = t if inside else 0
             w = _factor(weight, place, used, weighted)
-            v = -x[(j // inner * classes + place) * inner + j % inner] * w
-            # A select, not only a product: what is ignored may be infinite.
-            v = v if w != 0.0 else T(0.0)
-            if each:
-                loss[j] = v
-            total += f64(v)
             factors += f64(w)
+            if picks:
+                v = -x[(j // inner * classes + place) * inner + j % inner] * w
+                # A select, not only a product: what is ignored may be infinite.
+                v = v if w != 0.0 else T(0.0)
+                if each:
+                    loss[j] = v
+                total += f64(v)
         parts[3 * block] = total
         parts[3 * block + 1] = factors
         parts[3 * block + 2] = f64(wrong)
 
 
-@kernel(reassociate=True)
-def _factors(
-    target: Ptr[U], weight: Ptr[T], parts: Ptr[f64], count: i64, classes: i64, ignored: i64,
-    weighted: i64, lo: i64, hi: i64,
-) -> None:  # fmt: skip
-    for block in range(lo, hi):
-        factors = f64(0.0)
-        wrong = 0
-        for j in range(block * BLOCK, min(count, (block + 1) * BLOCK)):
-            t = target[j]
-            inside = t >= 0 and t < classes
-            used = t != ignored
-            wrong += i64(used and not inside)
-            factors += f64(_factor(weight, t if inside else 0, used, weighted))
-        parts[2 * block] = factors
-        parts[2 * block + 1] = f64(wrong)
-
-
 @kernel
 def _nll_joined(
-    parts: Ptr[f64], out: Ptr[T], bad: Ptr[i64], blocks: i64, mean: i64, lo: i64, hi: i64
-) -> None:
+    parts: Ptr[f64], out: Ptr[T], by: Ptr[f64], bad: Ptr[i64], blocks: i64, mean: i64, lo: i64,
+    hi: i64,
+) -> None:  # fmt: skip
+    """The loss, and what its gradient is divided by."""
     total = f64(0.0)
     factors = f64(0.0)
     wrong = f64(0.0)
@@ -103,19 +89,6 @@ def _nll_joined(
         factors += parts[3 * block + 1]
         wrong += parts[3 * block + 2]
     out[0] = T(total / factors if mean else total)
-    if wrong > 0.0:
-        bad[0] = 1
-
-
-@kernel
-def _factors_joined(
-    parts: Ptr[f64], by: Ptr[f64], bad: Ptr[i64], blocks: i64, mean: i64, lo: i64, hi: i64
-) -> None:
-    factors = f64(0.0)
-    wrong = f64(0.0)
-    for block in range(blocks):
-        factors += parts[2 * block]
-        wrong += parts[2 * block + 1]
     by[0] = factors if mean and factors != 0.0 else f64(1.0)
     if wrong > 0.0:
         bad[0] = 1
@@ -158,7 +131,7 @@ class _Classes:
         self.inner = () if inner == 1 else (inner,)
         self.chunk = max(1, 4096 // (self.classes * inner))
         self.grain = -(-GRAIN // (self.classes * inner))
-        self.types, self.weighted = (d, u), weighted
+        self.types = (d, u)
         # One position in a row is a case of its own, without divisions.
         self.consts = {"weighted": weighted, "each": self.each}
         if inner == 1:
@@ -170,11 +143,30 @@ class _Classes:
 
     @lazy
     def forward(self) -> Any:
-        return _nll.get(*self.types, **self.consts)
+        return _nll.get(*self.types, **self.consts, picks=True)
 
     @lazy
     def factors(self) -> Any:
-        return _factors.get(*self.types, weighted=self.weighted)
+        return _nll.get(*self.types, **self.consts, picks=False)
+
+    @lazy
+    def joined(self) -> Any:
+        return _nll_joined.get(self.types[0], mean=self.mean)
+
+    def summed(
+        self, x: ndarray, target: ndarray, weight: Any, loss: ndarray, ignored: int, picks: bool
+    ) -> tuple[ndarray, ndarray] | None:
+        """The loss and what its gradient is divided by; None if a target is not a class."""
+        parts = buffers.empty((self.blocks, 3))
+        run = self.forward if picks else self.factors
+        many = threads.how_many(self.blocks, (FAR if picks else GRAIN) // BLOCK)
+        weight = x if weight is None else plain(weight)
+        sizes = (self.count, self.classes, *self.inner, ignored, self.blocks)
+        run(x, target, weight, loss, parts, *sizes, many)
+        total, by = buffers.empty((), x.dtype), buffers.empty(1)
+        bad = buffers.zeros(1, np.int64)
+        self.joined(parts, total, by, bad, self.blocks, 1, 1)
+        return None if buffers.wrong(bad) else (total, by)
 
     @lazy
     def backward(self) -> Any:
@@ -202,26 +194,11 @@ def nll_loss(
     if plan is None or target.size != plan.count or not plan.takes(weight):
         return None
     x, target = plain(x), plain(np.asarray(target))  # a scalar has no address
-    parts = buffers.empty((plan.blocks, 3))
     loss = buffers.empty(plan.final, dtype) if plan.each else x
-    plan.forward(
-        x,
-        target,
-        x if weight is None else plain(weight),
-        loss,
-        parts,
-        plan.count,
-        plan.classes,
-        *plan.inner,
-        ignore_index,
-        plan.blocks,
-        threads.how_many(plan.blocks, FAR // BLOCK),
-    )
-    total, bad = buffers.empty((), dtype), buffers.zeros(1, np.int64)
-    _nll_joined.get(plan.types[0], mean=plan.mean)(parts, total, bad, plan.blocks, 1, 1)
-    if buffers.wrong(bad):
+    found = plan.summed(x, target, weight, loss, ignore_index, True)
+    if found is None:
         return None  # the reference says which one
-    return loss if plan.each else total
+    return loss if plan.each else found[0]
 
 
 def nll_loss_back(
@@ -240,16 +217,10 @@ def nll_loss_back(
     if x.size != (plan.count if plan.each else 1):
         return None
     target, g = plain(np.asarray(target)), plain(np.asarray(x))
-    weight = target if weight is None else plain(weight)
-    parts = buffers.empty((plan.blocks, 2))
-    many = threads.how_many(plan.blocks, GRAIN // BLOCK)
-    plan.factors(
-        *(target, weight, parts, plan.count, plan.classes, ignore_index), plan.blocks, many
-    )
-    by, bad = buffers.empty(1), buffers.zeros(1, np.int64)
-    _factors_joined.get(mean=plan.mean)(parts, by, bad, plan.blocks, 1, 1)
-    if buffers.wrong(bad):
+    found = plan.summed(g, target, weight, g, ignore_index, False)
+    if found is None:
         return None
+    weight, by = target if weight is None else plain(weight), found[1]
     out = buffers.empty(shape, g.dtype)
     plan.backward(
         g,
@@ -374,7 +345,9 @@ class _Pair:
 
         for function in (each, summed, back):
             function.__name__ = f"{name}_{function.__name__}"
-        self.each, self.summed, self.back = (Program(f, grain=GRAIN) for f in (each, summed, back))
+        self.each, self.summed, self.back = (
+            RowProgram(f, grain=GRAIN) for f in (each, summed, back)
+        )
 
 
 def _sign(d: Any) -> Any:
@@ -396,7 +369,7 @@ HUBER = _Pair("huber", _huber, lambda d, width: np.where(abs(d) <= width, d, _si
 
 
 @functools.lru_cache(512)
-def _over_all(program: Program, d: str, n: int, absent: str = "") -> Callable[..., None]:
+def _over_all(program: RowProgram, d: str, n: int, absent: str = "") -> Callable[..., None]:
     """What runs on n elements as one row."""
     return program.variant(frozenset({absent})).runner(d, 1, n, 1)
 

@@ -42,7 +42,7 @@ SQRT_HALF_BITS = 0x3F3504F3
 INFINITY = float("inf")
 NAN = float("nan")
 
-# sin and cos are right up to here; callers take another way for larger arguments.
+# sin and cos are right up to here; callers use another algorithm for larger arguments.
 SINE_LIMIT = 1e5
 HALF_PI_1 = 1.5707963705062866
 HALF_PI_2 = -4.371138828673793e-08

@@ -1,7 +1,7 @@
 """Elements moved, converted, joined, padded and chosen.
 
-Copies go by the size of the elements alone. Dimensions that lie one behind the other are taken
-as one first, which leaves at most four of them in all but odd cases.
+Copies go by the size of the elements alone. Dimensions that are contiguous with each other are
+merged first, which leaves at most four of them in all but odd cases.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _plan(shape: Ints, strides: Ints, dtype: np.dtype) -> tuple[Any, Ints, int, 
 
 
 def _transposing(kind: str, sizes: list[int], steps: list[int]) -> tuple[Any, Ints, int, int]:
-    """The plan where the last dimension of the result is not the one that lies dense."""
+    """The plan where the last dimension of the result is not the one with unit stride."""
     targets = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
     near = len(steps) - 1 - steps[::-1].index(1)
     rest = [k for k in range(len(sizes) - 1) if k != near]

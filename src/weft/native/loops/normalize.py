@@ -18,7 +18,7 @@ from weft.native.codegen.row_programs import (
     Each,
     Length,
     Number,
-    Program,
+    RowProgram,
     Shared,
     across,
     row_program,
@@ -27,8 +27,8 @@ from weft.native.codegen.row_programs import (
 )
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import SUM, step
+from weft.native.loops.short_rows import SHORT
 from weft.native.loops.sums import LEAF
-from weft.native.loops.turning import SHORT
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -120,7 +120,7 @@ def _last_rows() -> Any:
 
 @functools.lru_cache(512)
 def _forward_plan(
-    program: Program, dtype: np.dtype, shape: tuple[int, ...], rank: int, absent: frozenset[str]
+    program: RowProgram, dtype: np.dtype, shape: tuple[int, ...], rank: int, absent: frozenset[str]
 ) -> Any:
     """What runs on arrays of a shape, and the shape of its statistics; None if nothing does."""
     if dtype not in FLOATS or not prod(shape):
@@ -131,7 +131,7 @@ def _forward_plan(
 
 @functools.lru_cache(512)
 def _backward_plan(
-    program: Program,
+    program: RowProgram,
     dtype: np.dtype,
     shape: tuple[int, ...],
     rank: int,
@@ -157,7 +157,7 @@ def _backward_plan(
 
 
 def _forward(
-    program: Program, x: ndarray, weights: tuple[Any, ...], rank: int, eps: float
+    program: RowProgram, x: ndarray, weights: tuple[Any, ...], rank: int, eps: float
 ) -> tuple[ndarray, ...] | None:
     absent = ABSENT[tuple(w is None for w in weights)]
     plan = _forward_plan(program, x.dtype, x.shape, rank, absent)
@@ -186,7 +186,7 @@ ABSENT = {
 
 
 def _backward(
-    program: Program,
+    program: RowProgram,
     gy: ndarray,
     x: ndarray,
     weight: Any,

@@ -1,12 +1,14 @@
-"""Pooling of any dimension: the largest or the mean value of windows, and the way back.
+"""Max and average pooling in one to three dimensions, and their gradients.
 
 All is done in three spatial dimensions; missing ones have size one. Arrays come as planes
 (N, C, ...) or with their channels innermost, and results have the layout of what they come from.
-The windows' sizes are constants of the compiled code as long as they are small.
+Small windows' sizes are constants of the compiled code; means of other windows, and all means with
+the channels innermost, read where windows start and stop from tables.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 from math import prod
 from operator import index
@@ -17,6 +19,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i32, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.loops.reduce import MEAN, step
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
 
@@ -34,13 +37,13 @@ GRAIN = 16384
 
 # The numbers of a geometry, as kernels read them.
 D, H, W, OD, OH, OW, SD, SH, SW, PD, PH, PW, DD, DH, DW, KD, KH, KW = range(18)
-# Windows from LEFT to RIGHT lie inside along the last dimension; COUNT says what a mean divides
-# by: all of the padded window, the part inside, or the number itself if it is not 0 or -1.
-LEFT, RIGHT, COUNT = 18, 19, 20
+# Windows from LEFT to RIGHT are inside along the last dimension.
+LEFT, RIGHT = 18, 19
+# What a mean divides by: all of the padded window, the part inside, or another number itself.
 PADDED, INSIDE = 0, -1
-# Where the starts of even windows stand, followed by their stops: for each output the inputs in
-# its window, and for each input the windows that it is in.
-OUT_Z, OUT_Y, OUT_X, IN_Z, IN_Y, IN_X = range(21, 27)
+# Offsets of tables: for each output along an axis where its window starts, where it stops and what
+# it counts in a mean.
+OUT_Z, OUT_Y, OUT_X = 20, 21, 22
 
 
 @inline
@@ -333,57 +336,37 @@ def gather_planes(
 
 
 @inline
-def counted(start, k, size, p, count):
-    # Padding may count, but what rounding up adds behind it never does.
-    stop = min(start + k, size + p)
-    inside = min(stop, size) - max(start, 0)
-    return inside if count == INSIDE else stop - start
-
-
-@inline
-def mean_one(x, y, geo, za, zb, ya, yb, xa, xb, zero, divisor):
-    total = zero
-    for z in range(za, zb):
-        for r in range(ya, yb):
-            line = x + (z * geo[H] + r) * geo[W]
-            for i in range(xa, xb):
-                total += line[i]
-    y[0] = total / divisor
-
-
-@inline
-def mean_border(x, y, geo, za, zb, ya, yb, start, stop, zero, lines):
+def mean_border(x, y, geo, at_z, at_y, start, stop, zero, lines):
     for o in range(start, stop):
-        x0 = o * geo[SW] - geo[PW]
-        width = counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT])
-        divisor = lines * width if geo[COUNT] <= 0 and geo[COUNT] >= INSIDE else geo[COUNT]
-        xa = max(x0, 0)
-        xb = min(x0 + geo[KW], geo[W])
-        mean_one(x, y + o, geo, za, zb, ya, yb, xa, xb, zero, zero + divisor)
+        at_x = geo + (geo[OUT_X] + o)
+        total = zero
+        for z in range(at_z[0], at_z[geo[OD]]):
+            for r in range(at_y[0], at_y[geo[OH]]):
+                line = x + (z * geo[H] + r) * geo[W]
+                for i in range(at_x[0], at_x[geo[OW]]):
+                    total += line[i]
+        y[o] = total / (zero + lines * at_x[2 * geo[OW]])
 
 
 @kernel
 def mean_planes(
-    x: Ptr[T], y: Ptr[T], geo: Ptr[i64], override: i64, kd: i64, kh: i64, kw: i64, sw: i64,
-    unrolled: i64, lo: i64, hi: i64,
+    x: Ptr[T], y: Ptr[T], geo: Ptr[i64], kd: i64, kh: i64, kw: i64, sw: i64, unrolled: i64,
+    lo: i64, hi: i64,
 ):  # fmt: skip
     for u in range(lo, hi):
         plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
-        y0 = u % geo[OH] * geo[SH] - geo[PH]
-        za = max(z0, 0)
-        zb = min(z0 + kd, geo[D])
-        ya = max(y0, 0)
-        yb = min(y0 + kh, geo[H])
-        lines = counted(z0, kd, geo[D], geo[PD], geo[COUNT])
-        lines = lines * counted(y0, kh, geo[H], geo[PH], geo[COUNT])
+        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
+        at_y = geo + (geo[OUT_Y] + u % geo[OH])
+        za = at_z[0]
+        zb = at_z[geo[OD]]
+        ya = at_y[0]
+        yb = at_y[geo[OH]]
+        lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
         out = y + u * geo[OW]
         left = geo[LEFT]
         right = geo[RIGHT]
-        divisor = T(lines * kw)
-        if override:
-            divisor = T(geo[COUNT])
-        mean_border(plane, out, geo, za, zb, ya, yb, 0, left, T(0.0), lines)
+        divisor = T(lines * geo[geo[OUT_X] + 2 * geo[OW] + min(left, geo[OW] - 1)])
+        mean_border(plane, out, geo, at_z, at_y, 0, left, T(0.0), lines)
         full = zb - za == kd and yb - ya == kh
         if unrolled:
             if full:
@@ -406,73 +389,31 @@ def mean_planes(
                             out[o] += line[o * sw + kx]
             for o in range(left, right):
                 out[o] = out[o] / divisor
-        mean_border(plane, out, geo, za, zb, ya, yb, right, geo[OW], T(0.0), lines)
-
-
-@kernel
-def mean_rows(
-    x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, override: i64, lo: i64, hi: i64
-):  # fmt: skip
-    for u in range(lo, hi):
-        sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
-        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
-        y0 = u % geo[OH] * geo[SH] - geo[PH]
-        za = max(z0, 0)
-        ya = max(y0, 0)
-        lines = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
-        lines = lines * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
-        for o in range(geo[OW]):
-            x0 = o * geo[SW] - geo[PW]
-            xa = max(x0, 0)
-            divisor = T(lines * counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT]))
-            if override:
-                divisor = T(geo[COUNT])
-            out = y + (u * geo[OW] + o) * c
-            for k in range(c):
-                out[k] = T(0.0)
-            for z in range(za, min(z0 + geo[KD], geo[D])):
-                for r in range(ya, min(y0 + geo[KH], geo[H])):
-                    row = sample + (z * geo[H] + r) * geo[W] * c
-                    stop = min(x0 + geo[KW], geo[W])
-                    # Two pixels at a time, the first alone if they are odd.
-                    odd = xa + (stop - xa) % 2
-                    for i in range(xa, odd):
-                        for k in range(c):
-                            out[k] += row[i * c + k]
-                    for i in range(odd, stop, 2):
-                        for k in range(c):
-                            out[k] += row[i * c + k] + row[(i + 1) * c + k]
-            for k in range(c):
-                out[k] = out[k] / divisor
+        mean_border(plane, out, geo, at_z, at_y, right, geo[OW], T(0.0), lines)
 
 
 @kernel
 def mean_back_planes(
-    g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], override: i64, apart: i64, kw: i64, sw: i64,
-    lo: i64, hi: i64,
-):  # fmt: skip
+    g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], apart: i64, kw: i64, sw: i64, lo: i64, hi: i64
+):
     values = array(T, TILE)  # noqa: F821
     for u in range(lo, hi):
         plane = gx + u * (geo[D] * geo[H] * geo[W])
         for i in range(geo[D] * geo[H] * geo[W]):
             plane[i] = T(0.0)
         for line in range(geo[OD] * geo[OH]):
-            z0 = line // geo[OH] * geo[SD] - geo[PD]
-            y0 = line % geo[OH] * geo[SH] - geo[PH]
-            lines = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
-            lines = lines * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
+            at_z = geo + (geo[OUT_Z] + line // geo[OH])
+            at_y = geo + (geo[OUT_Y] + line % geo[OH])
+            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
             for first in range(0, geo[OW], TILE):
                 source = g + (u * geo[OD] * geo[OH] + line) * geo[OW] + first
+                counts = geo + (geo[OUT_X] + 2 * geo[OW] + first)
                 many = min(TILE, geo[OW] - first)
                 x0 = first * sw - geo[PW]
                 for o in range(many):
-                    if override:
-                        values[o] = source[o] / T(geo[COUNT])
-                    else:
-                        wide = counted(x0 + o * sw, kw, geo[W], geo[PW], geo[COUNT])
-                        values[o] = source[o] / T(i32(lines * wide))
-                for z in range(max(z0, 0), min(z0 + geo[KD], geo[D])):
-                    for r in range(max(y0, 0), min(y0 + geo[KH], geo[H])):
+                    values[o] = source[o] / T(i32(lines * counts[o]))
+                for z in range(at_z[0], at_z[geo[OD]]):
+                    for r in range(at_y[0], at_y[geo[OH]]):
                         to = plane + (z * geo[H] + r) * geo[W]
                         for kx in range(kw):
                             start = (max(-x0 - kx, 0) + sw - 1) // sw
@@ -484,50 +425,7 @@ def mean_back_planes(
                                     to[o * sw + x0 + kx] += values[o]
 
 
-@kernel
-def mean_back_rows(
-    g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, override: i64, lo: i64, hi: i64
-):  # fmt: skip
-    tiles = (c + TILE - 1) // TILE
-    size = geo[D] * geo[H] * geo[W]
-    count = geo[OD] * geo[OH] * geo[OW]
-    for u in range(lo, hi):
-        first = u % tiles * TILE
-        width = min(TILE, c - first)
-        sample = gx + u // tiles * size * c + first
-        source = g + u // tiles * count * c + first
-        for i in range(size):
-            for k in range(width):
-                sample[i * c + k] = T(0.0)
-        for o in range(count):
-            z0 = o // (geo[OH] * geo[OW]) * geo[SD] - geo[PD]
-            y0 = o // geo[OW] % geo[OH] * geo[SH] - geo[PH]
-            x0 = o % geo[OW] * geo[SW] - geo[PW]
-            places = counted(z0, geo[KD], geo[D], geo[PD], geo[COUNT])
-            places = places * counted(y0, geo[KH], geo[H], geo[PH], geo[COUNT])
-            places = places * counted(x0, geo[KW], geo[W], geo[PW], geo[COUNT])
-            divisor = T(places)
-            if override:
-                divisor = T(geo[COUNT])
-            for z in range(max(z0, 0), min(z0 + geo[KD], geo[D])):
-                for r in range(max(y0, 0), min(y0 + geo[KH], geo[H])):
-                    for i in range(max(x0, 0), min(x0 + geo[KW], geo[W])):
-                        pixel = sample + ((z * geo[H] + r) * geo[W] + i) * c
-                        for k in range(width):
-                            pixel[k] += source[o * c + k] / divisor
-
-
-# --- even windows ----------------------------------------------------------------------
-
-
-@kernel(reassociate=True)
-def whole_planes(x: Ptr[T], y: Ptr[T], size: i64, lo: i64, hi: i64):
-    for u in range(lo, hi):
-        plane = x + u * size
-        total = T(0.0)
-        for i in range(size):
-            total += plane[i]
-        y[u] = total / T(size)
+# --- windows from tables ---------------------------------------------------------------
 
 
 @kernel
@@ -540,99 +438,114 @@ def whole_back_planes(g: Ptr[T], gx: Ptr[T], size: i64, lo: i64, hi: i64):
 
 
 @kernel(reassociate=True)
-def even_planes(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
+def window_planes(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
     for u in range(lo, hi):
         plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        za = geo[geo[OUT_Z] + u // geo[OH] % geo[OD]]
-        zb = geo[geo[OUT_Z] + geo[OD] + u // geo[OH] % geo[OD]]
-        ya = geo[geo[OUT_Y] + u % geo[OH]]
-        yb = geo[geo[OUT_Y] + geo[OH] + u % geo[OH]]
+        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
+        at_y = geo + (geo[OUT_Y] + u % geo[OH])
         for o in range(geo[OW]):
-            xa = geo[geo[OUT_X] + o]
-            xb = geo[geo[OUT_X] + geo[OW] + o]
+            at_x = geo + (geo[OUT_X] + o)
             total = T(0.0)
-            for z in range(za, zb):
-                for r in range(ya, yb):
+            for z in range(at_z[0], at_z[geo[OD]]):
+                for r in range(at_y[0], at_y[geo[OH]]):
                     line = plane + (z * geo[H] + r) * geo[W]
-                    for i in range(xa, xb):
+                    for i in range(at_x[0], at_x[geo[OW]]):
                         total += line[i]
-            y[u * geo[OW] + o] = total / T((zb - za) * (yb - ya) * (xb - xa))
+            count = at_z[2 * geo[OD]] * at_y[2 * geo[OH]] * at_x[2 * geo[OW]]
+            y[u * geo[OW] + o] = total / T(count)
 
 
 @kernel
-def even_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i64):
+def window_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, long: i64, lo: i64, hi: i64):
     part = array(T, TILE)  # noqa: F821
     for u in range(lo, hi):
-        sample = x + u // (geo[OD] * geo[OH] * geo[OW]) * (geo[D] * geo[H] * geo[W] * c)
-        zo = u // (geo[OH] * geo[OW]) % geo[OD]
-        yo = u // geo[OW] % geo[OH]
-        xa = geo[geo[OUT_X] + u % geo[OW]]
-        xb = geo[geo[OUT_X] + geo[OW] + u % geo[OW]]
-        za = geo[geo[OUT_Z] + zo]
-        zb = geo[geo[OUT_Z] + geo[OD] + zo]
-        ya = geo[geo[OUT_Y] + yo]
-        yb = geo[geo[OUT_Y] + geo[OH] + yo]
-        for at in range(0, c, TILE):
-            width = min(TILE, c - at)
-            out = y + u * c + at
-            for k in range(width):
-                out[k] = T(0.0)
-            for z in range(za, zb):
-                for r in range(ya, yb):
-                    # Line by line, so that long sums stay exact enough.
-                    for k in range(width):
-                        part[k] = T(0.0)
-                    for i in range(xa, xb):
-                        pixel = sample + ((z * geo[H] + r) * geo[W] + i) * c + at
-                        for k in range(width):
-                            part[k] += pixel[k]
-                    for k in range(width):
-                        out[k] += part[k]
-            for k in range(width):
-                out[k] = out[k] / T((zb - za) * (yb - ya) * (xb - xa))
+        sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
+        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
+        at_y = geo + (geo[OUT_Y] + u % geo[OH])
+        lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+        tile = TILE if long else c
+        for o in range(geo[OW]):
+            at_x = geo + (geo[OUT_X] + o)
+            xa = at_x[0]
+            xb = at_x[geo[OW]]
+            divisor = T(lines * at_x[2 * geo[OW]])
+            for at in range(0, c, tile):
+                width = min(tile, c - at)
+                out = y + (u * geo[OW] + o) * c + at
+                for k in range(width):
+                    out[k] = T(0.0)
+                for z in range(at_z[0], at_z[geo[OD]]):
+                    for r in range(at_y[0], at_y[geo[OH]]):
+                        row = sample + (z * geo[H] + r) * geo[W] * c + at
+                        if long:  # line by line, so that long sums stay exact enough
+                            for k in range(width):
+                                part[k] = T(0.0)
+                            for i in range(xa, xb):
+                                for k in range(width):
+                                    part[k] += row[i * c + k]
+                            for k in range(width):
+                                out[k] += part[k]
+                        else:
+                            # Two pixels at a time, the first alone if they are odd.
+                            odd = xa + (xb - xa) % 2
+                            for i in range(xa, odd):
+                                for k in range(width):
+                                    out[k] += row[i * c + k]
+                            for i in range(odd, xb, 2):
+                                for k in range(width):
+                                    out[k] += row[i * c + k] + row[(i + 1) * c + k]
+                for k in range(width):
+                    out[k] = out[k] / divisor
 
 
 @kernel
-def even_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
+def window_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
+    size = geo[D] * geo[H] * geo[W]
     for u in range(lo, hi):
-        line = gx + u * geo[W]
-        z = u // geo[H] % geo[D]
-        r = u % geo[H]
-        plane = g + u // (geo[D] * geo[H]) * (geo[OD] * geo[OH] * geo[OW])
-        for i in range(geo[W]):
-            line[i] = T(0.0)
-        for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
-            depth = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
-            for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
-                high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
-                source = plane + (zo * geo[OH] + yo) * geo[OW]
-                for o in range(geo[OW]):
-                    xa = geo[geo[OUT_X] + o]
-                    xb = geo[geo[OUT_X] + geo[OW] + o]
-                    value = source[o] / T(depth * high * (xb - xa))
-                    for i in range(xa, xb):
-                        line[i] += value
+        plane = gx + u * size
+        for i in range(size):
+            plane[i] = T(0.0)
+        for line in range(geo[OD] * geo[OH]):
+            at_z = geo + (geo[OUT_Z] + line // geo[OH])
+            at_y = geo + (geo[OUT_Y] + line % geo[OH])
+            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+            source = g + (u * (geo[OD] * geo[OH]) + line) * geo[OW]
+            for o in range(geo[OW]):
+                at_x = geo + (geo[OUT_X] + o)
+                value = source[o] / T(lines * at_x[2 * geo[OW]])
+                for z in range(at_z[0], at_z[geo[OD]]):
+                    for r in range(at_y[0], at_y[geo[OH]]):
+                        row = plane + (z * geo[H] + r) * geo[W]
+                        for i in range(at_x[0], at_x[geo[OW]]):
+                            row[i] += value
 
 
 @kernel
-def even_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i64):
+def window_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i64):
+    tiles = (c + TILE - 1) // TILE
+    size = geo[D] * geo[H] * geo[W]
     for u in range(lo, hi):
-        pixel = gx + u * c
-        sample = g + u // (geo[D] * geo[H] * geo[W]) * (geo[OD] * geo[OH] * geo[OW] * c)
-        z = u // (geo[H] * geo[W]) % geo[D]
-        r = u // geo[W] % geo[H]
-        i = u % geo[W]
-        for k in range(c):
-            pixel[k] = T(0.0)
-        for zo in range(geo[geo[IN_Z] + z], geo[geo[IN_Z] + geo[D] + z]):
-            depth = geo[geo[OUT_Z] + geo[OD] + zo] - geo[geo[OUT_Z] + zo]
-            for yo in range(geo[geo[IN_Y] + r], geo[geo[IN_Y] + geo[H] + r]):
-                high = geo[geo[OUT_Y] + geo[OH] + yo] - geo[geo[OUT_Y] + yo]
-                for o in range(geo[geo[IN_X] + i], geo[geo[IN_X] + geo[W] + i]):
-                    wide = geo[geo[OUT_X] + geo[OW] + o] - geo[geo[OUT_X] + o]
-                    source = sample + ((zo * geo[OH] + yo) * geo[OW] + o) * c
-                    for k in range(c):
-                        pixel[k] += source[k] / T(depth * high * wide)
+        first = u % tiles * TILE
+        width = min(TILE, c - first)
+        sample = gx + u // tiles * size * c + first
+        source = g + u // tiles * (geo[OD] * geo[OH] * geo[OW]) * c + first
+        for i in range(size):
+            for k in range(width):
+                sample[i * c + k] = T(0.0)
+        for line in range(geo[OD] * geo[OH]):
+            at_z = geo + (geo[OUT_Z] + line // geo[OH])
+            at_y = geo + (geo[OUT_Y] + line % geo[OH])
+            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+            for o in range(geo[OW]):
+                at_x = geo + (geo[OUT_X] + o)
+                divisor = T(lines * at_x[2 * geo[OW]])
+                value = source + (line * geo[OW] + o) * c
+                for z in range(at_z[0], at_z[geo[OD]]):
+                    for r in range(at_y[0], at_y[geo[OH]]):
+                        row = sample + (z * geo[H] + r) * geo[W] * c
+                        for i in range(at_x[0], at_x[geo[OW]]):
+                            for k in range(width):
+                                row[i * c + k] += value[k] / divisor
 
 
 # --- geometries ------------------------------------------------------------------------
@@ -641,12 +554,11 @@ def even_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: i6
 class _Windows:
     """The geometry of one kind of call, worked out once."""
 
-    __slots__ = ("apart", "inside", "numbers", "out", "square", "taps")
+    __slots__ = ("apart", "inside", "numbers", "out", "square", "tables", "taps")
 
     def __init__(
-        self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
-        count: int,
-    ) -> None:  # fmt: skip
+        self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+    ) -> None:
         self.out = out
         self.inside = all(
             _any_inside(*axis)
@@ -667,8 +579,34 @@ class _Windows:
         reach = spatial[-1] + padding[-1] - dilation[-1] * (kernel[-1] - 1) - 1
         right = max(left, min(reach // stride[-1] + 1, out[-1]))
         parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
-        rest = (*ones, *dilation, *ones, *kernel, left, right, count)
+        rest = (*ones, *dilation, *ones, *kernel, left, right)
         self.numbers = np.array((*parts, *rest), np.int64)
+        self.tables = self.numbers
+
+    def with_tables(self, axes: list[tuple[ndarray, ...]]) -> _Windows:
+        """A copy with the tables of each axis: starts, stops and counts."""
+        made = copy.copy(self)
+        axes = [_table(1, 1, 1, 1, 0, PADDED)] * (3 - len(axes)) + axes
+        offsets = np.cumsum([OUT_X + 1, *(3 * len(axis[0]) for axis in axes[:-1])])
+        made.tables = np.concatenate([self.numbers, offsets, *(t for axis in axes for t in axis)])
+        return made
+
+
+def _table(size: int, n: int, k: int, s: int, p: int, count: int) -> tuple[ndarray, ...]:
+    """The tables of windows along an axis."""
+    start = np.arange(n) * s - p
+    # Padding may count, but what rounding up adds behind it never does.
+    padded = np.minimum(start + k, size + p) - start
+    first, stop = np.maximum(start, 0), np.minimum(start + k, size)
+    counts = {PADDED: padded, INSIDE: stop - first}
+    return first, stop, counts[count]
+
+
+def _even_table(size: int, n: int) -> tuple[ndarray, ...]:
+    """The same for windows spread evenly."""
+    at = np.arange(n)
+    start, stop = at * size // n, -(-(at + 1) * size // n)
+    return start, stop, stop - start
 
 
 def _any_inside(size: int, n: int, k: int, s: int, p: int, d: int) -> bool:
@@ -681,7 +619,7 @@ def _any_inside(size: int, n: int, k: int, s: int, p: int, d: int) -> bool:
 @functools.lru_cache(512)
 def _windows(
     spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
-    out: Ints | None = None, count: int = PADDED,
+    out: Ints | None = None,
 ) -> _Windows | None:  # fmt: skip
     """The geometry of a pooling; None for what the reference refuses.
 
@@ -698,7 +636,24 @@ def _windows(
     fits = out is None or out == tuple(extent)
     if not fits or not 0 < len(spatial) <= 3 or min(extent) < 1 or prod(spatial) >= 1 << 31:
         return None
-    return _Windows(spatial, tuple(extent), kernel, stride, padding, dilation, count)
+    return _Windows(spatial, tuple(extent), kernel, stride, padding, dilation)
+
+
+@functools.lru_cache(512)
+def _mean_windows(
+    spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, out: Ints | None,
+    count: int,
+) -> _Windows | None:  # fmt: skip
+    """The same for means, with tables."""
+    f = _windows(spatial, kernel, stride, padding, (1,) * len(kernel), ceil_mode, out)
+    if f is None:
+        return None
+    shapes = zip(spatial, f.out, kernel, stride, padding, strict=True)
+    axes = [_table(*axis, min(count, PADDED)) for axis in shapes]
+    if count > 0:  # one number for all: the first axis has it, and the others count one
+        for k, (start, stop, counts) in enumerate(axes):
+            axes[k] = start, stop, np.full_like(counts, 1 if k else count)
+    return f.with_tables(axes)
 
 
 def _kind(*arrays: ndarray) -> str | None:
@@ -827,33 +782,30 @@ def avg_pool(
     kind, count = _kind(x), _count(count_include_pad, divisor_override)
     if kind is None or count is None:
         return None
-    ones = (1,) * len(kernel)
-    f = _windows(x.shape[2:], kernel, stride, padding, ones, ceil_mode, None, count)
+    f = _mean_windows(x.shape[2:], kernel, stride, padding, ceil_mode, None, count)
     if f is None:
         return None
     last = is_last(x)
     x = in_layout(x, last)
     y = made_like(x, (*x.shape[:2], *f.out), last)
     n, c = x.shape[:2]
-    override = count > 0
     if last:
         shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
-        run = mean_rows.get(kind, override=override)
-        run(x, y, f.numbers, c, *shares)
+        window_rows.get(kind, long=False)(x, y, f.tables, c, *shares)
         return y
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
-    run = _mean_planes(kind, kernel if f.taps <= UNROLLED else None, stride[-1], override)
+    run = _mean_planes(kind, kernel if f.taps <= UNROLLED else None, stride[-1])
     sizes = () if f.taps <= UNROLLED else f.numbers[KD : KW + 1].tolist()
-    run(x, y, f.numbers, *sizes, *shares)
+    run(x, y, f.tables, *sizes, *shares)
     return y
 
 
 @functools.lru_cache(128)
-def _mean_planes(kind: str, kernel: Ints | None, sw: int, override: bool) -> Any:
+def _mean_planes(kind: str, kernel: Ints | None, sw: int) -> Any:
     if kernel is None:
-        return mean_planes.get(kind, override=override, sw=sw, unrolled=False)
+        return mean_planes.get(kind, sw=sw, unrolled=False)
     kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
-    return mean_planes.get(kind, override=override, kd=kd, kh=kh, kw=kw, sw=sw, unrolled=True)
+    return mean_planes.get(kind, kd=kd, kh=kh, kw=kw, sw=sw, unrolled=True)
 
 
 def avg_pool_back(
@@ -864,8 +816,7 @@ def avg_pool_back(
     kind, count = _kind(x), _count(count_include_pad, divisor_override)
     if kind is None or count is None or not prod(shape) or x.shape[:2] != tuple(shape[:2]):
         return None
-    ones, out = (1,) * len(kernel), x.shape[2:]
-    f = _windows(tuple(shape[2:]), kernel, stride, padding, ones, ceil_mode, out, count)
+    f = _mean_windows(tuple(shape[2:]), kernel, stride, padding, ceil_mode, x.shape[2:], count)
     if f is None:
         return None
     last = is_last(x)
@@ -874,34 +825,24 @@ def avg_pool_back(
     n, c = shape[:2]
     size = prod(shape[2:])
     if last:
-        run = mean_back_rows.get(kind, override=count > 0)
         shares = _shares(n * -(-c // TILE), size * TILE)
-        run(x, gx, f.numbers, c, *shares)
+        window_back_rows.get(kind)(x, gx, f.tables, c, *shares)
         return gx
-    flags = {"override": count > 0, "apart": f.apart, "sw": stride[-1]}
+    flags = {"apart": f.apart, "sw": stride[-1]}
     small = f.taps <= UNROLLED
     run = mean_back_planes.get(kind, **flags, **({"kw": kernel[-1]} if small else {}))
-    run(x, gx, f.numbers, *(() if small else kernel[-1:]), *_shares(n * c, size))
+    run(x, gx, f.tables, *(() if small else kernel[-1:]), *_shares(n * c, size))
     return gx
 
 
 @functools.lru_cache(512)
 def _even(spatial: Ints, out: Ints) -> _Windows | None:
-    """The geometry of even windows, with tables of where they start and stop."""
+    """The geometry of windows spread evenly."""
     if len(spatial) > 3 or not prod(out) or not prod(spatial):
         return None
     ones = (1,) * len(spatial)
-    f = _Windows(spatial, out, ones, ones, (0,) * len(spatial), ones, PADDED)
-    sizes = f.numbers[D : OW + 1].tolist()
-    offsets, tables = [], []
-    at = IN_X + 1
-    for size, count in zip(sizes, sizes[3:] + sizes[:3], strict=True):
-        place = np.arange(count)
-        tables += [place * size // count, -(-(place + 1) * size // count)]
-        offsets.append(at)
-        at += 2 * count
-    f.numbers = np.concatenate([f.numbers, offsets, *tables]).astype(np.int64)
-    return f
+    f = _Windows(spatial, out, ones, ones, (0,) * len(spatial), ones)
+    return f.with_tables([_even_table(*axis) for axis in zip(spatial, out, strict=True)])
 
 
 def adaptive_avg_pool(x: ndarray, size: Ints) -> ndarray | None:
@@ -917,12 +858,13 @@ def adaptive_avg_pool(x: ndarray, size: Ints) -> ndarray | None:
     work = x.size // (n * c * prod(f.out))
     arrays = x, y
     if last:
-        even_rows.get(kind)(*arrays, f.numbers, c, *_shares(n * prod(f.out), work * c))
+        shares = _shares(n * prod(f.out[:-1]), work * c * f.out[-1])
+        window_rows.get(kind, long=True)(*arrays, f.tables, c, *shares)
     elif prod(f.out) == 1:
-        whole_planes.get(kind)(*arrays, work, *_shares(n * c, work))
+        step(MEAN, kind, (n * c, work, 1))(*arrays, float(work))
     else:
         shares = _shares(n * c * prod(f.out[:-1]), work * f.out[-1])
-        even_planes.get(kind)(*arrays, f.numbers, *shares)
+        window_planes.get(kind)(*arrays, f.tables, *shares)
     return y
 
 
@@ -939,11 +881,11 @@ def adaptive_avg_pool_back(x: ndarray, shape: Ints) -> ndarray | None:
     n, c = shape[:2]
     arrays = x, gx
     if last:
-        even_back_rows.get(kind)(*arrays, f.numbers, c, *_shares(n * prod(spatial), c))
+        shares = _shares(n * -(-c // TILE), prod(spatial) * TILE)
+        window_back_rows.get(kind)(*arrays, f.tables, c, *shares)
     elif prod(f.out) == 1:
         size = prod(spatial)
         whole_back_planes.get(kind)(*arrays, size, *_shares(n * c, size))
     else:
-        shares = _shares(n * c * prod(spatial[:-1]), spatial[-1])
-        even_back_planes.get(kind)(*arrays, f.numbers, *shares)
+        window_back_planes.get(kind)(*arrays, f.tables, *_shares(n * c, prod(spatial)))
     return gx

@@ -3,7 +3,7 @@
 What each cell computes is said by the one of the same name in ``weft.references.recurrent``. Here a
 cell does ``count`` units of one row, which is a sample. The parts of its gates are ``size`` apart,
 those of the recurrent share ``span``. Gates that a cell changes come as one pointer for each, so
-that the compiler knows them to lie apart. A kernel ``..._rows`` does one step.
+that the compiler knows that they do not alias. A kernel ``..._rows`` does one step.
 
 ``forward_steps`` and ``backward_steps`` do all steps in one call. A step is cut into ``row_parts``
 times ``unit_parts`` tasks, and a thread keeps its tasks over all steps. It needs the whole state of
@@ -466,7 +466,7 @@ def backward_steps(
         t = s0 if reverse else s
         begin = starts[t]
         n = starts[t + 1] - begin
-        # The rows of the step before, and where they lie; other rows come from the first state.
+        # The rows of the previous step and their offset; other rows come from the first state.
         earlier = max(min(t + 1 if reverse else t - 1, steps - 1), 0)
         held_at = starts[earlier]
         held = starts[earlier + 1] - held_at if s > 0 else 0

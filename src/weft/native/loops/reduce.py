@@ -32,7 +32,7 @@ from weft.native.codegen.row_programs import (
     Each,
     Length,
     Number,
-    Program,
+    RowProgram,
     at_least,
     largest,
     least,
@@ -44,7 +44,7 @@ from weft.native.codegen.row_programs import (
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
-from weft.native.loops.turning import SHORT, TOGETHER, turn
+from weft.native.loops.short_rows import SHORT, TOGETHER, to_columns
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -79,13 +79,13 @@ class Reduction:
         self.name, self.reduce, self.term, self.finish = name, reduce, term, finish
         self.program = functools.cache(self._program)
 
-    def _program(self, first: bool, last: bool) -> Program:
+    def _program(self, first: bool, last: bool) -> RowProgram:
         def function(x: Along, by: Number) -> Any:
             found = self.reduce(self.term(x) if first else x)
             return self.finish(found, by) if last else found
 
         function.__name__ = self.name
-        return Program(function, grain=GRAIN)
+        return RowProgram(function, grain=GRAIN)
 
 
 SUM = Reduction("sum", total)
@@ -176,7 +176,7 @@ def _pick_short(
     for item in range(lo, hi):
         first = item * TOGETHER
         count = min(TOGETHER, rows - first)
-        turn(x + first * n, columns, n, count)
+        to_columns(x + first * n, columns, n, count)
         _pick_over(columns, values + first, places + first, n, TOGETHER, count)
 
 
@@ -264,7 +264,7 @@ def valid(axes: tuple[int, ...], rank: int) -> bool:
 
 
 def in_memory_order(x: ndarray, axes: tuple[int, ...]) -> tuple[ndarray, tuple[int, ...], Any]:
-    """An array without gaps as its memory lies, its axes there, and how to turn results back."""
+    """A dense array in memory order, its axes there, and the permutation that restores results."""
     if x.flags.c_contiguous and x.flags.aligned:
         return x, axes, None
     order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]) if x.shape[d] > 1 else 0)
@@ -294,7 +294,7 @@ def _plan(
     axes: tuple[int, ...],
     keepdims: bool,
 ) -> Callable[[ndarray], ndarray] | None:
-    """What reduces arrays of a shape that lie in row-major order."""
+    """What reduces row-major arrays of a shape."""
     found, d = steps(shape, axes), FLOATS.get(dtype)
     if not found or d is None or not prod(shape) or not valid(axes, len(shape)):
         return None
@@ -460,7 +460,7 @@ def vector_norm(x: ndarray, p: float, dim: tuple[int, ...], keepdim: bool) -> nd
 
 
 def one_step(x: ndarray, dim: tuple[int, ...]) -> tuple[ndarray, tuple[int, int, int], Any]:
-    """An array whose reduction takes one step, its shape for that, and how to turn results back."""
+    """An array reduced in one step, its shape for that, and the order that restores results."""
     transposed, places, back = in_memory_order(x, dim)
     found = steps(transposed.shape, places)
     if len(found) > 1:
@@ -474,7 +474,7 @@ def one_step(x: ndarray, dim: tuple[int, ...]) -> tuple[ndarray, tuple[int, int,
 def put_back(
     out: ndarray, shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool, back: Any
 ) -> ndarray:
-    """The flat result of one step in its shape, turned back from the order in memory."""
+    """The flat result of one step in its shape, permuted back from memory order."""
     final = result_shape(shape, dim, keepdim)
     if back is None:
         return out.reshape(final)

@@ -1,6 +1,6 @@
 """Boxes in images: suppression of overlapping ones, and features on a grid inside of them.
 
-Where samples lie along each axis comes from the reference kernels; the loops read and add.
+The positions of samples along each axis come from the references; the loops read and add.
 """
 
 from __future__ import annotations

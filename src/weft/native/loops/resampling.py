@@ -1,7 +1,7 @@
 """Resizing of sequences and images: along each axis a few places with weights for each result.
 
 The places and weights come from the reference kernels, so all modes are one loop here, and the
-way back is the same loop with the places exchanged.
+gradient is the same loop with the places exchanged.
 """
 
 from __future__ import annotations

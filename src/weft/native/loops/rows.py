@@ -54,7 +54,7 @@ def pack_panels(
     x: Ptr[T], to: Ptr[T], k_size: i64, groups: i64, size: i64, down: i64, across: i64, width: i64,
     lo: i64, hi: i64,
 ):  # fmt: skip
-    # Panel p holds columns of group p % groups, so that those of one place lie together.
+    # Panel p holds columns of group p % groups, so that those of one place are adjacent.
     for p in range(lo, hi):
         first = (p // groups) * width
         some = min(width, size - first)

@@ -1,4 +1,4 @@
-"""What loops over rows share: short rows turned into columns and back, and sums in any order."""
+"""What loops over rows share: short rows transposed and back, and sums in any order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def plus(a: T, b: T) -> T:
 
 
 @inline
-def turn(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
+def to_columns(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
     """Short rows of n elements as columns."""
     for j in range(count):
         for i in range(n):
@@ -23,7 +23,7 @@ def turn(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
 
 
 @inline
-def turn_back(columns: Ptr[T], y: Ptr[T], n: i64, count: i64) -> None:
+def to_rows(columns: Ptr[T], y: Ptr[T], n: i64, count: i64) -> None:
     for j in range(count):
         for i in range(n):
             y[j * n + i] = columns[i * TOGETHER + j]

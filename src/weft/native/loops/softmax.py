@@ -17,7 +17,7 @@ from weft.native.codegen.row_programs import (
     NEVER,
     Along,
     Number,
-    Program,
+    RowProgram,
     exp_flush,
     if_finite,
     kept,
@@ -28,8 +28,8 @@ from weft.native.codegen.row_programs import (
 )
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import one_step, put_back, repeats, valid
+from weft.native.loops.short_rows import SHORT
 from weft.native.loops.sums import LEAF, leaf
-from weft.native.loops.turning import SHORT
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -81,7 +81,7 @@ def scaled_back(g: Along, y: Along, scale: Number) -> Any:
 
 @functools.lru_cache(512)
 def _plan(
-    program: Program, dtype: np.dtype, shape: tuple[int, ...], dim: int
+    program: RowProgram, dtype: np.dtype, shape: tuple[int, ...], dim: int
 ) -> Callable[..., None] | None:
     """What runs along a dimension of arrays of a shape, if anything does."""
     d = FLOATS.get(dtype)
@@ -91,7 +91,7 @@ def _plan(
 
 
 @functools.cache
-def _last(program: Program) -> Callable[..., ndarray | None]:
+def _last(program: RowProgram) -> Callable[..., ndarray | None]:
     """Along the last dimension, as one call; many short rows are better done together."""
     rows = program.whole.rows
     takes, gives = ("f32", "f32 like")[: len(rows.parameters) - 2], ("f32 like 0",)
@@ -100,7 +100,7 @@ def _last(program: Program) -> Callable[..., ndarray | None]:
     return rows.whole(EntrySpec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
 
 
-def _forward(program: Program, x: ndarray, dim: int) -> ndarray | None:
+def _forward(program: RowProgram, x: ndarray, dim: int) -> ndarray | None:
     if dim == x.ndim - 1:
         out = _last(program)(x)
         if out is not None:
@@ -113,7 +113,7 @@ def _forward(program: Program, x: ndarray, dim: int) -> ndarray | None:
     return out
 
 
-def _backward(program: Program, g: ndarray, y: ndarray, dim: int) -> ndarray | None:
+def _backward(program: RowProgram, g: ndarray, y: ndarray, dim: int) -> ndarray | None:
     if dim == y.ndim - 1:
         out = _last(program)(g, y)
         if out is not None:

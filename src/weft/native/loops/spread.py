@@ -1,6 +1,6 @@
 """Copies of images with padding around them, cut into the phases of a stride.
 
-In such a copy what a window sees lies at the address of its place plus an offset of its own,
+In such a copy what a window sees is at the address of its place plus an offset of its own,
 whatever the stride, the padding, the dilation and the number of dimensions.
 
 The loops take a table of integers: the number of channels; the steps of the array in (n, c, z, y,

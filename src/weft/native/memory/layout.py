@@ -1,4 +1,4 @@
-"""How arrays lie in memory, as loops ask for it."""
+"""Memory layouts of arrays, as loops ask for them."""
 
 from __future__ import annotations
 

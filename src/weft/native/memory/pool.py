@@ -7,7 +7,7 @@ each doubling) and given out again, also for somewhat less than they hold; block
 are left to NumPy's own cache.
 
 From ``MAPPED`` bytes on a block is a mapping of its own and not a piece of the heap. Among the many
-small things with longer lives that lie there (Python's objects, oneDNN's programs), blocks of
+small objects with longer lives that are there (Python's objects, oneDNN's programs), blocks of
 ever changing sizes would leave gaps that nothing fits into, so that the heap only grows.
 
 What is kept is bounded: a new block is only taken from the system beside kept ones as long as used

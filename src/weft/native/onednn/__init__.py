@@ -1,7 +1,7 @@
 """oneDNN on NumPy arrays: float32 convolution and matrix products on all cores.
 
 Importing this package costs nothing: the library is looked for when one of its functions is first
-used. Each function gives None for what it can't or shouldn't do, and where there is no library.
+used. Each function returns None for inputs that it declines, and where the library is missing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HOMES = {
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Stands for every function where there is no library."""
+    """Stands in for every function where the library is missing."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The part of oneDNN's C interface that weft calls.
 
 ``python -m weft.native.onednn.declarations`` writes it as ``_abi.py``, the form that cffi loads
-without a parser. Pointers to array data are integers here: they need no conversion on the way.
+without a parser. Pointers to array data are integers here: so no conversion is needed.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _spread(b: np.ndarray) -> np.ndarray:
 
 
 def _matrix(a: np.ndarray) -> tuple[bytes, int, np.ndarray]:
-    """How a matrix lies in memory: by rows or columns, and how far apart these are."""
+    """A matrix's memory layout: row- or column-major, and the leading dimension."""
     (rows, columns), (down, across) = a.shape, a.strides
     if a.flags.aligned and not (down | across) & 3:
         if columns == 1 and down == 4:  # a column is a row too, and a row is read faster
