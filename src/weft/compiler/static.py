@@ -179,6 +179,7 @@ class Step:
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
+        self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
@@ -217,6 +218,7 @@ class Step:
                     guard.empty(node.post_accumulate)
         except (Unsupported, AttributeError, StopIteration):
             return None
+        self.known = self._arrays()
         return guard.made()
 
     def _holds(self) -> bool:
@@ -256,14 +258,19 @@ class Step:
                 self.values[k] = now
         return True
 
+    def _arrays(self) -> list[Any]:
+        """The arrays of leaves that are the same tensors each time, None for the others."""
+        return [None if t is None else t._a for t in self.leaves]
+
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
-        tensors: list[Any] = self.leaves
+        # Guards have just found every array in its place, or it is asked for.
+        known = self.known if self.unchanged is not None else self._arrays()
         if self.places:
-            tensors = tensors.copy()
+            known = known.copy()
             for at, k in self.places:
-                tensors[at] = inputs[k]
-        found = self.program.run(list(map(ARRAY, tensors)))
+                known[at] = inputs[k]._a
+        found = self.program.run(known)
         if found is None:
             return False, None
         for cell in self.cells:
