@@ -220,6 +220,17 @@ def test_who_is_taken() -> None:
     assert winograd.weight_grad(x, x, (64, 64, 3, 3), (1, 1), (0, 0)) is None
 
 
+def test_tiles_are_larger_where_vectors_are_wide_and_there_are_many_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = {(32, 3): 4, (8, 3): 4, (4, 3): 2, (16, 2): 4, (4, 2): 2}  # places, window: results
+    for (size, window), side in wide.items():
+        monkeypatch.setattr(winograd, "block", lambda: (16, 12, 32))
+        assert winograd._side(32, (size, size), window) == side
+        monkeypatch.setattr(winograd, "block", lambda: (8, 6, 16))
+        assert winograd._side(32, (size, size), window) == 2
+
+
 def test_last_places_left_out_or_beyond_the_windows() -> None:
     x, w = made(0, (4, 40, 15, 12), (40, 40, 3, 3))
     want = reference.convolution(x, w, (1, 1), (1, 1), (1, 1), 1)

@@ -5,11 +5,11 @@ of images, one for each phase of the stride, seen through windows of 2x2 or 3x3 
 ``loops.winograd`` has products. A transposed convolution is one such task for each phase of its
 result.
 
-Sums and differences are taken over a tile of three or four elements each way. So the error of an
-element is measured by the largest values in and near its window: tests hold it below 8 eps times
-the sum over channels of the products of those. What isn't finite would spread over a
-tile: then the result is given up, and the caller takes every product. The number of threads does
-not change a bit of a result.
+Sums and differences are taken over a tile of three or four elements each way, or with AVX-512 of
+five or six, where that is less to do. So the error of an element is measured by the largest values
+in and near its window: tests hold it below 8 eps times the sum over channels of the products of
+those. What isn't finite would spread over a tile: then the result is given up, and the caller takes
+every product. The number of threads does not change a bit of a result.
 """
 
 from __future__ import annotations
