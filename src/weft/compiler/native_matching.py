@@ -61,12 +61,12 @@ class Layout:
 
     def __init__(self) -> None:
         self.tensor = Slots(Tensor, *records.TENSOR)
-        self.leaf = Slots(LeafSlot, "cls", "last", "node", "seen")
+        self.leaf = Slots(LeafSlot, "cls", "last", "node", "outside", "seen")
         self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
         self.region = Slots(Stretch, *Stretch.__slots__)
         self.state = Slots(State, "backward", "grad", "unusual")
         self.token = Slots(Token, "grad", "kind", "op", "quick")
-        self.point = Slots(Point, "next")
+        self.point = Slots(Point, "next", "tried", "whole")
         probe = Stretch.__new__(Stretch)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
