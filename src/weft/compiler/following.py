@@ -51,6 +51,7 @@ from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
 array_of = Tensor.__dict__["_a"].__get__
+PLAIN_PASS = (None, False, None)  # the options of a backward pass that has none
 PLANS = 8  # sets of held results that a point has plans for
 
 # Ops that run at once: they fail by value, or what they give depends on values.
@@ -374,6 +375,8 @@ class Region(Learning, Redoing):
         self.going_back = None  # of a pass that has failed
         if not self.path:
             return False
+        if options == PLAIN_PASS and self.confirms_pass(tensors, gradients):
+            return True
         retain, create, inputs = options
         root = tensors[0] if isinstance(tensors, tuple) and len(tensors) == 1 else tensors
         now = MODES.now
@@ -397,6 +400,31 @@ class Region(Learning, Redoing):
             self.diverge("backward")
         if self.learning:
             self.learn_backward(root if plain else None)
+        return False
+
+    def confirms_pass(self, tensors: Any, gradients: Any) -> bool:
+        """Whether compiled code has confirmed a pass; what follows decides where it has not."""
+        now = MODES.now
+        if (
+            self.learning
+            or now.unusual
+            or now.backward is not None
+            or engine.WATCHERS
+            or tensors.__class__ is not tuple
+            or len(tensors) != 1
+            or gradients != (None,)
+        ):
+            return False
+        root, handles = tensors[0], self.handles
+        for token in self.at.next:
+            if (
+                token.kind == BACKWARD
+                and token.quick is not None
+                and token.grad is now.grad
+                and handles[token.slots[0][1]] is root
+                and token.quick(self)
+            ):
+                return True
         return False
 
     def gradients_wait(self, token: Token, root: Tensor) -> bool:
@@ -559,17 +587,25 @@ class Region(Learning, Redoing):
         """The set of results that somebody else still holds."""
         watched = point.watched
         if watched is None:
-            watched = point.watched = [
-                (k, 1 << k)
+            numbers = [
+                k
                 for token in self.path
                 for k in range(token.first, token.first + len(token.kinds))
                 if token.kind != STEP
             ]
+            watched = point.watched = numbers, native_matching.words(numbers)
+        numbers, given = watched
+        made = native_matching.functions()
+        found = None if made is None else made.held(self, given)
+        return self.held_among(numbers) if found is None else found
+
+    def held_among(self, numbers: list[int]) -> int:
+        """The same in Python, and the specification of that."""
         found = 0
         handles = self.handles
-        for k, bit in watched:
+        for k in numbers:
             if getrefcount(handles[k]) > HELD and handles[k] is not None:
-                found |= bit
+                found |= 1 << k
         return found
 
     # --- what else happens in a thread ---

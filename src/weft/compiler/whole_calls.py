@@ -87,18 +87,20 @@ def may_be_confirmed(function: FunctionType) -> bool:
     )
 
 
-@functools.cache
-def mark_functions(made: native_calls.Functions) -> None:
-    """Mark the code of functions, so that the hook knows them."""
-    for code in {f.__code__ for f in functions() if may_be_confirmed(f)}:
-        made.marks.put(code, arguments(code) + 1)
-
-
 def compiled() -> native_calls.Functions | None:
     """The hook, if there is one for this Python."""
+    return _compiled[0] if _compiled else _compile()
+
+
+_compiled: list[native_calls.Functions] = []
+
+
+def _compile() -> native_calls.Functions | None:
     made = native_calls.functions(begin, end, LeafSlot.fits, LONGEST)
     if made is not None:
-        mark_functions(made)
+        for code in {f.__code__ for f in functions() if may_be_confirmed(f)}:
+            made.marks.put(code, arguments(code) + 1)
+        _compiled.append(made)
     return made
 
 
