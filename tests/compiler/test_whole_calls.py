@@ -23,6 +23,7 @@ from weft import nn
 from weft.compiler import native_calls, whole_calls
 from weft.compiler.trace import walk
 from weft.core import dispatch, inplace
+from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 
 pytestmark = pytest.mark.skipif(
@@ -238,6 +239,28 @@ def test_modes_are_noticed() -> None:
             assert torch.allclose(x, y)
 
 
+def test_hooks_on_saved_tensors_are_called() -> None:
+    x, packed = torch.randn(3, requires_grad=True), []
+    hooks = torch.autograd.graph.saved_tensors_hooks
+
+    def program(hooked: bool) -> Any:
+        if not hooked:
+            return torch.mul(x, x).exp()
+        with hooks(lambda t: packed.append(1) or t, lambda t: t):
+            return torch.mul(x, x).exp()
+
+    compiled = torch.compile(program)
+    for hooked in (False, False, False, False, True, True, False, True):
+        packed.clear()
+        program(hooked).sum().backward()
+        count, expected, x.grad = len(packed), x.grad, None
+        packed.clear()
+        compiled(hooked).sum().backward()
+        assert len(packed) == count
+        assert torch.allclose(x.grad, expected)
+        x.grad = None
+
+
 def test_torch_function_modes_are_asked() -> None:
     asked = []
 
@@ -313,13 +336,13 @@ def test_a_leaf_whose_memory_others_hold_is_changed_at_once() -> None:
 
     def program() -> Any:
         x.add_(1)
-        return [v.sum().item() for v in views]
+        return [v.tolist() for v in views]
 
     compiled = torch.compile(program)
     for _ in range(4):
         compiled()
     views.append(x[:2])
-    assert compiled() == [10.0]
+    assert compiled() == [[5.0, 5.0]]
     views.clear()
     for _ in range(3):
         compiled()
@@ -498,3 +521,84 @@ def test_the_hook_is_gone_when_the_region_ends() -> None:
     count = len(runs)
     function(x)
     assert len(runs) == count + 1
+
+
+def test_leaves_of_another_kind_are_noticed() -> None:
+    x = torch.randn(4, 4)
+    others = (
+        torch.randn(2, 4), torch.randn(6, 4), x.double(), torch.randn(4, 4).t(), x.int(),
+        torch.randn(4, 4), torch.randn(8, 4)[::2], torch.randn(4, 4, requires_grad=True),
+    )  # fmt: skip
+    compiled = agree(lambda x: torch.mul(x, 3) - 1, *[(x,)] * 4, *((y,) for y in others), (x,))
+    for y in (x, *others):
+        found, expected = compiled(y), compiled.function(y)
+        assert found.dtype == expected.dtype
+        assert found.stride() == expected.stride()
+        assert found.requires_grad == expected.requires_grad
+
+
+def test_memory_that_was_let_out_since_is_copied_when_it_is_read() -> None:
+    x, shown = torch.ones(3), []
+
+    def program() -> Any:
+        y = torch.mul(x, 2)
+        for array in shown:
+            array[:] += 1
+        return y + 1
+
+    compiled = torch.compile(program)
+    for _ in range(4):
+        assert compiled().tolist() == [3.0] * 3
+    shown.append(x.numpy())
+    for k in range(4):
+        assert compiled().tolist() == [3.0 + 2 * k] * 3
+
+
+def test_a_leaf_in_two_roles_gets_one_gradient() -> None:
+    pool = [torch.randn(3, requires_grad=True) for _ in range(3)]
+
+    def program(a: Any, b: Any, c: Any) -> Any:
+        y = torch.mul(a, b)
+        (torch.sin(c) * y).sum().backward()
+
+    compiled = torch.compile(program)
+    calls = [(0, 1, 2)] * 4 + [(0, 0, 1), (0, 1, 0), (0, 1, 1), (2, 1, 0), (0, 0, 0), (0, 1, 2)]
+    for places in calls:
+        grads = []
+        for function in (program, compiled):
+            for p in pool:
+                p.grad = None
+            function(*(pool[k] for k in places))
+            grads.append([p.grad for p in pool])
+        for a, b in zip(*grads, strict=True):
+            assert (a is None) is (b is None)
+            assert a is None or torch.allclose(a, b)
+
+
+def test_recording_may_be_switched() -> None:
+    a, b = torch.randn(3, requires_grad=True), torch.randn(3)
+
+    def program(recorded: bool) -> Any:
+        with torch.set_grad_enabled(recorded):
+            return torch.mul(a, b).exp()
+
+    compiled = torch.compile(program)
+    for recorded in (*[True] * 4, *[False] * 4, True, False):
+        found = compiled(recorded)
+        assert found.requires_grad is recorded
+        assert torch.allclose(found, program(recorded))
+
+
+def test_what_another_thread_calls_is_not_the_region_s() -> None:
+    x, pending = torch.randn(3), []
+
+    def program() -> Any:
+        thread = threading.Thread(target=lambda: pending.append(region_of(F.relu(x))))
+        thread.start()
+        thread.join()
+        return F.relu(x) * 2
+
+    compiled = torch.compile(program)
+    for _ in range(6):
+        assert torch.equal(compiled(), F.relu(x) * 2)
+    assert pending == [None] * 6
