@@ -17,9 +17,17 @@ import pytest
 
 import weft as torch
 from weft import nn
-from weft.compiler import native_matching
+from weft.compiler import native_matching, whole_calls
+from weft.compiler.following import Region
 from weft.compiler.stretch import Stretch
 from weft.compiler.trace import CALL, walk
+
+
+@pytest.fixture(autouse=True)
+def single_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every op be compared: calls of functions are not confirmed as a whole."""
+    monkeypatch.setattr(whole_calls, "compiled", lambda: None)
+
 
 LISTS = ("arrays", "handles", "leaves", "nodes", "numbers", "path")
 
@@ -358,3 +366,36 @@ def test_other_threads_read_what_is_pending_while_calls_go_on() -> None:
             thread.join()
         assert out.tolist() == [32.0] * 64
         assert found == [128.0] * len(threads)
+
+
+def test_compiled_code_finds_the_results_that_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, found, kept = random.Random(3), [], []
+
+    def held(region: Any, point: Any) -> int:
+        bits = ordinary(region, point)
+        assert bits == region.held_among(point.watched[0])
+        found.append(bits)
+        return bits
+
+    ordinary = Region.held
+    monkeypatch.setattr(Region, "held", held)
+
+    def program(x: Any, keep: list[int], count: int) -> Any:
+        for k in range(count):
+            x = x + 1
+            if k in keep:
+                kept.append(x)
+        x.add_(1)
+        return x
+
+    compiled = torch.compile(program)
+    x = torch.zeros(2)
+    for count in (70, 70, 70, 1100):
+        keep = sorted(chosen.sample(range(count), 5))
+        for k in range(3):
+            kept.clear()
+            assert compiled(x, keep, count).tolist() == [count + 1.0] * 2
+            last = count - 1
+            assert [t[0].item() for t in kept] == [k + 1.0 + (k == last) for k in keep]
+    assert all(bits.bit_count() >= 5 for bits in found)
+    assert max(found).bit_length() > 1024

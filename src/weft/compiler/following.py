@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler import native_matching, stepping
+from weft.compiler import native_matching, stepping, whole_calls
 from weft.compiler.learning import Learning
 from weft.compiler.plan import Impossible, Plan
 from weft.compiler.redoing import Redoing, ordinary
@@ -51,6 +51,8 @@ from weft.core.tensor import Tensor
 from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
+array_of = Tensor.__dict__["_a"].__get__
+PLAIN_PASS = (None, False, None)  # the options of a backward pass that has none
 PLANS = 8  # sets of held results that a point has plans for
 
 # Ops that run at once: they fail by value, or what they give depends on values.
@@ -70,7 +72,9 @@ class Region(Learning, Redoing):
     """One run of a compiled function."""
 
     follows = True
-    longest = 100_000  # calls that may be pending
+    longest = whole_calls.LONGEST  # calls that may be pending
+    watched_call: Any = None  # of a function: see ``whole_calls``
+    hooked: Any = None  # what ends it that functions are started by way of the hook
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
         self.learned = learned
@@ -93,9 +97,21 @@ class Region(Learning, Redoing):
         now.recorders = (self,)
         self._entered = (now,)
         now.mode = SPECIAL
+        self.hook()
+
+    def hook(self) -> None:
+        """Let calls of functions be confirmed as a whole, once there is something to confirm."""
+        if self.learned.tokens and (made := whole_calls.compiled()) is not None:
+            self.hooked = made.switch_off if made.switch(self, MODES.now) else None
+
+    def unhook(self) -> None:
+        if self.hooked is not None:
+            self.hooked()
+            self.hooked = None
 
     def leave(self, now: State) -> None:
         """Listen no longer."""
+        self.unhook()
         if now.recorders == (self,):
             LISTENERS.remove(self.written_to)
             now.recorders = ()
@@ -108,6 +124,7 @@ class Region(Learning, Redoing):
         return super().__enter__()
 
     def __exit__(self, *exc: object) -> None:
+        self.unhook()
         LISTENERS.remove(self.written_to)
         super().__exit__(*exc)
 
@@ -256,12 +273,30 @@ class Region(Learning, Redoing):
             self.forget(token)
             self.cut(f"{token.name}_ on memory that others hold")
             return False
+        self.change_later(token, target)
+        return True
+
+    def can_wait(self, token: Token, target: Any) -> bool:
+        """Whether a change can be made later of a tensor that may be a leaf not met yet."""
+        kind, wanted = token.slots[0]
+        if kind != LEAF:
+            return True
+        try:
+            array = array_of(target)
+        except (AttributeError, TypeError):
+            return False
+        met = wanted.number < len(self.arrays)
+        if met and self.arrays[wanted.number] is not array:
+            return False
+        return getrefcount(array) <= UNSHARED + met and owned(array)
+
+    def change_later(self, token: Token, target: Any) -> None:
+        """Note a change of a tensor that can wait."""
         self.advance(token)
         self.renew(target, token.slots[0], token.first, token.kinds[0])
         if id(target) in self.hidden:
             self.bumped.append((target, True))
         note_change(target._vc, token.name, token.code, token.instruction)
-        return True
 
     def is_alone(self, target: Any, number: int) -> bool:
         """Whether nobody else holds a leaf's memory, who could see that it has not changed yet."""
@@ -341,6 +376,8 @@ class Region(Learning, Redoing):
         self.going_back = None  # of a pass that has failed
         if not self.path:
             return False
+        if options == PLAIN_PASS and self.confirms_pass(tensors, gradients):
+            return True
         retain, create, inputs = options
         root = tensors[0] if isinstance(tensors, tuple) and len(tensors) == 1 else tensors
         now = MODES.now
@@ -364,6 +401,31 @@ class Region(Learning, Redoing):
             self.diverge("backward")
         if self.learning:
             self.learn_backward(root if plain else None)
+        return False
+
+    def confirms_pass(self, tensors: Any, gradients: Any) -> bool:
+        """Whether compiled code has confirmed a pass; what follows decides where it has not."""
+        now = MODES.now
+        if (
+            self.learning
+            or now.unusual
+            or now.backward is not None
+            or engine.WATCHERS
+            or tensors.__class__ is not tuple
+            or len(tensors) != 1
+            or gradients != (None,)
+        ):
+            return False
+        root, handles = tensors[0], self.handles
+        for token in self.at.next:
+            if (
+                token.kind == BACKWARD
+                and token.quick is not None
+                and token.grad is now.grad
+                and handles[token.slots[0][1]] is root
+                and token.quick(self)
+            ):
+                return True
         return False
 
     def gradients_wait(self, token: Token, root: Tensor) -> bool:
@@ -491,6 +553,8 @@ class Region(Learning, Redoing):
     def by_plan(self, point: Point) -> bool:
         """Compute in one native call; False if that can't be, with nothing changed."""
         held = self.held(point)
+        if self.candidates:
+            whole_calls.settle(self, held)
         plan = point.plans.get(held)
         if plan is not None and plan is not False and plan.native:
             return plan.run(self)
@@ -520,20 +584,33 @@ class Region(Learning, Redoing):
         """The set of results that somebody else still holds."""
         watched = point.watched
         if watched is None:
-            watched = point.watched = [
-                (k, 1 << k)
+            numbers = [
+                k
                 for token in self.path
                 for k in range(token.first, token.first + len(token.kinds))
                 if token.kind != STEP
             ]
+            watched = point.watched = numbers, native_matching.words(numbers)
+        numbers, given = watched
+        made = native_matching.functions()
+        found = None if made is None else made.held(self, given)
+        return self.held_among(numbers) if found is None else found
+
+    def held_among(self, numbers: list[int]) -> int:
+        """The same in Python, and the specification of that."""
         found = 0
         handles = self.handles
-        for k, bit in watched:
+        for k in numbers:
             if getrefcount(handles[k]) > HELD and handles[k] is not None:
-                found |= bit
+                found |= 1 << k
         return found
 
     # --- what else happens in a thread ---
+
+    def source(self, generator: Any) -> Any:
+        if self.watched_call is not None:
+            self.watched_call.spoilt = True
+        return generator
 
     def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
         self.cut(f"{function.__name__} runs at once")

@@ -47,7 +47,7 @@ PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAME
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
     *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyDict_Next", "PyType_GenericAlloc"),
-    *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall"),
+    *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "_PyLong_FromByteArray"),
 )
 _OBJECTS = {
     "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
@@ -61,12 +61,12 @@ class Layout:
 
     def __init__(self) -> None:
         self.tensor = Slots(Tensor, *records.TENSOR)
-        self.leaf = Slots(LeafSlot, "cls", "last", "node", "seen")
+        self.leaf = Slots(LeafSlot, "cls", "last", "node", "outside", "seen")
         self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
         self.region = Slots(Stretch, *Stretch.__slots__)
         self.state = Slots(State, "backward", "grad", "unusual")
         self.token = Slots(Token, "grad", "kind", "op", "quick")
-        self.point = Slots(Point, "next")
+        self.point = Slots(Point, "next", "tried", "whole")
         probe = Stretch.__new__(Stretch)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
@@ -436,9 +436,40 @@ class HandOver(Confirming):
         self.give(self.hold(self.known("True")))
 
 
+class Held(Confirming):
+    """``held(region, numbers)``: the results that somebody else holds, as bits; None for many.
+
+    ``numbers`` are those of the results to look at, as words, in order.
+    """
+
+    LIMIT = 1024  # results whose bits there is room for
+
+    def write(self) -> None:
+        numbers, count = self.argument(1), self.size(self.argument(1))
+        words = self.at(numbers, BYTES)
+        self.leave_unless(self.test("slt", count, 8 * self.LIMIT), "decline")
+        handles = self.of_region("handles")
+        self.leave_unless(self.test("slt", self.size(handles), self.LIMIT), "decline")
+        bits = self.stack(self.LIMIT // 64)
+        size = self.arithmetic("add", self.arithmetic("sdiv", self.size(handles), 64), 1)
+        with self.each(size) as k:
+            self.store(self.constant(0), bits, self.scaled(k))
+        with self.each(self.arithmetic("sdiv", count, 8)) as k:
+            number = self.load(words, self.scaled(k), "i64")
+            t = self.element(handles, number)
+            others = self.test("sgt", self.load(t, 0, "i64"), 1)  # the count of its holders
+            with self.when(self.both(others, self.test("ne", t, self.known("None")))):
+                at = self.scaled(self.arithmetic("sdiv", number, 64))
+                one = self.value("i64", f"shl i64 1, {self.arithmetic('srem', number, 64)}")
+                word = self.arithmetic("or", self.load(bits, at, "i64"), one)
+                self.store(word, bits, at)
+        little, unsigned = Value("1", "i32"), Value("0", "i32")
+        self.give(self.call("_PyLong_FromByteArray", bits, self.scaled(size), little, unsigned))
+
+
 SORTS: dict[str, type[Confirming]] = {
     "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward,
-    "step": Step, "hand_over": HandOver,
+    "step": Step, "hand_over": HandOver, "held": Held,
 }  # fmt: skip
 
 
@@ -461,6 +492,7 @@ class Functions:
         recipe = _recipe(layout, places)
         given = ("confirming", text if recipe else text(), list(SORTS), recipe)
         self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
+        self.held = self.function("held")
 
     def function(self, sort: str, *own: Any) -> Callable:
         return entry.bound(sort, self.addresses[sort], (self.table, *own))

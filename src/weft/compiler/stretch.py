@@ -55,6 +55,7 @@ class Stretch(Listener):
         self.hidden: dict[int, tuple[Tensor, int]] = {}
         self.bumped: list[tuple[Tensor, bool]] = []  # with whether it says who has changed it
         self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
+        self.candidates: list[Any] = []  # calls that may be confirmed as a whole from now on
         self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
         self.updated: set[int] = set()  # while learning: parameters that were changed in place
 
@@ -67,7 +68,7 @@ class Stretch(Listener):
         self.arrays: list[ndarray] = []  # of the leaves, as they were when they were met
         self.nodes: list[Any] = []
         self.numbers: list[float] = []
-        if self.hidden or self.bumped or self.apart or self.ids or self.updated:
+        if self.hidden or self.bumped or self.apart or self.ids or self.updated or self.candidates:
             self.clear()
         self.learning = False
 

@@ -169,15 +169,19 @@ class Token:
 class Point:
     """A place in the tree."""
 
-    __slots__ = ("next", "opaque", "plans", "resume", "watched")
+    __slots__ = ("next", "opaque", "plans", "resume", "tried", "watched", "whole")
 
     def __init__(self) -> None:
         self.next: list[Token] = []
         self.opaque: set[Any] = set()  # ops that were called here on what no token can say
         self.plans: dict[int, Any] = {}  # by the set of results that are still held
         self.resume: Point | None = None  # where calls go on after all was computed here
-        # The results whose holders decide what is computed here, with their bits in the key.
-        self.watched: list[tuple[int, int]] | None = None
+        # The results whose holders decide what is computed here; also as compiled code reads them.
+        self.watched: tuple[list[int], bytes] | None = None
+        # Calls of functions that begin here and are confirmed as a whole, and the code of those
+        # that are not: see ``whole_calls``.
+        self.whole: list[tuple[Any, ...]] = []
+        self.tried: list[CodeType] = []
 
     def resumed(self) -> Point:
         """The beginning of what follows once everything up to here has been computed."""

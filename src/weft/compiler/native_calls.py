@@ -1,0 +1,696 @@
+"""Whole calls of public functions confirmed by compiled code, before a line of Python runs.
+
+While a region is followed, Python starts functions by way of ``hook`` (PEP 523). Where a function
+of weft's is called on what it was called on the last time at this point of the trace, what it gave
+then is made anew as pending tensors, its tokens are noted, and the function does not run: see
+``whole_calls`` for what may be confirmed so. All other functions run as ever.
+
+As in ``native_matching``, new objects are made first, and from the comparisons to the last note
+nothing else runs. What Python has to decide (another array in the place of a leaf) is asked before
+everything is compared once more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.compiler import native_matching
+from weft.compiler.native_matching import Confirming, Layout
+from weft.core import dtype as dt
+from weft.core import selection
+from weft.core.gate import LET_OUT
+from weft.core.modes import State
+from weft.core.tensor import Tensor
+from weft.native.codegen import emit, entry, jit, records
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, Value
+from weft.native.codegen.records import FrameLayout, Slots, Unsupported
+from weft.native.once import once
+
+# How an argument is compared: with a result, with a leaf that was met, with an argument before it,
+# as a leaf that is met here, by its value.
+OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_VALUE = range(5)
+FLAT = 32  # arguments, items of lists counted, that are compared
+SINGLE = -1  # in the place of a length: an argument that is no list
+DEEP = 1 << 18  # bytes of the stack; functions that are called further in run without the hook
+
+# The items of a call's tuple, behind the table: see ``whole_calls.Whole``.
+CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME = range(1, 11)
+GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS, CHANGED = range(11, 22)
+# Of the hook's: functions that learn, and the module with the default dtype.
+BEGIN, END, DEFAULTS, LONGEST = range(1, 5)
+# The words of the hook's memory.
+THREAD, REGION, OWN, STACK, BUSY, NOW = range(0, 48, 8)
+
+STATE = "@follow.state"
+FRAME_LOCALS = 72  # of a frame as the interpreter has it; ``probe`` tries it out
+_FUNCTIONS = (
+    *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
+    *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyType_GenericAlloc", "PyDict_GetItem"),
+    *("PyObject_Vectorcall", "PyObject_RichCompareBool", "PyErr_Fetch", "PyErr_Restore"),
+    *("PyThreadState_Get", "PyInterpreterState_Get", "_PyInterpreterState_GetEvalFrameFunc"),
+    *("_PyInterpreterState_SetEvalFrameFunc", "_PyEval_EvalFrameDefault"),
+)
+_OBJECTS = {
+    "Tensor": Tensor, "LET_OUT": LET_OUT, "None": None, "True": True, "False": False, "0": 0,
+    "tuple": tuple, "list": list, "dict": dict, "slice": slice, "float": float, "int": int,
+    "ref": weakref.ref, "'_default'": sys.intern("_default"),
+}  # fmt: skip
+
+
+class Same(Emitter):
+    """``same(a, b)``: whether two plain values are equal, and of one class; or null.
+
+    Null also for what is left to ``trace.same``, the specification.
+    """
+
+    def __init__(self, name: str, places: dict[str, int]) -> None:
+        super().__init__(name, places)
+        a, b = self.argument(0), self.argument(1)
+        self.leave_if(self.test("eq", a, b), "yes")
+        self.leave_unless(self.test("eq", self.type_of(a), self.type_of(b)), "no")
+        with self.when(self.is_a(a, "float")):
+            bits = [self.load(x, HEAD, "i64") for x in (a, b)]
+            self.branch(self.test("eq", *bits), "yes", "no")
+            self.here(self.label())
+        with self.when(self.is_a(a, "int")):
+            equal = self.call("PyObject_RichCompareBool", a, b, Value("2", "i32"), kind="i32")
+            self.branch(self.test("eq", equal, 1), "yes", "no")
+            self.here(self.label())
+        for name_of, items in (("tuple", None), ("list", LIST_ITEMS)):
+            with self.when(self.is_a(a, name_of)):
+                sizes = [self.size(x) for x in (a, b)]
+                self.leave_unless(self.test("eq", *sizes), "no")
+                with self.each(sizes[0]) as k:
+                    pair = [
+                        self.item(x, k)
+                        if items is None
+                        else self.load(self.load(x, items), self.scaled(k))
+                        for x in (a, b)
+                    ]
+                    self.need_same(*pair)
+                self.go("yes")
+                self.here(self.label())
+        with self.when(self.is_a(a, "slice")):
+            for place in range(HEAD, HEAD + 24, 8):
+                self.need_same(*(self.load(x, place) for x in (a, b)))
+            self.go("yes")
+            self.here(self.label())
+        with self.when(self.is_a(a, "dict")):
+            sizes = [self.call("PyDict_Size", x, kind="i64") for x in (a, b)]
+            empty = self.both(self.test("eq", sizes[0], 0), self.test("eq", sizes[1], 0))
+            self.branch(empty, "yes", "no")
+            self.here(self.label())
+        self.go("no")
+        self.here("yes")
+        self.give(Value("%self"))  # anything but null
+        self.here("no")
+        self.give(NULL)
+
+    def need_same(self, a: Value, b: Value) -> None:
+        given = self.stack(2)
+        self.store(a, given)
+        self.store(b, given, 8)
+        found = self.value("ptr", f"call ptr @{self.name}(ptr %self, ptr {given}, i64 2)")
+        self.leave_if(self.test("eq", found, NULL), "no")
+
+
+class WholeCall(Confirming):
+    """``whole_call(region, locals)``: what a call gives that is the expected one; or None."""
+
+    def write(self) -> None:
+        self.locals, self.flat = self.argument(1), self.stack(FLAT)
+        self.slots = self.item(self.own, SLOTS)
+        self.flatten()
+        results = self.make_results()
+        self.take_copies(results)
+        self.ask_to_wait()
+        left, which = self.variable("i64", self.size(self.slots)), self.variable("i64", 0)
+        self.go("again")
+        self.here("again")
+        for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
+            self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
+        with self.each(self.size(self.item(self.own, OBJECTS))) as i:
+            self.compare(i)
+        with self.each(self.size(self.slots)) as k:
+            self.store(k, which)
+            self.compare_leaf(k)
+        self.note(results)
+        self.change()
+        self.give_results(results)
+        self.here("soften")
+        self.soften(left, self.load(which, 0, "i64"))
+
+    def words(self, place: int) -> Value:
+        return self.at(self.item(self.own, place), BYTES)
+
+    def word(self, address: Value, i: Any) -> Value:
+        return self.load(address, self.scaled(i), "i64")
+
+    def argument_at(self, i: Any) -> Value:
+        return self.load(self.flat, self.scaled(i))
+
+    def python(self, function: Value, *args: Value) -> Value:
+        """Call a function of Python's; a new reference."""
+        given = self.stack(len(args) + 1)
+        for k, x in enumerate(args):
+            self.store(x, given, 8 + 8 * k)
+        flags = Value(str(len(args) - (1 << 63)), "i64")  # the place before them may be used
+        return self.need(self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL))
+
+    def need_true(self, answer: Value) -> None:
+        self.drop(answer)  # True and False are never gone
+        self.leave_unless(self.is_known(answer, "True"), "decline")
+
+    def flatten(self) -> None:
+        """The arguments, and the items of those that are lists."""
+        lengths, classes = self.words(LENGTHS), self.item(self.own, SEQUENCES)
+        at = self.variable("i64", 0)
+
+        def push(x: Value) -> None:
+            k = self.load(at, 0, "i64")
+            self.store(x, self.flat, self.scaled(k))
+            self.store(self.arithmetic("add", k, 1), at)
+
+        with self.each(self.size(classes)) as i:
+            x = self.load(self.locals, self.scaled(i))
+            self.leave_if(self.test("eq", x, NULL), "decline")
+            length = self.word(lengths, i)
+            single = self.test("eq", length, SINGLE)
+            with self.when(single):
+                push(x)
+            with self.otherwise(single):
+                cls = self.item(classes, i)
+                self.leave_unless(self.test("eq", self.type_of(x), cls), "decline")
+                self.leave_unless(self.test("eq", self.size(x), length), "decline")
+                with self.each(length) as k:
+                    items = self.variable("ptr", self.at(x, entry.TUPLE))
+                    with self.when(self.is_known(cls, "list")):
+                        self.store(self.load(x, LIST_ITEMS), items)
+                    push(self.load(self.load(items), self.scaled(k)))
+
+    def make_results(self) -> Value:
+        """A tuple that ``made`` owns: pending tensors, and last a list of copies of memory."""
+        slots, kinds = self.layout.tensor, self.item(self.own, KINDS)
+        numbers, count = self.item(self.own, NUMBERS), self.size(kinds)
+        results = self.need(self.call("PyTuple_New", self.arithmetic("add", count, 1)))
+        self.store(results, self.made)
+        with self.each(count) as k:
+            kind = self.item(kinds, k)
+            nobodys = self.is_known(kind, "None")  # what the function keeps to itself
+            with self.when(nobodys):
+                self.put(self.hold(kind), results, k)
+            with self.otherwise(nobodys):
+                t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
+                self.put(self.need(t), results, k)
+                self.fill(t, slots, self.item(numbers, k), kind)
+        self.put(self.need(self.call("PyList_New", self.constant(0))), results, count)
+        return results
+
+    def fill(self, t: Value, slots: Slots, number: Value, kind: Value) -> None:
+        cell = self.need(self.call("PyList_New", self.constant(1)))
+        self.store(cell, t, slots["_vc"])
+        zero = self.hold(self.known("0"))
+        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
+        self.store(self.hold(self.known("None")), t, slots["_grad"])
+        self.store(self.hold(self.known("None")), t, slots["_x"])
+        stamp = self.need(self.call("PyTuple_New", self.constant(3)))
+        self.put(self.hold(self.region), stamp, 0)
+        self.put(self.hold(number), stamp, 1)
+        self.put(self.hold(kind), stamp, 2)
+        self.store(stamp, t, slots["_stamp"])
+
+    def copies(self, results: Value) -> Value:
+        return self.item(results, self.size(self.item(self.own, KINDS)))
+
+    def take_copies(self, results: Value) -> None:
+        """Copy memory from outside, which may change before values are computed."""
+        take = self.item(self.own, TAKE)
+        with self.otherwise(self.is_known(take, "None")):
+            with self.each(self.size(self.slots)) as k:
+                outside, copies = self.is_outside(k), self.copies(results)
+                with self.otherwise(outside):
+                    self.append(copies, self.known("None"))
+                with self.when(outside):
+                    x = self.argument_at(self.word(self.words(MEETING), k))
+                    copy = self.python(take, self.item(self.slots, k), x)
+                    failed = self.call("PyList_Append", copies, copy, kind="i32")
+                    self.drop(copy)
+                    self.leave_unless(self.test("eq", failed, 0), "fail")
+                    self.leave_if(self.is_known(copy, "None"), "decline")
+
+    def is_outside(self, k: Value) -> Value:
+        outside = self.load(self.item(self.slots, k), self.layout.leaf["outside"])
+        return self.is_known(outside, "True")
+
+    def ask_to_wait(self) -> None:
+        """Whether a change in place can wait."""
+        token = self.item(self.own, CHANGE)
+        with self.otherwise(self.is_known(token, "None")):
+            waits = self.item(self.own, WAITS)
+            self.need_true(self.python(waits, self.region, token, self.load(self.flat)))
+
+    def compare(self, i: Value) -> None:
+        recipe = self.at(self.words(RECIPE), self.arithmetic("mul", Value(i, "i64"), 16))
+        way, number = (self.load(recipe, k, "i64") for k in (0, 8))
+        x = self.argument_at(i)
+        for code, found in (
+            (OF_RESULT, lambda: self.element(self.of_region("handles"), number)),
+            (OF_LEAF, lambda: self.element(self.of_region("leaves"), number)),
+            (OF_ARGUMENT, lambda: self.argument_at(number)),
+        ):
+            with self.when(self.test("eq", way, code)):
+                self.leave_unless(self.test("eq", found(), x), "decline")
+        with self.when(self.test("eq", way, OF_VALUE)):
+            wanted = self.item(self.item(self.own, OBJECTS), i)
+            with self.otherwise(self.test("eq", x, wanted)):
+                self.compare_values(x, wanted)
+
+    def compare_values(self, x: Value, wanted: Value) -> None:
+        given = self.stack(2)
+        self.store(x, given)
+        self.store(wanted, given, 8)
+        found = self.value("ptr", f"call ptr @same(ptr %self, ptr {given}, i64 2)")
+        with self.when(self.test("eq", found, NULL)):
+            self.need_true(self.python(self.item(self.own, SAME), x, wanted))
+
+    def compare_leaf(self, k: Value) -> None:
+        """Whether an argument is the leaf of the last time, in the same memory, not met yet."""
+        index = self.word(self.words(MEETING), k)
+        x, slot = self.argument_at(index), self.item(self.slots, k)
+        leaf, tensor = self.layout.leaf, self.layout.tensor
+        same = self.test("eq", self.type_of(x), self.load(slot, leaf["cls"]))
+        self.leave_unless(same, "decline")
+        array = self.load(x, tensor["_a"])
+        self.leave_if(self.test("eq", array, NULL), "decline")  # pending
+        with self.otherwise(self.is_outside(k)):
+            last = self.load(slot, leaf["last"])
+            self.leave_unless(self.is_a(last, "ref"), "soften")
+            for one, other in (
+                (array, self.load(last, HEAD)),
+                (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
+                (self.load(x, tensor["_base"]), self.known("None")),
+                (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
+            ):
+                self.leave_unless(self.test("eq", one, other), "soften")
+            leaves = self.of_region("leaves")
+            with self.each(self.size(leaves)) as j:
+                self.leave_if(self.test("eq", self.element(leaves, j), x), "decline")
+            with self.each(k) as j:
+                other = self.argument_at(self.word(self.words(MEETING), j))
+                self.leave_if(self.test("eq", other, x), "decline")
+
+    def soften(self, left: Value, k: Value) -> None:
+        """Ask Python whether a tensor that is another one, or in other memory, can be a leaf."""
+        tries = self.load(left, 0, "i64")
+        self.leave_if(self.test("eq", tries, 0), "decline")
+        self.store(self.arithmetic("sub", tries, 1), left)
+        x = self.argument_at(self.word(self.words(MEETING), k))
+        self.need_true(self.python(self.known("fits"), self.item(self.slots, k), x))
+        self.go("again")
+
+    def note(self, results: Value) -> None:
+        tensor = self.layout.tensor
+        with self.each(self.size(self.slots)) as k:
+            x = self.argument_at(self.word(self.words(MEETING), k))
+            self.append(self.of_region("leaves"), x)
+            array = self.variable("ptr", self.load(x, tensor["_a"]))
+            with self.when(self.is_outside(k)):
+                self.store(self.element(self.copies(results), k), array)
+            self.append(self.of_region("arrays"), self.load(array))
+            self.append(self.of_region("nodes"), self.load(x, tensor["_node"]))
+            identity = self.need(self.call("PyLong_FromVoidPtr", x))
+            failed = self.call("PySet_Add", self.of_region("met"), identity, kind="i32")
+            self.drop(identity)
+            self.leave_unless(self.test("eq", failed, 0), "fail")
+        for place, items in ((GIVEN, "numbers"), (TOKENS, "path")):
+            noted = self.item(self.own, place)
+            with self.each(self.size(noted)) as k:
+                self.append(self.of_region(items), self.item(noted, k))
+        with self.each(self.size(self.item(self.own, KINDS))) as k:
+            self.append(self.of_region("handles"), self.item(results, k))
+        before = self.of_region("at")
+        self.store(self.hold(self.item(self.own, AFTER)), self.region, self.layout.region["at"])
+        self.drop(before)
+
+    def change(self) -> None:
+        """Note the change in place with which the call ends."""
+        token = self.item(self.own, CHANGE)
+        with self.otherwise(self.is_known(token, "None")):
+            changed = self.item(self.own, CHANGED)
+            self.drop(self.python(changed, self.region, token, self.load(self.flat)))
+
+    def give_results(self, results: Value) -> None:
+        sort, asked = self.item(self.own, SORT), self.words(RESULTS)
+
+        def result(k: Any) -> Value:
+            number = self.word(asked, k)
+            found = self.variable("ptr", "null")
+            given = self.test("slt", number, 0)
+            with self.when(given):
+                self.store(self.argument_at(self.arithmetic("xor", number, -1)), found)
+            with self.otherwise(given):
+                self.store(self.item(results, number), found)
+            return self.hold(self.load(found))
+
+        with self.when(self.is_known(sort, "None")):
+            only = result(0)
+            self.drop(results)
+            self.give(only)
+            self.here(self.label())
+        count = self.arithmetic("sdiv", self.size(self.item(self.own, RESULTS)), 8)
+        several = self.need(self.call("PyTuple_New", count))
+        with self.each(count) as k:
+            self.put(result(k), several, k)
+        self.drop(results)
+        self.store(several, self.made)
+        with self.when(self.is_known(sort, "tuple")):
+            self.give(several)
+            self.here(self.label())
+        made = self.python(sort, several)
+        self.drop(several)
+        self.give(made)
+
+
+class Hook(Emitter):
+    """``hook(thread, frame, flag)``: what Python starts a function with."""
+
+    def __init__(
+        self, name: str, places: dict[str, int], layout: Layout, frames: FrameLayout, code: int,
+        extra: int,
+    ) -> None:  # fmt: skip
+        super().__init__(name, places)
+        self.layout, self.own = layout, Value("%self")
+        state, frame, thread = Value(STATE), Value("%frame"), Value("%thread")
+        function = self.load(frame, frames.code)
+        about = self.load(function, code)
+        self.leave_if(self.test("eq", about, NULL), "run")
+        marks = self.load(about, 0, "i64")
+        self.leave_unless(self.test("slt", self.constant(extra), marks), "run")
+        count = self.arithmetic("sub", self.load(about, 8 + 8 * extra, "i64"), 1)
+        self.leave_if(self.test("slt", count, 0), "run")  # not one of weft's functions
+        self.leave_unless(self.test("eq", self.load(state, THREAD), thread), "run")
+        self.leave_unless(self.value("i1", "icmp eq i32 %flag, 0"), "run")
+        tracing = self.byte(self.load(thread, frames.running), 0)
+        self.leave_unless(self.test("eq", tracing, 0), "run")
+        region, now = self.load(state, REGION), self.load(state, NOW)
+        self.check(region, now)
+        point = self.load(region, layout.region["at"])
+        known = self.load(point, layout.point["whole"])
+        given = self.stack(2)
+        self.store(region, given)
+        self.store(self.at(frame, FRAME_LOCALS), given, 8)
+        grad = self.load(now, layout.state["grad"])
+        with self.each(self.size(known)) as k:
+            call = self.load(self.load(known, LIST_ITEMS), self.scaled(k))
+            same = self.test("eq", self.item(call, CODE), function)
+            same = self.both(same, self.test("eq", self.item(call, GRAD), grad))
+            with self.when(same):
+                made = self.value("ptr", f"call ptr @whole_call(ptr {call}, ptr {given}, i64 2)")
+                with self.otherwise(self.is_known(made, "None")):
+                    self.give(made)
+                    self.here(self.label())
+                self.drop(made)
+                still = self.test("eq", self.load(region, layout.region["at"]), point)
+                self.leave_unless(still, "run")
+                same_list = self.load(point, layout.point["whole"])
+                self.leave_unless(self.test("eq", same_list, known), "run")
+        self.learn(state, region, function, count, frame)
+        self.here("run")
+        self.run_further_in(state, frame)
+
+    def check(self, region: Value, now: Value) -> None:
+        """Go on only where nothing is on that regions do not know."""
+        layout = self.layout
+        no, none = self.known("False"), self.known("None")
+        default = self.call(
+            "PyDict_GetItem", self.item(self.own, DEFAULTS), self.known("'_default'")
+        )
+        recorders = self.load(now, layout.state["recorders"])
+        for one, other in (
+            (self.load(region, layout.region["learning"]), no),
+            (self.load(region, layout.region["busy"]), no),
+            (self.load(now, layout.state["unusual"]), no),
+            (self.load(now, layout.state["backward"]), none),
+            (self.load(now, layout.state["autocast"]), none),
+            (self.load(region, layout.region["default"]), default),
+            (self.size(recorders), self.constant(1)),
+        ):
+            self.leave_unless(self.test("eq", one, other), "run")
+        self.leave_unless(self.test("eq", self.item(recorders, 0), region), "run")
+        longest = self.load(self.at(self.item(self.own, LONGEST), BYTES), 0, "i64")
+        path = self.load(region, layout.region["path"])
+        self.leave_unless(self.test("slt", self.size(path), longest), "run")
+
+    def learn(
+        self, state: Value, region: Value, function: Value, count: Value, frame: Value
+    ) -> None:
+        """Let the function run while it is watched, if it was not given up at this point."""
+        self.leave_unless(self.test("eq", self.load(state, BUSY, "i64"), 0), "run")
+        point = self.load(region, self.layout.region["at"])
+        tried = self.load(point, self.layout.point["tried"])
+        with self.each(self.size(tried)) as k:
+            item = self.load(self.load(tried, LIST_ITEMS), self.scaled(k))
+            self.leave_if(self.test("eq", item, function), "run")
+        args = self.call("PyTuple_New", count)
+        self.leave_if(self.test("eq", args, NULL), "fail")
+        with self.each(count) as k:
+            x = self.load(self.at(frame, FRAME_LOCALS), self.scaled(k))
+            found = self.variable("ptr", x)
+            with self.when(self.test("eq", x, NULL)):
+                self.store(self.known("None"), found)
+            self.put(self.hold(self.load(found)), args, k)
+        self.store(self.constant(1), state, BUSY)
+        begun = self.python(self.item(self.own, BEGIN), region, function, args)
+        self.drop(args)
+        result = self.variable("ptr", "null")
+        with self.when(self.test("ne", begun, NULL)):
+            self.drop(begun)
+            self.store(self.default(frame), result)
+            self.end(result)
+        self.store(self.constant(0), state, BUSY)
+        self.give(self.load(result))
+        self.here("fail")
+        self.give(NULL)
+
+    def end(self, result: Value) -> None:
+        """Tell what the function gave, or None with an error kept aside."""
+        error = self.stack(3)
+        places = [self.at(error, 8 * k) for k in range(3)]
+        self.call("PyErr_Fetch", *places, kind="void")
+        found = self.variable("ptr", self.load(result))
+        with self.when(self.test("eq", self.load(result), NULL)):
+            self.store(self.known("None"), found)
+        told = self.python(self.item(self.own, END), self.load(found))
+        failed = self.test("eq", told, NULL)
+        with self.when(failed):
+            self.drop(self.load(result))
+            self.store(NULL, result)
+            for place in places:
+                self.drop(self.load(place))
+        with self.otherwise(failed):
+            self.drop(told)
+            self.call("PyErr_Restore", *(self.load(p) for p in places), kind="void")
+
+    def python(self, function: Value, *args: Value) -> Value:
+        given = self.stack(len(args) + 1)
+        for k, x in enumerate(args):
+            self.store(x, given, 8 + 8 * k)
+        flags = Value(str(len(args) - (1 << 63)), "i64")
+        return self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL)
+
+    def default(self, frame: Value) -> Value:
+        run = self.known("_PyEval_EvalFrameDefault")
+        return self.value("ptr", f"call ptr {run}(ptr %thread, ptr {frame}, i32 %flag)")
+
+    def run_further_in(self, state: Value, frame: Value) -> None:
+        """Run the function. Far in, Python runs functions without using up the stack of C."""
+        here = self.value("i64", f"ptrtoint ptr {self.stack(1)} to i64")
+        used = self.arithmetic("sub", self.load(state, STACK, "i64"), here)
+        ours = self.test("eq", self.load(state, THREAD), Value("%thread"))
+        with self.when(self.both(ours, self.test("sgt", used, DEEP))):
+            self.set_function(self.known("_PyEval_EvalFrameDefault"))
+            result = self.default(frame)
+            with self.when(self.test("ne", self.load(state, THREAD), NULL)):
+                self.set_function(Value("@hook"))
+            self.give(result)
+            self.here(self.label())
+        self.give(self.default(frame))
+
+    def set_function(self, function: Value) -> None:
+        interpreter = self.call("PyInterpreterState_Get")
+        self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, function, kind="void")
+
+    def text(self) -> str:
+        """The function as LLVM code, with the hook's memory."""
+        memory = f"{STATE} = internal global [6 x i64] zeroinitializer\n"
+        head = f"define ptr @{self.name}(ptr %thread, ptr %frame, i32 %flag) {{\nentry:"
+        own = f"  %self = load ptr, ptr getelementptr (i8, ptr {STATE}, i64 {OWN})"
+        body = (head, own, *self.variables, *self.lines, "}")
+        return memory + "\n".join(body) + "\n"
+
+
+class Switch(Emitter):
+    """``switch(region, now)``: start functions by the hook; False if somebody else does."""
+
+    def __init__(self, name: str, places: dict[str, int]) -> None:
+        super().__init__(name, places)
+        state = Value(STATE)
+        interpreter = self.call("PyInterpreterState_Get")
+        function = self.call("_PyInterpreterState_GetEvalFrameFunc", interpreter)
+        taken = self.test("ne", self.load(state, THREAD), NULL)
+        usual = self.is_known(function, "_PyEval_EvalFrameDefault")
+        self.leave_if(self.either(taken, self.negated(usual)), "no")
+        stack = self.value("i64", f"ptrtoint ptr {self.stack(1)} to i64")
+        for what, place in (
+            (self.call("PyThreadState_Get"), THREAD), (self.argument(0), REGION),
+            (Value("%self"), OWN), (stack, STACK), (self.constant(0), BUSY),
+            (self.argument(1), NOW),
+        ):  # fmt: skip
+            self.store(what, state, place)
+        self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, Value("@hook"), kind="void")
+        self.give(self.hold(self.known("True")))
+        self.here("no")
+        self.give(self.hold(self.known("False")))
+
+
+class SwitchOff(Emitter):
+    """``switch_off()``: start functions as ever."""
+
+    def __init__(self, name: str, places: dict[str, int]) -> None:
+        super().__init__(name, places)
+        self.store(NULL, Value(STATE), THREAD)
+        interpreter = self.call("PyInterpreterState_Get")
+        function = self.call("_PyInterpreterState_GetEvalFrameFunc", interpreter)
+        with self.when(self.test("eq", function, Value("@hook"))):
+            usual = self.known("_PyEval_EvalFrameDefault")
+            self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, usual, kind="void")
+        self.give(self.hold(self.known("None")))
+
+
+class Marks:
+    """Marks on code objects: which functions may be confirmed, with their number of arguments."""
+
+    def __init__(self) -> None:
+        api = ctypes.pythonapi
+        api._PyEval_RequestCodeExtraIndex.argtypes = (ctypes.c_void_p,)
+        api._PyEval_RequestCodeExtraIndex.restype = ctypes.c_ssize_t
+        self.set = api._PyCode_SetExtra
+        self.set.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
+        self.index = api._PyEval_RequestCodeExtraIndex(None)
+        if self.index < 0:
+            raise Unsupported("no room for marks on code")
+        # Where a code object keeps them is found with a code object of our own.
+        probe = compile("0", "<probe>", "eval")
+        word = ctypes.c_size_t.from_address
+        size = types.CodeType.__basicsize__
+        before = [word(id(probe) + at).value for at in range(0, size, 8)]
+        self.put(probe, 0xABCDE)
+        after = [word(id(probe) + at).value for at in range(0, size, 8)]
+        changed = [8 * k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+        if len(changed) != 1 or before[changed[0] // 8]:
+            raise Unsupported("marks on code lie elsewhere")
+        self.place = changed[0]
+        block = word(id(probe) + self.place).value
+        if word(block).value <= self.index or word(block + 8 + 8 * self.index).value != 0xABCDE:
+            raise Unsupported("marks on code differ")
+
+    def put(self, code: types.CodeType, mark: int) -> None:
+        if self.set(code, self.index, mark):
+            raise Unsupported("marks on code can't be set")
+
+
+def probe() -> FrameLayout:
+    """Where frames keep code and arguments, tried out on one that runs."""
+    layout = records.frame_layout()
+    if layout is None:
+        raise Unsupported("frames lie elsewhere")
+
+    def inside(first: Any, *rest: Any, third: Any) -> bool:
+        word = ctypes.c_size_t.from_address
+        frame = word(id(sys._getframe()) + HEAD + 8).value
+        found = [word(frame + FRAME_LOCALS + 8 * k).value for k in range(3)]
+        return found == [id(first), id(third), id(rest)]
+
+    if not inside(object(), object(), third=object()):
+        raise Unsupported("the arguments of frames lie elsewhere")
+    return layout
+
+
+class Functions:
+    """The compiled functions of a process."""
+
+    def __init__(self, begin: Callable, end: Callable, fits: Callable, longest: int) -> None:
+        if native_matching.functions() is None:
+            raise Unsupported("objects differ")
+        self.marks, frames, layout = Marks(), probe(), WholeLayout()
+        objects = {**_OBJECTS, "fits": fits}
+        self.held = (objects, begin, end)
+        addresses = {name: id(value) for name, value in objects.items()}
+        for name in _FUNCTIONS:
+            found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+            addresses[name] = found or 0
+        places = {name: k for k, name in enumerate(addresses)}
+        self.table = struct.pack(f"{len(addresses)}Q", *addresses.values())
+
+        def text() -> str:
+            made = (
+                Hook("hook", places, layout, frames, self.marks.place, self.marks.index),
+                Same("same", places),
+                WholeCall("whole_call", places, layout),
+                Switch("switch", places),
+                SwitchOff("switch_off", places),
+            )
+            return "".join(function.text() for function in made)
+
+        facts = (layout, frames, self.marks.place, self.marks.index, places)
+        recipe = _recipe(facts)
+        names = ["switch", "switch_off"]
+        given = ("whole_calls", text if recipe else text(), names, recipe)
+        linked = jit.engine().load(*given)
+        own = (self.table, begin, end, vars(dt), native_matching.words([longest]))
+        self.switch, self.switch_off = (
+            entry.bound(name, address, own) for name, address in zip(names, linked, strict=True)
+        )
+
+
+class WholeLayout(Layout):
+    """What ``Layout`` knows, and what the hook looks at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = ("autocast", "backward", "grad", "recorders", "unusual")
+        self.state = Slots(State, *names)
+
+
+def _recipe(facts: Any) -> str:
+    """All that the code is made from, or nothing where the sources can't be read."""
+    versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
+    digest = hashlib.sha256(repr((versions, facts)).encode())
+    try:
+        for source in (__file__, native_matching.__file__, emit.__file__, entry.__file__):
+            digest.update(Path(source).read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+@once
+def make(begin: Callable, end: Callable, fits: Callable, longest: int) -> Functions | None:
+    """The compiled functions, or None where Python is not what they know."""
+    try:
+        return Functions(begin, end, fits, longest)
+    except (AttributeError, Unsupported):
+        return None
+
+
+def functions(*given: Any) -> Functions | None:
+    """The same, once kernels may be compiled."""
+    return make(*given) if selection.ready() else None

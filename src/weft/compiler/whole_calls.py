@@ -1,0 +1,345 @@
+"""Calls of weft's own functions as a whole: which can be confirmed before they run.
+
+A public function is Python code that ends in ops. What it does follows from what it is called on,
+from the kinds of its tensors, and from switches that are compared (``native_calls.Hook``); so where
+it is called again on the same results and leaves, with equal numbers and settings, at the same
+point of the trace, the same tokens follow. They are noted at once, and the function does not run.
+
+A call is watched once while it is followed. It can be confirmed from then on if its tokens read
+nothing but its arguments, and it gave its arguments or new results; if it drew no random numbers
+and said no warning; and if nobody has kept a result that it did not give.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import warnings
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from weft.compiler import native_calls
+from weft.compiler.matching import aside
+from weft.compiler.native_calls import (
+    FLAT,
+    NEW_LEAF,
+    OF_ARGUMENT,
+    OF_LEAF,
+    OF_RESULT,
+    OF_VALUE,
+    SINGLE,
+)
+from weft.compiler.native_matching import words
+from weft.compiler.trace import (
+    ASSIGN,
+    CALL,
+    DETACH,
+    INPLACE,
+    LEAF,
+    RESULT,
+    LeafSlot,
+    Token,
+    plain_attributes,
+    same,
+)
+from weft.core import device, dispatch, short
+from weft.core import dtype as dt
+from weft.core.modes import MODES
+from weft.core.pending import region_of
+from weft.core.tensor import Parameter, Tensor
+from weft.operators import overriding
+from weft.operators.along import RESULT_TYPES
+
+array_of = Tensor.__dict__["_a"].__get__
+VARIANTS = 4  # of one function at one point
+GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of code that gives its results one by one
+WITH_ARGS, WITH_KEYWORDS = 4, 8  # flags of code with ``*args`` and ``**kwargs``
+
+
+class Refused(Exception):
+    """A call that can't be confirmed as a whole."""
+
+
+def functions() -> Iterator[FunctionType]:
+    """The functions whose calls may be confirmed: those that do nothing but call ops."""
+    for _, function in overriding.methods():
+        yield function
+    for _, _, function in overriding.functions():
+        yield function
+    for name, module in list(sys.modules.items()):
+        if name.startswith("weft.operators.") or module is short:
+            yield from (x for x in vars(module).values() if isinstance(x, FunctionType))
+
+
+def arguments(code: CodeType) -> int:
+    """How many of the variables of some code are arguments."""
+    many = bool(code.co_flags & WITH_ARGS) + bool(code.co_flags & WITH_KEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + many
+
+
+def may_be_confirmed(function: FunctionType) -> bool:
+    home = function.__module__ or ""
+    ours = home.startswith(("weft.operators", "weft.nn.functional", "weft.special"))
+    return (ours or home in ("weft", "weft.core.short")) and not (
+        function.__code__.co_flags & GENERATORS
+    )
+
+
+def compiled() -> native_calls.Functions | None:
+    """The hook, if there is one for this Python."""
+    return _compiled[0] if _compiled else _compile()
+
+
+_compiled: list[native_calls.Functions] = []
+
+
+def _compile() -> native_calls.Functions | None:
+    made = native_calls.functions(begin, end, LeafSlot.fits, LONGEST)
+    if made is not None:
+        for code in {f.__code__ for f in functions() if may_be_confirmed(f)}:
+            made.marks.put(code, arguments(code) + 1)
+        _compiled.append(made)
+    return made
+
+
+LONGEST = 100_000  # calls that may be pending
+
+
+class Watched:
+    """A call that is going on, and what the region was like when it began."""
+
+    def __init__(self, region: Any, code: CodeType, args: tuple[Any, ...]) -> None:
+        self.region, self.code, self.args = region, code, args
+        self.home, self.path, self.first = region.at, region.path, len(region.path)
+        self.counts = tuple(map(len, (region.handles, region.leaves, region.numbers)))
+        self.apart, self.grad = set(region.apart), MODES.now.grad
+        self.spoilt = False  # by a warning, or by random numbers
+
+
+_watched: list[Watched] = []
+_warn = warnings.warn
+
+
+def _noticed(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None) -> None:
+    """What stands in for ``warnings.warn`` while a call is watched."""
+    for watched in _watched:
+        watched.spoilt = True
+    _warn(message, category, stacklevel + 1, source)
+
+
+def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> None:
+    """A function is about to run, and is watched."""
+    global _warn
+    _watched.append(Watched(region, code, args))
+    region.watched_call = _watched[-1]
+    _warn, warnings.warn = warnings.warn, _noticed
+
+
+def end(result: Any) -> None:
+    """The function has given a result, or has failed."""
+    if warnings.warn is _noticed:
+        warnings.warn = _warn
+    watched = _watched.pop()
+    region, home = watched.region, watched.home
+    region.watched_call = None
+    try:
+        call = Whole(watched, result)
+    except Refused:
+        home.tried.append(watched.code)
+        return
+    region.candidates.append(call)
+
+
+def settle(region: Any, held: int) -> None:
+    """All results of a stretch are there, some of them held: keep the calls that gave those."""
+    for call in region.candidates:
+        home, code = call.home, call.code
+        if held & call.inner:
+            home.tried.append(code)
+            continue
+        home.whole = [*home.whole, call.own]
+        if sum(own[native_calls.CODE] is code for own in home.whole) >= VARIANTS:
+            home.tried.append(code)
+    region.candidates.clear()
+
+
+class Whole:
+    """One call as compiled code compares it, and what it notes and gives."""
+
+    def __init__(self, watched: Watched, result: Any) -> None:
+        region = watched.region
+        self.watched, self.home, self.code = watched, watched.home, watched.code
+        handles, _, numbers = watched.counts
+        tokens = self.tokens()
+        self.flat: list[Any] = []
+        lengths, classes = self.flatten()
+        self.places: dict[int, int] = {}
+        for k, x in enumerate(self.flat):
+            if isinstance(x, Tensor):
+                self.places.setdefault(id(x), k)
+        self.check_reads(tokens)
+        change = tokens.pop() if tokens[-1].kind in (ASSIGN, INPLACE) else None
+        met = [slot for token in (*tokens, change) if token is not None for slot in token.leaves]
+        meeting = [self.places[id(region.leaves[slot.number])] for slot in met]
+        outside = any(slot.outside for slot in met)
+        recipe, objects = self.recipe(meeting)
+        count = sum(len(token.kinds) for token in tokens)
+        results, sort = self.results(result, count, change)
+        given = self.given(results, tokens)
+        kinds = [kind for token in tokens for kind in token.kinds]
+        self.inner = sum(1 << handles + k for k in range(count) if k not in given)
+        made = compiled()
+        assert made is not None
+        self.own = (
+            made.table, self.code, words(lengths), tuple(classes), words(recipe), tuple(objects),
+            tuple(tokens), tokens[-1].after if tokens else self.home,
+            tuple(kind if k in given else None for k, kind in enumerate(kinds)),
+            tuple(range(handles, handles + count)), self.home, watched.grad,
+            tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
+            change, same, take if outside else None, type(region).can_wait,
+            type(region).change_later,
+        )  # fmt: skip
+        del self.watched, self.flat  # a tensor that they hold would count as one that is held
+
+    def tokens(self) -> list[Token]:
+        """What the call did: a piece of the path, and nothing beside it."""
+        watched, region = self.watched, self.watched.region
+        if watched.spoilt or region.learning or region.busy or region.path is not watched.path:
+            raise Refused("something else has happened")
+        tokens: list[Token] = region.path[watched.first :]
+        if not tokens or tokens[0].home is not self.home or region.at is not tokens[-1].after:
+            raise Refused("it is not a piece of the path")
+        if region.apart != watched.apart:
+            raise Refused("results are set apart")
+        if any(t.grad is not watched.grad for t in tokens) or MODES.now.grad is not watched.grad:
+            raise Refused("recording was switched")
+        if any(t.kind not in (CALL, DETACH) for t in tokens[:-1]):
+            raise Refused("more happens than calls of ops")
+        if tokens[-1].kind not in (CALL, DETACH, INPLACE, ASSIGN):
+            raise Refused("more happens than calls of ops")
+        return tokens
+
+    def flatten(self) -> tuple[list[int], list[Any]]:
+        """The arguments and the items of lists with tensors: their lengths, and their classes."""
+        lengths: list[int] = []
+        classes: list[Any] = []
+        for x in self.watched.args:
+            listed = x.__class__ in (list, tuple) and any(isinstance(y, Tensor) for y in x)
+            lengths.append(len(x) if listed else SINGLE)
+            classes.append(x.__class__ if listed else None)
+            self.flat += x if listed else (x,)
+        if len(self.flat) > FLAT:
+            raise Refused("many arguments")
+        return lengths, classes
+
+    def check_reads(self, tokens: list[Token]) -> None:
+        """All that the ops read from before the call must be arguments of it."""
+        region, first = self.watched.region, self.watched.counts[0]
+        for token in tokens:
+            for kind, what in token.slots:
+                if kind == LEAF:
+                    read = region.leaves[what.number]
+                elif kind == RESULT and what < first:
+                    read = region.handles[what]
+                    if read is None and token.kind in (ASSIGN, INPLACE):
+                        read = region.handles[token.first]  # it has another number by now
+                else:
+                    continue
+                if id(read) not in self.places:
+                    raise Refused("it reads what it was not given")
+        if tokens[-1].kind in (ASSIGN, INPLACE):
+            target = region.handles[tokens[-1].first]
+            if not self.flat or target is not self.flat[0]:
+                raise Refused("it changes something else")
+
+    def recipe(self, meeting: list[int]) -> tuple[list[int], list[Any]]:
+        """How each argument is compared, and with what."""
+        found: list[int] = []
+        objects: list[Any] = []
+        for k, x in enumerate(self.flat):
+            way, number, wanted = OF_VALUE, 0, None
+            if not isinstance(x, Tensor):
+                wanted = constant(x)
+            elif self.places[id(x)] != k:
+                way, number = OF_ARGUMENT, self.places[id(x)]
+            elif k in meeting:
+                way = NEW_LEAF
+            else:
+                way, number = self.known(x)
+            found += (way, number)
+            objects.append(wanted)
+        return found, objects
+
+    def known(self, x: Tensor) -> tuple[int, int]:
+        """Which result or leaf from before the call a tensor is."""
+        region, (handles, leaves, _) = self.watched.region, self.watched.counts
+        if region_of(x) is region:
+            number = object.__getattribute__(x, "_stamp")[1]
+            if number < handles and region.handles[number] is x:
+                return OF_RESULT, number
+            last = region.path[-1]  # it was changed by the call itself
+            if last.kind in (ASSIGN, INPLACE) and number == last.first:
+                kind, what = last.slots[0]
+                if kind == RESULT:
+                    return OF_RESULT, what
+                if what.number < leaves:
+                    return OF_LEAF, what.number
+        for number in range(leaves):
+            if region.leaves[number] is x:
+                return OF_LEAF, number
+        raise Refused("a tensor that no op has read")
+
+    def results(self, result: Any, count: int, change: Token | None) -> tuple[list[int], Any]:
+        """Where what was given is found: among the new results, or among the arguments."""
+        cls = result.__class__
+        if cls in (Tensor, Parameter):
+            return [self.place(result, count)], None
+        if cls is not tuple and cls is not list and cls not in RESULT_TYPES.values():
+            raise Refused("a result of another sort")
+        if not result:
+            raise Refused("no results")
+        made: Any = cls if cls in (tuple, list) else functools.partial(tuple.__new__, cls)
+        return [self.place(x, count) for x in result], made
+
+    def place(self, x: Any, count: int) -> int:
+        if id(x) in self.places and isinstance(x, Tensor):
+            return ~self.places[id(x)]
+        region, first = self.watched.region, self.watched.counts[0]
+        if x.__class__ is not Tensor or region_of(x) is not region:
+            raise Refused("a result that is none of an op")
+        number = object.__getattribute__(x, "_stamp")[1]
+        plain = x._vc == [0] and x._grad is None and x._x is None
+        if not first <= number < first + count or not plain or region.handles[number] is not x:
+            raise Refused("a result that is none of the call's")
+        return number - first
+
+    def given(self, results: list[int], tokens: list[Token]) -> set[int]:
+        """The results for which there are tensors: those that are given, and whose memory is."""
+        first = self.watched.counts[0]
+        roots = [root for token in tokens for root in token.roots]
+        found = {k for k in results if k >= 0}
+        for k in tuple(found):
+            root = roots[k]
+            if root.where == RESULT and root.number >= first:
+                found.add(root.number - first)
+        return found
+
+
+def constant(x: Any) -> Any:
+    """A value that later calls are compared with, out of reach of the program."""
+    if x.__class__ in (dt.dtype, device.device) or isinstance(x, dispatch.Op):
+        return x
+    if not plain_attributes(x):
+        raise Refused("an argument that can't be compared")
+    return copy.deepcopy(x) if x.__class__ in (list, tuple, dict) else x
+
+
+def take(slot: LeafSlot, x: Any) -> Any:
+    """A copy of a leaf in memory from outside; None if a tensor can't be that leaf."""
+    try:
+        array = array_of(x)
+    except (AttributeError, TypeError):
+        return None
+    return aside(array) if slot.fits(x) else None
