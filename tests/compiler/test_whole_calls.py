@@ -22,7 +22,7 @@ import weft.nn.functional as F
 from weft import nn
 from weft.compiler import native_calls, whole_calls
 from weft.compiler.trace import walk
-from weft.core import dispatch, inplace
+from weft.core import dispatch, inplace, short
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 
@@ -602,3 +602,31 @@ def test_what_another_thread_calls_is_not_the_region_s() -> None:
     for _ in range(6):
         assert torch.equal(compiled(), F.relu(x) * 2)
     assert pending == [None] * 6
+
+
+def test_no_two_functions_are_known_by_one_code() -> None:
+    """Functions made by one factory share code: the other one would be taken for the first."""
+    made = whole_calls.compiled()
+    assert made is not None
+    holders: dict[int, set[tuple[Any, ...]]] = {}
+    for function in whole_calls.functions():
+        if whole_calls.may_be_confirmed(function):
+            enclosed = tuple(id(cell.cell_contents) for cell in function.__closure__ or ())
+            holders.setdefault(id(function.__code__), set()).add(enclosed)
+    assert len(holders) > 1000
+    assert all(len(enclosed) == 1 for enclosed in holders.values())
+
+
+@pytest.mark.parametrize("first, second", [("sub", "mul"), ("mul", "pow"), ("div", "add")])
+def test_functions_of_one_factory_are_told_apart(first: str, second: str) -> None:
+    known = {f.__name__: f for f in whole_calls.functions() if f.__module__ == short.__name__}
+    functions = [known[name] for name in (first, second)]
+    a, b = torch.rand(4, 4, requires_grad=True), torch.rand(4, 4) + 0.5
+
+    def step(function: Any) -> Any:
+        return (function(a * 1, b) * 2).sum()
+
+    compiled = torch.compile(step)
+    for k in range(16):
+        function = functions[k > 8 and k % 2]
+        torch.testing.assert_close(compiled(function), step(function))

@@ -98,8 +98,12 @@ _compiled: list[native_calls.Functions] = []
 def _compile() -> native_calls.Functions | None:
     made = native_calls.functions(begin, end, LeafSlot.fits, LONGEST)
     if made is not None:
-        for code in {f.__code__ for f in functions() if may_be_confirmed(f)}:
-            made.marks.put(code, arguments(code) + 1)
+        for function in {f for f in functions() if may_be_confirmed(f)}:
+            if function.__closure__:
+                # Functions that differ in what they enclose share the code that they were made
+                # from: each gets its own, by which it is known.
+                function.__code__ = function.__code__.replace()
+            made.marks.put(function.__code__, arguments(function.__code__) + 1)
         _compiled.append(made)
     return made
 
