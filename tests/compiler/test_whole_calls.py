@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
 import sys
 import threading
 import warnings
@@ -630,3 +631,34 @@ def test_functions_of_one_factory_are_told_apart(first: str, second: str) -> Non
     for k in range(16):
         function = functions[k > 8 and k % 2]
         torch.testing.assert_close(compiled(function), step(function))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_modes_are_asked(before: bool) -> None:
+    """Whether functions look at modes already when the hook is made, or only from then on."""
+    program = f"""
+import weft as torch
+import weft.nn.functional as F
+
+if {before}:
+    import weft.overrides
+x, w = torch.randn(8, 4), torch.randn(4, 4, requires_grad=True)
+
+def step():
+    return F.relu(F.linear(x, w)).sum()
+
+compiled = torch.compile(step)
+for _ in range(12):
+    compiled()
+
+class Doubling(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {{}}))
+        return result * 2 if function.__name__ == "relu" else result
+
+with Doubling():
+    expected, found = step(), compiled()
+torch.testing.assert_close(found, expected)
+torch.testing.assert_close(compiled() * 2, expected)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

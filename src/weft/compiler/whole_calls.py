@@ -47,6 +47,7 @@ from weft.compiler.trace import (
 from weft.core import device, dispatch, short
 from weft.core import dtype as dt
 from weft.core.modes import MODES
+from weft.core.overrides import REDIRECTED
 from weft.core.pending import region_of
 from weft.core.tensor import Parameter, Tensor
 from weft.operators import overriding
@@ -98,7 +99,7 @@ _compiled: list[native_calls.Functions] = []
 def _compile() -> native_calls.Functions | None:
     made = native_calls.functions(begin, end, LeafSlot.fits, LONGEST)
     if made is not None:
-        for function in {f for f in functions() if may_be_confirmed(f)}:
+        for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
             if function.__closure__:
                 # Functions that differ in what they enclose share the code that they were made
                 # from: each gets its own, by which it is known.
