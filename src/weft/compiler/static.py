@@ -209,7 +209,7 @@ class Step:
                     guard.entry(group, "params", group["params"])
                     guard.items(group["params"], group["params"])
             for tensor, node in zip(self.tensors, self.nodes, strict=True):
-                guard.slot(tensor, "_a", tensor._a)
+                guard.slot(tensor, "_a", ARRAY(tensor))
                 guard.slot(tensor, "_node", node)
             for node in {id(t._node): t._node for t in self.grads if t._node is not None}.values():
                 guard.slot(node, "extras", None)
@@ -260,7 +260,7 @@ class Step:
 
     def _arrays(self) -> list[Any]:
         """The arrays of leaves that are the same tensors each time, None for the others."""
-        return [None if t is None else t._a for t in self.leaves]
+        return [None if t is None else ARRAY(t) for t in self.leaves]
 
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
@@ -269,7 +269,7 @@ class Step:
         if self.places:
             known = known.copy()
             for at, k in self.places:
-                known[at] = inputs[k]._a
+                known[at] = ARRAY(inputs[k])
         found = self.program.run(known)
         if found is None:
             return False, None
