@@ -602,3 +602,22 @@ def test_what_another_thread_calls_is_not_the_region_s() -> None:
     for _ in range(6):
         assert torch.equal(compiled(), F.relu(x) * 2)
     assert pending == [None] * 6
+
+
+def test_a_leaf_that_was_met_is_not_met_again_in_another_role() -> None:
+    def reads_first(a: Any, b: Any) -> Any:
+        y = torch.mul(a, 2)
+        b.add_(1)
+        return y + torch.mul(a, 3)
+
+    def reads_later(a: Any, b: Any) -> Any:
+        b.add_(a)
+        return torch.mul(a, 3) + torch.mul(b, 2)
+
+    for function in (reads_first, reads_later):
+        pool, twins = [torch.ones(3), torch.ones(3) * 2], [torch.ones(3), torch.ones(3) * 2]
+        compiled = torch.compile(function)
+        for i, j in ((0, 1), (0, 1), (0, 1), (0, 1), (0, 0), (1, 0), (1, 1), (0, 0), (0, 1)):
+            expected = function(twins[i], twins[j])
+            assert torch.equal(compiled(pool[i], pool[j]), expected)
+            assert all(map(torch.equal, pool, twins))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler.trace import Kind, Token
+from weft.compiler.trace import LEAF, Kind, Root, Token
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import FREED, Node, next_sequence
 from weft.core.tensor import LATE, Tensor, wrap
@@ -144,9 +144,18 @@ class Tape:
         )
 
     def attach(
-        self, region: Region, values: dict[int, ndarray], seen: Collection[int], run: Run
+        self,
+        region: Region,
+        values: dict[int, ndarray],
+        seen: Collection[int],
+        roots: Sequence[Root],
+        run: Run,
     ) -> None:
-        """Give the result of a run its node. Those that it was computed from have theirs."""
+        """Give the result of a run its node. Those that it was computed from have theirs.
+
+        ``seen`` are the results with memory that the program could change; ``roots`` says in whose
+        memory each result lies.
+        """
         handle = region.handles[self.number]
         if handle is None:
             return
@@ -157,8 +166,11 @@ class Tape:
             cells.append(region.leaves[k]._vc)
         for k in self.saved:
             arrays[k] = values[k]
-            if k in seen and region.handles[k] is not None:
-                cells.append(region.handles[k]._vc)  # the program could change it
+            where, number = roots[k]  # whose memory eager mode would have saved
+            if where == LEAF:
+                cells.append(region.leaves[number]._vc)
+            elif number in seen and region.handles[number] is not None:
+                cells.append(region.handles[number]._vc)
         guard = (sum(cell[0] for cell in cells), *cells) if cells else None
         edges = [region.nodes[k] for k in self.leaves] + [run.ends[k]._node for k in self.ends]
         token, kind = region.path[-1], self.kind

@@ -263,7 +263,7 @@ class Plan:
         live = [k for k in self.wanted if kinds[k].requires]
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.order = sorted({*self.wanted, *self.views})
-        self.kinds = kinds
+        self.kinds, self.roots = kinds, roots
         self.tapes: dict[int, history.Tape] = {}
         self.freed: dict[int, Any] = {}  # with the leaves behind them
         saved: dict[int, None] = {}  # results that backward passes read
@@ -378,7 +378,7 @@ class Plan:
                     history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
             if run is not None and handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
-                    self.tapes[k].attach(region, values, self.wanted, run)
+                    self.tapes[k].attach(region, values, self.wanted, self.roots, run)
                 run.ends[k] = handles[k].alias_of()
         return True
 
