@@ -605,6 +605,25 @@ def test_what_another_thread_calls_is_not_the_region_s() -> None:
     assert pending == [None] * 6
 
 
+def test_a_leaf_that_was_met_is_not_met_again_in_another_role() -> None:
+    def reads_first(a: Any, b: Any) -> Any:
+        y = torch.mul(a, 2)
+        b.add_(1)
+        return y + torch.mul(a, 3)
+
+    def reads_later(a: Any, b: Any) -> Any:
+        b.add_(a)
+        return torch.mul(a, 3) + torch.mul(b, 2)
+
+    for function in (reads_first, reads_later):
+        pool, twins = [torch.ones(3), torch.ones(3) * 2], [torch.ones(3), torch.ones(3) * 2]
+        compiled = torch.compile(function)
+        for i, j in ((0, 1), (0, 1), (0, 1), (0, 1), (0, 0), (1, 0), (1, 1), (0, 0), (0, 1)):
+            expected = function(twins[i], twins[j])
+            assert torch.equal(compiled(pool[i], pool[j]), expected)
+            assert all(map(torch.equal, pool, twins))
+
+
 def test_no_two_functions_are_known_by_one_code() -> None:
     """Functions made by one factory share code: the other one would be taken for the first."""
     made = whole_calls.compiled()

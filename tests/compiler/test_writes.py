@@ -313,3 +313,27 @@ def test_writing_a_tensor_from_a_part_of_itself_is_refused(write):
         assert error == wanted != "fine"
         close(mine, theirs)
         assert mine._version == theirs._version
+
+
+@pytest.mark.parametrize("sort", ["view of a result", "view of a leaf", "view that is not held"])
+def test_a_view_that_backward_needs_is_missed_when_it_was_overwritten(sort: str) -> None:
+    x = torch.randn(4, requires_grad=True)
+
+    def program(leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 2
+        part = (leaf if sort == "view of a leaf" else y)[:2]
+        z = (part * x[2:] * part).sum()
+        return (part, z) if sort == "view of a result" else (y, z)
+
+    compiled = torch.compile(program)
+    for _ in range(4):
+        for function in (program, compiled):
+            leaf = torch.randn(4)
+            changed, z = function(leaf)
+            with torch.no_grad():
+                (leaf if sort == "view of a leaf" else changed).add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.backward()
+            x.grad = None
+            function(leaf)[1].backward()
+            x.grad = None
