@@ -7,8 +7,8 @@ numbers or places in the inputs, the results, and scratch memory. That list is a
 any addresses, in one native call, without Python.
 
 A kernel that does something else with values (a NumPy function, a branch) is found out: a place
-that is neither an input nor allocated here can't be named, and the plan is refused. The tests run the job
-of every kernel on other values than those it was planned with.
+that is neither an input nor allocated here can't be named, and the plan is refused. The tests run
+the job of every kernel on other values than those it was planned with.
 """
 
 from __future__ import annotations
