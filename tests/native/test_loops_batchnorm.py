@@ -9,7 +9,8 @@ from weft.native.loops import batchnorm
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
 
-# Matrices with few and many rows (also in blocks of which one is smaller), planes small and larger than a block, few and many channels.
+# Matrices with few and many rows (also in blocks, the last one smaller), planes small and larger
+# than a block, few and many channels.
 SHAPES = [
     *((4, 3), (1, 5), (300, 70), (2000, 9), (40, 600), (2501, 70), (5003, 3), (2100, 1)),
     *((2, 3, 4), (1, 9, 5), (8, 16, 7, 7), (3, 2, 100, 100), (40, 17, 20, 21)),

@@ -1,4 +1,4 @@
-"""What counts as the array of a tensor: NumPy's, and those of other devices."""
+"""The array types of tensors: NumPy's, and those of other devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batched values: what ``vmap`` hands to a function that is written for one example.
+"""Batched values: what ``vmap`` passes to a function written for one example.
 
 A batched tensor looks like one example. Its array, a ``BatchedArray``, has an example's shape and
 dtype and no values; the examples of the whole batch are its ``physical`` tensor, one dimension

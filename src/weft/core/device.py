@@ -1,4 +1,4 @@
-"""Devices: the CPU, and ``meta`` for shapes alone; others can be named, and say so."""
+"""Devices: the CPU, and ``meta`` for shapes alone; others can be named but raise when used."""
 
 from __future__ import annotations
 

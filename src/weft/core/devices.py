@@ -1,4 +1,4 @@
-"""Devices with memory of their own: what has to be known of one for every op to run there.
+"""Devices with memory of their own: the interface that lets every op run there.
 
 A device brings an array class, a subclass of ``DeviceArray``, and a ``Device`` that copies to and
 from the host and runs ops. The array of a tensor on it is such an array. Code outside of ``core``

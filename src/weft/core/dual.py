@@ -1,4 +1,4 @@
-"""Forward mode: tangents that tensors carry by level, and how an op moves them."""
+"""Forward mode: tangents that tensors carry by level, and how ops propagate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What public functions say to arguments that are no tensors, at no cost to calls that succeed.
+"""TypeErrors for arguments that are not tensors, at no cost to calls that succeed.
 
 A function that is given a list where it wants a tensor fails when it asks the list for something
 that only tensors have: an AttributeError. ``guard`` puts an exception handler around the whole

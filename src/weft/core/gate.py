@@ -1,4 +1,4 @@
-"""The gate that every write to a tensor's memory passes, and the flag of memory in other hands.
+"""The gate that every write to a tensor's memory passes, and the flag of externally shared memory.
 
 Whoever changes memory that a tensor may show (an op in place, ``out=``, an optimizer, a storage,
 a file that is loaded over parameters) announces it here before the first byte. Those who rest on

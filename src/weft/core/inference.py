@@ -1,4 +1,4 @@
-"""Inference tensors: what is made in ``inference_mode``, whose versions nobody counts."""
+"""Inference tensors: those created in ``inference_mode``, whose versions are not tracked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def version_of(x: Tensor) -> int:
 
 
 def changeable(x: Tensor) -> bool:
-    """Whether inference mode has nothing against changing a tensor in place."""
+    """Whether inference mode allows changing a tensor in place."""
     return x._vc.__class__ is list or MODES.now.inference
 
 

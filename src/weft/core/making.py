@@ -1,4 +1,4 @@
-"""Tensors and nodes made by compiled code, once native code is loaded: see ``codegen.records``."""
+"""Tensors and nodes constructed by compiled code, once it is loaded: see ``codegen.records``."""
 
 from __future__ import annotations
 

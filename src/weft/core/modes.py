@@ -1,4 +1,4 @@
-"""What is switched on in this thread: recording, hooks, forward-mode levels, the module path."""
+"""Thread-local state: recording, hooks, forward-mode levels, the module path."""
 
 from __future__ import annotations
 

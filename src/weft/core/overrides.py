@@ -1,4 +1,4 @@
-"""``__torch_function__``: types that say themselves how functions act on them.
+"""``__torch_function__``: types that override how functions act on them.
 
 A program that has no such type and no mode pays nothing for this: public functions
 are plain until ``redirect`` gives them other code. That happens when the first subclass of Tensor

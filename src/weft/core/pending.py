@@ -1,4 +1,4 @@
-"""Tensors whose values have not been computed yet: how they look to the code around them.
+"""Pending tensors: tensors whose values have not been computed yet.
 
 While a compiled region is followed (``weft.compiler``), an op that was expected gives back an
 ordinary ``Tensor`` whose slots ``_a``, ``_node``, ``_base`` and ``_view`` are unset, and whose

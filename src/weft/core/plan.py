@@ -1,4 +1,4 @@
-"""Which values a use of an op keeps for backward, and how its derivative rules get them.
+"""Which values an op call saves for backward, and how its derivative rules get them.
 
 A rule is an ordinary function; the names of its parameters say what it needs:
 ``g`` (or ``t``) the gradient or tangent, an input's name its value, ``y`` (or an output's

@@ -1,7 +1,7 @@
 """Ops and derivative rules as jobs: lists of native calls that run on any addresses.
 
-``job(function, values)`` runs a function on stand-ins for arrays, which have memory that is never
-read. An op on stand-ins becomes the calls of its kernel or of its traced loop, whatever the size;
+``job(function, values)`` runs a function on abstract arrays, whose memory is never
+read. An op on them becomes the calls of its kernel or of its traced loop, whatever the size;
 an op that has neither runs its reference on them, whose NumPy calls become native ones. So do
 derivative rules, which are written in both. What needs values, or what no loop does, raises
 ``Unplannable``.
@@ -206,7 +206,7 @@ def _operand(x: Any) -> Any:
             # A number that promotion has made an array of. What a function has put into an array
             # of NumPy's own may be values, which a plan has none of; so may one of its elements.
             if _whole(x).size > 1 or (x.dtype.kind == "f" and np.isnan(x).any()):
-                raise Unplannable("an array that was neither given nor asked for")
+                raise Unplannable("an array that is neither an input nor allocated by the kernel")
             buffers.constant(x)
         return x
     return x.item() if isinstance(x, np.generic) else x

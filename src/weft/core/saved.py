@@ -1,4 +1,4 @@
-"""What nodes keep for backward: values packed by hooks, read by name, put back in their place."""
+"""Values saved for backward: packed by hooks, read by name, restored into the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path of the module that is running, and the model it begins at.
+"""The path of the running module, and its root model.
 
 Two models of one program may have modules of the same path. So a path begins with the number of
 its model, which costs an op nothing; graphs take it off again, or give the model's name for it

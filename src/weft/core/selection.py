@@ -1,4 +1,4 @@
-"""Which code runs an op on large arrays: a native kernel where one takes them, else the reference.
+"""Kernel selection: a native kernel where one accepts the operands, else the NumPy reference.
 
 **The rule**: which implementation gives an op's bits depends on the op, its attributes, the dtypes,
 layouts and shapes of its operands, and fixed settings (threads, processor, libraries), never on

@@ -1,4 +1,4 @@
-"""Shape rules: what an op's results are like, from what its inputs are like.
+"""Shape inference rules: shapes and dtypes of results from those of inputs.
 
 A rule stands in the op's block as ``shape=`` and is an ordinary function. The names of its
 parameters say what it needs: an input's name its ``ShapeDtype`` (None or the number itself where

@@ -1,4 +1,4 @@
-"""``torch.Size``: a tuple of ints that says what it is."""
+"""``torch.Size``: a tuple of ints that prints as ``torch.Size``."""
 
 from __future__ import annotations
 

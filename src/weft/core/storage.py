@@ -213,7 +213,7 @@ class UntypedStorage:
         return type(self)()
 
     def get_device(self) -> int | None:
-        """The number of the device, which the CPU has not."""
+        """The device index, which the CPU does not have."""
         return self.device.index
 
     def to(self, *, device: Any = "cpu", non_blocking: bool = False) -> UntypedStorage:
@@ -459,7 +459,7 @@ class TypedStorage:
         return self._untyped_storage._cdata
 
     def get_device(self) -> int | None:
-        """The number of the device, which the CPU has not."""
+        """The device index, which the CPU does not have."""
         return self.device.index
 
     def to(self, *, device: Any = "cpu", non_blocking: bool = False) -> TypedStorage:

@@ -1,4 +1,4 @@
-"""Sizes that are not known yet: symbols such as ``batch``, and expressions of them.
+"""Symbolic sizes: symbols such as ``batch``, and expressions of them.
 
 A shape may hold a ``Dim`` wherever it may hold an int, and shape rules compute with both alike.
 An expression is kept in a normal form, a sum of products with integer coefficients, so that equal

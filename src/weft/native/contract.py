@@ -1,14 +1,14 @@
 """The contract of kernels: ``plan(kernel, arrays, attrs) -> Job``, which never allocates.
 
 A kernel is an ordinary function of arrays. It asks ``weft.native.memory.buffers`` for memory and
-calls compiled loops and oneDNN; it reads no values. So running it once, watched, tells all that it
+calls compiled loops and oneDNN; it reads no values. So recording one run shows all that it
 does to arrays of these shapes, types and strides: a list of native calls whose arguments are
 numbers or places in the inputs, the results, and scratch memory. That list is a ``Job``. It runs on
 any addresses, in one native call, without Python.
 
 A kernel that does something else with values (a NumPy function, a branch) is found out: a place
-that was neither given nor asked for can't be named, and the plan is refused. The tests run the job
-of every kernel on other values than those it was planned with.
+that is neither an input nor allocated here can't be named, and the plan is refused. The tests run
+the job of every kernel on other values than those it was planned with.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class _Recording:
     def checked(self, flag: ndarray) -> None:
         place = self.place(flag)
         if not isinstance(place, Address):
-            raise Unplannable("a flag in memory that was not asked for")
+            raise Unplannable("a flag in memory that the kernel did not allocate")
         self.flags += [Address(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
 
     def place(self, value: Any) -> int | Address:

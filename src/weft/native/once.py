@@ -1,4 +1,4 @@
-"""What is made on first use, by whichever thread comes first, and is there for all from then on.
+"""Thread- and fork-safe lazy initialization of everything native.
 
 One lock is held while anything native is set up: a kernel compiled or linked, a library loaded, a
 oneDNN primitive made. Finished things are looked up without it. Being one lock it can't be taken

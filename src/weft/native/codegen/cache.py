@@ -1,4 +1,4 @@
-"""Machine code kept on disk, so that the second run compiles nothing.
+"""The on-disk cache of machine code, so that the second run compiles nothing.
 
 Code from there is run, so nobody else may be able to put it there: the folder and its files belong
 to this user and are writable by nobody else, no folder above lets others rename it away, and links
@@ -33,7 +33,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder(NamedTuple):
-    """Where code is kept, and why not where it should be, if so."""
+    """The folder of the code cache, and why the usual one was refused, if it was."""
 
     folder: Path
     refused: str = ""
@@ -139,7 +139,7 @@ def _checked(found: bytes, key: bytes) -> bytes | None:
 
 
 def write(name: str, key: bytes, code: bytes) -> None:
-    """Keep code: write beside its place and move it there. A full disk is no reason to stop."""
+    """Keep code: write beside its place and move it there. A full disk is not an error."""
     target = path_of(name, key)
     try:
         handle, beside = tempfile.mkstemp(prefix=".new-", dir=target.parent)

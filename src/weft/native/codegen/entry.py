@@ -1,4 +1,4 @@
-"""How Python gets into compiled code: built-in functions made while the program runs.
+"""Entry points from Python: built-in functions created at run time.
 
 Beside each kernel stands a function that Python calls as it calls its own built-ins: it finds the
 memory of arrays and the values of numbers in the objects themselves, which takes a tenth of what a

@@ -1,4 +1,4 @@
-"""Kernels run as the Python functions they are, to be read and stepped through.
+"""Kernels run as plain Python functions, for reading and debugging.
 
 With ``WEFT_KERNELS=python`` every kernel of the loop language runs line by line in Python: a
 breakpoint in a kernel stops there, and its variables are numbers. It is thousands of times slower

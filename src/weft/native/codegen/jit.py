@@ -1,4 +1,4 @@
-"""Machine code from LLVM code, kept on disk, and the call into it."""
+"""JIT compilation of LLVM IR, with an on-disk cache, and calls of the result."""
 
 from __future__ import annotations
 

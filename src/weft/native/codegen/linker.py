@@ -1,8 +1,8 @@
-"""Object files made ready to run, without LLVM: what is compiled already needs no compiler.
+"""A linker for cached object files, so that compiled code can run without LLVM.
 
 Kernels are compiled for the large code model, in which every address in the code is a whole word.
-So linking is copying: sections to new memory, and the addresses of symbols into them. What is not
-like that (another processor, another kind of relocation) is refused, and LLVM links it.
+So linking is copying: sections to new memory, and the addresses of symbols into them. Other
+object files (another processor, another kind of relocation) are declined, and LLVM links them.
 """
 
 from __future__ import annotations

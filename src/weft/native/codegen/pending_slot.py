@@ -1,4 +1,4 @@
-"""What may be asked of a tensor that has no values yet, answered by compiled code.
+"""Attribute reads of pending tensors that need no values, answered by compiled code.
 
 Python comes to ``__getattr__`` for it, which asks which code reads the tensor's slot. For code of
 which that is known already this is done here; all else is left to the class's own method, which is

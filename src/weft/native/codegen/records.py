@@ -1,4 +1,4 @@
-"""Tensors and nodes of the graph made by compiled code: the last part of every small op.
+"""Tensors and graph nodes constructed by compiled code: the last part of every small op.
 
 Wrapping a result and recording it takes Python about thirty attribute stores. Here the same is one
 call of a built-in function: it looks at the inputs, makes the tensor, and, where a gradient can

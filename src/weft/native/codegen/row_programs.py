@@ -1,4 +1,4 @@
-"""Functions of rows (softmax, norms, losses) as stages that one generator turns into loops.
+"""Row programs: functions of rows (softmax, norms, losses) that one generator compiles to loops.
 
 A row program is a function of one row, in plain expressions::
 

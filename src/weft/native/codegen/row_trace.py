@@ -1,6 +1,6 @@
-"""Row programs as values in stages: what a function of one row does, noted down.
+"""Tracing of row programs: the values of a function of one row, in stages.
 
-See ``weft.native.codegen.row_programs`` for what a program may say.
+See ``weft.native.codegen.row_programs`` for the language of programs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Element-by-element functions as one compiled loop.
+"""Tracing of elementwise functions into one compiled loop.
 
 A function written for arrays (the NumPy reference of an op, its derivative rule, an optimizer's
-update) is run once on stand-ins that note down what is done to an element; that becomes the body
+update) is run once on tracer values that record what is done to an element; that becomes the body
 of a kernel, one pass over memory on all threads. Where a function looks at values or does
 something else than arithmetic, it can't be traced, and the caller goes on with NumPy.
 """

@@ -1,4 +1,4 @@
-"""Updates of many parameters in one call: the rule of an optimizer, traced and compiled."""
+"""Multi-tensor optimizer updates: the rule of an optimizer, traced and compiled into one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole ops as built-in functions: arguments checked, results made, and the work done in one call.
+"""Whole ops as built-in functions: check arguments, allocate results and compute, in one call.
 
 The code written here stands beside that of ``weft.native.codegen.entry`` and uses its helpers.
 """

@@ -1,4 +1,4 @@
-"""Attention of many small matrices, each worked out by one thread in the cache.
+"""Fused attention: each matrix is computed by one thread in cache.
 
 Tests hold the error of an element below 16 eps times the largest one; the number of threads does
 not change a bit.

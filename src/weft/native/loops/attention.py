@@ -1,4 +1,4 @@
-"""The loops of attention: for each pair of matrices all steps in the cache, one after the other.
+"""The loops of fused attention: all steps of a matrix in cache, one after the other.
 
 A task is one matrix of queries with its keys and values. Blocks of rows are multiplied by the keys,
 become weights, and are multiplied by the values; backward in the same order. Where queries see

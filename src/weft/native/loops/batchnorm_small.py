@@ -1,4 +1,4 @@
-"""Batch norm of small matrices: step by step what the reference does, so with the same bits."""
+"""Batch norm of small matrices, in the steps of the reference and bit-exact with it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sine and cosine of float32 arrays, and their gradients.
 
-The functions of kernels are right up to ``SINE_LIMIT``; an array with a larger number in it is left
-to NumPy.
+The functions of kernels are accurate up to ``SINE_LIMIT``; arrays with larger values fall back to
+NumPy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Losses: of class numbers, and of the differences of pairs.
+"""Losses: negative log likelihood, and elementwise losses of pairs (squared, absolute, Huber).
 
-Sums are taken in blocks of fixed size and joined in float64; for few classes of few rows, as the
-references take them.
+Sums are taken in blocks of fixed size and combined in float64; for small matrices in the order of
+the references.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL = 512
 FAR = 8192
 
 
-# --- class numbers -----------------------------------------------------------------------
+# --- negative log likelihood -------------------------------------------------------------
 
 
 @inline
@@ -115,7 +115,7 @@ def _nll_back(
 
 
 class _Classes:
-    """What the loss of class numbers needs to know of shapes and types, found out once."""
+    """What the negative log likelihood needs to know of shapes and types, computed once."""
 
     def __init__(
         self, shape: tuple[int, ...], d: str, u: str, weighted: bool, reduction: str

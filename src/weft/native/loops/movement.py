@@ -1,4 +1,4 @@
-"""Elements moved, converted, joined, padded and chosen.
+"""Data movement: copies, conversions, concatenation, padding and selection.
 
 Copies go by the size of the elements alone. Dimensions that are contiguous with each other are
 merged first, which leaves at most four of them in all but odd cases.

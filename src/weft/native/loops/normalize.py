@@ -1,7 +1,7 @@
 """Layer norm and RMS norm over the last dimensions, and their gradients.
 
-Sums are taken in float64. For small arrays layer norm has kernels that do step by step what the
-reference does, with the same bits.
+Sums are taken in float64. For small arrays layer norm has kernels that follow the steps of the
+reference and are bit-exact with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boxes in images: suppression of overlapping ones, and features on a grid inside of them.
+"""Regions of interest in images: non-maximum suppression, ROI align and ROI pooling.
 
 The positions of samples along each axis come from the references; the loops read and add.
 """

@@ -1,7 +1,7 @@
-"""Resizing of sequences and images: along each axis a few places with weights for each result.
+"""Interpolation of sequences and images: along each axis a few taps with weights for each result.
 
-The places and weights come from the reference kernels, so all modes are one loop here, and the
-gradient is the same loop with the places exchanged.
+The taps and weights come from the references, so all modes are one loop here, and the gradient is
+the same loop with the transposed taps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running sums, the greatest few, and variances of small rows, with the bits of the references."""
+"""Cumulative sums, top-k and variances of small rows, bit-exact with the references."""
 
 from __future__ import annotations
 

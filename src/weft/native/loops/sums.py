@@ -1,4 +1,4 @@
-"""Sums and means of small arrays in the order in which NumPy takes them, so with the same bits.
+"""Sums and means of small arrays in NumPy's summation order, bit-exact with it.
 
 NumPy halves a row until 128 elements are left, which it sums in eight parts; over the first
 dimension it adds row by row.

@@ -1,4 +1,4 @@
-"""Words of the Mersenne Twister (MT19937), and zeros and ones or normals made of them."""
+"""Words of the Mersenne Twister (MT19937), and Bernoulli and normal samples made of them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where arrays get their memory, and how they are laid out in it."""
+"""The memory pool of arrays, and memory layouts."""

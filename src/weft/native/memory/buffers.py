@@ -1,4 +1,4 @@
-"""Memory that kernels ask for: results, scratch, and constants.
+"""Memory that kernels allocate: results, scratch, and constants.
 
 Kernels get memory here and nowhere else, so that a plan (``weft.native.contract``) sees each piece
 of it and can put another in its place.

@@ -1,7 +1,7 @@
 """A pool for the memory of large arrays.
 
 Fresh memory costs a page fault for every 4 kB, which is more than most kernels do with it. NumPy
-lets a program say where arrays get their memory, so all arrays of a process that uses native
+lets a program provide the allocator, so all arrays of a process that uses native
 kernels come from here, whoever makes them. Freed blocks are kept in lists by size (eight sizes for
 each doubling) and given out again, also for somewhat less than they hold; blocks below ``SMALL``
 are left to NumPy's own cache.
@@ -584,6 +584,6 @@ def current() -> Pool | None:
 
 
 def any_stats() -> dict[str, int]:
-    """The statistics, all zero as long as there is no pool."""
+    """The statistics, all zero before the pool exists."""
     found = current()
     return dict.fromkeys(STATISTICS, 0) if found is None else found.stats()
