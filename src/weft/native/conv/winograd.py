@@ -39,6 +39,7 @@ I64 = np.dtype(np.int64)
 
 PLANS = 128  # that are kept
 SPLIT = 4  # tasks wanted of a weight's gradient
+TOGETHER = 16  # channels of which windows are transformed phase by phase
 COLUMNS = 128  # that such a task has at most
 WIDE = 16  # lanes of a vector from which tiles may have four by four results
 WINDOWS = 2  # panels of tiles that take as long as the transform of the windows
@@ -291,9 +292,10 @@ def _windows(plan: WinogradConvolution, w: Array) -> Array:
     packed = buffers.empty((parts, plan.n**2 * sheets * sheet), F32)
     # Phases are columns of one part, or parts of their own.
     steps = (height, phases * height) if parts == 1 else (packed.shape[1], height)
+    together = 1 if parts == 1 else TOGETHER
     loops.windows.get(n=plan.n, m=plan.m, height=height, lanes=_lanes())(
         *(w, packed, plan.weights, plan.rows, plan.columns * parts // phases, phases),
-        *(plan.row_step, plan.channel_step, *steps, sheet, sheets),
+        *(plan.row_step, plan.channel_step, *steps, sheet, together, sheets),
         threads.how_many(sheets, max(1, GRAIN // (height * plan.columns * plan.n**2))),
     )
     return packed

@@ -267,6 +267,7 @@ def windows(
     phase_to: i64,
     channel_to: i64,
     sheet_to: i64,
+    together: i64,
     n: i64,
     m: i64,
     height: i64,
@@ -275,7 +276,8 @@ def windows(
     hi: i64,
 ):
     # Transformed windows: for each point panels of `height` rows over all columns. The steps that
-    # end in `to` are those of the result.
+    # end in `to` are those of the result. Phases are done for some channels together, so that they
+    # write a few lines of the cache at a time where they lie far apart.
     k = n - m + 1
     raw = array(f32, n * n * lanes)
     half = array(f32, n * n * lanes)
@@ -289,27 +291,32 @@ def windows(
         if seen < height:
             for i in range(k * k * lanes):
                 raw[i] = 0.0
-        for c in range(channels):
-            source = w + (first * row_step + c * channel_step)
+        for c0 in range(0, channels, together):
             for phase in range(phases):
                 where = taps + phase * k * k
-                if seen == height:
-                    for r in range(height):
-                        for t in range(k * k):
-                            raw[t * lanes + r] = source[r * row_step + where[t]]
-                else:
-                    for r in range(seen):
-                        for t in range(k * k):
-                            raw[t * lanes + r] = source[r * row_step + where[t]]
-                for j in range(k):
-                    window_line(raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes)
-                for i in range(n):
-                    window_line(half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes)
-                place = to + (phase * phase_to + c * channel_to)
-                for point in range(n * n):
-                    target = place + (point * sheets + sheet) * sheet_to
-                    for r in range(height):
-                        target[r] = done[point * lanes + r]
+                for c in range(c0, min(channels, c0 + together)):
+                    source = w + (first * row_step + c * channel_step)
+                    if seen == height:
+                        for r in range(height):
+                            for t in range(k * k):
+                                raw[t * lanes + r] = source[r * row_step + where[t]]
+                    else:
+                        for r in range(seen):
+                            for t in range(k * k):
+                                raw[t * lanes + r] = source[r * row_step + where[t]]
+                    for j in range(k):
+                        window_line(
+                            raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes
+                        )
+                    for i in range(n):
+                        window_line(
+                            half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+                        )
+                    place = to + (phase * phase_to + c * channel_to)
+                    for point in range(n * n):
+                        target = place + (point * sheets + sheet) * sheet_to
+                        for r in range(height):
+                            target[r] = done[point * lanes + r]
 
 
 @inline
