@@ -137,3 +137,18 @@ def test_nextafter_steps_in_the_tensors_own_type(dtype: str) -> None:
         torch.ones(1, dtype=getattr(torch, dtype)), torch.zeros(1, dtype=getattr(torch, dtype))
     )
     assert ours.item() == theirs.item() < 1
+
+
+@pytest.mark.parametrize("dtype", [weft.float32, weft.float64])
+@pytest.mark.parametrize("code", ["bce(x)", "F.elu(x)", "F.selu(x)", "F.celu(x, 0.5)"])
+def test_second_derivatives_far_from_zero_are_zero(code: str, dtype: weft.dtype) -> None:
+    F = weft.nn.functional
+    x = weft.tensor([-1000.0, -800.0, 800.0, 1000.0], dtype=dtype, requires_grad=True)
+
+    def bce(x):
+        return F.binary_cross_entropy_with_logits(x, weft.full_like(x, 0.25))
+
+    value = eval(code, {"F": F, "bce": bce, "x": x}).sum()
+    (first,) = weft.autograd.grad(value, x, create_graph=True)
+    (second,) = weft.autograd.grad(first.sum(), x)
+    assert second.tolist() == [0.0] * 4

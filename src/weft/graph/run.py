@@ -330,8 +330,14 @@ class Execution:
             given = node(*(None if g is None else wrap(g) for g in grads))
             given = given if isinstance(given, tuple) else (given,)
             if gradient.post:
-                each = shown_after(gradient, dict(enumerate(given)), len(given), arrived)
-                given = tuple(None if g is None else wrap(g) for g in each.values())
+                # As in a backward pass: a place for each tensor, and none for other arguments.
+                seen = [i for i, x in enumerate(forward.args) if isinstance(x, Ref)]
+                shown = dict(enumerate(given[i] for i in seen))
+                shown = shown_after(gradient, shown, len(seen), arrived)
+                changed = list(given)
+                for i, new in zip(seen, shown.values(), strict=True):
+                    changed[i] = None if new is None else wrap(new)
+                given = tuple(changed)
             return tuple(given[i] for i in gradient.targets)
         inputs = [self._kind_at(x) if x.__class__ is Ref else kind_of(x) for x in forward.args]
         g: Any = grads[0]

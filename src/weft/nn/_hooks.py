@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 import weakref
@@ -437,7 +438,7 @@ def _through_identity(
     where = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not MODES.now.grad or not any(values[i].requires_grad for i in where):
         return values, None, None
-    passed = _identity().apply(fill, *(values[i] for i in where))
+    passed = _identities()[fill].apply(*(values[i] for i in where))
     passed = passed if isinstance(passed, tuple) else (passed,)
     changed = list(values)
     for i, value in zip(where, passed, strict=True):
@@ -447,26 +448,34 @@ def _through_identity(
     return (tuple(changed) if kind is tuple else kind(*changed)), where, node
 
 
-_IDENTITY: list[Any] = []
+@functools.cache
+def _identities() -> tuple[Any, Any]:
+    """Functions that give back their inputs: without and with zeros for missing gradients."""
+    from weft.autograd.function import Function
 
+    class BackwardHookFunction(Function):
+        @staticmethod
+        def forward(ctx: Any, *tensors: Tensor) -> Any:
+            ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+            return tensors
 
-def _identity() -> Any:
-    if not _IDENTITY:
-        from weft.autograd.function import Function
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads
 
-        class BackwardHookFunction(Function):
-            @staticmethod
-            def forward(ctx: Any, fill: bool, *tensors: Tensor) -> Any:
-                ctx.set_materialize_grads(fill)
-                ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
-                return tensors
+    filling = BackwardHookFunction
 
-            @staticmethod
-            def backward(ctx: Any, *grads: Any) -> Any:
-                return (None, *grads)
+    class BackwardHookFunction(Function):  # type: ignore[no-redef]  # the name is that of its nodes
+        @staticmethod
+        def forward(ctx: Any, *tensors: Tensor) -> Any:
+            ctx.set_materialize_grads(False)
+            return filling.forward(ctx, *tensors)
 
-        _IDENTITY.append(BackwardHookFunction)
-    return _IDENTITY[0]
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads
+
+    return BackwardHookFunction, filling
 
 
 # --- hooks of all modules --------------------------------------------------------------

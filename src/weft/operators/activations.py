@@ -285,7 +285,8 @@ def _elu(x: np.ndarray, alpha: float, scale: float, input_scale: float) -> np.nd
 
 
 def _elu_rule(t: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    slope = exp_op(x * input_scale) * (input_scale * alpha * scale)
+    # Not of large values: their power is infinite, and its share in a second derivative NaN.
+    slope = exp_op(where_op(x < 0, x, 0.0) * input_scale) * (input_scale * alpha * scale)
     return t * where_op(x <= 0, slope, scale)
 
 

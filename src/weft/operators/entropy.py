@@ -21,7 +21,7 @@ from weft.operators.arithmetic import where_op
 from weft.operators.build import Sample, elementwise, general, linear
 from weft.operators.gather import outside
 from weft.operators.losses import reduced, reduction_of
-from weft.operators.pointwise import exp_op, log_op
+from weft.operators.pointwise import log_op, sigmoid_op
 from weft.operators.softmax import log_softmax_op
 from weft.references import sequence as kernels
 
@@ -359,14 +359,10 @@ def _bce_logits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (1 - b) * a - (np.minimum(a, 0) - np.log1p(np.exp(-np.abs(a))))
 
 
-def _sigmoid(x: Any) -> Any:
-    return 1.0 / (1.0 + exp_op(-x))
-
-
 bce_with_logits_op = elementwise(
     "binary_cross_entropy_with_logits",
     _bce_logits,
-    lambda t, a, b: t * (_sigmoid(a) - b),
+    lambda t, a, b: t * (sigmoid_op(a) - b),
     lambda t, a: t * -a,
     public=False,
     refuses="biuc",
