@@ -37,6 +37,33 @@ assert os.waitpid(pid, 0)[1] == 0
 """
 
 
+# A child that is forked while another thread draws from the generator that it draws from, too.
+DRAWING = """
+import os, signal, threading, weft
+own, stop = weft.Generator(), False
+
+def draw():
+    while not stop:
+        weft.rand(700)
+        weft.rand(700, generator=own)
+
+busy = threading.Thread(target=draw)
+busy.start()
+try:
+    for _ in range(100):
+        pid = os.fork()
+        if not pid:
+            signal.alarm(20)
+            weft.rand(700)
+            weft.rand(700, generator=own)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+finally:
+    stop = True
+    busy.join()
+"""
+
+
 def run(*arguments: str, cache: Path | None = None) -> None:
     places = os.pathsep.join((str(Path(weft.__file__).parents[1]), str(HERE)))
     given = {"WEFT_KERNELS": "native", "PYTHONPATH": places}
@@ -50,6 +77,10 @@ def run(*arguments: str, cache: Path | None = None) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_fork_while_another_thread_draws(tmp_path: Path) -> None:
+    run("-c", DRAWING, cache=tmp_path)
 
 
 def test_one_op_in_eight_threads(tmp_path: Path) -> None:

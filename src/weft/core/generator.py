@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -70,6 +71,33 @@ _STATE = np.dtype(
 )  # fmt: skip
 
 
+# Generators whose engines a fork waits for: NumPy's lock on one would be held for ever in a child
+# that was forked while another thread drew.
+_LIVE: weakref.WeakSet[Generator] = weakref.WeakSet()
+_waiting: list[Any] = []  # locks that the thread that forks has taken
+
+
+def _before_fork() -> None:
+    LOCK.acquire()
+    _waiting.append(LOCK)
+    for generator in _LIVE:
+        lock = getattr(vars(generator).get("_engine"), "lock", None)
+        if lock is not None:
+            lock.acquire()
+            _waiting.append(lock)
+
+
+def _after_fork() -> None:
+    while _waiting:
+        _waiting.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
+
+
 class Generator:
     """A source of random arrays that follows PyTorch's CPU generator word for word."""
 
@@ -85,6 +113,8 @@ class Generator:
         self._next_normal: float | None = None
         self._next_float_normal: float | None = None
         self._reseed(_DEFAULT_SEED)
+        with LOCK:
+            _LIVE.add(self)
 
     # ---------------------------------------------------------------- seed and state
 
