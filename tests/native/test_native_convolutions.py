@@ -288,3 +288,20 @@ def test_float64_layers_use_the_loops() -> None:
     windowed.forward_plan.cache_clear()
     layer(weft.randn(2, 4, 40, 40).double())
     assert windowed.forward_plan.cache_info().currsize == 1
+
+
+@pytest.mark.parametrize("wide", [8, 40])
+def test_arrays_of_another_type_with_the_same_strides_in_bytes(wide: int) -> None:
+    """A plan serves all types, and what it knows of strides is counted in elements."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((16, 16, 3, 3))
+    double = rng.standard_normal((2, 16, 8, wide))
+    single = np.empty((2, 16, 8, wide, 2), np.float32)[..., 0]
+    single[...] = double
+    assert single.strides == double.strides
+    window = (1, 1), (1, 1), (1, 1), 1
+    expected = reference.convolution(double, w, *window)
+    for x in (single, double):
+        found = windowed.convolution(x, w.astype(x.dtype), None, *window, None)
+        assert found is not None
+        np.testing.assert_allclose(found, expected, atol=1e-4)

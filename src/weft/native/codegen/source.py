@@ -31,7 +31,8 @@ class Source:
     phases: tuple[Ints, ...]  # those that a tap meets
     held: Ints  # places of a phase
     steps: Ints = field(init=False)  # of a sample, a channel, and in three dimensions
-    tables: dict[Ints, Array] = field(init=False, default_factory=dict)
+    tables: dict[Ints, Array] = field(init=False, default_factory=dict)  # by strides
+    indices: dict[Ints, Array] = field(init=False, default_factory=dict)  # by those of places
 
     def __post_init__(self) -> None:
         plane = prod(self.held)
@@ -72,9 +73,11 @@ class Source:
 
     def table(self, x: Array) -> Array:
         """The numbers that the copying loops take."""
-        found = self.tables.get(x.strides)
+        # In elements: arrays of other types may have the same strides in bytes.
+        key = tuple(s // x.itemsize for s in x.strides)
+        found = self.tables.get(key)
         if found is None:
-            steps = [s // x.itemsize for s in x.strides]
+            steps = list(key)
             steps[2:2] = [0] * (5 - x.ndim)
             numbers = [self.channels, *steps]
             for i in range(3):
@@ -82,13 +85,13 @@ class Source:
                 numbers += [len(self.phases[i]), self.held[i]]
             found = np.array(numbers, I64)
             if len(self.tables) < TABLES:
-                self.tables[x.strides] = found
+                self.tables[key] = found
         return found
 
     def elements(self, info: Array) -> Array:
         """The index in the array of each element of a plane's copy, or -1."""
         key = tuple(int(n) for n in info[3:6])
-        found = self.tables.get(key)
+        found = self.indices.get(key)
         if found is None:
             at = np.zeros((1,) * 6, I64)
             inside = np.ones((1,) * 6, bool)
@@ -100,8 +103,8 @@ class Source:
                 inside = inside & ((where >= 0) & (where < self.size[i])).reshape(shape)
                 at = at + (where * key[i]).reshape(shape)
             found = np.where(inside, at, -1).ravel().astype(np.int32)
-            if len(self.tables) < TABLES:
-                self.tables[key] = found
+            if len(self.indices) < TABLES:
+                self.indices[key] = found
         return found
 
     def copied(self, x: Array, beyond: int, last: bool = False) -> Array:
