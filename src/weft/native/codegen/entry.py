@@ -113,9 +113,6 @@ class _Definition(ctypes.Structure):
     )
 
 
-_kept: list[_Definition] = []
-
-
 def function(name: str, address: int) -> Callable:
     """The built-in function whose code is at an address."""
     return bound(name, address, _table())
@@ -124,7 +121,9 @@ def function(name: str, address: int) -> Callable:
 def bound(name: str, address: int, own: Any) -> Callable:
     """The same with another object as its ``self``."""
     definition = _Definition(name.encode(), address, _FASTCALL, None)
-    _kept.append(definition)  # functions refer to it for as long as they live
+    # A function reads its definition when it is freed, which may be after Python has taken this
+    # module apart: the definition outlives everything.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
     new.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)
