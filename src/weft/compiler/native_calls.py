@@ -198,8 +198,8 @@ class WholeCall(Confirming):
 
     def make_results(self) -> Value:
         """A tuple that ``made`` owns: pending tensors, and last a list of copies of memory."""
-        slots, kinds = self.layout.tensor, self.item(self.own, KINDS)
-        numbers, count = self.item(self.own, NUMBERS), self.size(kinds)
+        kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
+        count = self.size(kinds)
         results = self.need(self.call("PyTuple_New", self.arithmetic("add", count, 1)))
         self.store(results, self.made)
         with self.each(count) as k:
@@ -208,24 +208,9 @@ class WholeCall(Confirming):
             with self.when(nobodys):
                 self.put(self.hold(kind), results, k)
             with self.otherwise(nobodys):
-                t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
-                self.put(self.need(t), results, k)
-                self.fill(t, slots, self.item(numbers, k), kind)
+                self.put_pending(results, k, self.item(numbers, k), kind)
         self.put(self.need(self.call("PyList_New", self.constant(0))), results, count)
         return results
-
-    def fill(self, t: Value, slots: Slots, number: Value, kind: Value) -> None:
-        cell = self.need(self.call("PyList_New", self.constant(1)))
-        self.store(cell, t, slots["_vc"])
-        zero = self.hold(self.known("0"))
-        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
-        self.store(self.hold(self.known("None")), t, slots["_grad"])
-        self.store(self.hold(self.known("None")), t, slots["_x"])
-        stamp = self.need(self.call("PyTuple_New", self.constant(3)))
-        self.put(self.hold(self.region), stamp, 0)
-        self.put(self.hold(number), stamp, 1)
-        self.put(self.hold(kind), stamp, 2)
-        self.store(stamp, t, slots["_stamp"])
 
     def copies(self, results: Value) -> Value:
         return self.item(results, self.size(self.item(self.own, KINDS)))
@@ -291,15 +276,7 @@ class WholeCall(Confirming):
         array = self.load(x, tensor["_a"])
         self.leave_if(self.test("eq", array, NULL), "decline")  # pending
         with self.otherwise(self.is_outside(k)):
-            last = self.load(slot, leaf["last"])
-            self.leave_unless(self.is_a(last, "ref"), "soften")
-            for one, other in (
-                (array, self.load(last, HEAD)),
-                (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
-                (self.load(x, tensor["_base"]), self.known("None")),
-                (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
-            ):
-                self.leave_unless(self.test("eq", one, other), "soften")
+            self.compare_memory(x, array, slot, "soften")
             leaves = self.of_region("leaves")
             with self.each(self.size(leaves)) as j:
                 self.leave_if(self.test("eq", self.element(leaves, j), x), "decline")

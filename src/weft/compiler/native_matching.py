@@ -119,28 +119,45 @@ class Confirming(Emitter):
 
     def make_pending(self) -> Value:
         """A tuple of pending tensors for the kinds of a token, which ``made`` owns."""
-        slots, kinds = self.layout.tensor, self.item(self.own, KINDS)
-        numbers = self.item(self.own, NUMBERS)
+        kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         results = self.need(self.call("PyTuple_New", self.size(kinds)))
         self.store(results, self.made)
         with self.each(self.size(kinds)) as k:
-            t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
-            self.put(self.need(t), results, k)
-            cell = self.need(self.call("PyList_New", self.constant(1)))
-            self.store(cell, t, slots["_vc"])
-            zero = self.hold(self.known("0"))
-            self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
-            self.store(self.hold(self.known("None")), t, slots["_grad"])
-            self.store(self.hold(self.known("None")), t, slots["_x"])
-            stamp = self.need(self.call("PyTuple_New", self.constant(3)))
-            self.put(self.hold(self.region), stamp, 0)
-            self.put(self.hold(self.item(numbers, k)), stamp, 1)
-            self.put(self.hold(self.item(kinds, k)), stamp, 2)
-            self.store(stamp, t, slots["_stamp"])
+            self.put_pending(results, k, self.item(numbers, k), self.item(kinds, k))
         # Whatever ran meanwhile, and in other threads: the region must still be there.
         for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
             self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
         return results
+
+    def put_pending(self, results: Value, k: Value, number: Value, kind: Value) -> None:
+        """Put a new pending tensor into a tuple: the result of that number, and its kind."""
+        slots = self.layout.tensor
+        t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
+        self.put(self.need(t), results, k)
+        cell = self.need(self.call("PyList_New", self.constant(1)))
+        self.store(cell, t, slots["_vc"])
+        zero = self.hold(self.known("0"))
+        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
+        self.store(self.hold(self.known("None")), t, slots["_grad"])
+        self.store(self.hold(self.known("None")), t, slots["_x"])
+        stamp = self.need(self.call("PyTuple_New", self.constant(3)))
+        self.put(self.hold(self.region), stamp, 0)
+        self.put(self.hold(number), stamp, 1)
+        self.put(self.hold(kind), stamp, 2)
+        self.store(stamp, t, slots["_stamp"])
+
+    def compare_memory(self, x: Value, array: Value, slot: Value, otherwise: str) -> None:
+        """Go on only with a tensor in the memory that its leaf had the last time, and its node."""
+        leaf, tensor = self.layout.leaf, self.layout.tensor
+        last = self.load(slot, leaf["last"])
+        self.leave_unless(self.is_a(last, "ref"), otherwise)
+        for one, other in (
+            (array, self.load(last, HEAD)),
+            (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
+            (self.load(x, tensor["_base"]), self.known("None")),
+            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
+        ):
+            self.leave_unless(self.test("eq", one, other), otherwise)
 
     def advance(self) -> None:
         """Note the token, and go to the point behind it."""
@@ -288,17 +305,9 @@ class Follow(Confirming):
         leaf, tensor = self.layout.leaf, self.layout.tensor
         same = self.test("eq", self.type_of(x), self.load(slot, leaf["cls"]))
         self.leave_unless(same, "decline")
-        last = self.load(slot, leaf["last"])
-        self.leave_unless(self.is_a(last, "ref"), "decline")
         array = self.load(x, tensor["_a"])
         self.leave_if(self.test("eq", array, NULL), "decline")  # pending
-        for one, other in (
-            (array, self.load(last, HEAD)),
-            (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
-            (self.load(x, tensor["_base"]), self.known("None")),
-            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
-        ):
-            self.leave_unless(self.test("eq", one, other), "decline")
+        self.compare_memory(x, array, slot, "decline")
         leaves = self.of_region("leaves")
         with self.each(self.size(leaves)) as k:
             self.leave_if(self.test("eq", self.element(leaves, k), x), "decline")
