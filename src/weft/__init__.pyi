@@ -1226,9 +1226,9 @@ def permute_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | Non
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """The pseudoinverse by its old name."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """Channels turned into a finer grid of pixels."""
+    """Channels rearranged into a finer grid of pixels."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """A grid of pixels turned into channels of a coarser one."""
+    """A grid of pixels rearranged into channels of a coarser one."""
 def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """A Poisson count for each rate."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:

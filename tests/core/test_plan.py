@@ -14,16 +14,7 @@ import pytest
 import weft
 from weft.core import selection
 from weft.core.dispatch import REGISTRY
-from weft.core.plan import (
-    FIRST,
-    NOTHING,
-    RESULT,
-    SECOND,
-    SECOND_NUMBER,
-    PartialGuard,
-    Plan,
-    parameters,
-)
+from weft.core.plan import FIRST, NOTHING, RESULT, SECOND, SECOND_NUMBER, Plan, parameters
 from weft.native.codegen import records
 
 G, NEEDS = "the gradient", "the needs"
@@ -107,9 +98,9 @@ class Use:
             if name not in op.names:
                 self.values[name], self.cells[name] = y, [cell]
 
-    def kept(self, names: tuple[str, ...], unread: tuple[str, ...] = ()) -> tuple[Any, Any]:
-        """The values of these names, and the guard of the version cells of those that are read."""
-        cells = [c for name in names if name not in unread for c in self.cells.get(name, ())]
+    def kept(self, names: tuple[str, ...]) -> tuple[Any, Any]:
+        """The values of these names, and the guard of their version cells."""
+        cells = [cell for name in names for cell in self.cells.get(name, ())]
         guard = (sum(cell[0] for cell in cells), *cells) if cells else None
         return tuple(self.values[name] for name in names), guard
 
@@ -147,15 +138,6 @@ def test_plans_keep_what_the_rules_name_and_hand_it_to_them() -> None:
             check_plan(op, needs, tensors, conj=True)
 
 
-def check_partial_guard(guard: Any, use: Use, plan: Plan) -> Any:
-    """The part of a guard that a plain backward asks; the other one has all other cells."""
-    _, others = use.kept(tuple(n for n in plan.slots if n in plan.history_only))
-    if others is None:
-        return guard
-    assert isinstance(guard, PartialGuard) and same(guard.history, others)
-    return tuple(guard) if len(guard) > 1 else None
-
-
 def check_plan(op: Any, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj: bool) -> None:
     plan, use = Plan(op, needs, tensors, conj), Use(op, tensors)
     rules = [(0, op.joint)] if op.joint else list(enumerate(op.rules))
@@ -173,10 +155,7 @@ def check_plan(op: Any, needs: tuple[bool, ...], tensors: tuple[bool, ...], conj
     assert plan.holds == (op.single_use or bool(given_up & set(plan.slots))), op.name
     assert plan.widens == (op.wide_rules and plan.holds)
     saved, guard = plan.pack(use.x, use.y, use.v, use.w)
-    if plan.history_only:
-        assert plan.history_only == op.history_only(needs)
-        guard = check_partial_guard(guard, use, plan)
-    assert same((saved, guard), use.kept(plan.slots, plan.history_only)), op.name
+    assert same((saved, guard), use.kept(plan.slots)), op.name
     assert plan.cells == (0 if guard is None else len(guard) - 1)
     check_shortcuts(plan, use, tensors)
     # What the rules are given.
@@ -217,11 +196,7 @@ def check_shortcuts(plan: Plan, use: Use, tensors: tuple[bool, ...]) -> None:
     packed = plan.pack(use.x, use.y, use.v, use.w)
     if plan.recipe is not None:
         assert same(use.by_recipe(plan.recipe), packed), plan.op.name
-    elif (
-        all(tensors)
-        and not plan.history_only  # two guards are made in Python
-        and not (plan.op.variadic and any("_" in slot for slot in plan.slots))
-    ):
+    elif all(tensors) and not (plan.op.variadic and any("_" in slot for slot in plan.slots)):
         raise AssertionError(f"{plan.op.name} has no recipe, so compiled code can't record it")
     x, v = [*use.x, None, None][:2], [*use.v, None, None][:2]
     if plan.pack_short is not None:
@@ -253,7 +228,7 @@ def made_up(*rules: Callable | None, **other: Any) -> Any:
         "name": "made_up", "names": ("a", "b"), "outputs": ("y",), "rules": rules, "joint": None,
         "multiple": False, "variadic": False, "diagonal": False, "single_use": False,
         "wide_rules": False, "native_rules": {}, "conj": np.conj, "limit": 1, "exact": 0,
-        "loops": {}, "shared_loops": {}, "history_only": None,
+        "loops": {}, "shared_loops": {},
     }  # fmt: skip
     return SimpleNamespace(**(op | other))
 

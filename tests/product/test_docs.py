@@ -31,7 +31,8 @@ from core import test_registry as checks
 for name in names:
     checks.test_reference_takes_any_layout_and_leaves_its_inputs_alone(name)
     checks.test_vjp_matches_finite_differences_for_every_subset_of_inputs(name)
-    checks.test_jvp_matches_finite_differences(name)
+    for leaves in (False, True):
+        checks.test_jvp_matches_finite_differences(name, leaves)
     checks.test_second_derivative_matches_finite_differences_of_the_first(name)
 print("walked through", names)
 """

@@ -611,8 +611,10 @@ def tied(g: Any, edge: Any) -> Any:
     """A gradient that counts as a function of its input, with a derivative of zero."""
     if g is None or g._node is not None or not isinstance(edge, GraphNode) or edge is NOWHERE:
         return g
-    like: Any = g._a if edge.shape is None else edge  # a leaf that nobody holds has forgotten it
-    stand_in = wrap(np.broadcast_to(np.zeros((), like.dtype), like.shape), edge)
+    shape, dtype = edge.shape, edge.dtype
+    if shape is None:  # a leaf that nobody holds has forgotten it
+        shape, dtype = g._a.shape, g._a.dtype
+    stand_in = wrap(np.broadcast_to(np.zeros((), dtype), shape), edge)
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 

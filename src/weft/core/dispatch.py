@@ -168,7 +168,6 @@ class Op:
         bare_numbers: bool = False,
         into_overlap: bool = False,
         single_use: bool = False,
-        history_only: Callable[[tuple[bool, ...]], tuple[str, ...]] | None = None,
         takes_none: bool = False,
         ties: bool = False,
         tolerance: float = 1.0,
@@ -194,9 +193,6 @@ class Op:
         self.doc = inspect.cleandoc(doc)  # what ``help`` shows of the public function
         self._set_operands(refuses, check, numbers, bare_numbers, wide, narrow, wide_rules)
         self.single_use = single_use  # backward twice is an error even if nothing is saved
-        # Operands that the joint rule reads only if its gradients are to be differentiated again,
-        # given which inputs need one. A plain backward does not mind if these were overwritten.
-        self.history_only = history_only
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
         # Whether a gradient that is to be differentiated counts as a function of the first input
         # though it is constant: PyTorch's backward kernel takes that input.

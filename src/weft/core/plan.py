@@ -45,25 +45,12 @@ def _made(source: str, scope: dict[str, Any]) -> Any:
     return eval(compile(source, f"{ROOT}core/<rules>", "eval"), scope)
 
 
-class PartialGuard(tuple):
-    """The guard of what a plain backward reads; ``history`` is that of the other saved values."""
-
-    history: tuple[Any, ...]
-
-
-def partial_guard(read: tuple[Any, ...], history: tuple[Any, ...]) -> PartialGuard:
-    guard = PartialGuard(read)
-    guard.history = history
-    return guard
-
-
 class Plan:
     """What one use of an op saves and calls, for one pattern of inputs that need gradients.
 
     ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives
     the saved values with a guard: the sum of the cells' versions, then the cells. Versions
-    only grow, so an equal sum means that no saved value has been overwritten. Operands in
-    ``history_only`` have a guard of their own: see ``PartialGuard``.
+    only grow, so an equal sum means that no saved value has been overwritten.
     ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
     ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
     input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
@@ -75,7 +62,7 @@ class Plan:
 
     __slots__ = (
         *("cells", "direct", "holds", "joint", "large", "natives", "op", "pack", "pack_short"),
-        *("history_only", "quick"),
+        *("quick",),
         *("recipe", "widens"),
         *("simple", "single", "slots", "targets", "_pattern", "_traced"),
         *("vjp", "vjp_single", "entry"),
@@ -94,7 +81,6 @@ class Plan:
             rules = {i: rule for i, rule in given if rule is not None and needs[i]}
             self.targets = tuple(rules)
         self.slots = self._slots(rules)
-        self.history_only = () if op.history_only is None else op.history_only(needs)
         # Whether anything is kept alive that backward gives up (shapes are not worth it).
         # A number beside a tensor counts, as in PyTorch; one behind two operands is a setting.
         count = len(tensors)
@@ -245,13 +231,13 @@ class Plan:
         )
 
     def _make_pack(self, tensors: tuple[bool, ...]) -> Callable:
-        op, values, cells, history = self.op, [], list[str](), list[str]()
+        op, values, cells = self.op, [], []
         for name in self.slots:
             if name in op.names:
                 i = op.names.index(name)
                 values.append(f"x[{i}]")
                 if i < len(tensors) and tensors[i]:
-                    (history if name in self.history_only else cells).append(f"v[{i}]")
+                    cells.append(f"v[{i}]")
             elif name in op.outputs:
                 k = op.outputs.index(name)
                 values.append(f"y[{k}]")
@@ -269,9 +255,8 @@ class Plan:
                 values.append(f"x[{i}].{kind}" if array else f"{kind}_of(x[{i}])")
         saved = f"({', '.join(values)},)" if values else "()"
         self.cells = len(cells)
-        guard = _guard_of(cells) if cells else "None"
-        if history:
-            guard = f"partial_guard({_guard_of(cells)}, {_guard_of(history)})"
+        total = " + ".join(f"{c}[0]" for c in cells)
+        guard = f"({total}, {', '.join(cells)})" if cells else "None"
         self.pack_short = None
         if len(op.names) <= 2 and len(op.outputs) == 1 and "tuple(" not in saved:
             flat = re.sub(r"([xyvw])\[([01])\](?!\d)", r"\1\2", f"({saved}, {guard})")
@@ -284,8 +269,6 @@ class Plan:
         How many values and how many cells, then of each what it is and of which input or output.
         """
         op, values, cells = self.op, list[int](), list[int]()
-        if self.history_only:
-            return None
         for name in self.slots:
             if name == "shapes" and all(tensors):
                 values += (records.SHAPES, 0)
@@ -344,15 +327,4 @@ class Plan:
         return f"at[{name!r}]"
 
 
-def _guard_of(cells: list[str]) -> str:
-    """The source of a guard: the sum of the cells' versions, and the cells."""
-    total = " + ".join(f"{c}[0]" for c in cells) or "0"
-    return f"({', '.join((total, *cells))},)"
-
-
-_HELPERS: dict[str, Any] = {
-    "shape_of": shape_of,
-    "dtype_of": dtype_of,
-    "tuple": tuple,
-    "partial_guard": partial_guard,
-}
+_HELPERS: dict[str, Any] = {"shape_of": shape_of, "dtype_of": dtype_of, "tuple": tuple}

@@ -15,7 +15,6 @@ from weft.core import errors
 from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
 from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output_of
-from weft.core.plan import PartialGuard
 from weft.core.tensor import Tensor, wrap
 
 
@@ -37,6 +36,29 @@ class PackedGuard(tuple):
 
 
 PACKED = PackedGuard()
+
+
+class PartialGuard(tuple):
+    """The guard of what a plain backward reads.
+
+    ``history`` is the guard of the values in ``slots``, which only a differentiable one reads.
+    """
+
+    history: tuple[Any, ...]
+    slots: tuple[str, ...]
+
+
+def guard_apart(node: Node, slots: tuple[str, ...]) -> None:
+    """Let a plain backward pass not mind if these of the saved values were overwritten."""
+    guard = node.guard
+    if guard is None or guard.__class__ is PackedGuard:
+        return
+    cells = {node.plan.slots[k]: cell for k, cell in _cells(node).items() if cell is not None}
+    read = [cell for slot, cell in cells.items() if slot not in slots]
+    made = PartialGuard((sum(cell[0] for cell in read), *read))
+    others = [cell for slot, cell in cells.items() if slot in slots]
+    made.history, made.slots = (sum(cell[0] for cell in others), *others), slots
+    node.guard = made
 
 
 def pack_by(hook: Callable, tensor: Tensor) -> Any:
@@ -121,12 +143,13 @@ def handle(set_hooks: Callable[[Any, Any], None]) -> SavedTensor:
 def _cells(node: Node) -> dict[int, Any]:
     """The version cells of a node's saved values, by their number."""
     op, cells, found = node.op, iter((node.guard or (0,))[1:]), {}
+    apart = node.guard.slots if isinstance(node.guard, PartialGuard) else ()
     history = iter(_history_guard(node)[1:])
     for k, slot in enumerate(node.plan.slots):
         if slot in op.names:
             entry = node.inputs[op.names.index(slot)]
             if isinstance(entry, (GraphNode, Tensor, weakref.ref)):
-                found[k] = next(history if slot in node.plan.history_only else cells, None)
+                found[k] = next(history if slot in apart else cells, None)
         elif slot in op.outputs:
             found[k] = next(cells, None)
         elif slot == "rest":

@@ -469,7 +469,7 @@ class Tensor:
     def dim(self) -> _int:
         """The number of dimensions."""
     def dim_order(self, *, ambiguity_check: Any = False) -> tuple[_int, ...]:
-        """The dimensions in the order in which they lie in memory, outermost first."""
+        """The dimensions in memory order, outermost first."""
     def dist(self, other: Tensor, p: Any = 2) -> Tensor:
         """The p-norm of the difference."""
     def div(self, other: _Operand, *, rounding_mode: _str | None = None) -> Tensor:
@@ -737,7 +737,7 @@ class Tensor:
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether two tensors have the same shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether both lie on the same memory with the same geometry."""
+        """Whether both share the same memory with the same geometry."""
     def is_shared(self) -> Any:
         """Whether other processes can see this tensor's memory."""
     def is_signed(self) -> _bool:

@@ -260,9 +260,9 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
     """The p-norm distances between all pairs of rows, each pair once."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """Channels turned into a finer grid of pixels."""
+    """Channels rearranged into a finer grid of pixels."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """A grid of pixels turned into channels of a coarser one."""
+    """A grid of pixels rearranged into channels of a coarser one."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """The negative log likelihood of Poisson counts."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:

@@ -12,6 +12,9 @@ import numpy as np
 from weft.core.dispatch import Op, apply
 from weft.core.dtype import float32
 from weft.core.modes import MODES
+from weft.core.node import GraphNode, Output
+from weft.core.pending import region_of
+from weft.core.saved import guard_apart
 from weft.core.shapes import ShapeDtype
 from weft.core.symbols import product
 from weft.core.tensor import LATE, Tensor, wrap
@@ -212,28 +215,11 @@ def _rnn_shape(x: ShapeDtype, h0: ShapeDtype, sizes: Any) -> list[Any]:
     return [(*_steps_of(x, sizes)[1], h0.shape[-1]), h0.of(x.dtype)]
 
 
-def _history_only(names: Sequence[str]) -> Callable[[tuple[bool, ...]], tuple[str, ...]]:
-    """Biases, and each of input and weight if the other needs no gradient: a plain backward reads
-    none of their values, which are there to run the layer again, step by step.
-    """
-    x, w_ih = names.index("x"), names.index("w_ih")
-
-    def unread(needs: tuple[bool, ...]) -> tuple[str, ...]:
-        first = ("w_ih",) * (not needs[x]) + ("x",) * (not needs[w_ih])
-        return (*first, "b_ih", "b_hh")
-
-    return unread
-
-
-_LSTM_NAMES = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr")
-_NAMES = ("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
-
 lstm_layer_op = general(
     "lstm_layer",
     kernels.lstm,
     joint=_lstm_rule,
-    names=_LSTM_NAMES,
-    history_only=_history_only(_LSTM_NAMES),
+    names=("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"),
     outputs=("y", "hn", "cn", "gates", "cells", "tanh_c", "full"),
     constant_outputs=(3, 4, 5, 6),
     promote="same",
@@ -245,8 +231,7 @@ gru_layer_op = general(
     "gru_layer",
     kernels.gru,
     joint=_gru_rule,
-    names=_NAMES,
-    history_only=_history_only(_NAMES),
+    names=("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"),
     outputs=("y", "hn", "gates", "inner"),
     constant_outputs=(2, 3),
     promote="same",
@@ -258,8 +243,7 @@ rnn_layer_op = general(
     "rnn_layer",
     kernels.rnn,
     joint=_rnn_rule,
-    names=_NAMES,
-    history_only=_history_only(_NAMES),
+    names=("x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"),
     outputs=("y", "hn"),
     promote="same",
     samples=_samples(1, False, {"activation": "tanh"}, {"activation": "relu"}),
@@ -298,7 +282,20 @@ def run_layer(
     weights = weights if mode == "LSTM" else weights[:4]
     shown = 1 + len(state)
     attrs = {**attrs, "sizes": sizes, "reverse": reverse}
-    return apply(op, (input, *state, *weights), attrs, shown)[:shown]
+    results = apply(op, (input, *state, *weights), attrs, shown)[:shown]
+    if region_of(results[0]) is None and isinstance(results[0]._node, Output):
+        _let_change(results[0]._node.node)
+    return results
+
+
+def _let_change(node: Any) -> None:
+    """Biases, and each of input and weight if the other needs no gradient, may be overwritten: a
+    plain backward reads none of their values, which are there to run the layer again.
+    """
+    given = dict(zip(node.op.names, node.inputs, strict=False))
+    pairs = (("x", "w_ih"), ("w_ih", "x"))
+    unread = [one for one, other in pairs if not isinstance(given[other], GraphNode)]
+    guard_apart(node, (*unread, "b_ih", "b_hh"))
 
 
 # --- layers and directions -------------------------------------------------------------
@@ -337,7 +334,7 @@ def run_layers(
         if dropout and train and layer < num_layers - 1:
             data = drop(data, dropout)
     ends = tuple(api.FUNCTIONS["stack"](list(f)) for f in zip(*finals, strict=True))
-    if directions == 1 and data._node is not None and not _saves_output(mode, data, steps, each):
+    if directions == 1 and data.requires_grad and not _saves_output(mode, data, steps, each):
         data = data.clone()
     return data.transpose(0, 1) if turned else data, *ends
 
