@@ -10,6 +10,7 @@ are computed twice are the same twice.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,6 +25,7 @@ Array = np.ndarray
 F32 = np.dtype(np.float32)
 GRAIN = 1 << 18  # multiplications that are worth a thread
 FEW = 4  # rows or columns of the result that make dot products the fastest
+DOT_HEIGHTS = (1, 4)  # rows that a block of dot products can have
 CHAINS = 8  # sums at a time that keep the multipliers busy
 MASKED = ("+avx2", "+avx512f")  # instruction sets that read and write through masks
 
@@ -508,6 +510,16 @@ def _dots_kernel(height: int) -> jit.Kernel:
 
 
 @functools.cache
+def _loaded(single: bool) -> dict[int, Callable]:
+    """The loops for single rows, or for all other heights of blocks at once: a batch of another
+    size compiles nothing.
+    """
+    lanes = block()[0]
+    wanted = [h for h in heights() if (h == 1) is single]
+    return {h: _kernel(h).get(height=h, lanes=lanes) for h in wanted}
+
+
+@functools.cache
 def available() -> bool:
     """Whether the processor reads and writes through masks."""
     return any(f in jit.engine().features for f in MASKED)
@@ -520,7 +532,7 @@ def most() -> int:
 
 def heights() -> tuple[int, ...]:
     """The rows that a block can have."""
-    return (1, 2, 4, 6, 8, 12) if block()[1] == 12 else (1, 2, 4, 6)
+    return (1, 4, 12) if block()[1] == 12 else (1, 4, 6)
 
 
 def height_for(m: int) -> int:
@@ -554,7 +566,7 @@ def matmul(a: Array, b: Array, out: Array, bias: Array | None = None) -> Array:
     else:
         right, down, panel = _transposed(b), lanes, lanes * -(-k // lanes) * lanes
     height = height_for(m)
-    code = _kernel(height).get(height=height, lanes=lanes)
+    code = _loaded(height == 1)[height]
     tasks = -(-m // height)
     code(
         *(a, right, out, out if bias is None else bias, m, n, k),
@@ -570,7 +582,7 @@ def _by_dots(a: Array, b: Array, out: Array, bias: Array | None) -> Array:
     step, column, down, over = n, 1, 0, 1
     if m < n:
         a, b, m, n, step, column, down, over = b, a, n, m, 1, n, 1, 0
-    height = max(h for h in (1, 2, 4, 8) if h <= m)
+    height = max(h for h in DOT_HEIGHTS if h <= m)
     tasks = -(-m // height)
     _dots_kernel(height).get(height=height)(
         *(a, b, out, out if bias is None else bias, m, n, k, a.strides[0] // 4, b.strides[0] // 4),
