@@ -349,6 +349,9 @@ def everything(a: Any, b: Any) -> None:
         step(a, b)
 
 
+SHARED = (type(None), bool, int, tuple, np.dtype, np.dtypes.Float32DType, type)
+
+
 def test_references_are_exact() -> None:
     a, b, c = leaf(4, 4), leaf(4, 4, seed=1), weft.ones(4, 4)
     attrs, names = {"shape": (2, 8)}, ("mul", "view", "where", "cat", "split", "sum")
@@ -382,7 +385,10 @@ def test_references_are_exact() -> None:
         gc.collect()
         after = counts(held)
         # Caches of the interpreter and of other code may take a few; a leak would take thousands.
-        assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True)), (before, after)
+        moved = [(x, n, m) for x, n, m in zip(held, before, after, strict=True) if abs(n - m) > 99]
+        # The whole process holds numbers, None and the like: a leak takes as many as there are calls.
+        moved = [t for t in moved if type(t[0]) not in SHARED or abs(t[1] - t[2]) > 10_000]
+        assert [(str(x)[:80], n, m) for x, n, m in moved] == []
         # Fewer may be alive than before: what stood in for native code until it was loaded.
         assert len(gc.get_objects()) - alive < 100
 
