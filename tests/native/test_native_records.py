@@ -386,7 +386,7 @@ def test_references_are_exact() -> None:
         after = counts(held)
         # Caches of the interpreter and of other code may take a few; a leak would take thousands.
         moved = [(x, n, m) for x, n, m in zip(held, before, after, strict=True) if abs(n - m) > 99]
-        # The whole process holds numbers, None and the like: a leak takes as many as there are calls.
+        # All of the process holds numbers, None and the like: a leak takes as many as calls.
         moved = [t for t in moved if type(t[0]) not in SHARED or abs(t[1] - t[2]) > 10_000]
         assert [(str(x)[:80], n, m) for x, n, m in moved] == []
         # Fewer may be alive than before: what stood in for native code until it was loaded.
