@@ -55,10 +55,13 @@ def ops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
+def points(compiled: Any) -> list[Any]:
+    return [p for root in compiled.learned.roots.values() for p in walk(root)]
+
+
 def known(compiled: Any) -> list[str]:
     """The functions whose calls can be confirmed."""
-    points = [p for root in compiled.learned.roots.values() for p in walk(root)]
-    return [own[native_calls.CODE].co_name for p in points for own in p.whole]
+    return [own[native_calls.CODE].co_name for p in points(compiled) for own in p.whole]
 
 
 def agree(function: Callable, *calls: tuple[Any, ...]) -> Any:
@@ -219,6 +222,195 @@ def test_modules_may_change() -> None:
     check()
     with torch.no_grad():
         check()
+
+
+def test_a_module_that_is_confirmed_does_not_run() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.GELU(), nn.Linear(4, 3)), nn.Tanh())
+    x = torch.randn(2, 3)
+
+    class User(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.runs, self.layer = 0, nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            self.runs += 1
+            return self.layer(x) + 1
+
+    user = User()
+    compiled = torch.compile(lambda x: user(model(x)) * 2)
+    for _ in range(6):
+        assert torch.allclose(compiled(x), user(model(x)) * 2)
+    assert user.runs == 12
+    forwards = [own for p in points(compiled) for own in p.whole if own[native_calls.MODULE]]
+    found = sorted(own[native_calls.CODE].co_qualname for own in forwards)
+    assert found == ["Linear.forward", "Sequential.forward"]
+
+
+class Changes:
+    """What programs do to modules between two calls."""
+
+    def __init__(self, model: Any, chosen: random.Random) -> None:
+        self.model, self.chosen = model, chosen
+        self.undo: list[Callable] = []
+
+    def make(self, name: str) -> str:
+        getattr(self, name)(self.chosen.choice(self.linears()))
+        return name
+
+    def linears(self) -> list[Any]:
+        return [m for m in self.model.modules() if type(m) in (nn.Linear, Twice)]
+
+    def patched(self, owner: Any, name: str, value: Any) -> None:
+        missing = name not in vars(owner)
+        before = None if missing else vars(owner)[name]
+        setattr(owner, name, value)
+        self.undo.append(lambda: delattr(owner, name) if missing else setattr(owner, name, before))
+
+    def to_parameter(self, layer: Any) -> None:
+        layer.weight = nn.Parameter(torch.randn(3, 3))
+
+    def to_table(self, layer: Any) -> None:
+        layer._parameters["bias"] = self.chosen.choice([None, nn.Parameter(torch.randn(3))])
+
+    def to_data(self, layer: Any) -> None:
+        layer.weight.data = torch.randn(3, 3)
+
+    def to_tied(self, layer: Any) -> None:
+        layer.weight = self.chosen.choice(self.linears()).weight
+
+    def to_part(self, layer: Any) -> None:
+        inner = self.model[1]
+        inner[self.chosen.randrange(len(inner))] = nn.Linear(3, 3)
+
+    def to_longer(self, layer: Any) -> None:
+        self.model[1].append(nn.Linear(3, 3)) if len(self.model[1]) < 4 else self.model[1].pop(0)
+
+    def to_forward(self, layer: Any) -> None:
+        self.patched(layer, "forward", lambda input: input * 3)
+
+    def to_class(self, layer: Any) -> None:
+        self.patched(nn.Linear, "forward", lambda self, input: F.linear(input, self.weight) - 1)
+
+    def to_base(self, layer: Any) -> None:
+        call = nn.Module.__call__
+        self.patched(nn.Module, "__call__", lambda self, *args: call(self, *args) + 1)
+
+    def to_other_class(self, layer: Any) -> None:
+        layer.__class__ = Twice if type(layer) is nn.Linear else nn.Linear
+
+    def to_function(self, layer: Any) -> None:
+        before = F.linear
+        self.patched(F, "linear", lambda *args: before(*args) * 0.5)
+
+    def to_attributes(self, layer: Any) -> None:
+        layer.__dict__ = {**layer.__dict__, "_parameters": dict(nn.Linear(3, 3)._parameters)}
+
+    def to_hook(self, layer: Any) -> None:
+        self.undo.append(layer.register_forward_hook(lambda m, args, out: out - 2).remove)
+
+    def to_global_hook(self, layer: Any) -> None:
+        register = nn.modules.module.register_module_forward_hook
+        self.undo.append(register(lambda m, args, out: out + 1).remove)
+
+    def to_setting(self, layer: Any) -> None:
+        self.model[2].negative_slope = self.chosen.random()
+
+    def to_training(self, layer: Any) -> None:
+        self.model.train(not self.model.training)
+
+    def to_parametrized(self, layer: Any) -> None:
+        if type(layer) is nn.Linear:
+            nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+            remove = nn.utils.parametrize.remove_parametrizations
+            self.undo.append(lambda: remove(layer, "weight"))
+
+    def to_frozen(self, layer: Any) -> None:
+        layer.weight.requires_grad_(not layer.weight.requires_grad)
+
+
+class Twice(nn.Linear):
+    def forward(self, input: Any) -> Any:
+        return super().forward(input) * 2
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+
+CHANGES = [name for name in vars(Changes) if name.startswith("to_")]
+
+
+def layers() -> Any:
+    inner = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    return nn.Sequential(nn.Linear(3, 3), inner, nn.LeakyReLU(0.1), nn.Linear(3, 3))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_a_module_is_noticed(name: str) -> None:
+    torch.manual_seed(1)
+    model, x = layers(), torch.randn(2, 3)
+    changes = Changes(model, random.Random(0))
+    compiled = torch.compile(lambda: model(x) * 1)
+    for _ in range(4):
+        compiled()
+    assert "forward" in known(compiled)
+    changes.make(name)
+    try:
+        found = [compiled() for _ in range(3)]
+        assert all(torch.allclose(y, model(x) * 1) for y in found)
+    finally:
+        for undo in changes.undo:
+            undo()
+    assert torch.allclose(compiled(), model(x) * 1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
+    torch.manual_seed(seed)
+    chosen = random.Random(seed)
+    model = layers()
+    changes, x = Changes(model, chosen), torch.randn(2, 3)
+    compiled = torch.compile(lambda: model(x) * 1)
+    done: list[str] = []
+    confirmed = 0
+    try:
+        for _ in range(80):
+            if chosen.random() < 0.4 and done.append(changes.make(chosen.choice(CHANGES))) is None:
+                pass
+            elif changes.undo and chosen.random() < 0.6:
+                changes.undo.pop()()
+                done.append("undone")
+            for _ in range(chosen.choice((1, 3))):
+                expected, found = model(x) * 1, compiled()
+                assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5), done[-4:]
+                assert found.requires_grad == expected.requires_grad, done[-4:]
+            confirmed += any(own[native_calls.MODULE] for p in points(compiled) for own in p.whole)
+    finally:
+        for undo in reversed(changes.undo):
+            undo()
+    assert confirmed > 5
+
+
+def test_a_module_in_the_place_of_another_is_noticed() -> None:
+    x = torch.randn(2, 3)
+    made: list[Any] = [nn.Linear(3, 3)]
+    compiled = torch.compile(lambda: made[0](x) * 1)
+    for _ in range(30):
+        for _ in range(3):
+            assert torch.allclose(compiled(), made[0](x) * 1)
+        made.clear()  # so that the next one may get its memory
+        made.append(nn.Linear(3, 3))
+
+
+def test_modules_with_lists_run() -> None:
+    layer, x = nn.Linear(3, 3), torch.randn(2, 3)
+    layer.settings = [1, 2]
+    compiled = torch.compile(lambda: layer(x) * 1)
+    for _ in range(4):
+        compiled()
+    assert not any(own[native_calls.MODULE] for p in points(compiled) for own in p.whole)
 
 
 def test_modes_are_noticed() -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.compiler import native_matching
+from weft.compiler import native_matching, whole_modules
 from weft.compiler.native_matching import Confirming, Layout
 from weft.core import dtype as dt
 from weft.core import selection
@@ -30,20 +30,21 @@ from weft.core.gate import LET_OUT
 from weft.core.modes import State
 from weft.core.tensor import Tensor
 from weft.native.codegen import emit, entry, jit, records
-from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, Value
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, Value
 from weft.native.codegen.records import FrameLayout, Slots, Unsupported
 from weft.native.once import once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
-# as a leaf that is met here, by its value.
-OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_VALUE = range(5)
-FLAT = 32  # arguments, items of lists counted, that are compared
+# as a leaf that is met here, by its value, by its address.
+OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_VALUE, OF_ADDRESS = range(6)
+FLAT = 64  # arguments, items of lists and tensors of a module counted, that are compared
 SINGLE = -1  # in the place of a length: an argument that is no list
 DEEP = 1 << 18  # bytes of the stack; functions that are called further in run without the hook
 
 # The items of a call's tuple, behind the table: see ``whole_calls.Whole``.
 CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME = range(1, 11)
 GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS, CHANGED = range(11, 22)
+GUARDS, TENSORS, MODULE, GLOBALS = range(22, 26)
 # Of the hook's: functions that learn, and the module with the default dtype.
 BEGIN, END, DEFAULTS, LONGEST = range(1, 5)
 # The words of the hook's memory.
@@ -128,6 +129,7 @@ class WholeCall(Confirming):
     def write(self) -> None:
         self.locals, self.flat = self.argument(1), self.stack(FLAT)
         self.slots = self.item(self.own, SLOTS)
+        self.check_module()
         self.flatten()
         results = self.make_results()
         self.take_copies(results)
@@ -137,6 +139,7 @@ class WholeCall(Confirming):
         self.here("again")
         for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
             self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
+        self.check_module()
         with self.each(self.size(self.item(self.own, OBJECTS))) as i:
             self.compare(i)
         with self.each(self.size(self.slots)) as k:
@@ -169,8 +172,47 @@ class WholeCall(Confirming):
         self.drop(answer)  # True and False are never gone
         self.leave_unless(self.is_known(answer, "True"), "decline")
 
+    def check_module(self) -> None:
+        """Whether the module that is called, if it is one, is as it was: see ``whole_modules``."""
+        module = self.item(self.own, MODULE)
+        with self.otherwise(self.is_known(module, "None")):
+            known = self.load(self.words(RECIPE), 8)  # its address
+            self.leave_unless(self.test("eq", self.load(self.locals), known), "decline")
+        guards, count = self.words(GUARDS), self.count_words(GUARDS, 3)
+        with self.each(count) as i:
+            guard = self.at(guards, self.arithmetic("mul", i, 24))
+            way, number = (self.load(guard, k, "i64") for k in (0, 16))
+            address = self.load(guard, 8)
+            found = self.variable("i64", 0)
+            for code, state in (
+                (whole_modules.CLASS_OF, lambda: self.load(address, TYPE, "i64")),
+                (whole_modules.ATTRIBUTES, lambda: self.dict_version(self.attributes(address))),
+                (whole_modules.DICTIONARY, lambda: self.dict_version(address)),
+                (whole_modules.CLASS, lambda: self.class_version(address)),
+            ):
+                with self.when(self.test("eq", way, code)):
+                    self.store(state(), found)
+            same = self.test("eq", self.load(found, 0, "i64"), number)
+            self.leave_unless(same, "decline")
+
+    def attributes(self, address: Value) -> Value:
+        """The dictionary of an object; the call is declined if there is none."""
+        found = self.load(address, whole_modules.MANAGED)
+        self.leave_if(self.test("eq", found, NULL), "decline")
+        return found
+
+    def dict_version(self, address: Value) -> Value:
+        return self.load(address, whole_modules.DICT_VERSION, "i64")
+
+    def class_version(self, address: Value) -> Value:
+        narrow = self.load(address, whole_modules.CLASS_VERSION, "i32")
+        return self.value("i64", f"zext i32 {narrow} to i64")
+
+    def count_words(self, place: int, each: int = 1) -> Value:
+        return self.arithmetic("sdiv", self.size(self.item(self.own, place)), 8 * each)
+
     def flatten(self) -> None:
-        """The arguments, and the items of those that are lists."""
+        """The arguments, the items of those that are lists, and the tensors of a module."""
         lengths, classes = self.words(LENGTHS), self.item(self.own, SEQUENCES)
         at = self.variable("i64", 0)
 
@@ -195,6 +237,8 @@ class WholeCall(Confirming):
                     with self.when(self.is_known(cls, "list")):
                         self.store(self.load(x, LIST_ITEMS), items)
                     push(self.load(self.load(items), self.scaled(k)))
+        with self.each(self.count_words(TENSORS)) as i:
+            push(self.load(self.words(TENSORS), self.scaled(i)))
 
     def make_results(self) -> Value:
         """A tuple that ``made`` owns: pending tensors, and last a list of copies of memory."""
@@ -342,7 +386,7 @@ class WholeCall(Confirming):
             self.drop(results)
             self.give(only)
             self.here(self.label())
-        count = self.arithmetic("sdiv", self.size(self.item(self.own, RESULTS)), 8)
+        count = self.count_words(RESULTS)
         several = self.need(self.call("PyTuple_New", count))
         with self.each(count) as k:
             self.put(result(k), several, k)
@@ -607,6 +651,7 @@ class Functions:
     def __init__(self, begin: Callable, end: Callable, fits: Callable, longest: int) -> None:
         if native_matching.functions() is None:
             raise Unsupported("objects differ")
+        whole_modules.probe()
         self.marks, frames, layout = Marks(), probe(), WholeLayout()
         objects = {**_OBJECTS, "fits": fits}
         self.held = (objects, begin, end)
@@ -652,7 +697,8 @@ def _recipe(facts: Any) -> str:
     versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
     digest = hashlib.sha256(repr((versions, facts)).encode())
     try:
-        for source in (__file__, native_matching.__file__, emit.__file__, entry.__file__):
+        sources = (__file__, whole_modules.__file__, native_matching.__file__)
+        for source in (*sources, emit.__file__, entry.__file__):
             digest.update(Path(source).read_bytes())
     except OSError:
         return ""

@@ -169,7 +169,7 @@ class Token:
 class Point:
     """A place in the tree."""
 
-    __slots__ = ("next", "opaque", "plans", "resume", "tried", "watched", "whole")
+    __slots__ = ("changes", "next", "opaque", "plans", "resume", "tried", "watched", "whole")
 
     def __init__(self) -> None:
         self.next: list[Token] = []
@@ -182,6 +182,7 @@ class Point:
         # that are not: see ``whole_calls``.
         self.whole: list[tuple[Any, ...]] = []
         self.tried: list[CodeType] = []
+        self.changes = 0  # of modules, for which calls were learned anew
 
     def resumed(self) -> Point:
         """The beginning of what follows once everything up to here has been computed."""

@@ -7,7 +7,8 @@ point of the trace, the same tokens follow. They are noted at once, and the func
 
 A call is watched once while it is followed. It can be confirmed from then on if its tokens read
 nothing but its arguments, and it gave its arguments or new results; if it drew no random numbers
-and said no warning; and if nobody has kept a result that it did not give.
+and said no warning; and if nobody has kept a result that it did not give. The ``forward`` of weft's
+own modules is such a function too, as long as the module is what it was (``whole_modules``).
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from weft.compiler import native_calls
+from weft.compiler import native_calls, whole_modules
 from weft.compiler.matching import aside
 from weft.compiler.native_calls import (
     FLAT,
     NEW_LEAF,
+    OF_ADDRESS,
     OF_ARGUMENT,
     OF_LEAF,
     OF_RESULT,
@@ -44,17 +46,20 @@ from weft.compiler.trace import (
     plain_attributes,
     same,
 )
+from weft.compiler.whole_modules import ModuleState, Unknown
 from weft.core import device, dispatch, short
 from weft.core import dtype as dt
 from weft.core.modes import MODES
 from weft.core.overrides import REDIRECTED
 from weft.core.pending import region_of
 from weft.core.tensor import Parameter, Tensor
+from weft.nn.module import Module
 from weft.operators import overriding
 from weft.operators.along import RESULT_TYPES
 
 array_of = Tensor.__dict__["_a"].__get__
 VARIANTS = 4  # of one function at one point
+CHANGES = 64  # of modules, after which calls at one point are no longer learned
 GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of code that gives its results one by one
 WITH_ARGS, WITH_KEYWORDS = 4, 8  # flags of code with ``*args`` and ``**kwargs``
 
@@ -69,6 +74,7 @@ def functions() -> Iterator[FunctionType]:
         yield function
     for _, _, function in overriding.functions():
         yield function
+    yield from whole_modules.forwards(whole_modules.classes())
     for name, module in list(sys.modules.items()):
         if name.startswith("weft.operators.") or module is short:
             yield from (x for x in vars(module).values() if isinstance(x, FunctionType))
@@ -82,7 +88,7 @@ def arguments(code: CodeType) -> int:
 
 def may_be_confirmed(function: FunctionType) -> bool:
     home = function.__module__ or ""
-    ours = home.startswith(("weft.operators", "weft.nn.functional", "weft.special"))
+    ours = home.startswith(("weft.operators", "weft.nn", "weft.special"))
     return (ours or home in ("weft", "weft.core.short")) and not (
         function.__code__.co_flags & GENERATORS
     )
@@ -121,6 +127,30 @@ class Watched:
         self.counts = tuple(map(len, (region.handles, region.leaves, region.numbers)))
         self.apart, self.grad = set(region.apart), MODES.now.grad
         self.spoilt = False  # by a warning, or by random numbers
+        self.module = state_of(args)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the module that was called is as it was when it was called."""
+        now = state_of(self.args)
+        return now is self.module or (
+            now is not None and self.module is not None and now.guards == self.module.guards
+        )
+
+
+def state_of(args: tuple[Any, ...]) -> ModuleState | None:
+    """What the state of the module is compared by that a call belongs to; None for functions."""
+    if not args or not isinstance(args[0], Module):
+        return None
+    try:
+        return ModuleState(args[0], _own_modules())
+    except Unknown:
+        return None
+
+
+@functools.cache
+def _own_modules() -> set[type]:
+    return whole_modules.classes()
 
 
 _watched: list[Watched] = []
@@ -164,8 +194,11 @@ def settle(region: Any, held: int) -> None:
         if held & call.inner:
             home.tried.append(code)
             continue
-        home.whole = [*home.whole, call.own]
-        if sum(own[native_calls.CODE] is code for own in home.whole) >= VARIANTS:
+        kept = [own for own in home.whole if not call.replaces(own)]
+        home.changes += len(home.whole) - len(kept)
+        home.whole = [*kept, call.own]
+        variants = sum(own[native_calls.CODE] is code for own in home.whole)
+        if variants >= VARIANTS or home.changes >= CHANGES:
             home.tried.append(code)
     region.candidates.clear()
 
@@ -181,6 +214,7 @@ class Whole:
         self.flat: list[Any] = []
         lengths, classes = self.flatten()
         self.places: dict[int, int] = {}
+        state, tensors = self.take_module()
         for k, x in enumerate(self.flat):
             if isinstance(x, Tensor):
                 self.places.setdefault(id(x), k)
@@ -197,6 +231,8 @@ class Whole:
         self.inner = sum(1 << handles + k for k in range(count) if k not in given)
         made = compiled()
         assert made is not None
+        guards = words([x for guard in state.guards for x in guard]) if state else b""
+        module = id(watched.args[0]) if state else None
         self.own = (
             made.table, self.code, words(lengths), tuple(classes), words(recipe), tuple(objects),
             tuple(tokens), tokens[-1].after if tokens else self.home,
@@ -204,7 +240,8 @@ class Whole:
             tuple(range(handles, handles + count)), self.home, watched.grad,
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
             change, same, take if outside else None, type(region).can_wait,
-            type(region).change_later,
+            type(region).change_later, guards, words([id(t) for t in tensors]), module,
+            tuple(state.globals) if state else (),
         )  # fmt: skip
         del self.watched, self.flat  # a tensor that they hold would count as one that is held
 
@@ -239,6 +276,29 @@ class Whole:
             raise Refused("many arguments")
         return lengths, classes
 
+    def take_module(self) -> tuple[ModuleState | None, list[Tensor]]:
+        """The state of the module that runs; its tensors are read like arguments."""
+        watched = self.watched
+        if not watched.args or not isinstance(watched.args[0], Module):
+            return None, []
+        state = watched.module
+        if state is None or not watched.is_kept:
+            raise Refused("a module that can't be compared")
+        given = {id(x) for x in self.flat}
+        tensors = list({id(t): t for t in state.tensors if id(t) not in given}.values())
+        self.flat += tensors
+        if len(self.flat) > FLAT:
+            raise Refused("many parameters")
+        return state, tensors
+
+    def replaces(self, own: tuple[Any, ...]) -> bool:
+        """Whether another call is this one while the module was in another state."""
+        return self.own[native_calls.MODULE] is not None and (
+            own[native_calls.CODE] is self.code
+            and own[native_calls.MODULE] == self.own[native_calls.MODULE]
+            and own[native_calls.GUARDS] != self.own[native_calls.GUARDS]
+        )
+
     def check_reads(self, tokens: list[Token]) -> None:
         """All that the ops read from before the call must be arguments of it."""
         region, first = self.watched.region, self.watched.counts[0]
@@ -265,7 +325,9 @@ class Whole:
         objects: list[Any] = []
         for k, x in enumerate(self.flat):
             way, number, wanted = OF_VALUE, 0, None
-            if not isinstance(x, Tensor):
+            if k == 0 and isinstance(x, Module):
+                way, number = OF_ADDRESS, id(x)
+            elif not isinstance(x, Tensor):
                 wanted = constant(x)
             elif self.places[id(x)] != k:
                 way, number = OF_ARGUMENT, self.places[id(x)]
