@@ -706,6 +706,12 @@ PROGRAMS = {
         "(v1 * 2 + v2 * v2).sum().backward()",
         "v3, v4, v5 = Given.apply(v1, v0, v1)",
     ),
+    "channels stay innermost in a join only if no part is without elements": (
+        "v0 = rand(1, (1, 2, 4, 4)).contiguous(memory_format=torch.channels_last)",
+        "v1 = torch.cat([v0, v0[1:]])",
+        "v2 = torch.cat([v0, rand(2, (0,))]).view(2, -1)",
+        "v3 = torch.cat([v0, v0])",
+    ),
     "the Jacobian of a complex function needs vectors": (
         "v0 = rand(1, (2,), torch.complex128).requires_grad_()",
         "v1 = torch.autograd.functional.jacobian(lambda a: a * a.sum(), v0, create_graph=True)",

@@ -938,7 +938,7 @@ cat_op: Op = linear(
     promote="same",
     variadic=True,
     samples=lambda m: [Sample((m.real(2, 3), m.real(1, 3), m.real(0, 3)), {"dim": 0})],
-    layout="rows or last",
+    layout="rows or stacked last",
     shape=shape_rules.joined,
     batch=_joined_batch,
 )
