@@ -143,7 +143,10 @@ def test_a_leaf_that_was_met_is_not_met_again_in_another_role() -> None:
 def network() -> tuple[Any, Any]:
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    return model, torch.optim.Adam(model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    model.idle, model.awake = nn.Parameter(torch.ones(2)), False
+    optimizer.param_groups[0]["params"].append(model.idle)
+    return model, optimizer
 
 
 def states(optimizer: Any) -> list[dict[str, Any]]:
@@ -215,7 +218,7 @@ def settings(model: Any, optimizer: Any) -> None:
 
 
 def amsgrad(model: Any, optimizer: Any) -> None:
-    for own in states(optimizer):
+    for own in filter(None, states(optimizer)):
         own["max_exp_avg_sq"] = own["exp_avg_sq"] * 4
     optimizer.param_groups[0]["amsgrad"] = True
 
@@ -242,7 +245,46 @@ def huge(model: Any, optimizer: Any) -> None:
     optimizer.param_groups[0].update(lr=1e300)  # infinite in float32
 
 
-CHANGES = (swap_names, replace_owned, replace_state, replace_memory, age, forget_one, move_entry,
+def rate(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["lr"] = 0.5
+
+
+def whole_rate(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["lr"] = 1
+
+
+def decay(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["weight_decay"] = 0.3
+
+
+def ascend(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["maximize"] = True
+
+
+def decouple(model: Any, optimizer: Any) -> None:
+    optimizer.__class__ = torch.optim.SGD
+    optimizer.param_groups[0].update(momentum=0, dampening=0, nesterov=False)
+
+
+def drop_parameter(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["params"].remove(model[0].weight)
+
+
+def replace_list(model: Any, optimizer: Any) -> None:
+    group = optimizer.param_groups[0]
+    group["params"] = group["params"][1:]
+
+
+def replace_groups(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups = [{**optimizer.param_groups[0], "lr": 0.0}]
+
+
+def wake(model: Any, optimizer: Any) -> None:
+    model.awake = True  # a parameter that had no gradient gets one
+
+
+CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list, replace_groups,
+           wake, swap_names, replace_owned, replace_state, replace_memory, age, forget_one, move_entry,
            let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
            hook_accumulated, hook_step, huge)  # fmt: skip
 
@@ -256,6 +298,8 @@ def losses(compile: Callable, change: Callable) -> tuple[list[Any], list[Any]]:
         optimizer.zero_grad()
         if gradients is not None:
             model[2].bias.grad = gradients
+        if model.awake:
+            model.idle.grad = torch.ones(2)
         loss = nn.functional.mse_loss(model(x), y)
         loss.backward()
         if replaced:

@@ -494,15 +494,18 @@ class Region(Learning, Redoing):
 
     def takes_step(self, optimizer: Any) -> bool:
         """Make an optimizer's step together with all that is pending, if that was expected."""
+        if MODES.now.unusual:
+            return False
         plain = False
         for token in self.at.next:
             if token.kind != STEP or token.op is not optimizer:
                 continue
-            plain = plain or (stepping.is_plain(optimizer) and not MODES.now.unusual)
+            step, usual = token.step, token.step.usual
+            last = usual is not None and usual.is_the_last(self)
+            plain = plain or last or stepping.is_plain(optimizer)
             if not plain:
                 return False
-            step = token.step
-            if step.usual is None or not step.usual.matches(self):
+            if not last and (usual is None or not usual.matches(self)):
                 args = step.arguments()
                 if args is None or not token.match(self, args):
                     continue

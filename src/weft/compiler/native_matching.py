@@ -43,6 +43,9 @@ REGION, FALLBACK, SETTINGS, LONGEST = range(1, 5)
 PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAMES, VALUES, SEEN = (
     range(1, 13)
 )
+GROUPS, SETTINGS_OF, COUNTS, SETTING_NAMES, SETTING_VALUES, LISTS, IDLE, LENGTHS, LISTED = range(
+    13, 22
+)
 
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
@@ -51,7 +54,7 @@ _FUNCTIONS = (
 )
 _OBJECTS = {
     "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
-    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "ref": weakref.ref,
+    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "float": float, "ref": weakref.ref,
     "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"), "'_default'": sys.intern("_default"),
 }  # fmt: skip
 
@@ -364,8 +367,9 @@ class Backward(Confirming):
 class Step(Confirming):
     """``step(region)``: note the states of an optimizer as leaves, if all is as it was; or None.
 
-    Compared are its parameters with leaves, their gradients with results, its state entry by
-    entry, and the memory of the states with that of the last time: see ``stepping.Usual``.
+    Compared are its parameters with leaves, their gradients with results, its state and its groups
+    entry by entry, and the memory of the states with that of the last time: see
+    ``stepping.Usual``.
     """
 
     def write(self) -> None:
@@ -382,6 +386,7 @@ class Step(Confirming):
             grad = self.load(p, tensor["_grad"])
             self.leave_unless(self.test("eq", grad, result), "decline")
         self.compare_state()
+        self.compare_groups()
         with self.each(self.size(states)) as k:
             array = self.load(self.item(states, k), tensor["_a"])
             self.leave_if(self.test("eq", array, NULL), "decline")
@@ -405,10 +410,40 @@ class Step(Confirming):
             size = self.load(sizes, self.scaled(k), "i64")
             self.compare_entries(self.item(owned, k), size, names, values, place)
 
+    def compare_groups(self) -> None:
+        """Whether groups, their settings and parameters are as they were, and none more moves."""
+        groups, settings = self.item(self.own, GROUPS), self.item(self.own, SETTINGS_OF)
+        names, values = (self.item(self.own, k) for k in (SETTING_NAMES, SETTING_VALUES))
+        counts, lengths = (self.at(self.item(self.own, k), BYTES) for k in (COUNTS, LENGTHS))
+        place, listed = self.variable("i64", 0), self.variable("i64", 0)
+        same = self.test("eq", self.size(groups), self.size(settings))
+        self.leave_unless(same, "decline")
+        with self.each(self.size(settings)) as k:
+            group = self.item(settings, k)
+            same = self.test("eq", self.element(groups, k), group)
+            self.leave_unless(same, "decline")
+            count = self.load(counts, self.scaled(k), "i64")
+            self.compare_entries(group, count, names, values, place)
+            params = self.item(self.item(self.own, LISTS), k)
+            length = self.load(lengths, self.scaled(k), "i64")
+            self.leave_unless(self.test("eq", self.size(params), length), "decline")
+            with self.each(length) as i:
+                at = self.load(listed, 0, "i64")
+                known = self.item(self.item(self.own, LISTED), at)
+                self.leave_unless(self.test("eq", self.element(params, i), known), "decline")
+                self.store(self.arithmetic("add", at, 1), listed)
+        idle = self.item(self.own, IDLE)
+        with self.each(self.size(idle)) as k:
+            gradient = self.load(self.item(idle, k), self.layout.tensor["_grad"])
+            self.leave_unless(self.is_known(gradient, "None"), "decline")
+
     def compare_entries(
         self, table: Value, size: Value, keys: Value, values: Value, place: Value
     ) -> None:
-        """Whether a dict has just these entries, which stand from a place on; that moves on."""
+        """Whether a dict has just these entries, which stand from a place on; that moves on.
+
+        ``float`` as a value stands for any number of that class.
+        """
         now = self.call("PyDict_Size", table, kind="i64")
         self.leave_unless(self.test("eq", now, size), "decline")
         at, found = self.stack(1), self.stack(2)
@@ -417,9 +452,12 @@ class Step(Confirming):
             more = self.call("PyDict_Next", table, at, found, self.at(found, 8), kind="i32")
             self.leave_if(self.test("eq", more, 0), "decline")
             k = self.load(place, 0, "i64")
-            for items, offset in ((keys, 0), (values, 8)):
-                same = self.test("eq", self.item(items, k), self.load(found, offset))
-                self.leave_unless(same, "decline")
+            same = self.test("eq", self.item(keys, k), self.load(found))
+            self.leave_unless(same, "decline")
+            wanted, value = self.item(values, k), self.load(found, 8)
+            with self.otherwise(self.test("eq", wanted, value)):
+                self.leave_unless(self.is_known(wanted, "float"), "decline")
+                self.leave_unless(self.is_a(value, "float"), "decline")
             self.store(self.arithmetic("add", k, 1), place)
 
 

@@ -130,7 +130,8 @@ class Usual:
     """A step on parameters that the path has met, by gradients that it gave, on known states.
 
     The optimizer's state is compared as a whole, by identity, in bulk: who owns what, under which
-    names, in which memory.
+    names, in which memory. Compiled code also compares the groups and their settings, so that there
+    is nothing left to ask while these stay as they were, but for learning rates.
     """
 
     def __init__(
@@ -138,13 +139,13 @@ class Usual:
     ) -> None:
         self.step, self.leaves, self.gradients, self.states = step, params, gradients, states
         self.ids = frozenset(map(id, states))
-        self.table = step.optimizer.state
+        self.kind, self.table = type(step.optimizer), step.optimizer.state
         self.owners, self.owned = list(self.table), list(self.table.values())
         self.sizes = list(map(len, self.owned))
         self.names = list(chain.from_iterable(self.owned))
         self.values = list(chain.from_iterable(map(dict.values, self.owned)))
         self.nodes = [None] * len(states)
-        self.quick: Any = None  # compiled code for ``compare``
+        self.quick: Any = None  # compiled code for ``compare`` and for the groups
         # The memory of the states, which is mostly the same in the next step.
         self.seen = LET_OUT[0]
         self.arrays = list(map(weakref.ref, map(array_of, states)))
@@ -161,6 +162,25 @@ class Usual:
             and all(map(is_, chain.from_iterable(map(values_of, owned)), self.values))
         )
 
+    def is_the_last(self, region: Any) -> bool:
+        """Whether a step that is about to be made is this one, on the same settings.
+
+        Then its leaves are noted; if not, ``matches`` may still say so.
+        """
+        optimizer = self.step.optimizer
+        if (
+            self.quick is None
+            or optimizer.state is not self.table
+            or optimizer.__class__ is not self.kind
+            or optimizer.param_groups is not self.listed
+            or is_hooked(optimizer)
+            or not region.met.isdisjoint(self.ids)
+            or not self.quick(region)
+        ):
+            return False
+        region.met |= self.ids
+        return True
+
     def matches(self, region: Any) -> bool:
         """Whether a step that is about to be made is this one; then its leaves are noted."""
         step = self.step
@@ -168,12 +188,12 @@ class Usual:
             step.optimizer.state is not self.table
             or not step.same_groups()
             or not region.met.isdisjoint(self.ids)
+            or not self.compare(region)
         ):
             return False
-        compare = self.quick or self.compare
-        if not compare(region):
-            return False
         region.met |= self.ids
+        if self.quick is not None:
+            self.equip()  # with the settings as they are now
         return True
 
     def compare(self, region: Any) -> bool:
@@ -200,13 +220,29 @@ class Usual:
     def equip(self) -> None:
         """Take compiled code for comparing, where there is some."""
         made = native_matching.functions()
-        if made is not None:
-            self.quick = made.function(
-                *("step", tuple(self.step.params), words(self.leaves), words(self.gradients)),
-                *(tuple(self.states), tuple(self.arrays), self.table, tuple(self.owners)),
-                *(tuple(self.owned), words(self.sizes), tuple(self.names), tuple(self.values)),
-                self.seen,
-            )
+        if made is None:
+            return
+        groups = self.step.groups
+        self.listed = self.step.optimizer.param_groups
+        settings = [group.settings for group in groups]
+        moving = set(map(id, self.step.params))
+        idle = [p for group in groups for p in group.params if id(p) not in moving]
+        self.quick = made.function(
+            *("step", tuple(self.step.params), words(self.leaves), words(self.gradients)),
+            *(tuple(self.states), tuple(self.arrays), self.table, tuple(self.owners)),
+            *(tuple(self.owned), words(self.sizes), tuple(self.names), tuple(self.values)),
+            *(self.seen, self.listed, tuple(settings), words(list(map(len, settings)))),
+            tuple(chain.from_iterable(settings)),
+            tuple(_compared(name, x) for group in settings for name, x in group.items()),
+            *(tuple(group.listed for group in groups), tuple(idle)),
+            words([len(group.params) for group in groups]),
+            tuple(chain.from_iterable(group.params for group in groups)),
+        )
+
+
+def _compared(name: str, setting: Any) -> Any:
+    """What a setting is compared with: itself, but a learning rate only with its class."""
+    return float if name == "lr" and setting.__class__ is float else setting
 
 
 def of_numbers(group: dict[str, Any]) -> bool:
@@ -219,17 +255,22 @@ def of_numbers(group: dict[str, Any]) -> bool:
     )
 
 
+def is_hooked(optimizer: Any) -> bool:
+    """Whether something of the user's runs around a step."""
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or hooks._global_optimizer_pre_hooks
+        or hooks._global_optimizer_post_hooks
+    )
+
+
 def is_plain(optimizer: Any) -> bool:
     """Whether an optimizer's rule is all that its step does."""
     kind = type(optimizer)
     if not isinstance(optimizer, Elementwise) or RULES.get(kind.__name__) is not kind:
         return False
-    if (
-        optimizer._optimizer_step_pre_hooks
-        or optimizer._optimizer_step_post_hooks
-        or hooks._global_optimizer_pre_hooks
-        or hooks._global_optimizer_post_hooks
-    ):
+    if is_hooked(optimizer):
         return False
     for group in optimizer.param_groups:  # noqa: SIM110 - as short as it can be
         if not of_numbers(group):

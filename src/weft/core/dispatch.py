@@ -85,7 +85,7 @@ def _in_rows_or_last(y: Any, arrays: Any) -> Any:
 
 
 def _in_rows_or_stacked(y: Any, arrays: Any) -> Any:
-    """The same for inputs that are joined, if all of them ask for it: one without elements never does."""
+    """The same for inputs that are joined, if all ask for it: one without elements does not."""
     if y.flags.c_contiguous or all(map(channels_wanted, arrays)):
         return y
     return np.ascontiguousarray(y)
