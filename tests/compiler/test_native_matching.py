@@ -284,8 +284,8 @@ def wake(model: Any, optimizer: Any) -> None:
 
 
 CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list, replace_groups,
-           wake, swap_names, replace_owned, replace_state, replace_memory, age, forget_one, move_entry,
-           let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
+           wake, swap_names, replace_owned, replace_state, replace_memory, age, forget_one,
+           move_entry, let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
            hook_accumulated, hook_step, huge)  # fmt: skip
 
 

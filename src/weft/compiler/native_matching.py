@@ -54,8 +54,9 @@ _FUNCTIONS = (
 )
 _OBJECTS = {
     "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
-    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "float": float, "ref": weakref.ref,
-    "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"), "'_default'": sys.intern("_default"),
+    "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "float": float,
+    "ref": weakref.ref, "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"),
+    "'_default'": sys.intern("_default"),
 }  # fmt: skip
 
 
