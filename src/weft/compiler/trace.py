@@ -123,8 +123,8 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("follow", "held", "home", "leaves", "match", "op", "quick", "roots", "scope", "slots"),
-        *("step", "targets"),
+        *("follow", "held", "home", "leaves", "match", "name", "op", "quick", "roots", "scope"),
+        *("slots", "step", "targets"),
     )
 
     def __init__(
@@ -139,6 +139,7 @@ class Token:
         first: int,
     ) -> None:
         self.kind, self.op, self.slots, self.attrs = kind, op, slots, attrs
+        self.name: str = op if isinstance(op, str) else getattr(op, "name", type(op).__name__)
         self.count = len(slots)
         self.grad = grad  # whether recording was on
         self.kinds, self.roots = kinds, roots  # of the results
@@ -158,12 +159,6 @@ class Token:
         self.scope = ""
         self.home: Any = None  # the point that it follows
         self.after = Point()
-
-    @property
-    def name(self) -> str:
-        if self.step is not None:
-            return type(self.op).__name__
-        return self.op if isinstance(self.op, str) else self.op.name
 
 
 class Point:

@@ -20,6 +20,7 @@ from weft.native import contract, threads
 from weft.native.codegen import updates
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
+from weft.optim.elementwise import with_numbers
 
 ndarray = np.ndarray
 ITEM = methodcaller("item")
@@ -72,6 +73,8 @@ class Update:
         work: Any = nodes[0].work
         self.places = places  # of value, gradient, states and counters
         self.step, self.settings = work.step, work.settings
+        self.rule: Any = work.step.rule.__new__(work.step.rule)
+        self.settled: tuple[Any, Any] = (self, self)  # settings that are numbers; none yet
         self.works = [node.work for node in nodes]
         self.kind = FLOATS[nodes[0].results[0].dtype]
         self.states = work.states
@@ -140,7 +143,7 @@ class Update:
         group = self.settings if live is None else live
         step = self._age(arrays)
         if step is not None:
-            flags, values = self.step.rule.coefficients_at(group, step)
+            flags, values = self.rule._coefficients(self._numbers(group), step, ())
             counters: Any = (step,)
         else:
             counters = [np.array(arrays[at]) for at in self.counters[0]]
@@ -161,6 +164,17 @@ class Update:
         for word, counter in zip(self.stored, counters, strict=True):
             word[0] = counter
         return True
+
+    def _numbers(self, group: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a group as numbers; looked at only where they are others than before."""
+        rate, betas, decay = group["lr"], group.get("betas"), group.get("weight_decay")
+        known = self.settled
+        if rate.__class__ is not float or betas is not known[0] or decay is not known[1]:
+            numbers = with_numbers(group)
+            if numbers is not group or betas.__class__ not in (tuple, type(None)):
+                return numbers
+            self.settled = betas, decay
+        return group
 
     def _age(self, arrays: Sequence[Any]) -> float | None:
         """The step to make, where all parameters have made as many and that alone is counted."""

@@ -77,7 +77,7 @@ class TreeMethods:
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        seen = set()
+        seen: set[int] = set()
         modules = (
             self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
             if recurse
@@ -85,10 +85,10 @@ class TreeMethods:
         )
         for path, module in modules:
             for name, member in get_members_fn(module):
-                if member is None or member in seen:
+                if member is None or id(member) in seen:
                     continue
                 if remove_duplicate:
-                    seen.add(member)
+                    seen.add(id(member))
                 yield f"{path}.{name}" if path else name, member
 
     def named_parameters(

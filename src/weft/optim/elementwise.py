@@ -371,12 +371,6 @@ class Elementwise(Optimizer):
         return found
 
     @classmethod
-    def coefficients_at(cls, group: dict[str, Any], step: float) -> tuple[Any, tuple[float, ...]]:
-        """Flags and coefficients of a rule that only counts its steps, for one of them."""
-        found: Any = cls.__new__(cls)._coefficients(with_numbers(group), step, ())
-        return found
-
-    @classmethod
     def coefficients(cls, group: dict[str, Any]) -> tuple[Any, tuple[float, ...]]:
         """Flags and coefficients of the rule for a first step, for those who look inside it."""
         counters = tuple(np.ones(1, np.float32) for _ in cls._scalars)
