@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import compile_page
 from benchmarks.compile_cost import MEMORY_LIMITS, memory_rows, start_rows
 from benchmarks.compile_generation import generating, generation
 from benchmarks.timing import Row, compare_within, report
@@ -65,6 +66,7 @@ def run(*arguments: str) -> bool:
     parser = argparse.ArgumentParser(prog="python -m benchmarks compile", description=__doc__)
     parser.add_argument("--rows", default=",".join(LIMITS), help="names with commas between")
     parser.add_argument("--json", metavar="FILE", help="also write the rows there")
+    parser.add_argument("--page", metavar="FILE", help="put a table into docs/compile.md")
     parser.add_argument("--seconds", type=float, default=6.0, help="for each row")
     parser.add_argument("--threads", type=int, default=2, help="of each library")
     parser.add_argument("--others", action="store_true", help="torch.compile and jax.jit as well")
@@ -82,6 +84,8 @@ def run(*arguments: str) -> bool:
     for name in options.rows.split(","):
         rows += time_rows(name, options, wrong)
     fine = report("compiled training steps against eager torch", rows, options.json)
+    if options.page:
+        compile_page.write(options.page, rows, options.threads)
     print("\n".join(wrong) or "losses of both agree in every row")
     return fine and not wrong
 
