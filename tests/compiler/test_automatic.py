@@ -12,6 +12,8 @@ import pytest
 
 import weft as torch
 from weft import nn
+from weft.compiler import native_calls, whole_calls
+from weft.compiler.trace import walk
 
 SCRIPT = """\
 import torch
@@ -93,6 +95,18 @@ def test_code_that_never_repeats_is_given_up() -> None:
             assert y.sum().item() == 2 * (k + 1)
     assert "were given up" in automatic.explain()
     assert automatic.region.learned.tokens < 400
+
+
+@pytest.mark.skipif(whole_calls.compiled() is None, reason="no hook for this version of Python")
+def test_calls_are_confirmed_as_a_whole_in_what_repeats_and_only_there() -> None:
+    expected, _ = train(16)
+    with torch.compiler.auto() as found:
+        losses, _ = train(16)
+        points = [p for root in found.region.learned.roots.values() for p in walk(root)]
+        names = {own[native_calls.CODE].co_qualname for p in points for own in p.whole}
+        assert found.region.hooked is None, "nothing is pending"
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert any(name.endswith(".forward") for name in names)
 
 
 def test_other_threads_and_forks() -> None:

@@ -55,6 +55,7 @@ class Automatic(Region):
     def go_on(self, point: Point) -> None:
         if self.place is not None:
             self.place.ran += 1
+        self.unhook()
         self.start(Point())  # where nothing is ever learned
         self.idle, self.place = True, None
 
@@ -74,6 +75,8 @@ class Automatic(Region):
             return False
         self.start(place.point)
         self.idle, self.place, self.default = False, place, default
+        if place.ran:
+            self.hook()
         return True
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:

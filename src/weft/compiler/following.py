@@ -72,14 +72,14 @@ class Region(Learning, Redoing):
     """One run of a compiled function."""
 
     follows = True
-    longest = whole_calls.LONGEST  # calls that may be pending
+    longest = 100_000  # calls that may be pending
     watched_call: Any = None  # of a function: see ``whole_calls``
     hooked: Any = None  # what ends it that functions are started by way of the hook
 
     def __init__(self, learned: Learned, stance: str = "default") -> None:
         self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
-        self.busy = False
+        self.busy, self.room = False, native_matching.words([self.longest])
         self.clear()
         self.begin(stance)
         if learned.compiled:

@@ -46,7 +46,7 @@ CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME =
 GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS, CHANGED = range(11, 22)
 GUARDS, TENSORS, MODULE, GLOBALS = range(22, 26)
 # Of the hook's: functions that learn, and the module with the default dtype.
-BEGIN, END, DEFAULTS, LONGEST = range(1, 5)
+BEGIN, END, DEFAULTS = range(1, 4)
 # The words of the hook's memory.
 THREAD, REGION, OWN, STACK, BUSY, NOW = range(0, 48, 8)
 
@@ -466,7 +466,7 @@ class Hook(Emitter):
         ):
             self.leave_unless(self.test("eq", one, other), "run")
         self.leave_unless(self.test("eq", self.item(recorders, 0), region), "run")
-        longest = self.load(self.at(self.item(self.own, LONGEST), BYTES), 0, "i64")
+        longest = self.load(self.load(region, layout.region["room"]), BYTES, "i64")
         path = self.load(region, layout.region["path"])
         self.leave_unless(self.test("slt", self.size(path), longest), "run")
 
@@ -648,7 +648,7 @@ def probe() -> FrameLayout:
 class Functions:
     """The compiled functions of a process."""
 
-    def __init__(self, begin: Callable, end: Callable, fits: Callable, longest: int) -> None:
+    def __init__(self, begin: Callable, end: Callable, fits: Callable) -> None:
         if native_matching.functions() is None:
             raise Unsupported("objects differ")
         whole_modules.probe()
@@ -677,7 +677,7 @@ class Functions:
         names = ["switch", "switch_off"]
         given = ("whole_calls", text if recipe else text(), names, recipe)
         linked = jit.engine().load(*given)
-        own = (self.table, begin, end, vars(dt), native_matching.words([longest]))
+        own = (self.table, begin, end, vars(dt))
         self.switch, self.switch_off = (
             entry.bound(name, address, own) for name, address in zip(names, linked, strict=True)
         )
@@ -706,10 +706,10 @@ def _recipe(facts: Any) -> str:
 
 
 @once
-def make(begin: Callable, end: Callable, fits: Callable, longest: int) -> Functions | None:
+def make(begin: Callable, end: Callable, fits: Callable) -> Functions | None:
     """The compiled functions, or None where Python is not what they know."""
     try:
-        return Functions(begin, end, fits, longest)
+        return Functions(begin, end, fits)
     except (AttributeError, Unsupported):
         return None
 

@@ -39,7 +39,7 @@ OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_CLASS, OF_IDENTITY = range(6)
 
 # The items of a function's ``self``, behind the table.
 TOKEN, AFTER, ATTRS, RECIPE, OBJECTS, KINDS, NUMBERS, HOME = range(1, 9)
-REGION, FALLBACK, SETTINGS, LONGEST = range(1, 5)
+REGION, FALLBACK, SETTINGS = range(1, 4)
 PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAMES, VALUES, SEEN = (
     range(1, 13)
 )
@@ -195,7 +195,7 @@ class Before(Confirming):
             (self.of_region("default"), default),
         ):
             self.leave_unless(self.test("eq", one, other), "decline")
-        longest = self.load(self.at(self.item(self.own, LONGEST), BYTES), 0, "i64")
+        longest = self.load(self.of_region("room"), BYTES, "i64")
         path = self.of_region("path")
         self.leave_unless(self.test("slt", self.size(path), longest), "decline")
         point = self.of_region("at")
@@ -612,7 +612,7 @@ def before(region: Any) -> Any:
     made, python = functions(), region.before
     if made is None:
         return python
-    return made.function("before", region, python, vars(dt), words([region.longest]))
+    return made.function("before", region, python, vars(dt))
 
 
 def equip(token: Token) -> None:

@@ -43,11 +43,12 @@ class Stretch(Listener):
     # Compiled code looks at these: see ``native_matching``.
     __slots__ = (
         *("arrays", "at", "busy", "default", "handles", "leaves", "learning", "met", "nodes"),
-        *("numbers", "path"),
+        *("numbers", "path", "room"),
     )
     learned: Learned
     stance: str
     busy: bool  # while what is pending is being computed
+    room: bytes  # how many calls may be pending
 
     def clear(self) -> None:
         """Forget what few stretches have."""

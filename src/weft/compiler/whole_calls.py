@@ -103,7 +103,7 @@ _compiled: list[native_calls.Functions] = []
 
 
 def _compile() -> native_calls.Functions | None:
-    made = native_calls.functions(begin, end, LeafSlot.fits, LONGEST)
+    made = native_calls.functions(begin, end, LeafSlot.fits)
     if made is not None:
         for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
             if function.__closure__:
@@ -113,9 +113,6 @@ def _compile() -> native_calls.Functions | None:
             made.marks.put(function.__code__, arguments(function.__code__) + 1)
         _compiled.append(made)
     return made
-
-
-LONGEST = 100_000  # calls that may be pending
 
 
 class Watched:
