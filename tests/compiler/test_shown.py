@@ -78,3 +78,28 @@ def test_before_there_is_a_program_it_says_so():
     compiled = weft.compile(lambda x: x * 2)
     with pytest.raises(RuntimeError, match="has no program yet"):
         weft.graph.of(compiled)
+
+
+def test_parameters_and_states_have_their_names():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = weft.optim.Adam(model.parameters())
+    x = weft.randn(5, 4)
+
+    @weft.compile
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    called(step)
+    g = weft.graph.of(step)
+    for name, p in model.named_parameters():
+        assert g[name].kind == "parameter" and g[name].shape == p.shape
+        assert {i.name for i in g[f"{name}.adam"].inputs} >= {name, f"{name}.exp_avg_sq"}
+        assert g[f"{name}.exp_avg"].module == g[name].module == name.split(".")[0]
+    infer = weft.compile(model.forward)
+    with weft.no_grad():
+        expected = called(infer, x)
+    assert weft.allclose(weft.graph.of(infer).run(input=x), expected)

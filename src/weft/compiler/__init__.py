@@ -152,7 +152,7 @@ class Compiled:
 
     def __weft_graph__(self) -> Any:
         """What runs, for ``weft.graph.of``."""
-        return shown.graph_of(self.learned)
+        return shown.graph_of(self.learned, self.function)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

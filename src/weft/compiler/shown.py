@@ -6,26 +6,29 @@ so that the page shows it as one box which opens into its ops.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from weft.compiler.expand import Expansion
+from weft.compiler.expand import Expansion, StepWork
 from weft.compiler.fused import FusedWork
 from weft.compiler.ir import Node, Number, Value, Work
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
 from weft.compiler.program import needed_for
+from weft.compiler.static import reached
 from weft.compiler.trace import walk
 from weft.core import errors
+from weft.core.node import AccumulateGrad
 from weft.core.scopes import path_of
 from weft.core.tensor import Tensor, wrap
 from weft.graph.graph import Graph
-from weft.graph.spec import CONSTANT, FORWARD, INPUT, Call, Leaf, Ref, Spec
+from weft.graph.spec import CONSTANT, FORWARD, INPUT, PARAMETER, STATE, Call, Leaf, Ref, Spec
+from weft.nn.module import Module
 
 LOOP = "fused loop"
 
 
-def graph_of(learned: Any) -> Graph:
-    """The graph of the program that a region ran most often; of several the longest."""
+def graph_of(learned: Any, function: Any) -> Graph:
+    """The graph of the program that a function ran most often; of several the longest."""
     found = [
         (plan.runs, len(plan.path), plan)
         for root in learned.roots.values()
@@ -39,13 +42,50 @@ def graph_of(learned: Any) -> Graph:
             f"second or third call), or ask torch.compiler.explain why not\n  at {errors.here()}"
         )
     *_, plan = max(found, key=lambda entry: entry[:2])
-    return _Drawn(*plan.program.source).graph()
+    return _Drawn(*plan.program.source, _labels(plan, function)).graph()
+
+
+class _Label(NamedTuple):
+    """What a parameter or an optimizer's state is called."""
+
+    kind: str
+    text: str
+    owner: str  # the parameter itself, or that of the state
+    tensor: Tensor | None = None
+
+    @property
+    def scope(self) -> str:
+        return self.owner.rpartition(".")[0]
+
+
+def _labels(plan: Any, function: Any) -> dict[int, _Label]:
+    """The names of parameters and of optimizers' states among the leaves of a program."""
+    models = [x for x in reached(function) if isinstance(x, Module)]
+    names = {id(p): name for model in models for name, p in model.named_parameters()}
+    found: dict[int, _Label] = {}
+    for token in plan.path:
+        for slot in token.leaves:
+            tensor = slot.node.variable if isinstance(slot.node, AccumulateGrad) else None
+            if tensor is not None:
+                name = names.get(id(tensor), "")
+                found[slot.number] = _Label(PARAMETER, name, name, tensor)
+        for member in token.step.members if token.step is not None else ():
+            param = found.get(token.slots[member.param][1].number)
+            states = token.step.groups[member.group].names if param and param.text else ()
+            for place, state in zip(member.states, states, strict=False):
+                text = f"{param.text}.{state}"  # type: ignore[union-attr]
+                label = _Label(STATE, text, param.text)  # type: ignore[union-attr]
+                found[token.slots[place][1].number] = label
+    return {node: found[number] for node, number in plan.leaves.items() if number in found}
 
 
 class _Drawn:
     """The work of a program, written down as the records of a graph."""
 
-    def __init__(self, specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) -> None:
+    def __init__(
+        self, specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any, labels: Any
+    ) -> None:
+        self.labels = labels
         needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
         expansion = Expansion(specs, leaves, list(numbers), needed)
         ends = [expansion.read(r) for r in (*wanted, *writes.values())]
@@ -82,9 +122,17 @@ class _Drawn:
         spec = self.put(
             FORWARD, op, args, attrs, shapes if several else shapes[0],
             dtypes if several else dtypes[0], node.spec.code, node.spec.instruction, scope,
-            source=node.spec.source,
+            source=node.spec.source, **self.of_step(node),
         )  # fmt: skip
         self.refs.update(zip(node.results, spec.results(), strict=True))
+
+    def of_step(self, node: Node) -> dict[str, str]:
+        """What the step of an optimizer is called: after the parameter that it moves."""
+        first = node.args[0] if node.args else None
+        if not isinstance(node.work, StepWork) or not isinstance(first, Value):
+            return {}
+        param = self.labels.get(first.leaf)
+        return {"label": f"{param.text}.{node.work.name.lower()}"} if param and param.text else {}
 
     def put(self, *fields: Any, **more: Any) -> Spec:
         spec = Spec(len(self.specs), *fields, **more)
@@ -96,12 +144,17 @@ class _Drawn:
         if not isinstance(x, Value):
             return x
         if x not in self.refs:
-            kind, label, leaf = INPUT, "", None
+            kind, label, scope, leaf = INPUT, "", "", None
             if isinstance(x, Number):
                 label = f"number{x.index}"
             elif x.constant is not None:
                 kind, leaf = CONSTANT, Leaf(wrap(x.constant))
-            spec = self.put(kind, kind, (), {}, x.shape, x.dtype, leaf=leaf, label=label)
+            elif x.leaf in self.labels:
+                known = self.labels[x.leaf]
+                kind, label, scope = known.kind, known.text, known.scope
+                leaf = None if known.tensor is None else Leaf(known.tensor, strong=False)
+            given = {"leaf": leaf, "label": label, "scope": scope}
+            spec = self.put(kind, kind, (), {}, x.shape, x.dtype, **given)
             self.refs[x] = Ref(spec.id)
         return self.refs[x]
 

@@ -167,7 +167,7 @@ class Step:
                 "a module or optimizer that keeps its parts in something else than dicts"
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
-        self.optimizers = [o for o in _reached(roots) if isinstance(o, Optimizer)]
+        self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -342,7 +342,7 @@ def _filled(value: Any, arrays: Iterator[Any]) -> Any:
 
 def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
     """Entries of dicts that must stay as they are: of modules, and of optimizers' states."""
-    for found in _reached(roots):
+    for found in reached(roots):
         if isinstance(found, Module):
             for module in found.modules():
                 yield from _attributes(module)
@@ -373,7 +373,7 @@ def _moved_by(optimizer: Optimizer) -> list[Any]:
     return found
 
 
-def _reached(roots: Any) -> list[Any]:
+def reached(roots: Any) -> list[Any]:
     """The modules and optimizers that a function can name."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
