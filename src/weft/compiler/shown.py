@@ -42,7 +42,7 @@ def graph_of(learned: Any, function: Any) -> Graph:
             f"second or third call), or ask torch.compiler.explain why not\n  at {errors.here()}"
         )
     *_, plan = max(found, key=lambda entry: entry[:2])
-    return _Drawn(*plan.program.source, _labels(plan, function)).graph()
+    return _Drawn(plan.program.source, _labels(plan, function)).graph()
 
 
 class _Label(NamedTuple):
@@ -82,10 +82,9 @@ def _labels(plan: Any, function: Any) -> dict[int, _Label]:
 class _Drawn:
     """The work of a program, written down as the records of a graph."""
 
-    def __init__(
-        self, specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any, labels: Any
-    ) -> None:
-        self.labels = labels
+    def __init__(self, source: Any, labels: dict[int, _Label]) -> None:
+        specs, leaves, wanted, writes, numbers = source
+        self.labels: dict[Any, _Label] = labels
         needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
         expansion = Expansion(specs, leaves, list(numbers), needed)
         ends = [expansion.read(r) for r in (*wanted, *writes.values())]

@@ -152,8 +152,9 @@ def probe() -> None:
         states.append(dict_version(own))
     if states != sorted(set(states)):
         raise Unsupported("states of dictionaries have no numbers")
-    table: dict[str, int] = {}
-    if not dict_version({"other": 1}) < (table.__setitem__("a", 1) or dict_version(table)):
+    first, second = {"a": 1}, {"b": 1}
+    first["a"] = 2
+    if not states[-1] < dict_version(second) < dict_version(first):
         raise Unsupported("states of dictionaries have no numbers")
     versions = []
     for k in range(2):
