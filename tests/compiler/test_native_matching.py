@@ -275,6 +275,11 @@ def replace_list(model: Any, optimizer: Any) -> None:
     group["params"] = group["params"][1:]
 
 
+def params_in_a_tuple(model: Any, optimizer: Any) -> None:
+    group = optimizer.param_groups[0]
+    group["params"] = tuple(group["params"])
+
+
 def replace_groups(model: Any, optimizer: Any) -> None:
     optimizer.param_groups = [{**optimizer.param_groups[0], "lr": 0.0}]
 
@@ -283,9 +288,9 @@ def wake(model: Any, optimizer: Any) -> None:
     model.awake = True  # a parameter that had no gradient gets one
 
 
-CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list, replace_groups,
-           wake, swap_names, replace_owned, replace_state, replace_memory, age, forget_one,
-           move_entry, let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
+CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list,
+           params_in_a_tuple, replace_groups, wake, swap_names, replace_owned, replace_state,
+           replace_memory, age, forget_one, move_entry, let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
            hook_accumulated, hook_step, huge)  # fmt: skip
 
 

@@ -220,11 +220,17 @@ class Usual:
     def equip(self) -> None:
         """Take compiled code for comparing, where there is some."""
         made = native_matching.functions()
-        if made is None:
-            return
         groups = self.step.groups
         self.listed = self.step.optimizer.param_groups
         settings = [group.settings for group in groups]
+        lists = (self.listed, *(group.listed for group in groups))
+        if (
+            made is None
+            or any(x.__class__ is not list for x in lists)
+            or any(x.__class__ is not dict for x in (*settings, *self.owned))
+        ):
+            self.quick = None
+            return
         moving = set(map(id, self.step.params))
         idle = [p for group in groups for p in group.params if id(p) not in moving]
         self.quick = made.function(

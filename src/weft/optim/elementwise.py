@@ -275,7 +275,7 @@ class GroupPlan:
     def __init__(
         self, params: list[Tensor], names: tuple[str, ...], before: GroupPlan | None
     ) -> None:
-        self.params, self.members, self.names = params, params.copy(), names
+        self.params, self.members, self.names = params, list(params), names
         # Parameters that had a gradient once, and those that don't always have it together.
         ids = set(map(id, params)) if before else set()
         self.known: set[int] = ids & before.known if before else ids
