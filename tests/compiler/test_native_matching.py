@@ -290,8 +290,8 @@ def wake(model: Any, optimizer: Any) -> None:
 
 CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list,
            params_in_a_tuple, replace_groups, wake, swap_names, replace_owned, replace_state,
-           replace_memory, age, forget_one, move_entry, let_out, other_state, freeze, add_group, settings, amsgrad, hook_gradient,
-           hook_accumulated, hook_step, huge)  # fmt: skip
+           replace_memory, age, forget_one, move_entry, let_out, other_state, freeze, add_group,
+           settings, amsgrad, hook_gradient, hook_accumulated, hook_step, huge)  # fmt: skip
 
 
 def losses(compile: Callable, change: Callable) -> tuple[list[Any], list[Any]]:
