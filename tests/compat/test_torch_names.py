@@ -561,6 +561,11 @@ def test_legacy_classes_of_tensors_are_classes() -> None:
     assert weft.LongTensor([1.9]).tolist() == [1]
 
 
+def test_running_out_of_memory_is_one_class_of_error() -> None:
+    for T in (weft, torch):
+        assert T.cuda.OutOfMemoryError is T.OutOfMemoryError
+
+
 # ------------------------------------------------------------------ ops of one's own
 
 
