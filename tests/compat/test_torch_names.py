@@ -32,7 +32,7 @@ def status(name: str) -> str:
     """What weft makes of a name: a module, something that works, or a mere name."""
     try:
         found = names.look_up(name)
-    except names.Refused:
+    except names.RefusedName:
         return "named"
     except names.Missing:
         return "left out"

@@ -34,7 +34,7 @@ from weft.core.node import (
     NOWHERE,
     AccumulateGrad,
     GraphNode,
-    Node,
+    OpNode,
     Output,
 )
 from weft.core.saved import (
@@ -160,7 +160,7 @@ class _Run:
         push, pop, keep, add = stack.append, stack.pop, order.append, seen.add
         while stack:
             node = pop()
-            while node.__class__ is Node and node.plan.single >= 0:
+            while node.__class__ is OpNode and node.plan.single >= 0:
                 # A stretch of the graph without forks needs no stack.
                 edge = node.inputs[node.plan.single]
                 if edge.__class__ is AccumulateGrad or edge in seen:
@@ -425,7 +425,7 @@ class _Run:
         else:
             self.run_empty(node)
 
-    def run_empty(self, node: Node) -> None:
+    def run_empty(self, node: OpNode) -> None:
         """Run a node without a gradient: it reads what it saved and gives that up, as any does."""
         if node.op.multiple:
             self.tell_missing(node, [None] * len(node.shape))
@@ -481,7 +481,7 @@ class _Run:
         if not left:
             self.arrive(leaf)
 
-    def step(self, node: Node) -> None:
+    def step(self, node: OpNode) -> None:
         """Move a gradient through one node: the general case."""
         g, self.passing = self.passing, None
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
@@ -560,14 +560,14 @@ class _Run:
                 gi = None  # nothing here may hold the gradient that a leaf takes over
                 self.settle(edge)
 
-    def tell_missing(self, node: Node, grads: list[Any]) -> None:
+    def tell_missing(self, node: OpNode, grads: list[Any]) -> None:
         """Hooks of outputs that no gradient reached get None."""
         for k, held in node.outs.items():
             output = held() if grads[k] is None else None
             if output is not None and output.extras is not None and output.extras.pre:
                 self.call_hooks(output.extras.pre, (None,))
 
-    def post_hooks(self, node: Node, arrived: tuple[Any, ...], results: Any) -> Any:
+    def post_hooks(self, node: OpNode, arrived: tuple[Any, ...], results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
@@ -618,7 +618,7 @@ def tied(g: Any, edge: Any) -> Any:
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 
-def like_inputs(node: Node) -> list[Any]:
+def like_inputs(node: OpNode) -> list[Any]:
     """Gradients without values, where a rule would look at them: they are like their inputs."""
     edges = [node.inputs[i] for i in node.plan.targets]
     return [
@@ -736,7 +736,7 @@ def with_zeros(grads: list[Any], shapes: Any, dtypes: Any, constant: Any) -> tup
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
-    several = isinstance(node, Node) and node.op.multiple
+    several = isinstance(node, OpNode) and node.op.multiple
     seen = receiving(node) if several else [0]
     if several and len(grads) == len(node.shape):
         grads = tuple(grads[k] for k in seen)

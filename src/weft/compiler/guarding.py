@@ -168,7 +168,7 @@ def _offset(kind: type, name: str) -> int:
     return Slots(kind, name)[name]
 
 
-class Guard:
+class ObjectGuard:
     """Objects in their places: entries of dicts, the contents of lists, slots, and empty dicts."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.compiler.expand import Expansion
 from weft.compiler.fused import FusedWork
-from weft.compiler.ir import Node, Number, Value, Work
+from weft.compiler.ir import Number, Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
 from weft.compiler.program import needed_for
@@ -64,7 +64,7 @@ class _Drawn:
         """The records as a graph."""
         return Graph()._fill(self.specs, self.outputs, modules=self.modules)
 
-    def add_loop(self, node: Node, work: FusedWork) -> None:
+    def add_loop(self, node: WorkNode, work: FusedWork) -> None:
         number = sum(kind.startswith(LOOP) for kind in self.modules.values())
         homes = {path_of(member.spec.scope) for member in work.members}
         home = homes.pop() if len(homes) == 1 else ""
@@ -73,7 +73,7 @@ class _Drawn:
         for member in work.members:
             self.add(member, path)
 
-    def add(self, node: Node, scope: str) -> None:
+    def add(self, node: WorkNode, scope: str) -> None:
         args = tuple([self.read(x) if isinstance(x, Value) else x for x in node.args])
         op, attrs = _runs(node.work, len(node.results))
         several = op.multiple

@@ -19,7 +19,7 @@ from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from weft.compiler.guarding import Guard, Unsupported
+from weft.compiler.guarding import ObjectGuard, Unsupported
 from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
@@ -51,7 +51,7 @@ class Static:
     def __init__(self, function: Callable) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
-        self.steps: dict[Any, Step] = {}
+        self.steps: dict[Any, StaticStep] = {}
         self.seen: dict[Any, int] = {}
         self.refused: dict[str, int] = {}
         self.calls = 0
@@ -86,7 +86,7 @@ class Static:
             ends = [recorder.ref(t) for t in _tensors(out)]
         roots = (self.function, args, kwargs)
         try:
-            self.steps[key] = Step(recorder.graph, ends, out, inputs, roots)
+            self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
@@ -113,7 +113,7 @@ class Static:
         return "\n".join(lines)
 
 
-class Step:
+class StaticStep:
     """The program of one recorded call."""
 
     def __init__(self, graph: Any, ends: list[Ref], out: Any, inputs: list[Tensor],
@@ -196,7 +196,7 @@ class Step:
 
     def _watching(self) -> Callable[[], bool] | None:
         """What tells in one call whether what ``_holds`` looks at is still the same."""
-        guard = Guard()
+        guard = ObjectGuard()
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
                 guard.entry(table, name, value)

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core.dispatch import Op
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.plan import Plan
 from weft.core.tensor import Tensor, wrap
 from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
@@ -125,7 +125,7 @@ def _name(forward: Spec) -> str:
     """What PyTorch would call the node, such as ``MulBackward0``."""
     op = forward.op
     use = op.variant(forward.attrs, forward.args) if op.variant else 0
-    kind: type[Node] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
+    kind: type[OpNode] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
     return kind.__name__
 
 

@@ -15,7 +15,7 @@ from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.inference import version_of
 from weft.core.modes import MODES, enable_grad, no_grad
-from weft.core.node import FREED, Node, Output
+from weft.core.node import FREED, OpNode, Output
 from weft.core.tensor import Tensor, wrap
 from weft.graph.draws import Draw
 from weft.graph.gradient import (
@@ -409,7 +409,7 @@ def used_up(tensor: Any) -> bool:
     node = tensor._node if isinstance(tensor, Tensor) else None
     if isinstance(node, Output):
         node = node.node
-    if not isinstance(node, Node):
+    if not isinstance(node, OpNode):
         return False
     guard = node.guard
     return node.saved is FREED or bool(guard and guard[0] != sum(cell[0] for cell in guard[1:]))

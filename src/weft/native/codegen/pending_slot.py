@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.native.codegen import emit, entry, jit, records
-from weft.native.codegen.emit import NULL, Emitter, Value
+from weft.native.codegen.emit import NULL, Emitter, LLVMValue
 from weft.native.codegen.records import FrameLayout, Slots
 
 _FUNCTIONS = (*("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),)
@@ -38,7 +38,7 @@ class PendingSlot(Emitter):
     ) -> None:
         super().__init__(name, places)
         self.tensor, self.frames = tensor, frames
-        self.own, self.object, self.wanted = Value("%self"), self.argument(0), self.argument(1)
+        self.own, self.object, self.wanted = LLVMValue("%self"), self.argument(0), self.argument(1)
         self.leave_unless(self.test("eq", self.length, 2), "decline")
         self.write()
         self.here("decline")

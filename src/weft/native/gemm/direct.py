@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Assembly, Function, Ptr, array, f32, i64, inline
+from weft.native.codegen.compiler import Assembly, KernelFunction, Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import block
 from weft.native.memory import buffers
@@ -498,15 +498,15 @@ def _kernel(height: int) -> jit.Kernel:
         "half": _outer("half", height, 2, True),
         "one": _outer("one", height, 1, True),
     }
-    inner = Function(columns.origin, {**globals(), **parts})
-    return jit.Kernel(Function(direct, {**globals(), "columns": inner}))
+    inner = KernelFunction(columns.origin, {**globals(), **parts})
+    return jit.Kernel(KernelFunction(direct, {**globals(), "columns": inner}))
 
 
 @functools.cache
 def _dots_kernel(height: int) -> jit.Kernel:
     """The loop over blocks of so many rows, by dot products."""
     dots = Assembly("dots", ("ptr", "i64", "ptr", "ptr", "i64"), lambda: _dots("dots", height))
-    return jit.Kernel(Function(by_dots, {**globals(), "dots": dots}))
+    return jit.Kernel(KernelFunction(by_dots, {**globals(), "dots": dots}))
 
 
 @functools.cache

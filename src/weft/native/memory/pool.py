@@ -472,7 +472,7 @@ class _Allocator(ctypes.Structure):
     ]
 
 
-class _Handler(ctypes.Structure):
+class _MemoryHandler(ctypes.Structure):
     """NumPy's own form of a handler of array memory (NEP 49)."""
 
     _fields_ = [
@@ -512,7 +512,9 @@ class Pool:
         self.set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[304])
         default = ctypes.cast(functions[306], ctypes.POINTER(ctypes.py_object))[0]
         self.default = default
-        given = ctypes.cast(get(default, b"mem_handler"), ctypes.POINTER(_Handler))[0].allocator
+        given = ctypes.cast(get(default, b"mem_handler"), ctypes.POINTER(_MemoryHandler))[
+            0
+        ].allocator
         for k, part in enumerate(
             (given.ctx, given.malloc, given.calloc, given.realloc, given.free)
         ):
@@ -520,7 +522,7 @@ class Pool:
         self.words[LIMIT] = memory_limit()
         names = ("malloc", "calloc", "realloc", "free", "trim")
         code = engine().load("weft_pool", CODE, [f"weft_pool_{n}" for n in names])
-        self.handler = _Handler(b"weft_pool", 1)
+        self.handler = _MemoryHandler(b"weft_pool", 1)
         self.handler.allocator = _Allocator(ctypes.addressof(self.words), *code[:4])
         self._trim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(code[4])
         new = api.PyCapsule_New
