@@ -8,7 +8,9 @@ which LLVM turns into registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +34,20 @@ class LLVMValue(str):
 
 
 NULL = LLVMValue("null")
+
+
+def address_table(
+    objects: dict[str, Any], functions: Iterable[str]
+) -> tuple[bytes, dict[str, int]]:
+    """A table of what a function uses of Python, by address, and the place of each in it.
+
+    ``functions`` are those of the C interface. Whoever has the table keeps the objects alive.
+    """
+    known = {name: id(value) for name, value in objects.items()}
+    for name in functions:
+        known[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    table = struct.pack(f"{len(known)}Q", *known.values())
+    return table, {name: k for k, name in enumerate(known)}
 
 
 class Emitter:

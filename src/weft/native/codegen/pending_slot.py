@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -70,12 +69,7 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
         return None
     records.check_layouts()
     layout = Slots(tensor, *records.TENSOR)
-    addresses = {name: id(value) for name, value in _OBJECTS.items()}
-    for name in _FUNCTIONS:
-        found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        addresses[name] = found or 0
-    places = {name: k for k, name in enumerate(addresses)}
-    table = struct.pack(f"{len(addresses)}Q", *addresses.values())
+    table, places = emit.address_table(_OBJECTS, _FUNCTIONS)
     name = "pending_slot"
     text = lambda: PendingSlot(name, places, layout, frames).text()
     recipe = _recipe(layout, frames, places)
