@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import DeviceArray, host
 from weft.core.meta import lacks_values
 from weft.core.modes import MODES, _Switch
 from weft.core.node import FREED, GraphNode, OpNode, Output
@@ -81,10 +82,12 @@ def badness(values: Iterable[Any]) -> str:
     """``NaN`` or ``infinity`` if arrays or tensors have some, else nothing."""
     found = ""
     for value in values:
-        array = value._a if isinstance(value, Tensor) else value
-        if not isinstance(array, (np.ndarray, np.generic)) or array.dtype.kind not in "fcV":
+        if not isinstance(value, (Tensor, DeviceArray, np.ndarray, np.generic)):
             continue
-        if lacks_values(array):
+        if lacks_values(value):
+            continue
+        array = host(value)
+        if array.dtype.kind not in "fcV":
             continue
         if array.dtype.kind == "V":
             array = array.astype(np.float32)
@@ -110,9 +113,7 @@ class Lookout:
         if not what or not MODES.now.anomaly_check_nan:
             return
         given = g if isinstance(g, (list, tuple)) else (g,)
-        incoming = [
-            np.asarray(x._a if isinstance(x, Tensor) else x) for x in given if x is not None
-        ]
+        incoming = [np.asarray(host(x)) for x in given if x is not None]
         if what == "NaN":
             which = [i for i, x in zip(node.plan.targets, results, strict=True)
                      if badness((x,)) == "NaN"]  # fmt: skip

@@ -10,7 +10,7 @@ import copy
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -70,6 +70,16 @@ def _count_alone() -> int:
 ALONE = _count_alone()
 
 
+def arrays_of(tensors: Iterable[Tensor | None]) -> tuple[Any, ...]:
+    """The arrays of some tensors; None stays None."""
+    return tuple(None if t is None else t._a for t in tensors)
+
+
+def _on_tensor(function: Callable, g: Any, *args: Any) -> Any:
+    """A function of tensors on the array of another device."""
+    return function(wrap(g), *args)._a
+
+
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the dimensions along which its input was repeated."""
     lead = len(g.shape) - len(shape)
@@ -82,7 +92,7 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
     if isinstance(g, DeviceArray):
-        return unbroadcast(wrap(g), shape)._a
+        return _on_tensor(unbroadcast, g, shape)
     if isinstance(g, Tensor):
         return g.sum(dims).reshape(shape)
     if g.size >= selection.BEGIN:
@@ -106,7 +116,7 @@ def cast(g: Any, wanted: np.dtype | None) -> Any:
             g = g.real
         return g.to(dt.of_numpy(wanted))
     if isinstance(g, DeviceArray):
-        return cast(wrap(g), wanted)._a
+        return _on_tensor(cast, g, wanted)
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
     return g if g.dtype == wanted else selection.cast(g, wanted)
@@ -287,7 +297,7 @@ class _Run:
                 given = replacement(hook, replaced, given, self.at)  # type: ignore[arg-type]
         if self.create:
             return given
-        return tuple(None if g is None else g._a for g in given)
+        return arrays_of(given)
 
     def notice(self, node: GraphNode, g: Any) -> Any:
         """Hooks, kept gradients and captures, in PyTorch's order."""
@@ -586,7 +596,7 @@ class _Run:
                     grads[i] = new
             del given
         chosen = [grads[i] for i in targets]
-        return chosen if self.create else [None if x is None else x._a for x in chosen]
+        return chosen if self.create else list(arrays_of(chosen))
 
 
 def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any:
@@ -654,7 +664,7 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     if isinstance(g, meta.MetaArray) and g.is_batch:
         return g
     if isinstance(g, DeviceArray):
-        return copied(wrap(g), like)._a  # type: ignore[arg-type]
+        return _on_tensor(copied, g, like)
     if g.__class__ is meta.MetaArray:
         return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
@@ -753,7 +763,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
                 f"  at {errors.here()}"
             )
     create = MODES.now.grad
-    given = grads if create else tuple(None if g is None else g._a for g in grads)
+    given = grads if create else arrays_of(grads)
     if isinstance(node, AccumulateGrad):
         if given[0] is not None:
             _Run(True, create, None, True).accumulate(node, given[0], False)

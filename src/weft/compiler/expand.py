@@ -16,6 +16,7 @@ from weft.compiler.ir import CannotLower, FunctionWork, Number, Value, Work, Wor
 from weft.compiler.ops import OpWork
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
+from weft.core.devices import host
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
@@ -88,7 +89,7 @@ class Expansion:
             if x not in self.values:
                 raise CannotLower(f"the value {x} is neither a leaf's nor made before it is read")
             return self.values[x]
-        return self.constant(x._a) if isinstance(x, Tensor) else x
+        return self.constant(host(x)) if isinstance(x, Tensor) else x
 
     def constant(self, array: ndarray) -> Value:
         return Value(array.shape, array.dtype, constant=np.array(array))
@@ -367,7 +368,7 @@ class OpListener:
         if found is None:
             if isinstance(x._a, meta.MetaArray):
                 raise CannotLower("a tensor without values that no op made")
-            found = self.home.constant(x._a)
+            found = self.home.constant(host(x))
             self.note(x, found)
         return found
 

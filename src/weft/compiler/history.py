@@ -109,7 +109,7 @@ class SavedRun:
         sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
-        return [x if x is None or create else x._a for x in found]
+        return list(found if create else engine.arrays_of(found))
 
 
 class ResultBackward:

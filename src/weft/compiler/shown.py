@@ -16,6 +16,7 @@ from weft.compiler.passes import optimized
 from weft.compiler.program import needed_for
 from weft.compiler.trace import walk
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.scopes import path_of
 from weft.core.tensor import Tensor, wrap
 from weft.graph.graph import Graph
@@ -112,7 +113,8 @@ def _runs(work: Work, count: int) -> tuple[Any, dict[str, Any]]:
         return work.op, work.attrs
 
     def run(*args: Any) -> Any:
-        outs = [wrap(o) for o in work.python(*(x._a if isinstance(x, Tensor) else x for x in args))]
+        read = (host(x) if isinstance(x, Tensor) else x for x in args)
+        outs = [wrap(o) for o in work.python(*read)]
         return tuple(outs) if count > 1 else outs[0]
 
     return Call(work.name or type(work).__name__, run, multiple=count > 1), {}

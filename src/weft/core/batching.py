@@ -152,6 +152,11 @@ def values_of(x: Tensor) -> Any:
     return x._a if isinstance(x._a, ndarray) else host(x)
 
 
+def physical_of(x: Tensor) -> Tensor:
+    """The tensor that has all examples of a batched one, with the batch in front."""
+    return x._a.physical
+
+
 def level_of(x: Any) -> int:
     """The level of a batched tensor; 0 of any other value."""
     return x._a.level if is_batched(x) else 0

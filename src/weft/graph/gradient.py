@@ -58,7 +58,7 @@ class Gradient:
 
     def values(self, saved: list[Any], inputs: list[Any], bare: bool = True) -> tuple[Any, ...]:
         """What the rules get: from what was read, and the shapes and dtypes of the inputs."""
-        left = iter(map(_bare, saved) if bare else saved)
+        left = iter(map(bare_array, saved) if bare else saved)
         found: list[Any] = []
         for kind, k in self.sources:
             if kind in ("input", "output"):
@@ -97,7 +97,8 @@ def _source(op: Op, slot: str) -> tuple[str, int]:
     return kind, op.names.index(base)
 
 
-def _bare(x: Any) -> Any:
+def bare_array(x: Any) -> Any:
+    """A tensor's array; what is no tensor stays as it is."""
     return x._a if isinstance(x, Tensor) else x
 
 
@@ -201,7 +202,7 @@ def shown_before(gradient: Gradient, grads: list[Any], kinds: Any) -> list[Any]:
         given = hook(given) or given
     changed = list(grads)
     for k, g in zip(seen, given, strict=True):
-        changed[k] = _bare(g)
+        changed[k] = bare_array(g)
     return changed
 
 
@@ -211,7 +212,7 @@ def shown_after(gradient: Gradient, found: dict[int, Any], count: int, arrived: 
     outputs = tuple(_as_tensor(g) for g in arrived)
     for hook in gradient.post:
         grads = hook(grads, outputs) or grads
-    return {i: _bare(grads[i]) for i in found}
+    return {i: bare_array(grads[i]) for i in found}
 
 
 def _as_tensor(g: Any) -> Any:

@@ -20,7 +20,7 @@ from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
 from weft.graph.derive import derive
 from weft.graph.draws import Draw, Heard
-from weft.graph.gradient import ACCUMULATE, ONES, Gradient, kinds_of
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, bare_array, kinds_of
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
 from weft.graph.results import held_outside, new_since, variables
@@ -465,7 +465,7 @@ class Recorder(Values, Listener):
 
     def _seed_of(self, g: Any) -> Any:
         """The gradient that a pass began with, as a backward node reads it."""
-        array = g._a if isinstance(g, Tensor) else g
+        array = bare_array(g)
         held = self._held(array)
         if held is not None:
             return self._update(held)
