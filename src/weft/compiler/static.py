@@ -32,6 +32,7 @@ from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, Ref
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
+from weft.operators.outputs import tensors_in
 from weft.optim.optimizer import (
     Optimizer,
     _global_optimizer_post_hooks,
@@ -83,7 +84,7 @@ class Static:
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
         with recorder:
             out = self.function(*args, **kwargs)
-            ends = [recorder.ref(t) for t in _tensors(out)]
+            ends = [recorder.ref(t) for t in tensors_in(out)]
         roots = (self.function, args, kwargs)
         try:
             self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
@@ -148,10 +149,10 @@ class StaticStep:
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
         self.ends, self.out = len(ends), out
         if any(specs[r.node].kind in LEAVES for r in ends) or any(
-            t._base is not None for t in _tensors(out)
+            t._base is not None for t in tensors_in(out)
         ):
             raise CannotLower("a result that is an argument, a view, or a tensor from outside")
-        if any(t._node is not None for t in _tensors(out)) and not grads:
+        if any(t._node is not None for t in tensors_in(out)) and not grads:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
@@ -304,17 +305,6 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for v in value:
-            yield from _tensors(v)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v)
 
 
 def _objects(value: Any) -> Iterator[Any]:

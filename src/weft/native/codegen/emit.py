@@ -9,11 +9,17 @@ which LLVM turns into registers.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from weft.native.codegen import entry
 from weft.native.codegen.entry import TUPLE
 
 HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
@@ -48,6 +54,22 @@ def address_table(
         known[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
     table = struct.pack(f"{len(known)}Q", *known.values())
     return table, {name: k for k, name in enumerate(known)}
+
+
+def recipe(facts: Any, *files: str) -> str:
+    """All that code is made from: facts, and the sources that write it (this one among them).
+
+    To write the code of large functions takes ten times as long as to read it from the cache.
+    Nothing where the sources can't be read.
+    """
+    versions = (sys.version, np.__version__, object.__basicsize__, tuple.__basicsize__)
+    digest = hashlib.sha256(repr((versions, facts)).encode())
+    try:
+        for file in (*files, __file__, entry.__file__):
+            digest.update(Path(file).read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 class Emitter:

@@ -8,10 +8,8 @@ the specification. This module knows no class of weft's: it is told what it has 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from weft.native.codegen import emit, entry, jit, records
@@ -72,19 +70,8 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
     table, places = emit.address_table(_OBJECTS, _FUNCTIONS)
     name = "pending_slot"
     text = lambda: PendingSlot(name, places, layout, frames).text()
-    recipe = _recipe(layout, frames, places)
+    recipe = emit.recipe((layout, frames, places), __file__, records.__file__)
     (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe)
     new = ctypes.pythonapi.PyInstanceMethod_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.py_object,)
     return new(entry.bound("__getattr__", address, (table, python, codes)))
-
-
-def _recipe(*facts: Any) -> str:
-    """All that the code is made from, or nothing where the sources can't be read."""
-    digest = hashlib.sha256(repr((sys.version, object.__basicsize__, facts)).encode())
-    try:
-        for source in (__file__, emit.__file__, entry.__file__, records.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()

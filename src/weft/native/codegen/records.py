@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import _thread
 import ctypes
-import hashlib
 import struct
 import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -1211,21 +1209,6 @@ class RecordLayout:
         )
 
 
-def _recipe(layout: RecordLayout, places: dict[str, int]) -> str:
-    """All that the code is made from, or nothing where the sources can't be read.
-
-    To write the code takes ten times as long as to read it from the cache.
-    """
-    versions = (sys.version, np.__version__, object.__basicsize__, tuple.__basicsize__)
-    digest = hashlib.sha256(repr((versions, layout, places)).encode())
-    try:
-        for source in (__file__, emit.__file__, entry.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()
-
-
 class Records:
     """The compiled functions of a process, for the classes of the layer above.
 
@@ -1236,7 +1219,7 @@ class Records:
         check_layouts()
         self.table = _AddressTable(classes)
         self.layout = RecordLayout.of(classes)
-        self.recipe = _recipe(self.layout, self.table.places)
+        self.recipe = emit.recipe((self.layout, self.table.places), __file__)
         self.definitions: dict[tuple[bool, bool, bool], entry.MethodDefinition] = {}
 
     def definition(self, view: bool, several: bool, computes: bool) -> entry.MethodDefinition:

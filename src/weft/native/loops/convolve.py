@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, micro, micro64
+from weft.native.gemm.blocks import block, masking, micro, micro64
 from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
@@ -155,19 +155,15 @@ def _dots_of_vectors(kind: str) -> list[str]:
 def _dots_of_the_rest(kind: str) -> list[str]:
     """From the sums ``%r`` to ``%u``, by what is left of the line: less than a vector."""
     lanes = block(kind)[0]
-    scalar, align, numbers = FLOATS[kind], SIZES[kind], f"<{lanes} x i32>"
+    scalar, align = FLOATS[kind], SIZES[kind]
     vector, fused = f"<{lanes} x {scalar}>", f"@llvm.fmuladd.v{lanes}{kind}"
-    every = ", ".join(f"i32 {i}" for i in range(lanes))
     taken = f"i32 {align}, <{lanes} x i1> %mask, {vector} zeroinitializer"
     lines = [
         "  %left = sub i64 %wide, %even",
         "  %none = icmp eq i64 %left, 0",
         "  br i1 %none, label %done, label %last",
         "last:",
-        "  %few = trunc i64 %left to i32",
-        f"  %one = insertelement {numbers} poison, i32 %few, i64 0",
-        f"  %all = shufflevector {numbers} %one, {numbers} poison, {numbers} zeroinitializer",
-        f"  %mask = icmp slt {numbers} <{every}>, %all",
+        *masking("%left", lanes),
         f"  %ea = getelementptr {scalar}, ptr %a, i64 %even",
         f"  %wa = call {vector} {_masked(kind)}(ptr %ea, {taken})",
     ]
