@@ -31,6 +31,7 @@ TAKE_ANY = {
     *("check_partial_overlap", "check_shared", "copy_sharing", "describe", "is_last", "write"),
     *("viewed_as", "copy_of", "over_bytes", "explain", "_in_order", "_check_vectors", "_undoing"),
     *("drawn_like", "like", "own", "copied", "add_into", "clear", "exchange", "_held"),
+    *("Kind", "on_host"),
 }
 
 

@@ -562,7 +562,7 @@ def write_graph(path: Path, op: Any, call: Call) -> None:
     from weft.graph import files
     from weft.io.safetensors import save_safetensors
 
-    writer = files._Writer(weft.graph.record())
+    writer = files._RecordWriter(weft.graph.record())
     usual: dict[str, Any] = {"args": [], "attrs": {}, "several": False, "module": "", "label": ""}
     usual |= {"source": None, "forward": None, "grad": True, "time": None}
     nodes, args = [], []

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import weft
-from weft.compat.names import Missing, Refused, look_up
+from weft.compat.names import Missing, RefusedName, look_up
 
 OUTSIDE = pathlib.Path(__file__).with_name("api_outside.csv")
 TABLE = pathlib.Path(__file__).with_name("api_frequency.csv")
@@ -77,7 +77,7 @@ def refused(name: str) -> bool:
     """Whether a name is there for programs to mention, and raises when it is called."""
     try:
         look_up(name if name.startswith("torch.") else f"torch.{name}")
-    except Refused:
+    except RefusedName:
         return True
     except Missing:
         pass

@@ -121,7 +121,7 @@ def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> li
     with _opened(f) as file:
         if not _is_zipfile(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        data = archive.Reader(archive.Source(file)).read("data.pkl")
+        data = archive.Reader(archive.RandomAccessFile(file)).read("data.pkl")
     return sorted(name for name in unpickle.named_globals(data) if not unpickle.is_known(name))
 
 
@@ -302,7 +302,7 @@ def load(
             "little" if _load_order is LoadEndianness.LITTLE else sys.byteorder
         )  # fmt: skip
         return loading.read(
-            archive.Source(file), map_location, run, mapped, order, not _skipping.data
+            archive.RandomAccessFile(file), map_location, run, mapped, order, not _skipping.data
         )
 
 
@@ -348,7 +348,7 @@ class _Records:
     """The records of an archive, as PyTorch's own reader shows them."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.reader = archive.Reader(archive.Source(file))
+        self.reader = archive.Reader(archive.RandomAccessFile(file))
 
     def has_record(self, name: str) -> bool:
         return name in self.reader

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weft_command import exits
 
 if TYPE_CHECKING:
-    from weft.compat.scan import Use
+    from weft.compat.scan import NameUse
 
 LEVELS = ("native", "avx512", "avx2", "avx", "sse4", "baseline")
 
@@ -171,14 +171,14 @@ def _report_missing(path: str, again: str) -> bool:
     return True
 
 
-def _by_name(uses: Iterable[Use]) -> dict[str, list[Use]]:
-    found: dict[str, list[Use]] = {}
+def _by_name(uses: Iterable[NameUse]) -> dict[str, list[NameUse]]:
+    found: dict[str, list[NameUse]] = {}
     for use in uses:
         found.setdefault(use.name, []).append(use)
     return found
 
 
-def _describe(name: str, uses: list[Use]) -> str:
+def _describe(name: str, uses: list[NameUse]) -> str:
     first, *others = uses
     also = ", ".join(str(u.line) for u in others if u.path == first.path)
     text = linecache.getline(first.path, first.line).strip()

@@ -268,13 +268,13 @@ def _calls(monkeypatch: pytest.MonkeyPatch, run: object) -> dict[str, int]:
     from weft.core import batching
 
     counts: dict[str, int] = {}
-    plain = batching.Batch.run
+    plain = batching.BatchedCall.run
 
     def counting(self, *args, **attrs):
         counts[self.op.name] = counts.get(self.op.name, 0) + 1
         return plain(self, *args, **attrs)
 
-    monkeypatch.setattr(batching.Batch, "run", counting)
+    monkeypatch.setattr(batching.BatchedCall, "run", counting)
     run()  # type: ignore[operator]
     return counts
 

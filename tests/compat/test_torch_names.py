@@ -32,7 +32,7 @@ def status(name: str) -> str:
     """What weft makes of a name: a module, something that works, or a mere name."""
     try:
         found = names.look_up(name)
-    except names.Refused:
+    except names.RefusedName:
         return "named"
     except names.Missing:
         return "left out"
@@ -559,6 +559,11 @@ def test_legacy_classes_of_tensors_are_classes() -> None:
         )
     assert pickle.loads(pickle.dumps(weft.LongTensor)) is weft.LongTensor
     assert weft.LongTensor([1.9]).tolist() == [1]
+
+
+def test_running_out_of_memory_is_one_class_of_error() -> None:
+    for T in (weft, torch):
+        assert T.cuda.OutOfMemoryError is T.OutOfMemoryError
 
 
 # ------------------------------------------------------------------ ops of one's own

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as torch
-from weft.compiler.guarding import Guard, Unsupported
+from weft.compiler.guarding import ObjectGuard, Unsupported
 from weft.core import selection
 from weft.native.codegen import jit
 
@@ -33,7 +33,7 @@ class World:
         self.tensor = torch.ones(3, requires_grad=True)
 
     def watched(self) -> Callable[[], bool]:
-        guard = Guard()
+        guard = ObjectGuard()
         for key, value in (*self.table.items(), ("absent", None)):
             guard.entry(self.table, key, value)
         guard.entry(self.of_tensors, self.key, self.of_tensors[self.key])
@@ -114,9 +114,9 @@ def test_what_lies_otherwise_is_refused() -> None:
         value = 1
 
     with pytest.raises(Unsupported):
-        Guard().items(Items([1]), [1])
+        ObjectGuard().items(Items([1]), [1])
     with pytest.raises(Unsupported):
-        Guard().slot(Plain(), "value", 1)
+        ObjectGuard().slot(Plain(), "value", 1)
 
 
 def test_references_are_kept_in_balance() -> None:

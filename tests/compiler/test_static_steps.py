@@ -15,7 +15,7 @@ import pytest
 
 import weft as torch
 from weft import nn
-from weft.compiler.static import Step
+from weft.compiler.static import StaticStep
 
 F = nn.functional
 CASES: dict[str, Any] = {}
@@ -596,8 +596,10 @@ def anomaly_mode() -> Any:
 def test_static_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     eager = course(CASES[name], static=False)
     runs: list[bool] = []
-    run = Step.run
-    monkeypatch.setattr(Step, "run", lambda self, inputs: runs.append(True) or run(self, inputs))
+    run = StaticStep.run
+    monkeypatch.setattr(
+        StaticStep, "run", lambda self, inputs: runs.append(True) or run(self, inputs)
+    )
     static = course(CASES[name], static=True)
     wrong = [k for k, (a, b) in enumerate(zip(eager, static, strict=True)) if not agree(a, b)]
     assert not wrong, f"other results from call {wrong[0]} on"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -272,6 +273,16 @@ def test_a_training_run_has_the_numbers_of_the_cpu(name: str) -> None:
         assert all(b.device.type == device for b in net.buffers())
     assert losses["mirror"] == pytest.approx(losses["cpu"], rel=1e-5)
     assert math.isfinite(losses["cpu"][-1])
+
+
+def test_anomaly_mode_finds_a_nan() -> None:
+    x = torch.tensor([0.0, 1.0]).to("mirror").requires_grad_()
+    with (
+        warnings.catch_warnings(action="ignore"),  # the mode warns of its cost, and of the error
+        torch.autograd.detect_anomaly(),
+        pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan values"),
+    ):
+        (x.sqrt() * 0).sum().backward()
 
 
 def test_state_goes_from_device_to_device() -> None:

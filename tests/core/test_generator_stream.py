@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
-from weft.core.generator import Generator  # noqa: E402
+from weft.core.generator import ArrayGenerator  # noqa: E402
 
 FLOATS = {
     torch.float32: np.dtype(np.float32),
@@ -57,7 +57,7 @@ def to_numpy(tensor):
 
 
 def pair(seed=0):
-    return torch.Generator().manual_seed(seed), Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(seed), ArrayGenerator().manual_seed(seed)
 
 
 def check(tensor, array, ulps=0):
@@ -100,18 +100,18 @@ def test_seed(seed):
 def test_bad_seeds():
     for seed in (2**64, -(2**63) - 1):
         with pytest.raises(ValueError):
-            Generator().manual_seed(seed)
+            ArrayGenerator().manual_seed(seed)
     with pytest.raises(RuntimeError):
-        Generator().manual_seed(1.5)
+        ArrayGenerator().manual_seed(1.5)
 
 
 def test_default_seed():
-    assert Generator().initial_seed() == torch.Generator().initial_seed()
-    check(torch.rand(5, generator=torch.Generator()), Generator().uniform((5,)))
+    assert ArrayGenerator().initial_seed() == torch.Generator().initial_seed()
+    check(torch.rand(5, generator=torch.Generator()), ArrayGenerator().uniform((5,)))
 
 
 def test_seed_from_entropy():
-    generator = Generator()
+    generator = ArrayGenerator()
     first, second = generator.seed(), generator.seed()
     assert first != second
     assert generator.initial_seed() == second
@@ -123,7 +123,7 @@ def test_state_exchange(draws):
     torch.rand(draws, generator=source)
     generator.uniform((draws,))
     same_state(source, generator)
-    other = Generator().set_state(source.get_state().numpy())
+    other = ArrayGenerator().set_state(source.get_state().numpy())
     assert other.initial_seed() == 11
     back = torch.Generator()
     back.set_state(torch.from_numpy(generator.get_state()))
@@ -138,7 +138,7 @@ def test_state_keeps_the_cached_normal():
     torch.randn(3, generator=source)
     generator.normal((3,))
     assert generator.get_state()[5040] == 1
-    other = Generator().set_state(source.get_state().numpy())
+    other = ArrayGenerator().set_state(source.get_state().numpy())
     back = torch.Generator()
     back.set_state(torch.from_numpy(generator.get_state()))
     expected = torch.randn(4, generator=source)
@@ -148,15 +148,15 @@ def test_state_keeps_the_cached_normal():
 
 def test_bad_states():
     with pytest.raises(TypeError):
-        Generator().set_state(np.zeros(5056, np.int32))
+        ArrayGenerator().set_state(np.zeros(5056, np.int32))
     with pytest.raises(RuntimeError, match="5056"):
-        Generator().set_state(np.zeros(10, np.uint8))
+        ArrayGenerator().set_state(np.zeros(10, np.uint8))
     with pytest.raises(RuntimeError, match="Invalid mt19937 state"):
-        Generator().set_state(np.zeros(5056, np.uint8))
+        ArrayGenerator().set_state(np.zeros(5056, np.uint8))
 
 
 def test_clones():
-    generator = Generator().manual_seed(9)
+    generator = ArrayGenerator().manual_seed(9)
     generator.normal((5,))
     clones = [
         generator.clone_state(),
@@ -336,7 +336,7 @@ def test_bernoulli_array(dtype):
 
 @plain_only
 def test_dropout_mask():
-    generator = Generator().manual_seed(15)
+    generator = ArrayGenerator().manual_seed(15)
     torch.manual_seed(15)
     for n in (1, 16, 1000):
         expected = torch.nn.functional.dropout(torch.ones(n), 0.3)
@@ -407,7 +407,7 @@ def test_multinomial_half(dtype):
 
 
 def test_multinomial_errors():
-    generator = Generator()
+    generator = ArrayGenerator()
     for weights, count in (
         (np.ones((2, 2, 2)), 1),
         (np.ones(3), 0),
@@ -508,4 +508,4 @@ def test_mixed_calls(seed):
 )
 def test_bad_arguments(call):
     with pytest.raises(RuntimeError):
-        call(Generator())
+        call(ArrayGenerator())

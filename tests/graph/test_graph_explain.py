@@ -282,7 +282,7 @@ def test_what_ends_a_step():
 
 def test_very_many_steps_are_known_less_exactly(monkeypatch):
     monkeypatch.setattr(steps, "MOST", 8)
-    counted = steps.Steps()
+    counted = steps.StepBoundaries()
     made = []
     for _ in range(100):
         made.append(next_sequence())
@@ -290,7 +290,7 @@ def test_very_many_steps_are_known_less_exactly(monkeypatch):
     assert len(counted._notes) < 8
     for k, sequence in enumerate(made):
         assert k in counted.of(sequence) and len(counted.of(sequence)) == 16
-    assert steps.Steps().of(made[0]) == range(1)
+    assert steps.StepBoundaries().of(made[0]) == range(1)
 
 
 def test_threads_that_step_at_once_lose_no_step():

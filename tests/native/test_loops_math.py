@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Function
+from weft.native.codegen.compiler import KernelFunction
 from weft.native.loops import math as functions
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
@@ -61,7 +61,7 @@ def loop(name, arguments=1):
         "    for i in range(lo, hi):\n"
         f"        y[i] = {name}({', '.join(f'{g}[i]' for g in given)})\n"
     )
-    kernel = jit.Kernel(Function(source, vars(functions)))
+    kernel = jit.Kernel(KernelFunction(source, vars(functions)))
 
     def run(*arrays):
         y = np.empty_like(arrays[0])

@@ -19,7 +19,7 @@ import weft
 import weft.nn.functional as F
 from weft.core import making, selection
 from weft.core.dispatch import REGISTRY, apply
-from weft.core.node import AccumulateGrad, Node, Output
+from weft.core.node import AccumulateGrad, OpNode, Output
 from weft.native.codegen import records
 
 if not selection.ready():
@@ -149,7 +149,7 @@ def graph_of(result: weft.Tensor) -> list[Any]:
             found.append((node.seq, "output", node.index, node.shape, node.dtype))
             todo.append(node.node)
             continue
-        assert isinstance(node, Node)
+        assert isinstance(node, OpNode)
         guard = node.guard and (node.guard[0], [type(c).__name__ for c in node.guard[1:]])
         edges = [i.seq if hasattr(i, "seq") else shown(i) for i in node.inputs]
         found.append(
@@ -370,7 +370,7 @@ def test_references_are_exact() -> None:
     )
     ops = [REGISTRY[name] for name in names]
     held = [a, b, c, a._a, b._a, c._a, a._node, a._vc, b._vc, attrs, mask, now, now.scope]
-    held += [None, True, False, 0, 1, (), np.dtype(np.float32), weft.Tensor, Node, Output, *ops]
+    held += [None, True, False, 0, 1, (), np.dtype(np.float32), weft.Tensor, OpNode, Output, *ops]
     held += [plan for op in ops for plan in op.plans.values()]
     for call in calls:
         for _ in range(1000):

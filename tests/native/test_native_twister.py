@@ -14,7 +14,7 @@ import pytest
 import weft
 import weft.nn.functional as F
 from weft.backends import native
-from weft.core.generator import Generator
+from weft.core.generator import ArrayGenerator
 from weft.native.codegen import jit
 from weft.native.loops import twister
 from weft.references.random import box_muller_32, multiply_add
@@ -55,7 +55,7 @@ def test_a_draw_is_below_p(dtype: str, p: float) -> None:
     assert np.array_equal(to, np.where(draws < p, 1.25, 0.0))
 
 
-def program(generator: Generator) -> list[np.ndarray]:
+def program(generator: ArrayGenerator) -> list[np.ndarray]:
     """Draws of many kinds and sizes, so that the native engine starts in the midst of a block."""
     return [
         generator.uniform((5,)),
@@ -92,7 +92,7 @@ def test_large_normals_are_those_of_torch(n: int) -> None:
 
 
 def test_the_stream_is_the_same_without_native_code() -> None:
-    found, source = program(Generator().manual_seed(3)), Generator().manual_seed(3)
+    found, source = program(ArrayGenerator().manual_seed(3)), ArrayGenerator().manual_seed(3)
     native.set("numpy")
     try:
         wanted = program(source)
@@ -104,7 +104,7 @@ def test_the_stream_is_the_same_without_native_code() -> None:
 
 
 def test_a_state_outlives_the_change_of_engines() -> None:
-    source = Generator().manual_seed(11)
+    source = ArrayGenerator().manual_seed(11)
     source.uniform((100,))
     state = source.get_state()
     first = program(source)
@@ -112,9 +112,9 @@ def test_a_state_outlives_the_change_of_engines() -> None:
     later = source.get_state()
     rest = source.uniform((2000,))
     copies = [
-        Generator().set_state(later),
+        ArrayGenerator().set_state(later),
         source.clone_state().set_state(later),
-        pickle.loads(pickle.dumps(Generator().set_state(later))),
+        pickle.loads(pickle.dumps(ArrayGenerator().set_state(later))),
     ]
     for copy in copies:
         assert np.array_equal(copy.uniform((2000,)), rest)
@@ -126,7 +126,7 @@ def test_a_state_outlives_the_change_of_engines() -> None:
 
 
 def test_states_are_those_of_torch() -> None:
-    ours, theirs = Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    ours, theirs = ArrayGenerator().manual_seed(2), torch.Generator().manual_seed(2)
     found = ours.uniform((123457,))
     assert np.array_equal(found, torch.rand(123457, generator=theirs).numpy())
     assert np.array_equal(ours.get_state(), theirs.get_state().numpy())
@@ -138,7 +138,7 @@ def test_dropout_of_large_arrays_is_that_of_torch(dtype: str, p: float) -> None:
     if (
         not torch.empty(4)
         .bernoulli_(0.5, generator=torch.Generator().manual_seed(0))
-        .eq(torch.from_numpy(Generator().manual_seed(0).bernoulli(0.5, (4,))))
+        .eq(torch.from_numpy(ArrayGenerator().manual_seed(0).bernoulli(0.5, (4,))))
         .all()
     ):
         pytest.skip("this build draws bernoulli_(p) from a vendor library")
@@ -161,7 +161,7 @@ def test_dropout_of_integers_is_refused() -> None:
 
 
 def test_threads_that_draw_at_once_do_not_break_the_engine() -> None:
-    source = Generator().manual_seed(1)
+    source = ArrayGenerator().manual_seed(1)
     source.uniform((50000,))
     seen: list[np.ndarray] = []
 
@@ -175,7 +175,7 @@ def test_threads_that_draw_at_once_do_not_break_the_engine() -> None:
     for worker in workers:
         worker.join()
     # Each run of words is one of the stream, though two threads may have got the same.
-    whole = Generator().manual_seed(1)
+    whole = ArrayGenerator().manual_seed(1)
     whole.uniform((50000,))
     stream = whole._engine.random_raw(624 * 30 * 80).reshape(80, -1)
     known = {row.tobytes() for row in stream}

@@ -553,15 +553,15 @@ def test_threads_do_not_disturb_one_another():
 
 @needs_library
 def test_the_cache_forgets_what_was_not_used_and_remembers_refusals():
-    from weft.native.onednn.primitive import Program, Programs, Refused
+    from weft.native.onednn.primitive import OneDNNRefused, PrimitiveSequence, Programs
 
     programs, made = Programs(limit=4), []
 
     def build(key):
         made.append(key)
         if key < 0:
-            raise Refused
-        return Program()
+            raise OneDNNRefused
+        return PrimitiveSequence()
 
     kept = programs.find(1, build, 1)
     for key in (2, 3, 4, 5, 6, 7):
@@ -627,8 +627,8 @@ def test_a_forked_child_computes_and_so_does_its_parent(pausing):
         ""
         if pausing
         else (
-            "from weft.native.onednn import binding; real = binding.Library.optional; "
-            "binding.Library.optional = lambda self, name: "
+            "from weft.native.onednn import binding; real = binding.OneDNNLibrary.optional; "
+            "binding.OneDNNLibrary.optional = lambda self, name: "
             "None if 'pause' in name else real(self, name)"
         )
     )

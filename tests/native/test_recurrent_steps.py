@@ -171,7 +171,9 @@ def test_work_is_divided_as_the_threads_allow(cell: str) -> None:
     for rows, sizes in ((32, (32,) * 64), (1, (1,) * 64), (32, (32, *(16,) * 63))):
         for count in (1, 2, 4):
             weft.set_num_threads(count)
-            way = LayerSteps(native_table(), reference.Steps(sizes, False), w_hh, None, PARTS[cell])
+            way = LayerSteps(
+                native_table(), reference.SequenceSteps(sizes, False), w_hh, None, PARTS[cell]
+            )
             cuts[rows, sizes[-1], count] = way.cut[1:]
     assert {cuts[k] for k in cuts if k[2] == 1} == {(1, 1)}
     assert cuts[32, 32, 2] == (2, 1)  # whole samples: no thread waits

@@ -17,7 +17,7 @@ import pytest
 
 import browser as browsers
 import weft
-from weft.demo.terminal import Progress, Terminal
+from weft.demo.terminal import Terminal, TerminalProgress
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = {
@@ -150,7 +150,7 @@ def test_at_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Screen()
     terminal = Terminal(screen)
-    progress = Progress(terminal, epochs=2)
+    progress = TerminalProgress(terminal, epochs=2)
     for step in (1, 2):
         progress.step(1, step, 2, 0.5)
     progress.epoch(1, 0.5, 0.9)

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.devices import DeviceArray, host
 from weft.core.meta import lacks_values
 from weft.core.modes import MODES, _Switch
-from weft.core.node import FREED, GraphNode, Node, Output
+from weft.core.node import FREED, GraphNode, OpNode, Output
 from weft.core.tensor import Tensor
 from weft.operators import api
 
 # Says where a NaN of a backward pass came from; ``weft.graph.faults`` puts it here.
-EXPLAIN: list[Callable[[Node, list[np.ndarray], list[tuple[Node, list[np.ndarray]]]], str]] = []
+EXPLAIN: list[Callable[[OpNode, list[np.ndarray], list[tuple[OpNode, list[np.ndarray]]]], str]] = []
 
 _MOST = 100  # nodes that made an infinity, of which a pass takes note
 
@@ -81,10 +82,12 @@ def badness(values: Iterable[Any]) -> str:
     """``NaN`` or ``infinity`` if arrays or tensors have some, else nothing."""
     found = ""
     for value in values:
-        array = value._a if isinstance(value, Tensor) else value
-        if not isinstance(array, (np.ndarray, np.generic)) or array.dtype.kind not in "fcV":
+        if not isinstance(value, (Tensor, DeviceArray, np.ndarray, np.generic)):
             continue
-        if lacks_values(array):
+        if lacks_values(value):
+            continue
+        array = host(value)
+        if array.dtype.kind not in "fcV":
             continue
         if array.dtype.kind == "V":
             array = array.astype(np.float32)
@@ -99,10 +102,10 @@ class Lookout:
     """Looks at what every node of a backward pass gives, and stops at the first NaN."""
 
     def __init__(self) -> None:
-        self.infinite: list[tuple[Node, list[np.ndarray]]] = []  # who made one, and of what
-        self.used: list[Node] = []  # nodes whose saved values may go when the pass is over
+        self.infinite: list[tuple[OpNode, list[np.ndarray]]] = []  # who made one, and of what
+        self.used: list[OpNode] = []  # nodes whose saved values may go when the pass is over
 
-    def look(self, node: Node, g: Any, results: Any, keep: bool) -> None:
+    def look(self, node: OpNode, g: Any, results: Any, keep: bool) -> None:
         """Check what a node made of its gradient; an error says where a NaN came from."""
         if node.plan.holds and not keep:
             self.used.append(node)
@@ -110,9 +113,7 @@ class Lookout:
         if not what or not MODES.now.anomaly_check_nan:
             return
         given = g if isinstance(g, (list, tuple)) else (g,)
-        incoming = [
-            np.asarray(x._a if isinstance(x, Tensor) else x) for x in given if x is not None
-        ]
+        incoming = [np.asarray(host(x)) for x in given if x is not None]
         if what == "NaN":
             which = [i for i, x in zip(node.plan.targets, results, strict=True)
                      if badness((x,)) == "NaN"]  # fmt: skip
@@ -164,11 +165,11 @@ def note_place(error: Exception) -> None:
             node = trace.tb_frame.f_locals.get("node")
         trace = trace.tb_next
     node = node.node if isinstance(node, Output) else node
-    if isinstance(node, Node) and str(node.source) not in str(error):
+    if isinstance(node, OpNode) and str(node.source) not in str(error):
         error.add_note(f"  in the backward of {node.op.name}, recorded at {node.source}")
 
 
-def _told(node: Node, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:
+def _told(node: OpNode, i: int, incoming: list[np.ndarray], infinite: list[Any]) -> str:
     importlib.import_module("weft.graph.faults")  # a layer above, needed only now
     lines = [
         f"Function '{node.name()}' returned nan values in its {i}th output.",

@@ -12,6 +12,7 @@ from weft.core.batching import (
     highest,
     is_batched,
     level_of,
+    physical_of,
     put_in,
     repeated,
     taken_out,
@@ -107,7 +108,7 @@ def call_batched(cls: Any, base: Any, args: tuple[Any, ...]) -> Any:
         )
     level = highest(args)
     size, randomness = MODES.now.batches[level - 1]
-    inside = [x._a.physical if level_of(x) == level else x for x in args]
+    inside = [physical_of(x) if level_of(x) == level else x for x in args]
     dims = tuple(0 if level_of(x) == level else None for x in args)
     if own:
         out, places = cls.vmap(VmapInfo(size, randomness), dims, *inside)

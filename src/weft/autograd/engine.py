@@ -10,7 +10,7 @@ import copy
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -34,7 +34,7 @@ from weft.core.node import (
     NOWHERE,
     AccumulateGrad,
     GraphNode,
-    Node,
+    OpNode,
     Output,
 )
 from weft.core.saved import (
@@ -70,6 +70,16 @@ def _count_alone() -> int:
 ALONE = _count_alone()
 
 
+def arrays_of(tensors: Iterable[Tensor | None]) -> tuple[Any, ...]:
+    """The arrays of some tensors; None stays None."""
+    return tuple(None if t is None else t._a for t in tensors)
+
+
+def _on_tensor(function: Callable, g: Any, *args: Any) -> Any:
+    """A function of tensors on the array of another device."""
+    return function(wrap(g), *args)._a
+
+
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the dimensions along which its input was repeated."""
     lead = len(g.shape) - len(shape)
@@ -82,7 +92,7 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
     if isinstance(g, DeviceArray):
-        return unbroadcast(wrap(g), shape)._a
+        return _on_tensor(unbroadcast, g, shape)
     if isinstance(g, Tensor):
         return g.sum(dims).reshape(shape)
     if g.size >= selection.BEGIN:
@@ -106,7 +116,7 @@ def cast(g: Any, wanted: np.dtype | None) -> Any:
             g = g.real
         return g.to(dt.of_numpy(wanted))
     if isinstance(g, DeviceArray):
-        return cast(wrap(g), wanted)._a
+        return _on_tensor(cast, g, wanted)
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
     return g if g.dtype == wanted else selection.cast(g, wanted)
@@ -160,7 +170,7 @@ class _Run:
         push, pop, keep, add = stack.append, stack.pop, order.append, seen.add
         while stack:
             node = pop()
-            while node.__class__ is Node and node.plan.single >= 0:
+            while node.__class__ is OpNode and node.plan.single >= 0:
                 # A stretch of the graph without forks needs no stack.
                 edge = node.inputs[node.plan.single]
                 if edge.__class__ is AccumulateGrad or edge in seen:
@@ -287,7 +297,7 @@ class _Run:
                 given = replacement(hook, replaced, given, self.at)  # type: ignore[arg-type]
         if self.create:
             return given
-        return tuple(None if g is None else g._a for g in given)
+        return arrays_of(given)
 
     def notice(self, node: GraphNode, g: Any) -> Any:
         """Hooks, kept gradients and captures, in PyTorch's order."""
@@ -425,7 +435,7 @@ class _Run:
         else:
             self.run_empty(node)
 
-    def run_empty(self, node: Node) -> None:
+    def run_empty(self, node: OpNode) -> None:
         """Run a node without a gradient: it reads what it saved and gives that up, as any does."""
         if node.op.multiple:
             self.tell_missing(node, [None] * len(node.shape))
@@ -481,7 +491,7 @@ class _Run:
         if not left:
             self.arrive(leaf)
 
-    def step(self, node: Node) -> None:
+    def step(self, node: OpNode) -> None:
         """Move a gradient through one node: the general case."""
         g, self.passing = self.passing, None
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
@@ -560,14 +570,14 @@ class _Run:
                 gi = None  # nothing here may hold the gradient that a leaf takes over
                 self.settle(edge)
 
-    def tell_missing(self, node: Node, grads: list[Any]) -> None:
+    def tell_missing(self, node: OpNode, grads: list[Any]) -> None:
         """Hooks of outputs that no gradient reached get None."""
         for k, held in node.outs.items():
             output = held() if grads[k] is None else None
             if output is not None and output.extras is not None and output.extras.pre:
                 self.call_hooks(output.extras.pre, (None,))
 
-    def post_hooks(self, node: Node, arrived: tuple[Any, ...], results: Any) -> Any:
+    def post_hooks(self, node: OpNode, arrived: tuple[Any, ...], results: Any) -> Any:
         """Run the hooks that see a node's gradients on both sides, and may replace them."""
         targets = tuple(node.plan.targets)
         grads: list[Any] = [None] * len(node.inputs)
@@ -586,7 +596,7 @@ class _Run:
                     grads[i] = new
             del given
         chosen = [grads[i] for i in targets]
-        return chosen if self.create else [None if x is None else x._a for x in chosen]
+        return chosen if self.create else list(arrays_of(chosen))
 
 
 def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any:
@@ -618,7 +628,7 @@ def tied(g: Any, edge: Any) -> Any:
     return REGISTRY["where"](wrap(np.ones((), bool)), g, stand_in)
 
 
-def like_inputs(node: Node) -> list[Any]:
+def like_inputs(node: OpNode) -> list[Any]:
     """Gradients without values, where a rule would look at them: they are like their inputs."""
     edges = [node.inputs[i] for i in node.plan.targets]
     return [
@@ -654,7 +664,7 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     if isinstance(g, meta.MetaArray) and g.is_batch:
         return g
     if isinstance(g, DeviceArray):
-        return copied(wrap(g), like)._a  # type: ignore[arg-type]
+        return _on_tensor(copied, g, like)
     if g.__class__ is meta.MetaArray:
         return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
@@ -736,7 +746,7 @@ def with_zeros(grads: list[Any], shapes: Any, dtypes: Any, constant: Any) -> tup
 
 def call(node: Any, grads: tuple[Any, ...]) -> Any:
     """Run one node by itself: ``y.grad_fn(gradient)``."""
-    several = isinstance(node, Node) and node.op.multiple
+    several = isinstance(node, OpNode) and node.op.multiple
     seen = receiving(node) if several else [0]
     if several and len(grads) == len(node.shape):
         grads = tuple(grads[k] for k in seen)
@@ -753,7 +763,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
                 f"  at {errors.here()}"
             )
     create = MODES.now.grad
-    given = grads if create else tuple(None if g is None else g._a for g in grads)
+    given = grads if create else arrays_of(grads)
     if isinstance(node, AccumulateGrad):
         if given[0] is not None:
             _Run(True, create, None, True).accumulate(node, given[0], False)

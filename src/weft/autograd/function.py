@@ -26,7 +26,7 @@ from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
 from weft.core.meta import filled, lacks_values
 from weft.core.modes import MODES, no_grad
-from weft.core.node import FREED, GraphNode, Node, next_sequence, note_origin, output_of
+from weft.core.node import FREED, GraphNode, OpNode, next_sequence, note_origin, output_of
 from weft.core.saved import Packed, SavedTensor, check_hooks, handle, pack_by, unpack_by
 from weft.core.tensor import Tensor, wrap
 from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
@@ -190,7 +190,7 @@ def _overwritten(saved: SavedVariable, node: FunctionNode | None) -> RuntimeErro
     )
 
 
-class FunctionNode(Node):
+class FunctionNode(OpNode):
     """A use of a Function; attributes of its ctx can be read on it."""
 
     _forward_cls: type[Function]
@@ -771,7 +771,7 @@ class _Error(Function):
 
 
 _Error._node_type.__name__ = "Error"  # what PyTorch calls it
-_Error._node_type.next_functions = Node.next_functions  # type: ignore[method-assign]
+_Error._node_type.next_functions = OpNode.next_functions  # type: ignore[method-assign]
 
 
 class InplaceFunction(Function):

@@ -158,7 +158,7 @@ def _tangent(out: Tensor) -> np.ndarray:
     return np.zeros(_reals(host(out)).size) if tangent is None else _reals(host(tangent))
 
 
-class _Options(NamedTuple):
+class _CheckOptions(NamedTuple):
     nondet_tol: float
     check_grad_dtypes: bool
 
@@ -191,7 +191,7 @@ def _repeats(first: list[np.ndarray], second: list[np.ndarray], nondet_tol: floa
 
 
 def _analytical(
-    out: Tensor, inputs: list[Tensor], seeds: list[np.ndarray], options: _Options
+    out: Tensor, inputs: list[Tensor], seeds: list[np.ndarray], options: _CheckOptions
 ) -> list[np.ndarray]:
     """What backward gives for some seeds; backward has to give it twice."""
     first, second = _rows(out, inputs, seeds), _rows(out, inputs, seeds)
@@ -230,7 +230,7 @@ def _parts(complex_: bool) -> tuple[tuple[str, slice], ...]:
     return (("imaginary", slice(1, None, 2)), ("real", slice(0, None, 2)))
 
 
-def _slow(problem: _Problem, outs: list[Tensor], back: bool, options: _Options) -> None:
+def _slow(problem: _Problem, outs: list[Tensor], back: bool, options: _CheckOptions) -> None:
     """Compare every entry of the Jacobians, by backward or by forward mode."""
     live = [k for k, o in enumerate(outs) if o.requires_grad]
     inputs = [x for _, x in problem.checked]
@@ -272,7 +272,7 @@ def _random(rng: np.random.Generator, like: np.ndarray) -> np.ndarray:
     return np.asarray(values / norm if norm else values, like.dtype)
 
 
-def _fast(problem: _Problem, outs: list[Tensor], back: bool, options: _Options) -> None:
+def _fast(problem: _Problem, outs: list[Tensor], back: bool, options: _CheckOptions) -> None:
     """Compare products of the Jacobians with random unit vectors instead of every entry."""
     rng = np.random.default_rng(0)
     live = [k for k, o in enumerate(outs) if o.requires_grad]
@@ -417,7 +417,7 @@ def _check_scaled(problem: _Problem, outs: list[Tensor]) -> None:
             raise GradcheckError("backward not multiplied by grad_output")
 
 
-class _Undefined(Function):
+class _BlockedGradient(Function):
     """Passes a value on, and no gradient back."""
 
     @staticmethod
@@ -438,7 +438,7 @@ def _check_undefined(problem: _Problem) -> None:
         cases += [{k} for k in range(count)]
     for missing in cases:
         outs = [
-            _Undefined.apply(o) if k in missing else o
+            _BlockedGradient.apply(o) if k in missing else o
             for k, o in enumerate(problem.differentiable())
         ]
         seeds = [wrap(zeros_like(o._a)) for o in outs]
@@ -536,7 +536,7 @@ def gradcheck(
         )
     problem = _Problem(func, _as_tuple(inputs), eps, atol, rtol)
     _check_inputs(problem.inputs)
-    options = _Options(nondet_tol, check_grad_dtypes)
+    options = _CheckOptions(nondet_tol, check_grad_dtypes)
     compare = _fast if fast_mode else _slow
     try:
         outs = problem.floats()

@@ -19,8 +19,7 @@ from weft.core.dispatch import edge_of
 from weft.core.gate import LISTENERS
 from weft.core.inplace import bump
 from weft.core.modes import MODES, _Switch
-from weft.core.node import AccumulateGrad, GraphNode, Output, RemovableHandle, output_of
-from weft.core.node import Node as OpNode
+from weft.core.node import AccumulateGrad, GraphNode, OpNode, Output, RemovableHandle, output_of
 from weft.core.tensor import Tensor, wrap
 
 
@@ -95,7 +94,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         _forbidden.message = previous
 
 
-class _Handle:
+class _SavedHandle:
     """Stands for a saved tensor in the nodes that saved it; what it stands for dies with it."""
 
     __slots__ = ("__weakref__", "version")
@@ -109,25 +108,25 @@ class _SavedAndChanged:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.original: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
-        self.cloned: MutableMapping[_Handle, Tensor] = WeakKeyDictionary()
+        self.original: MutableMapping[_SavedHandle, Tensor] = WeakKeyDictionary()
+        self.cloned: MutableMapping[_SavedHandle, Tensor] = WeakKeyDictionary()
         # Handles by what they stand for, and that by the memory it is in.
-        self.tid_to_weakhandle: MutableMapping[Any, _Handle] = WeakValueDictionary()
+        self.tid_to_weakhandle: MutableMapping[Any, _SavedHandle] = WeakValueDictionary()
         self.sid_to_tid: defaultdict[int, set[Any]] = defaultdict(set)
 
-    def pack(self, tensor: Tensor) -> _Handle:
+    def pack(self, tensor: Tensor) -> _SavedHandle:
         """Note that a tensor is saved; the same one saved again has the same handle."""
         array, cell = tensor._a, tensor._vc
         place = address_of(array)
         tid = (id(cell), cell[0], place, array.shape, array.strides, array.dtype)
         handle = self.tid_to_weakhandle.get(tid)
         if handle is None:
-            handle = self.tid_to_weakhandle[tid] = _Handle(cell[0])
+            handle = self.tid_to_weakhandle[tid] = _SavedHandle(cell[0])
             self.original[handle] = tensor
             self.sid_to_tid[id(cell)].add(tid)
         return handle
 
-    def unpack(self, handle: _Handle) -> Tensor:
+    def unpack(self, handle: _SavedHandle) -> Tensor:
         """The tensor as it was when it was saved."""
         copy = self.cloned.get(handle)
         if copy is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.core import dtype as dt
-from weft.core.node import GraphNode, Node
+from weft.core.node import GraphNode, OpNode
 from weft.core.tensor import Tensor
 
 
@@ -17,7 +17,7 @@ def replacement(
     hook = getattr(hook, "__wrapped__", hook)  # a tensor's, which takes and gives one gradient
     name = getattr(hook, "__name__", "<unknown>")
     place = f"\n  on {node.name()}"
-    place += f", recorded at {node.source}" if isinstance(node, Node) else ""
+    place += f", recorded at {node.source}" if isinstance(node, OpNode) else ""
     if not isinstance(found, tuple):
         raise TypeError(f"expected tuple, but hook returned {type(found).__name__!r}{place}")
     if len(found) != len(given):

@@ -15,7 +15,7 @@ from weft.core.node import next_sequence
 MOST = 1 << 16  # notes; then every second one goes, and steps are known less exactly
 
 
-class Steps:
+class StepBoundaries:
     """The ends of steps, as numbers of nodes."""
 
     def __init__(self) -> None:
@@ -40,4 +40,4 @@ class Steps:
         return range(first, first + self._every)
 
 
-STEPS = Steps()
+STEPS = StepBoundaries()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.autograd.engine import grad
-from weft.core.batching import batched, is_batched
+from weft.core.batching import batched, is_batched, level_of, physical_of
 from weft.core.devices import zeros_like
 from weft.core.dispatch import Op
 from weft.core.dual import JVP_ENGINE, set_tangent, tangents_of
@@ -29,7 +29,7 @@ def _variable(x: Tensor) -> Tensor:
 def without_history(x: Tensor) -> Tensor:
     """A tensor without its history, and with its tangents: a batch has those of all examples."""
     if is_batched(x):
-        return batched(without_history(x._a.physical), x._a.level)
+        return batched(without_history(physical_of(x)), level_of(x))
     alone = x.detach()
     for level, tangent in (tangents_of(x) or {}).items():
         set_tangent(alone, level, tangent)

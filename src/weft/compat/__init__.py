@@ -24,7 +24,7 @@ __all__ = ["install", "installed", "uninstall"]
 MAIN = "WEFT_MAIN"
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Maps ``torch.x.y`` to the very module object that is ``weft.x.y``, or to one of the table."""
 
     def find_spec(
@@ -95,7 +95,7 @@ class _Naming(importlib.abc.Loader):
         naming.rename(module)
 
 
-_FINDER = _Finder()
+_FINDER = _TorchFinder()
 
 
 def install() -> None:

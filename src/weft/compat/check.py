@@ -29,7 +29,7 @@ class Row:
 
 
 @dataclass
-class Report:
+class UsageReport:
     """What a package uses of PyTorch."""
 
     target: str
@@ -48,24 +48,24 @@ class NotFound(Exception):
     """Says what was looked for."""
 
 
-def check(target: str) -> Report:
+def check(target: str) -> UsageReport:
     """Read the source of an installed package, a folder or a file."""
     root, version = _find(target)
     paths = sorted(_sources(root))
     names, uses = scan.uses_in_files(paths)
     # torchvision and its like are packages of their own; the table is about torch.
     names = {n for n in names if n.partition(".")[0] not in COMPANIONS}
-    found: dict[str, list[scan.Use]] = {}
+    found: dict[str, list[scan.NameUse]] = {}
     for use in sorted(uses):
         if use.name.partition(".")[0] not in COMPANIONS:
             found.setdefault(use.name, []).append(use)
     base = os.path.dirname(root)
     rows = [_row(name, places, base) for name, places in found.items()]
     rows.sort(key=lambda row: (STATUSES.index(row.status), -row.uses, row.name))
-    return Report(target, version, len(paths), len(names), rows)
+    return UsageReport(target, version, len(paths), len(names), rows)
 
 
-def _row(name: str, uses: list[scan.Use], base: str) -> Row:
+def _row(name: str, uses: list[scan.NameUse], base: str) -> Row:
     plain = [use for use in uses if not use.guarded]
     first = (plain or uses)[0]
     status = REFUSED if first.refused else MISSING if plain else GUARDED
@@ -110,7 +110,7 @@ def _sources(root: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in files if name.endswith(".py"))
 
 
-def table(report: Report) -> str:
+def table(report: UsageReport) -> str:
     """The report as text."""
     title = f"{report.target} {report.version}".rstrip()
     head = f"{title}: {report.names} names of torch in {report.files} files"
@@ -126,7 +126,7 @@ def table(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _count(report: Report) -> str:
+def _count(report: UsageReport) -> str:
     by_status = {s: [r for r in report.rows if r.status == s] for s in STATUSES}
     refusing = len(by_status[REFUSED])
     return (

@@ -23,7 +23,7 @@ def own_name(name: str) -> str | None:
     return OWN[first] + dot + rest if first in OWN else None
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _CompanionFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The last finder of all, so that installed packages come first."""
 
     def find_spec(
@@ -63,7 +63,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 sys.modules.setdefault(companion, sys.modules[name])
 
 
-_FINDER = _Finder()
+_FINDER = _CompanionFinder()
 
 
 def install() -> None:

@@ -19,7 +19,7 @@ class Missing(Exception):
         self.reason = reason
 
 
-class Refused(Missing):
+class RefusedName(Missing):
     """A name that is there for programs to mention, and raises when it is called."""
 
 
@@ -70,10 +70,10 @@ def look_up(name: str) -> Any:
         if found is _ABSENT:
             full = ".".join(parts[: i + 1])
             why = tree.why_missing(full.removeprefix("torch."))
-            raise Refused(full, why) if why else Missing(full)
+            raise RefusedName(full, why) if why else Missing(full)
         # A namespace of ops makes up what it is asked for.
         if not isinstance(found, ModuleType) and getattr(found, "unavailable", None) is True:
-            raise Refused(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))
+            raise RefusedName(".".join(parts[: i + 1]), getattr(found, "__reason__", ""))
     return found
 
 

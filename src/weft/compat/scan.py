@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from weft.compat.names import COMPANIONS, Missing, Refused, look_up
+from weft.compat.names import COMPANIONS, Missing, RefusedName, look_up
 
 # Errors by which programs ask whether a name is there.
 _ASKING = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
@@ -25,7 +25,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True, order=True)
-class Use:
+class NameUse:
     """One use of a name that weft lacks."""
 
     path: str
@@ -36,7 +36,7 @@ class Use:
     refused: bool = False  # the name is there, and raises when it is called
 
 
-def missing_names(script: str) -> list[Use]:
+def missing_names(script: str) -> list[NameUse]:
     """The uses of names that weft lacks, in a script and the modules beside it."""
     root = os.path.dirname(os.path.realpath(script))
     waiting, seen, uses = [script], set(), []
@@ -54,10 +54,10 @@ def missing_names(script: str) -> list[Use]:
     return sorted(set(uses))
 
 
-def uses_in_files(paths: Iterable[str]) -> tuple[set[str], list[Use]]:
+def uses_in_files(paths: Iterable[str]) -> tuple[set[str], list[NameUse]]:
     """The names of PyTorch's that files use, and the uses of those that weft lacks."""
     names: set[str] = set()
-    uses: list[Use] = []
+    uses: list[NameUse] = []
     for path in paths:
         tree = _parse(path)
         if tree is not None:
@@ -105,7 +105,7 @@ class _Scope:
 class _Scan(ast.NodeVisitor):
     def __init__(self, path: str) -> None:
         self.path = path
-        self.uses: list[Use] = []
+        self.uses: list[NameUse] = []
         self.names: set[str] = set()
         self.scopes: list[_Scope] = []
         self.guards = 0
@@ -131,11 +131,11 @@ class _Scan(ast.NodeVisitor):
         missing = _missing(name)
         if missing is not None and (absent := str(missing)) not in self.own:
             # What raises when called may be mentioned; the call itself gives the reason.
-            refused = isinstance(missing, Refused)
+            refused = isinstance(missing, RefusedName)
             # Code for a vendor's devices runs where the vendor's extension is installed only.
             elsewhere = absent.partition(".")[2].partition(".")[0] in _VENDORS
             may_pass = bool(self.guards) or doubtful or refused or elsewhere
-            self.uses.append(Use(self.path, line, absent, may_pass, missing.reason, refused))
+            self.uses.append(NameUse(self.path, line, absent, may_pass, missing.reason, refused))
 
     def full_name(self, node: ast.expr) -> tuple[str | None, bool]:
         """PyTorch's name for ``F.relu`` and the like, and whether it is in doubt."""

@@ -21,7 +21,7 @@ from weft.core import errors
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableName:
     """One name of the table: where it is found, or why it is only a name."""
 
     name: str
@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass
 class _Parsed:
-    modules: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    modules: dict[str, dict[str, TableName]] = field(default_factory=dict)
     # What is defined in a file of weft's and has its home in another module of PyTorch's.
     homes: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class _Parsed:
 def parsed() -> _Parsed:
     """The table as modules of entries."""
     result = _Parsed()
-    here: dict[str, Entry] = {}
+    here: dict[str, TableName] = {}
     for module, source, names in _rows(table.TABLE):
         here = result.modules.setdefault(module, {})
         for word in names:
@@ -80,13 +80,13 @@ def _rows(text: str) -> Iterator[tuple[str, str, list[str]]]:
             yield module, source, names.split()
 
 
-def _entry(source: str, word: str) -> Entry:
+def _entry(source: str, word: str) -> TableName:
     if source.startswith("!"):
         name, _, members = word.partition("=")
         listed = tuple(members.split(",")) if members else ()
-        return Entry(name, reason=source[1:], members=listed)
+        return TableName(name, reason=source[1:], members=listed)
     name, _, attribute = word.partition("=")
-    return Entry(name, source, attribute or name)
+    return TableName(name, source, attribute or name)
 
 
 def has_module(name: str) -> bool:
@@ -204,7 +204,7 @@ def own_module(name: str) -> str | None:
     return own
 
 
-def _resolve(owner: str, entry: Entry) -> Any:
+def _resolve(owner: str, entry: TableName) -> Any:
     if entry.reason:
         return _honest(owner, entry)
     if entry.source.startswith("torch"):
@@ -275,7 +275,7 @@ def _refuse_attribute(name: str, reason: str) -> NoReturn:
     raise AttributeError(f"{_sentence(name, reason)}\n  at {errors.here()}")
 
 
-def _honest(owner: str, entry: Entry) -> Any:
+def _honest(owner: str, entry: TableName) -> Any:
     """A class that nothing is an instance of, or a function that refuses."""
     is_class = bool(entry.members) or entry.name.lstrip("_")[:1].isupper()
     # A class is the same in all modules that offer it.
@@ -288,7 +288,7 @@ def _honest(owner: str, entry: Entry) -> Any:
 _honest_names: dict[tuple[str, str], Any] = {}
 
 
-def _make_honest(owner: str, entry: Entry, is_class: bool) -> Any:
+def _make_honest(owner: str, entry: TableName, is_class: bool) -> Any:
     full = f"{owner}.{entry.name}"
     text = _sentence(full, entry.reason)
     if entry.members:
@@ -312,7 +312,7 @@ def _itself(cls: type, item: Any) -> type:
     return cls
 
 
-def _function(owner: str, entry: Entry, text: str) -> Any:
+def _function(owner: str, entry: TableName, text: str) -> Any:
     full = f"{owner}.{entry.name}"
 
     def function(*args: Any, **kwargs: Any) -> NoReturn:

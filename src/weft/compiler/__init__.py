@@ -23,7 +23,7 @@ from weft.compiler import shown
 from weft.compiler.automatic import auto
 from weft.compiler.following import Region
 from weft.compiler.static import Static
-from weft.compiler.stretch import Learned
+from weft.compiler.stretch import TraceMemory
 from weft.compiler.trace import walk
 from weft.core import errors, selection
 from weft.core.modes import MODES
@@ -44,7 +44,7 @@ STANCES = ("default", "eager_then_compile", "aot_eager_then_compile", "force_eag
 
 _stance = ["default"]
 _compiled: weakref.WeakSet[Compiled] = weakref.WeakSet()
-_regions: dict[str, Learned] = {}
+_regions: dict[str, TraceMemory] = {}
 
 
 def compile(
@@ -112,7 +112,7 @@ class Compiled:
     def forget(self) -> None:
         """Begin anew, as if it had never been called."""
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        self.learned = Learned(name, self.fullgraph)
+        self.learned = TraceMemory(name, self.fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = MODES.now
@@ -213,7 +213,7 @@ class OptimizedModule(Module):
 
 
 @contextlib.contextmanager
-def _following(learned: Learned) -> Iterator[None]:
+def _following(learned: TraceMemory) -> Iterator[None]:
     """A block whose ops are compared with what was learned; nothing pending outlives it."""
     learned.calls += 1
     followed = Region(learned, _stance[0])
@@ -237,7 +237,7 @@ def region(name: str) -> Iterator[None]:
     >>> y
     tensor([2., 2., 2.])
     """
-    learned = _regions.setdefault(name, Learned(name))
+    learned = _regions.setdefault(name, TraceMemory(name))
     now = MODES.now
     stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
     stands_aside = stands_aside or not selection.enabled()
@@ -265,7 +265,7 @@ def explain(compiled: Any) -> str:
     return compiled.explain()
 
 
-def explained(learned: Learned) -> str:
+def explained(learned: TraceMemory) -> str:
     """What is known of a region, as text."""
     points = (point for root in learned.roots.values() for point in walk(root))
     plans = [p for point in points for p in point.plans.values() if p]

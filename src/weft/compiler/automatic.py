@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from weft.compiler.following import Region
-from weft.compiler.stretch import Learned
+from weft.compiler.stretch import TraceMemory
 from weft.compiler.trace import Point
 from weft.core import dtype as dt
 from weft.core import frames, selection
@@ -26,7 +26,7 @@ PLACES = 4096  # that are remembered
 TRIES = 16  # courses that may turn out to be others before a place is given up
 
 
-class Place:
+class StretchStart:
     """Where a stretch begins, and how it went."""
 
     __slots__ = ("diverged", "passed", "point", "ran")
@@ -47,9 +47,9 @@ class Automatic(Region):
     longest = 2000  # a loop that reads no value must not grow
 
     def __init__(self) -> None:
-        self.places: dict[Any, Place] = {}
-        self.place: Place | None = None
-        super().__init__(Learned("automatic"))
+        self.places: dict[Any, StretchStart] = {}
+        self.place: StretchStart | None = None
+        super().__init__(TraceMemory("automatic"))
         self.idle = True  # between two stretches
 
     def go_on(self, point: Point) -> None:
@@ -68,7 +68,7 @@ class Automatic(Region):
         if place is None:
             if len(self.places) >= PLACES:
                 return False
-            place = self.places[key] = Place(Point())
+            place = self.places[key] = StretchStart(Point())
             self.learned.roots[key] = place.point
         place.passed += 1
         if not place.promising or not selection.enabled():

@@ -12,7 +12,7 @@ import numpy as np
 from weft.compiler import arena, driver
 from weft.compiler.expand import Expansion
 from weft.compiler.fused import FusedWork
-from weft.compiler.ir import CannotLower, Node, Number, Value
+from weft.compiler.ir import CannotLower, Number, Value, WorkNode
 from weft.compiler.updates import Update
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
@@ -69,7 +69,7 @@ def geometry(a: Any) -> Geometry:
 
 
 @dataclass(eq=False)
-class Buffer:
+class BufferAllocation:
     """A piece of memory: a leaf's, the arena's, a result's own, or what Python made."""
 
     kind: str
@@ -78,9 +78,9 @@ class Buffer:
     first: int = 0
     last: int = 0
     offset: int = 0  # in the arena
-    over: Buffer | None = None  # the one whose memory this takes over
+    over: BufferAllocation | None = None  # the one whose memory this takes over
 
-    def root(self) -> Buffer:
+    def root(self) -> BufferAllocation:
         """The buffer whose memory this is."""
         found = self
         while found.over is not None:
@@ -88,18 +88,18 @@ class Buffer:
         return found
 
 
-class Place(NamedTuple):
+class BufferSlice(NamedTuple):
     """Where a value lies: from so many bytes into a buffer."""
 
-    buffer: Buffer
+    buffer: BufferAllocation
     offset: int
     lies: Geometry
 
 
-Word = int | tuple[Buffer, int]
+Word = int | tuple[BufferAllocation, int]
 
 
-class Call(NamedTuple):
+class ProgramCall(NamedTuple):
     """One native call: what it is, for whom, and its words, which are numbers or places."""
 
     name: str
@@ -115,7 +115,7 @@ class PythonCall:
     name: str
     function: Callable
     args: list[Any]  # places, numbers, and constants
-    results: list[Place]
+    results: list[BufferSlice]
     reason: str
     generator: Any = None
 
@@ -133,7 +133,7 @@ JOBS: dict[Any, Planned] = {}
 MOST_JOBS = 4096
 
 
-def plan(node: Node, inputs: list[Value], places: list[Place]) -> Planned:
+def plan(node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Planned:
     """Plan the work of a node on arrays that lie as these places."""
     found: list[Any] = []
 
@@ -173,21 +173,21 @@ class Building:
 
     expansion: Expansion
     leaves: Mapping[int, Any]
-    places: dict[Value, Place] = field(default_factory=dict)
-    steps: list[Call | PythonCall | Update] = field(default_factory=list)
-    writes: list[Call | PythonCall | Update] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
-    results: list[Place] = field(default_factory=list)
+    places: dict[Value, BufferSlice] = field(default_factory=dict)
+    steps: list[ProgramCall | PythonCall | Update] = field(default_factory=list)
+    writes: list[ProgramCall | PythonCall | Update] = field(default_factory=list)
+    buffers: list[BufferAllocation] = field(default_factory=list)
+    results: list[BufferSlice] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
-    used: dict[int, Buffer] = field(default_factory=dict)
-    slots: dict[Any, Buffer] = field(default_factory=dict)
+    used: dict[int, BufferAllocation] = field(default_factory=dict)
+    slots: dict[Any, BufferAllocation] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    status: Buffer | None = None
+    status: BufferAllocation | None = None
     clock: int = 0
     late: bool = False
     checked: int = NEVER  # when nothing can fail any more
-    reuses: list[tuple[Buffer, Buffer, int]] = field(default_factory=list)
-    saved: dict[int, Place] = field(default_factory=dict)
+    reuses: list[tuple[BufferAllocation, BufferAllocation, int]] = field(default_factory=list)
+    saved: dict[int, BufferSlice] = field(default_factory=dict)
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
     fresh: set[Value] = field(default_factory=set)  # values that may be read from there
     jobs: dict[Any, Planned] = field(default_factory=dict)
@@ -195,13 +195,13 @@ class Building:
 
     # --- places ---
 
-    def buffer(self, kind: str, size: int, key: Any = None) -> Buffer:
+    def buffer(self, kind: str, size: int, key: Any = None) -> BufferAllocation:
         """A new piece of memory, in use from now on."""
-        made = Buffer(kind, size, key, self.clock, self.clock)
+        made = BufferAllocation(kind, size, key, self.clock, self.clock)
         self.buffers.append(made)
         return made
 
-    def place(self, value: Value) -> Place:
+    def place(self, value: Value) -> BufferSlice:
         """Where a value lies that is read now."""
         found = self.places.get(value)
         if found is None:
@@ -209,29 +209,31 @@ class Building:
         found.buffer.last = max(found.buffer.last, self.clock)
         return found
 
-    def _source(self, value: Value) -> Place:
+    def _source(self, value: Value) -> BufferSlice:
         """The place of a value that no node makes."""
         if isinstance(value, Number):
             key = value.index, value.dtype
             if key not in self.slots:
                 self.slots[key] = self.buffer(NUMBER, 8, key)
-            return Place(self.slots[key], 0, Geometry((), (), value.dtype))
+            return BufferSlice(self.slots[key], 0, Geometry((), (), value.dtype))
         if value.constant is not None:
             self.keep.append(value.constant)
             made = self.buffer(FOREIGN, value.constant.nbytes, pointer(value.constant))
-            return Place(made, 0, geometry(value.constant))
+            return BufferSlice(made, 0, geometry(value.constant))
         if value.leaf is not None:
-            return Place(self.leaf(value.leaf), 0, geometry(np.asarray(self.leaves[value.leaf])))
+            return BufferSlice(
+                self.leaf(value.leaf), 0, geometry(np.asarray(self.leaves[value.leaf]))
+            )
         raise CannotLower("a value that nothing makes")
 
-    def leaf(self, id: int) -> Buffer:
+    def leaf(self, id: int) -> BufferAllocation:
         if id not in self.used:
             self.used[id] = self.buffer(LEAF, 0, id)
         return self.used[id]
 
     # --- work ---
 
-    def run(self, node: Node) -> None:
+    def run(self, node: WorkNode) -> None:
         """Plan a node, or have Python run it."""
         self.clock += 1
         inputs = list(dict.fromkeys(node.inputs()))
@@ -241,7 +243,7 @@ class Building:
         if all(0 in v.shape for v in node.results):
             for value in node.results:  # nothing to do
                 lies = geometry(np.empty(value.shape, value.dtype))
-                self.places[value] = Place(self.buffer(TEMPORARY, 1), 0, lies)
+                self.places[value] = BufferSlice(self.buffer(TEMPORARY, 1), 0, lies)
             return
         try:
             self._plan(node, inputs, places)
@@ -254,7 +256,7 @@ class Building:
                 raise NotInPlace from error
             self._fall_back(node, inputs, str(error))
 
-    def _check_late(self, node: Node, places: list[Place], inputs: list[Value]) -> None:
+    def _check_late(self, node: WorkNode, places: list[BufferSlice], inputs: list[Value]) -> None:
         """Refuse what reads a parameter as it was before its update."""
         for value, place in zip(inputs, places, strict=True):
             if place.buffer.kind == LEAF and place.buffer.key in self.updated:
@@ -262,7 +264,7 @@ class Building:
                     raise NotInPlace
         self.fresh.update(node.results)
 
-    def update(self, nodes: list[Node]) -> None:
+    def update(self, nodes: list[WorkNode]) -> None:
         """Optimizer steps in one call, in place; all that comes after is late."""
         self.clock += 1
         places = []
@@ -282,10 +284,10 @@ class Building:
             raise NotInPlace
         self.writes.append(update)
         for address, words in update.counts():
-            self.writes.append(Call("count", address, words, update))
+            self.writes.append(ProgramCall("count", address, words, update))
         self.notes.append(f"{update.name} in one call, in place")
 
-    def _plan(self, node: Node, inputs: list[Value], places: list[Place]) -> None:
+    def _plan(self, node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> None:
         planned = self._planned(node, inputs, places)
         at = self.take(planned.job, places, node.work.name)
         self._note_aliases(planned.job, places, at)
@@ -295,9 +297,9 @@ class Building:
         for value, lies in zip(node.results, planned.results, strict=True):
             view = next(views) if lies.size else None
             home, offset = (self.buffer(TEMPORARY, 1), 0) if view is None else at(view.place)
-            self.places[value] = Place(home, offset, lies)
+            self.places[value] = BufferSlice(home, offset, lies)
 
-    def _planned(self, node: Node, inputs: list[Value], places: list[Place]) -> Planned:
+    def _planned(self, node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Planned:
         """The job of a node: an earlier one if the same work was planned on arrays that lie so."""
         key = node.key({v: (k, places[k].lies) for k, v in enumerate(inputs)})
         if key is None:
@@ -313,7 +315,7 @@ class Building:
                 JOBS[key] = found
         return found
 
-    def _note_aliases(self, job: Job, places: list[Place], at: Any) -> None:
+    def _note_aliases(self, job: Job, places: list[BufferSlice], at: Any) -> None:
         """Keep in mind which results may be written over which inputs, if these end here."""
         for output, source in job.aliases:
             view, place = job.outputs[output], places[source]
@@ -325,13 +327,13 @@ class Building:
             if same and not offset and home.size == place.lies.nbytes:
                 self.reuses.append((home, place.buffer, self.clock))
 
-    def take(self, job: Job, places: list[Place], origin: str) -> Any:
+    def take(self, job: Job, places: list[BufferSlice], origin: str) -> Any:
         """Add the calls of a job; gives the function that finds its places among the program's."""
         made = [self.buffer(TEMPORARY, size) for size in job.results]
         if job.scratch:
             made.append(self.buffer(TEMPORARY, job.scratch))
 
-        def at(place: Address) -> tuple[Buffer, int]:
+        def at(place: Address) -> tuple[BufferAllocation, int]:
             if place.buffer < job.inputs:
                 home = places[place.buffer]
                 return home.buffer, home.offset + place.offset
@@ -342,16 +344,16 @@ class Building:
         steps = self.writes if self.late else self.steps
         for call in job.calls:
             words = [at(w) if isinstance(w, Address) else w for w in call.words]
-            steps.append(Call(call.name, call.address, words, origin))
+            steps.append(ProgramCall(call.name, call.address, words, origin))
         for flag in job.flags:
             if self.status is None:
                 self.status = self.buffer(STATUS, 8)
             words = [at(flag), (self.status, 0)]
-            steps.append(Call("note", driver.note(), words, origin))
+            steps.append(ProgramCall("note", driver.note(), words, origin))
         self.keep += job.keep
         return at
 
-    def _fall_back(self, node: Node, inputs: list[Value], reason: str) -> None:
+    def _fall_back(self, node: WorkNode, inputs: list[Value], reason: str) -> None:
         places = {id(v): self.places[v] for v in inputs}
         args = [
             (x if isinstance(x, Number) else places[id(x)]) if isinstance(x, Value) else x
@@ -359,7 +361,7 @@ class Building:
         ]
         results = []
         for value, lies in zip(node.results, _geometries(node, places), strict=True):
-            self.places[value] = Place(self.buffer(FOREIGN, lies.nbytes), 0, lies)
+            self.places[value] = BufferSlice(self.buffer(FOREIGN, lies.nbytes), 0, lies)
             results.append(self.places[value])
         generator = getattr(node.work, "generator", None)
         work = node.work
@@ -370,7 +372,7 @@ class Building:
 
     # --- ends ---
 
-    def want(self, value: Any) -> Place:
+    def want(self, value: Any) -> BufferSlice:
         """Give a value to the caller, in memory that is its own."""
         if not isinstance(value, Value):
             raise CannotLower("a wanted value that is not an array")
@@ -383,14 +385,14 @@ class Building:
         place.buffer.kind = RESULT
         return place
 
-    def copy(self, place: Place) -> Place:
+    def copy(self, place: BufferSlice) -> BufferSlice:
         """The same value in new memory, laid out as it was where that leaves no gaps."""
         lies = geometry(np.empty_like(place.lies.model()))  # keeps the order of dimensions
-        target = Place(self.buffer(TEMPORARY, lies.nbytes), 0, lies)
+        target = BufferSlice(self.buffer(TEMPORARY, lies.nbytes), 0, lies)
         self.move(target, place)
         return target
 
-    def move(self, to: Place, source: Place) -> None:
+    def move(self, to: BufferSlice, source: BufferSlice) -> None:
         """Write a value over another."""
         if not to.lies.size:
             return
@@ -433,12 +435,12 @@ class Building:
             place = self.copy(place)  # that leaf may be written too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
             raise CannotLower("a leaf is written with a value of another shape or dtype")
-        target = Place(self.leaf(leaf), 0, geometry(example))
+        target = BufferSlice(self.leaf(leaf), 0, geometry(example))
         if not self._made_there(place, target):
             place.buffer.last = NEVER
             self.move(target, place)
 
-    def _made_there(self, place: Place, target: Place) -> bool:
+    def _made_there(self, place: BufferSlice, target: BufferSlice) -> bool:
         """Let what is computed after all checks be computed where it is to be written.
 
         Nobody may read the old value after that; its maker may if it goes element by element.
@@ -467,7 +469,7 @@ class Building:
         return size
 
 
-def _join(reuses: list[tuple[Buffer, Buffer, int]]) -> None:
+def _join(reuses: list[tuple[BufferAllocation, BufferAllocation, int]]) -> None:
     """Let results take over the memory of inputs whose last reader makes them."""
     for result, source, clock in reuses:
         root = source.root()
@@ -483,7 +485,7 @@ def _copied(to: ndarray, source: ndarray) -> tuple[()]:
     return ()
 
 
-def _check_kinds(node: Node, found: list[Any]) -> None:
+def _check_kinds(node: WorkNode, found: list[Any]) -> None:
     if len(found) != len(node.results):
         raise Unplannable("another number of results than was recorded")
     for value, array in zip(node.results, found, strict=True):
@@ -492,7 +494,7 @@ def _check_kinds(node: Node, found: list[Any]) -> None:
             raise Unplannable(f"a kernel gives {given} in the place of {value}")
 
 
-def _geometries(node: Node, places: dict[int, Place]) -> list[Geometry]:
+def _geometries(node: WorkNode, places: dict[int, BufferSlice]) -> list[Geometry]:
     """How the results of Python's work lie: asked of arrays without values, or in rows."""
     rows = [geometry(np.empty(v.shape, v.dtype)) for v in node.results]
     if not node.work.pure:

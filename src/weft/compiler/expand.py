@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler.ir import CannotLower, FunctionWork, Node, Number, Value, Work, attrs_key
+from weft.compiler.ir import CannotLower, FunctionWork, Number, Value, Work, WorkNode, attrs_key
 from weft.compiler.ops import OpWork
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
+from weft.core.devices import host
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, wrap
@@ -42,7 +43,7 @@ class Expansion:
     ) -> None:
         self.specs = {spec.id: spec for spec in specs}
         self.examples = leaves
-        self.nodes: list[Node] = []
+        self.nodes: list[WorkNode] = []
         self.values: dict[Ref, Any] = {}  # a Value, a number, or None for a gradient that is not
         self.numbers = {place: k for k, place in enumerate(numbers)}
         self.leaves: dict[int, Value] = {}
@@ -88,7 +89,7 @@ class Expansion:
             if x not in self.values:
                 raise CannotLower(f"the value {x} is neither a leaf's nor made before it is read")
             return self.values[x]
-        return self.constant(x._a) if isinstance(x, Tensor) else x
+        return self.constant(host(x)) if isinstance(x, Tensor) else x
 
     def constant(self, array: ndarray) -> Value:
         return Value(array.shape, array.dtype, constant=np.array(array))
@@ -123,7 +124,7 @@ class Expansion:
             if shape is None or dtype is None or not all(n.__class__ is int for n in shape):
                 raise CannotLower(f"{spec.op_name}: a result whose size is not known")
         results = [Value(shape, dtype) for shape, dtype in kinds]
-        self.nodes.append(Node(work, args, results, spec))
+        self.nodes.append(WorkNode(work, args, results, spec))
         return results
 
     def _draw(self, spec: Spec) -> None:
@@ -338,7 +339,7 @@ class RuleWork(Work):
         return tuple(found)
 
 
-class Listener:
+class OpListener:
     """Notes the ops that run on tensors whose values are a program's."""
 
     def __init__(self, home: Expansion, spec: Spec) -> None:
@@ -367,7 +368,7 @@ class Listener:
         if found is None:
             if isinstance(x._a, meta.MetaArray):
                 raise CannotLower("a tensor without values that no op made")
-            found = self.home.constant(x._a)
+            found = self.home.constant(host(x))
             self.note(x, found)
         return found
 
@@ -430,7 +431,7 @@ def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) 
     """The values that the ops of a derivative rule make; None if it does more than ops."""
     if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
         return None
-    node = Node(work, (*grads, *saved), (), spec)
+    node = WorkNode(work, (*grads, *saved), (), spec)
     given = list(dict.fromkeys(node.inputs()))
     key = node.key({v: (k, v.shape, v.dtype) for k, v in enumerate(given)})
     if key is None:
@@ -447,7 +448,7 @@ def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) 
     return None if template is None else template.put(home, given, spec)
 
 
-def _template(nodes: list[Node], results: list[Any], given: list[Value]) -> Template:
+def _template(nodes: list[WorkNode], results: list[Any], given: list[Value]) -> Template:
     made = [*given, *(r for node in nodes for r in node.results)]
     number = {value: _Numbered(k) for k, value in enumerate(made)}
     numbered = lambda values: [number.get(x, x) if isinstance(x, Value) else x for x in values]
@@ -459,7 +460,7 @@ def _opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec)
     gradient = work.gradient
     plan = gradient.plan
     assert plan is not None
-    listener, count = Listener(home, spec), len(home.nodes)
+    listener, count = OpListener(home, spec), len(home.nodes)
     token = quiet.enter()
     try:
         with listening(listener), no_grad():

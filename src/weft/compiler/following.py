@@ -22,9 +22,9 @@ import numpy as np
 from weft.autograd import engine
 from weft.compiler import native_matching, stepping, whole_calls
 from weft.compiler.learning import Learning
-from weft.compiler.plan import Impossible, Plan
+from weft.compiler.plan import ExecutionPlan, Impossible
 from weft.compiler.redoing import Redoing, ordinary
-from weft.compiler.stretch import Learned, takes_gradient
+from weft.compiler.stretch import TraceMemory, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -76,7 +76,7 @@ class Region(Learning, Redoing):
     watched_call: Any = None  # of a function: see ``whole_calls``
     hooked: Any = None  # what ends it that functions are started by way of the hook
 
-    def __init__(self, learned: Learned, stance: str = "default") -> None:
+    def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy, self.room = False, native_matching.words([self.longest])
@@ -571,7 +571,7 @@ class Region(Learning, Redoing):
             wider = [p for known, p in point.plans.items() if p and not held & ~known]
             return wider[0] if wider else False
         try:
-            plan: Any = Plan(self.path, self.arrays, held, self.numbers)
+            plan: Any = ExecutionPlan(self.path, self.arrays, held, self.numbers)
             self.learned.compiled += 1
             for token in self.path:
                 native_matching.equip(token)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.ir import Node, Value, Work
+from weft.compiler.ir import Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.core import planning
 from weft.core.dispatch import REGISTRY
 from weft.native import threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Function
+from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.trace import GRAIN, KINDS, UNFIT, Element, Tape, collapse, scope
 from weft.native.memory import buffers
 from weft.native.memory.buffers import Unplannable
@@ -36,7 +36,7 @@ MOST = 2048  # loops that a process compiles; then ops run one by one
 _made: dict[Any, Any] = {}
 
 
-def is_elementwise(node: Node) -> bool:
+def is_elementwise(node: WorkNode) -> bool:
     """Whether a node treats elements alone, in one float type, with masks and numbers beside."""
     work = node.work
     if not isinstance(work, OpWork) or len(node.results) != 1:
@@ -52,7 +52,7 @@ def is_elementwise(node: Node) -> bool:
     return bool(arrays) and all(numbers) and len(kinds) <= 1 and kinds <= FLOATS
 
 
-def _converts(node: Node) -> bool:
+def _converts(node: WorkNode) -> bool:
     """Whether a conversion is one from a mask, or none at all."""
     (source, *_), (result,) = node.args, node.results
     if set(node.work.attrs) != {"dtype"} or not isinstance(source, Value):  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def _converts(node: Node) -> bool:
     return source.dtype in (BOOL, result.dtype) and result.dtype in FLOATS
 
 
-def kind_of(node: Node) -> np.dtype | None:
+def kind_of(node: WorkNode) -> np.dtype | None:
     """The float type of an elementwise node; None if it is about masks alone."""
     found = [x.dtype for x in (*node.inputs(), *node.results) if x.dtype != BOOL]
     return found[0] if found else None
@@ -69,7 +69,9 @@ def kind_of(node: Node) -> np.dtype | None:
 class FusedWork(Work):
     """Nodes of one shape in one loop; ``results`` are those values that are needed outside."""
 
-    def __init__(self, members: Sequence[Node], inputs: list[Value], results: list[Value]) -> None:
+    def __init__(
+        self, members: Sequence[WorkNode], inputs: list[Value], results: list[Value]
+    ) -> None:
         self.members, self.inputs, self.results = list(members), inputs, results
         self.name = "+".join(node.work.name for node in members)
 
@@ -160,7 +162,9 @@ def _loop(work: FusedWork, arrays: list[ndarray], patterns: Any, depth: int) -> 
         raise Unplannable(f"{type(error).__name__}: {error}") from error
 
 
-def _traced(node: Node, known: dict[Value, Any], tape: Tape, kind: str, numbers: Any) -> Element:
+def _traced(
+    node: WorkNode, known: dict[Value, Any], tape: Tape, kind: str, numbers: Any
+) -> Element:
     op = node.work.op  # type: ignore[attr-defined]
     args: list[Any] = []
     for x in node.args:
@@ -244,5 +248,5 @@ def _compiled(source: str, kind: str) -> Any:
             if found is None:
                 if len(_made) >= MOST:
                     raise Unplannable("too many different loops")
-                found = _made[source, kind] = jit.Kernel(Function(source, scope())).get(kind)
+                found = _made[source, kind] = jit.Kernel(KernelFunction(source, scope())).get(kind)
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from weft.autograd import engine
 from weft.compiler.trace import LEAF, Kind, Root, Token
 from weft.core.modes import MODES, enable_grad
-from weft.core.node import FREED, Node, next_sequence
+from weft.core.node import FREED, OpNode, next_sequence
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.graph.gradient import Gradient
 from weft.graph.spec import BACKWARD as BACK
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 ndarray = np.ndarray
 
 
-class CompiledFunctionBackward(Node):
+class CompiledFunctionBackward(OpNode):
     """The node of what a compiled region has computed."""
 
     __slots__ = ()
 
-    def named(self) -> Node:
+    def named(self) -> OpNode:
         """Itself: it has its name from the beginning."""
         return self
 
@@ -62,7 +62,7 @@ class _RegionPlan:
 
     def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: Any) -> list[Any]:
         """The gradients of the leaves, from those of the results."""
-        held: Held = at["held"]
+        held: SavedRun = at["held"]
         if isinstance(g, Tensor):
             return held.again(g)
         found = held.tape.run(g, held.arrays, held.run.numbers)
@@ -74,7 +74,7 @@ class _RegionPlan:
         return found
 
 
-class Run:
+class RegionRun:
     """What one run of a region was, for all nodes that it leaves."""
 
     def __init__(self, region: Region, leaves: Collection[int]) -> None:
@@ -87,10 +87,10 @@ class Run:
         self.ends: dict[int, Any] = {}  # results with a node, as tensors
 
 
-class Held:
+class SavedRun:
     """What one run of a region has left for the backward pass of one of its results."""
 
-    def __init__(self, tape: Tape, run: Run, arrays: dict[Any, ndarray]) -> None:
+    def __init__(self, tape: ResultBackward, run: RegionRun, arrays: dict[Any, ndarray]) -> None:
         self.tape, self.run, self.arrays = tape, run, arrays
 
     def again(self, g: Any) -> list[Any]:
@@ -109,10 +109,10 @@ class Held:
         sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
-        return [x if x is None or create else x._a for x in found]
+        return list(found if create else engine.arrays_of(found))
 
 
-class Tape:
+class ResultBackward:
     """The backward pass of one result: to the leaves, and to other results with a node."""
 
     def __init__(self, built: Builder, number: int, kind: Kind) -> None:
@@ -149,7 +149,7 @@ class Tape:
         values: dict[int, ndarray],
         seen: Collection[int],
         roots: Sequence[Root],
-        run: Run,
+        run: RegionRun,
     ) -> None:
         """Give the result of a run its node. Those that it was computed from have theirs.
 
@@ -175,7 +175,7 @@ class Tape:
         edges = [region.nodes[k] for k in self.leaves] + [run.ends[k]._node for k in self.ends]
         token, kind = region.path[-1], self.kind
         node = CompiledFunctionBackward(
-            self.plan, tuple(edges), (), guard, {"held": Held(self, run, arrays)},  # type: ignore[arg-type]
+            self.plan, tuple(edges), (), guard, {"held": SavedRun(self, run, arrays)},  # type: ignore[arg-type]
             kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
         )  # fmt: skip
         handle._node = node

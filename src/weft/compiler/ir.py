@@ -1,7 +1,7 @@
 """What the compiler works on: values, and the work that makes values of values.
 
-A record of a graph (``graph.spec.Spec``) says what ran; a ``Node`` here says what has to run, and
-of what kind its results are. A node of the graph may become several of these (the terms of a
+A record of a graph (``graph.spec.Spec``) says what ran; a ``WorkNode`` here says what has to run,
+and of what kind its results are. A node of the graph may become several of these (the terms of a
 gradient are added by ops, a derivative rule is opened into the ops it is written in) or none (what
 only gives another name to a value).
 """
@@ -105,7 +105,7 @@ class FunctionWork(Work):
         return self.function(*args)
 
 
-class Node:
+class WorkNode:
     """One piece of work: what it reads, and the values it makes."""
 
     __slots__ = ("_reads", "args", "results", "spec", "work")

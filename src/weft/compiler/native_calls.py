@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from weft.compiler import native_matching, whole_modules
-from weft.compiler.native_matching import Confirming, Layout
+from weft.compiler.native_matching import Confirming, MatchingLayout
 from weft.core import dtype as dt
 from weft.core import selection
 from weft.core.gate import LET_OUT
 from weft.core.modes import State
 from weft.core.tensor import Tensor
 from weft.native.codegen import emit, entry, jit, records
-from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, Value
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
 from weft.native.codegen.records import FrameLayout, Slots, Unsupported
 from weft.native.once import once
 
@@ -82,7 +82,7 @@ class Same(Emitter):
             self.branch(self.test("eq", *bits), "yes", "no")
             self.here(self.label())
         with self.when(self.is_a(a, "int")):
-            equal = self.call("PyObject_RichCompareBool", a, b, Value("2", "i32"), kind="i32")
+            equal = self.call("PyObject_RichCompareBool", a, b, LLVMValue("2", "i32"), kind="i32")
             self.branch(self.test("eq", equal, 1), "yes", "no")
             self.here(self.label())
         for name_of, items in (("tuple", None), ("list", LIST_ITEMS)):
@@ -111,11 +111,11 @@ class Same(Emitter):
             self.here(self.label())
         self.go("no")
         self.here("yes")
-        self.give(Value("%self"))  # anything but null
+        self.give(LLVMValue("%self"))  # anything but null
         self.here("no")
         self.give(NULL)
 
-    def need_same(self, a: Value, b: Value) -> None:
+    def need_same(self, a: LLVMValue, b: LLVMValue) -> None:
         given = self.stack(2)
         self.store(a, given)
         self.store(b, given, 8)
@@ -151,24 +151,24 @@ class WholeCall(Confirming):
         self.here("soften")
         self.soften(left, self.load(which, 0, "i64"))
 
-    def words(self, place: int) -> Value:
+    def words(self, place: int) -> LLVMValue:
         return self.at(self.item(self.own, place), BYTES)
 
-    def word(self, address: Value, i: Any) -> Value:
+    def word(self, address: LLVMValue, i: Any) -> LLVMValue:
         return self.load(address, self.scaled(i), "i64")
 
-    def argument_at(self, i: Any) -> Value:
+    def argument_at(self, i: Any) -> LLVMValue:
         return self.load(self.flat, self.scaled(i))
 
-    def python(self, function: Value, *args: Value) -> Value:
+    def python(self, function: LLVMValue, *args: LLVMValue) -> LLVMValue:
         """Call a function of Python's; a new reference."""
         given = self.stack(len(args) + 1)
         for k, x in enumerate(args):
             self.store(x, given, 8 + 8 * k)
-        flags = Value(str(len(args) - (1 << 63)), "i64")  # the place before them may be used
+        flags = LLVMValue(str(len(args) - (1 << 63)), "i64")  # the place before them may be used
         return self.need(self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL))
 
-    def need_true(self, answer: Value) -> None:
+    def need_true(self, answer: LLVMValue) -> None:
         self.drop(answer)  # True and False are never gone
         self.leave_unless(self.is_known(answer, "True"), "decline")
 
@@ -195,20 +195,20 @@ class WholeCall(Confirming):
             same = self.test("eq", self.load(found, 0, "i64"), number)
             self.leave_unless(same, "decline")
 
-    def attributes(self, address: Value) -> Value:
+    def attributes(self, address: LLVMValue) -> LLVMValue:
         """The dictionary of an object; the call is declined if there is none."""
         found = self.load(address, whole_modules.MANAGED)
         self.leave_if(self.test("eq", found, NULL), "decline")
         return found
 
-    def dict_version(self, address: Value) -> Value:
+    def dict_version(self, address: LLVMValue) -> LLVMValue:
         return self.load(address, whole_modules.DICT_VERSION, "i64")
 
-    def class_version(self, address: Value) -> Value:
+    def class_version(self, address: LLVMValue) -> LLVMValue:
         narrow = self.load(address, whole_modules.CLASS_VERSION, "i32")
         return self.value("i64", f"zext i32 {narrow} to i64")
 
-    def count_words(self, place: int, each: int = 1) -> Value:
+    def count_words(self, place: int, each: int = 1) -> LLVMValue:
         return self.arithmetic("sdiv", self.size(self.item(self.own, place)), 8 * each)
 
     def flatten(self) -> None:
@@ -216,7 +216,7 @@ class WholeCall(Confirming):
         lengths, classes = self.words(LENGTHS), self.item(self.own, SEQUENCES)
         at = self.variable("i64", 0)
 
-        def push(x: Value) -> None:
+        def push(x: LLVMValue) -> None:
             k = self.load(at, 0, "i64")
             self.store(x, self.flat, self.scaled(k))
             self.store(self.arithmetic("add", k, 1), at)
@@ -240,7 +240,7 @@ class WholeCall(Confirming):
         with self.each(self.count_words(TENSORS)) as i:
             push(self.load(self.words(TENSORS), self.scaled(i)))
 
-    def make_results(self) -> Value:
+    def make_results(self) -> LLVMValue:
         """A tuple that ``made`` owns: pending tensors, and last a list of copies of memory."""
         kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         count = self.size(kinds)
@@ -256,10 +256,10 @@ class WholeCall(Confirming):
         self.put(self.need(self.call("PyList_New", self.constant(0))), results, count)
         return results
 
-    def copies(self, results: Value) -> Value:
+    def copies(self, results: LLVMValue) -> LLVMValue:
         return self.item(results, self.size(self.item(self.own, KINDS)))
 
-    def take_copies(self, results: Value) -> None:
+    def take_copies(self, results: LLVMValue) -> None:
         """Copy memory from outside, which may change before values are computed."""
         take = self.item(self.own, TAKE)
         with self.otherwise(self.is_known(take, "None")):
@@ -275,7 +275,7 @@ class WholeCall(Confirming):
                     self.leave_unless(self.test("eq", failed, 0), "fail")
                     self.leave_if(self.is_known(copy, "None"), "decline")
 
-    def is_outside(self, k: Value) -> Value:
+    def is_outside(self, k: LLVMValue) -> LLVMValue:
         outside = self.load(self.item(self.slots, k), self.layout.leaf["outside"])
         return self.is_known(outside, "True")
 
@@ -286,8 +286,8 @@ class WholeCall(Confirming):
             waits = self.item(self.own, WAITS)
             self.need_true(self.python(waits, self.region, token, self.load(self.flat)))
 
-    def compare(self, i: Value) -> None:
-        recipe = self.at(self.words(RECIPE), self.arithmetic("mul", Value(i, "i64"), 16))
+    def compare(self, i: LLVMValue) -> None:
+        recipe = self.at(self.words(RECIPE), self.arithmetic("mul", LLVMValue(i, "i64"), 16))
         way, number = (self.load(recipe, k, "i64") for k in (0, 8))
         x = self.argument_at(i)
         for code, found in (
@@ -302,7 +302,7 @@ class WholeCall(Confirming):
             with self.otherwise(self.test("eq", x, wanted)):
                 self.compare_values(x, wanted)
 
-    def compare_values(self, x: Value, wanted: Value) -> None:
+    def compare_values(self, x: LLVMValue, wanted: LLVMValue) -> None:
         given = self.stack(2)
         self.store(x, given)
         self.store(wanted, given, 8)
@@ -310,7 +310,7 @@ class WholeCall(Confirming):
         with self.when(self.test("eq", found, NULL)):
             self.need_true(self.python(self.item(self.own, SAME), x, wanted))
 
-    def compare_leaf(self, k: Value) -> None:
+    def compare_leaf(self, k: LLVMValue) -> None:
         """Whether an argument is the leaf of the last time, in the same memory, not met yet."""
         index = self.word(self.words(MEETING), k)
         x, slot = self.argument_at(index), self.item(self.slots, k)
@@ -328,7 +328,7 @@ class WholeCall(Confirming):
                 other = self.argument_at(self.word(self.words(MEETING), j))
                 self.leave_if(self.test("eq", other, x), "decline")
 
-    def soften(self, left: Value, k: Value) -> None:
+    def soften(self, left: LLVMValue, k: LLVMValue) -> None:
         """Ask Python whether a tensor that is another one, or in other memory, can be a leaf."""
         tries = self.load(left, 0, "i64")
         self.leave_if(self.test("eq", tries, 0), "decline")
@@ -337,7 +337,7 @@ class WholeCall(Confirming):
         self.need_true(self.python(self.known("fits"), self.item(self.slots, k), x))
         self.go("again")
 
-    def note(self, results: Value) -> None:
+    def note(self, results: LLVMValue) -> None:
         tensor = self.layout.tensor
         with self.each(self.size(self.slots)) as k:
             x = self.argument_at(self.word(self.words(MEETING), k))
@@ -368,10 +368,10 @@ class WholeCall(Confirming):
             changed = self.item(self.own, CHANGED)
             self.drop(self.python(changed, self.region, token, self.load(self.flat)))
 
-    def give_results(self, results: Value) -> None:
+    def give_results(self, results: LLVMValue) -> None:
         sort, asked = self.item(self.own, SORT), self.words(RESULTS)
 
-        def result(k: Any) -> Value:
+        def result(k: Any) -> LLVMValue:
             number = self.word(asked, k)
             found = self.variable("ptr", "null")
             given = self.test("slt", number, 0)
@@ -404,12 +404,12 @@ class Hook(Emitter):
     """``hook(thread, frame, flag)``: what Python starts a function with."""
 
     def __init__(
-        self, name: str, places: dict[str, int], layout: Layout, frames: FrameLayout, code: int,
-        extra: int,
+        self, name: str, places: dict[str, int], layout: MatchingLayout, frames: FrameLayout,
+        code: int, extra: int,
     ) -> None:  # fmt: skip
         super().__init__(name, places)
-        self.layout, self.own = layout, Value("%self")
-        state, frame, thread = Value(STATE), Value("%frame"), Value("%thread")
+        self.layout, self.own = layout, LLVMValue("%self")
+        state, frame, thread = LLVMValue(STATE), LLVMValue("%frame"), LLVMValue("%thread")
         function = self.load(frame, frames.code)
         about = self.load(function, code)
         self.leave_if(self.test("eq", about, NULL), "run")
@@ -447,7 +447,7 @@ class Hook(Emitter):
         self.here("run")
         self.run_further_in(state, frame)
 
-    def check(self, region: Value, now: Value) -> None:
+    def check(self, region: LLVMValue, now: LLVMValue) -> None:
         """Go on only where nothing is on that regions do not know."""
         layout = self.layout
         no, none = self.known("False"), self.known("None")
@@ -471,7 +471,12 @@ class Hook(Emitter):
         self.leave_unless(self.test("slt", self.size(path), longest), "run")
 
     def learn(
-        self, state: Value, region: Value, function: Value, count: Value, frame: Value
+        self,
+        state: LLVMValue,
+        region: LLVMValue,
+        function: LLVMValue,
+        count: LLVMValue,
+        frame: LLVMValue,
     ) -> None:
         """Let the function run while it is watched, if it was not given up at this point."""
         self.leave_unless(self.test("eq", self.load(state, BUSY, "i64"), 0), "run")
@@ -501,7 +506,7 @@ class Hook(Emitter):
         self.here("fail")
         self.give(NULL)
 
-    def end(self, result: Value) -> None:
+    def end(self, result: LLVMValue) -> None:
         """Tell what the function gave, or None with an error kept aside."""
         error = self.stack(3)
         places = [self.at(error, 8 * k) for k in range(3)]
@@ -520,32 +525,32 @@ class Hook(Emitter):
             self.drop(told)
             self.call("PyErr_Restore", *(self.load(p) for p in places), kind="void")
 
-    def python(self, function: Value, *args: Value) -> Value:
+    def python(self, function: LLVMValue, *args: LLVMValue) -> LLVMValue:
         given = self.stack(len(args) + 1)
         for k, x in enumerate(args):
             self.store(x, given, 8 + 8 * k)
-        flags = Value(str(len(args) - (1 << 63)), "i64")
+        flags = LLVMValue(str(len(args) - (1 << 63)), "i64")
         return self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL)
 
-    def default(self, frame: Value) -> Value:
+    def default(self, frame: LLVMValue) -> LLVMValue:
         run = self.known("_PyEval_EvalFrameDefault")
         return self.value("ptr", f"call ptr {run}(ptr %thread, ptr {frame}, i32 %flag)")
 
-    def run_further_in(self, state: Value, frame: Value) -> None:
+    def run_further_in(self, state: LLVMValue, frame: LLVMValue) -> None:
         """Run the function. Far in, Python runs functions without using up the stack of C."""
         here = self.value("i64", f"ptrtoint ptr {self.stack(1)} to i64")
         used = self.arithmetic("sub", self.load(state, STACK, "i64"), here)
-        ours = self.test("eq", self.load(state, THREAD), Value("%thread"))
+        ours = self.test("eq", self.load(state, THREAD), LLVMValue("%thread"))
         with self.when(self.both(ours, self.test("sgt", used, DEEP))):
             self.set_function(self.known("_PyEval_EvalFrameDefault"))
             result = self.default(frame)
             with self.when(self.test("ne", self.load(state, THREAD), NULL)):
-                self.set_function(Value("@hook"))
+                self.set_function(LLVMValue("@hook"))
             self.give(result)
             self.here(self.label())
         self.give(self.default(frame))
 
-    def set_function(self, function: Value) -> None:
+    def set_function(self, function: LLVMValue) -> None:
         interpreter = self.call("PyInterpreterState_Get")
         self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, function, kind="void")
 
@@ -563,7 +568,7 @@ class Switch(Emitter):
 
     def __init__(self, name: str, places: dict[str, int]) -> None:
         super().__init__(name, places)
-        state = Value(STATE)
+        state = LLVMValue(STATE)
         interpreter = self.call("PyInterpreterState_Get")
         function = self.call("_PyInterpreterState_GetEvalFrameFunc", interpreter)
         taken = self.test("ne", self.load(state, THREAD), NULL)
@@ -572,11 +577,13 @@ class Switch(Emitter):
         stack = self.value("i64", f"ptrtoint ptr {self.stack(1)} to i64")
         for what, place in (
             (self.call("PyThreadState_Get"), THREAD), (self.argument(0), REGION),
-            (Value("%self"), OWN), (stack, STACK), (self.constant(0), BUSY),
+            (LLVMValue("%self"), OWN), (stack, STACK), (self.constant(0), BUSY),
             (self.argument(1), NOW),
         ):  # fmt: skip
             self.store(what, state, place)
-        self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, Value("@hook"), kind="void")
+        self.call(
+            "_PyInterpreterState_SetEvalFrameFunc", interpreter, LLVMValue("@hook"), kind="void"
+        )
         self.give(self.hold(self.known("True")))
         self.here("no")
         self.give(self.hold(self.known("False")))
@@ -587,10 +594,10 @@ class SwitchOff(Emitter):
 
     def __init__(self, name: str, places: dict[str, int]) -> None:
         super().__init__(name, places)
-        self.store(NULL, Value(STATE), THREAD)
+        self.store(NULL, LLVMValue(STATE), THREAD)
         interpreter = self.call("PyInterpreterState_Get")
         function = self.call("_PyInterpreterState_GetEvalFrameFunc", interpreter)
-        with self.when(self.test("eq", function, Value("@hook"))):
+        with self.when(self.test("eq", function, LLVMValue("@hook"))):
             usual = self.known("_PyEval_EvalFrameDefault")
             self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, usual, kind="void")
         self.give(self.hold(self.known("None")))
@@ -645,7 +652,7 @@ def probe() -> FrameLayout:
     return layout
 
 
-class Functions:
+class HookFunctions:
     """The compiled functions of a process."""
 
     def __init__(self, begin: Callable, end: Callable, fits: Callable) -> None:
@@ -683,8 +690,8 @@ class Functions:
         )
 
 
-class WholeLayout(Layout):
-    """What ``Layout`` knows, and what the hook looks at."""
+class WholeLayout(MatchingLayout):
+    """What ``MatchingLayout`` knows, and what the hook looks at."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -706,14 +713,14 @@ def _recipe(facts: Any) -> str:
 
 
 @once
-def make(begin: Callable, end: Callable, fits: Callable) -> Functions | None:
+def make(begin: Callable, end: Callable, fits: Callable) -> HookFunctions | None:
     """The compiled functions, or None where Python is not what they know."""
     try:
-        return Functions(begin, end, fits)
+        return HookFunctions(begin, end, fits)
     except (AttributeError, Unsupported):
         return None
 
 
-def functions(*given: Any) -> Functions | None:
+def functions(*given: Any) -> HookFunctions | None:
     """The same, once kernels may be compiled."""
     return make(*given) if selection.ready() else None

@@ -29,7 +29,7 @@ from weft.core.modes import MODES, State
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.native.codegen import emit, entry, jit, pending_slot, records
-from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, Value
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, LLVMValue
 from weft.native.codegen.records import Slots, Unsupported
 from weft.native.once import once
 
@@ -60,7 +60,7 @@ _OBJECTS = {
 }  # fmt: skip
 
 
-class Layout:
+class MatchingLayout:
     """Where the objects that are compared keep what is read and written."""
 
     def __init__(self) -> None:
@@ -83,9 +83,9 @@ class Layout:
 class Confirming(Emitter):
     """What all these functions are made of; labels ``decline`` and ``fail`` end them early."""
 
-    def __init__(self, name: str, places: dict[str, int], layout: Layout) -> None:
+    def __init__(self, name: str, places: dict[str, int], layout: MatchingLayout) -> None:
         super().__init__(name, places)
-        self.layout, self.own = layout, Value("%self")
+        self.layout, self.own = layout, LLVMValue("%self")
         self.region = self.item(self.own, REGION) if self.bound else self.argument(0)
         self.made = self.empty()  # what is let go of if the function ends early
         self.write()
@@ -98,30 +98,30 @@ class Confirming(Emitter):
 
     bound = False  # whether the function belongs to a region, or is given one
 
-    def declined(self) -> Value:
+    def declined(self) -> LLVMValue:
         return self.hold(self.known("None"))
 
     def write(self) -> None:
         raise NotImplementedError
 
-    def of_region(self, name: str) -> Value:
+    def of_region(self, name: str) -> LLVMValue:
         return self.load(self.region, self.layout.region[name])
 
-    def need(self, value: Value) -> Value:
+    def need(self, value: LLVMValue) -> LLVMValue:
         """Leave with the error that was raised if there is no value."""
         self.leave_if(self.test("eq", value, NULL), "fail")
         return value
 
-    def element(self, items: Value, i: Value) -> Value:
+    def element(self, items: LLVMValue, i: LLVMValue) -> LLVMValue:
         """An item of a list (a borrowed reference); the call is declined if there is none."""
         self.leave_unless(self.test("slt", i, self.size(items)), "decline")
         return self.load(self.load(items, LIST_ITEMS), self.scaled(i))
 
-    def append(self, items: Value, value: Value) -> None:
+    def append(self, items: LLVMValue, value: LLVMValue) -> None:
         failed = self.call("PyList_Append", items, value, kind="i32")
         self.leave_unless(self.test("eq", failed, 0), "fail")
 
-    def make_pending(self) -> Value:
+    def make_pending(self) -> LLVMValue:
         """A tuple of pending tensors for the kinds of a token, which ``made`` owns."""
         kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         results = self.need(self.call("PyTuple_New", self.size(kinds)))
@@ -133,7 +133,9 @@ class Confirming(Emitter):
             self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
         return results
 
-    def put_pending(self, results: Value, k: Value, number: Value, kind: Value) -> None:
+    def put_pending(
+        self, results: LLVMValue, k: LLVMValue, number: LLVMValue, kind: LLVMValue
+    ) -> None:
         """Put a new pending tensor into a tuple: the result of that number, and its kind."""
         slots = self.layout.tensor
         t = self.call("PyType_GenericAlloc", self.known("Tensor"), self.constant(0))
@@ -150,7 +152,9 @@ class Confirming(Emitter):
         self.put(self.hold(kind), stamp, 2)
         self.store(stamp, t, slots["_stamp"])
 
-    def compare_memory(self, x: Value, array: Value, slot: Value, otherwise: str) -> None:
+    def compare_memory(
+        self, x: LLVMValue, array: LLVMValue, slot: LLVMValue, otherwise: str
+    ) -> None:
         """Go on only with a tensor in the memory that its leaf had the last time, and its node."""
         leaf, tensor = self.layout.leaf, self.layout.tensor
         last = self.load(slot, leaf["last"])
@@ -204,7 +208,7 @@ class Before(Confirming):
         self.store(self.region, given, 8)
         for place in (1, 2):
             self.store(self.argument(place), given, 8 + 8 * place)
-        flags = Value(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
+        flags = LLVMValue(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
         with self.each(self.size(following)) as k:
             token = self.element(following, k)
             quick = self.load(token, layout.token["quick"])
@@ -227,7 +231,7 @@ class Before(Confirming):
                 self.leave_unless(self.test("eq", self.of_region("at"), point), "decline")
         self.go("decline")
 
-    def declined(self) -> Value:
+    def declined(self) -> LLVMValue:
         given, fallback = self.given, self.item(self.own, FALLBACK)
         return self.call("PyObject_Vectorcall", fallback, given, self.length, NULL)
 
@@ -283,13 +287,13 @@ class Follow(Confirming):
         self.go(head)
         self.here(done)
 
-    def asked(self, i: Value) -> tuple[Value, Value, Value, Value]:
+    def asked(self, i: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
         """How an argument is compared, with which number and what object; and the argument."""
-        place = self.arithmetic("mul", Value(i, "i64"), 16)
+        place = self.arithmetic("mul", LLVMValue(i, "i64"), 16)
         way, number = (self.load(self.at(self.recipe, place), k, "i64") for k in (0, 8))
         return way, number, self.item(self.objects, i), self.item(self.args, i)
 
-    def compare(self, i: Value) -> None:
+    def compare(self, i: LLVMValue) -> None:
         way, number, wanted, x = self.asked(i)
         for code, found in (
             (OF_RESULT, lambda: self.element(self.of_region("handles"), number)),
@@ -304,7 +308,7 @@ class Follow(Confirming):
         with self.when(self.test("eq", way, NEW_LEAF)):
             self.compare_leaf(i, x, wanted)
 
-    def compare_leaf(self, i: Value, x: Value, slot: Value) -> None:
+    def compare_leaf(self, i: LLVMValue, x: LLVMValue, slot: LLVMValue) -> None:
         """Whether a tensor is the leaf of the last time, in the same memory, and not met yet."""
         leaf, tensor = self.layout.leaf, self.layout.tensor
         same = self.test("eq", self.type_of(x), self.load(slot, leaf["cls"]))
@@ -318,7 +322,7 @@ class Follow(Confirming):
         with self.each(i) as k:
             self.leave_if(self.test("eq", self.item(self.args, k), x), "decline")
 
-    def note(self, i: Value) -> None:
+    def note(self, i: LLVMValue) -> None:
         way, _, _, x = self.asked(i)
         with self.when(self.test("eq", way, OF_CLASS)):
             self.append(self.of_region("numbers"), x)
@@ -365,7 +369,7 @@ class Backward(Confirming):
         self.give(self.hold(self.known("True")))
 
 
-class Step(Confirming):
+class ConfirmStep(Confirming):
     """``step(region)``: note the states of an optimizer as leaves, if all is as it was; or None.
 
     Compared are its parameters with leaves, their gradients with results, its state and its groups
@@ -439,7 +443,12 @@ class Step(Confirming):
             self.leave_unless(self.is_known(gradient, "None"), "decline")
 
     def compare_entries(
-        self, table: Value, size: Value, keys: Value, values: Value, place: Value
+        self,
+        table: LLVMValue,
+        size: LLVMValue,
+        keys: LLVMValue,
+        values: LLVMValue,
+        place: LLVMValue,
     ) -> None:
         """Whether a dict has just these entries, which stand from a place on; that moves on.
 
@@ -484,7 +493,7 @@ class HandOver(Confirming):
         self.give(self.hold(self.known("True")))
 
 
-class Held(Confirming):
+class HeldResults(Confirming):
     """``held(region, numbers)``: the results that somebody else holds, as bits; None for many.
 
     ``numbers`` are those of the results to look at, as words, in order.
@@ -511,17 +520,17 @@ class Held(Confirming):
                 one = self.value("i64", f"shl i64 1, {self.arithmetic('srem', number, 64)}")
                 word = self.arithmetic("or", self.load(bits, at, "i64"), one)
                 self.store(word, bits, at)
-        little, unsigned = Value("1", "i32"), Value("0", "i32")
+        little, unsigned = LLVMValue("1", "i32"), LLVMValue("0", "i32")
         self.give(self.call("_PyLong_FromByteArray", bits, self.scaled(size), little, unsigned))
 
 
 SORTS: dict[str, type[Confirming]] = {
     "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward,
-    "step": Step, "hand_over": HandOver, "held": Held,
+    "step": ConfirmStep, "hand_over": HandOver, "held": HeldResults,
 }  # fmt: skip
 
 
-class Functions:
+class MatchingFunctions:
     """The compiled functions of a process."""
 
     def __init__(self) -> None:
@@ -532,7 +541,7 @@ class Functions:
         places = {name: k for k, name in enumerate(addresses)}
         self.table = struct.pack(f"{len(addresses)}Q", *addresses.values())
         records.check_layouts()
-        layout = Layout()
+        layout = MatchingLayout()
 
         def text() -> str:
             return "".join(sort(name, places, layout).text() for name, sort in SORTS.items())
@@ -546,7 +555,7 @@ class Functions:
         return entry.bound(sort, self.addresses[sort], (self.table, *own))
 
 
-def _recipe(layout: Layout, places: dict[str, int]) -> str:
+def _recipe(layout: MatchingLayout, places: dict[str, int]) -> str:
     """All that the code is made from, or nothing where the sources can't be read."""
     versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
     digest = hashlib.sha256(repr((versions, layout, places)).encode())
@@ -559,9 +568,9 @@ def _recipe(layout: Layout, places: dict[str, int]) -> str:
 
 
 @once
-def _functions() -> Functions | None:
+def _functions() -> MatchingFunctions | None:
     try:
-        made = Functions()
+        made = MatchingFunctions()
         get = pending_slot.getter(Tensor, Tensor.__getattr__, pending.METADATA)
     except Unsupported:
         return None
@@ -570,7 +579,7 @@ def _functions() -> Functions | None:
     return made
 
 
-def functions() -> Functions | None:
+def functions() -> MatchingFunctions | None:
     """The compiled functions, or None where objects are not what they know."""
     return _functions() if selection.ready() else None
 

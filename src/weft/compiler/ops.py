@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.ir import Node, Work, attrs_key
+from weft.compiler.ir import Work, WorkNode, attrs_key
 from weft.core import planning, quiet
 from weft.core.dispatch import Op
 
@@ -42,6 +42,6 @@ class OpWork(Work):
         return self._key
 
 
-def op_of(node: Node) -> Op | None:
+def op_of(node: WorkNode) -> Op | None:
     """The op that a node runs; None if it is no op."""
     return node.work.op if isinstance(node.work, OpWork) else None

@@ -1,8 +1,8 @@
 """From a path of the trace to programs: one for the values, one for their backward pass.
 
-A ``Plan`` serves one path and one set of results that the program still holds when values are
-wanted. It knows how to compute these, what to write over leaves, and which history results get:
-a result that requires a gradient has a node whose backward is one program, too.
+An ``ExecutionPlan`` serves one path and one set of results that the program still holds when values
+are wanted. It knows how to compute these, what to write over leaves, and which history results
+get: a result that requires a gradient has a node whose backward is one program, too.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def reached(path: Sequence[Token], root: int) -> list[LeafSlot]:
     return [slots[k] for k, ref in sorted(built.leaves.items()) if ref in arrived]
 
 
-class Plan:
+class ExecutionPlan:
     """How one path is computed, for one set of results that are still held."""
 
     def __init__(
@@ -264,7 +264,7 @@ class Plan:
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.order = sorted({*self.wanted, *self.views})
         self.kinds, self.roots = kinds, roots
-        self.tapes: dict[int, history.Tape] = {}
+        self.tapes: dict[int, history.ResultBackward] = {}
         self.freed: dict[int, Any] = {}  # with the leaves behind them
         saved: dict[int, None] = {}  # results that backward passes read
         # Gradients stop at every result that the program can name, as at a node of its own.
@@ -274,7 +274,7 @@ class Plan:
                 behind = [slot.number for slot in reached(path, k)]
                 self.freed[k] = behind, history.freed_plan(len(behind))
                 continue
-            tape = history.Tape(Builder(path, ends - {k}, False), k, kinds[k])
+            tape = history.ResultBackward(Builder(path, ends - {k}, False), k, kinds[k])
             saved.update(dict.fromkeys(tape.saved))
             self.tapes[k] = tape
         for before, nodes in built.passes:
@@ -366,7 +366,7 @@ class Plan:
                     history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
             return True
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
-        run = history.Run(region, self.read) if self.tapes else None
+        run = history.RegionRun(region, self.read) if self.tapes else None
         made: dict[int, Tensor] = {}
         for k in self.order:  # a history ends in those of earlier results
             if k in self.origin:

@@ -22,17 +22,17 @@ from weft.compiler.building import (
     FOREIGN,
     LEAF,
     TEMPORARY,
-    Buffer,
+    BufferAllocation,
+    BufferSlice,
     Building,
-    Call,
     Geometry,
     NotInPlace,
-    Place,
+    ProgramCall,
     PythonCall,
     geometry,
 )
 from weft.compiler.expand import Expansion
-from weft.compiler.ir import CannotLower, Node, Number
+from weft.compiler.ir import CannotLower, Number, WorkNode
 from weft.compiler.passes import optimized
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
@@ -113,14 +113,18 @@ def _model(x: Any) -> Any:
 
 
 def _build(
-    building: Building, nodes: list[Node], wanted: list[Any], writes: dict[int, Any], in_place: bool
+    building: Building,
+    nodes: list[WorkNode],
+    wanted: list[Any],
+    writes: dict[int, Any],
+    in_place: bool,
 ) -> None:
     """Plan all work: what only computes, the updates of parameters, and what reads these."""
     leaves = building.leaves
     steps = [n for n in nodes if in_place and is_plain(n, leaves, writes)]
     new = {value for node in steps for value in node.results}
     done_last = set(steps)
-    later: list[Node] = []
+    later: list[WorkNode] = []
     for node in nodes:
         if node in done_last:
             continue
@@ -146,11 +150,11 @@ def _build(
     building.results = [found[k] for k in range(len(wanted))]
 
 
-class Stretch:
+class CallSequence:
     """Native calls one after another, as the driver takes them."""
 
     def __init__(
-        self, calls: Sequence[Call | Update], number: dict[int, int], base: int = 0
+        self, calls: Sequence[ProgramCall | Update], number: dict[int, int], base: int = 0
     ) -> None:
         words: list[Any] = []
         table: list[int] = []
@@ -215,24 +219,24 @@ def _seconds(function: Any, *args: Any) -> float:
     return time.perf_counter() - start
 
 
-def _title(call: Call | Update) -> str:
+def _title(call: ProgramCall | Update) -> str:
     if isinstance(call, Update):
         return call.name
     return f"{getattr(call.origin, 'name', call.origin)}: {call.name}"
 
 
 def _stretches(
-    steps: Sequence[Call | PythonCall | Update], number: dict[int, int], base: int
-) -> list[Stretch | PythonCall]:
+    steps: Sequence[ProgramCall | PythonCall | Update], number: dict[int, int], base: int
+) -> list[CallSequence | PythonCall]:
     """Native calls one after another are one stretch."""
-    found: list[Stretch | PythonCall] = []
-    calls: list[Call | Update] = []
+    found: list[CallSequence | PythonCall] = []
+    calls: list[ProgramCall | Update] = []
     for step in (*steps, None):
         if step is not None and not isinstance(step, PythonCall):
             calls.append(step)
             continue
         if calls:
-            found.append(Stretch(calls, number, base))
+            found.append(CallSequence(calls, number, base))
             calls = []
         if step is not None:
             found.append(step)
@@ -297,7 +301,7 @@ class Program:
             self._record_words = self._recorded()
             self._record = pointer(self._record_words)
 
-    def _fill_bases(self, built: Building, outside: list[Buffer]) -> None:
+    def _fill_bases(self, built: Building, outside: list[BufferAllocation]) -> None:
         """The addresses that are the same in every run."""
         if built.status is not None:
             self._bases[self._number[id(built.status)]] = pointer(self._status)
@@ -406,7 +410,7 @@ class Program:
                 for generator, state in states:
                     generator.set_state(state)
 
-    def _go(self, steps: Sequence[Stretch | PythonCall], numbers: Sequence[float]) -> bool:
+    def _go(self, steps: Sequence[CallSequence | PythonCall], numbers: Sequence[float]) -> bool:
         bases = pointer(self._bases)
         for step in steps:
             if isinstance(step, PythonCall):
@@ -421,7 +425,7 @@ class Program:
     def _python(self, step: PythonCall, numbers: Sequence[float]) -> bool:
         args = [
             self._array(x)
-            if isinstance(x, Place)
+            if isinstance(x, BufferSlice)
             else numbers[x.index]
             if isinstance(x, Number)
             else x
@@ -451,7 +455,7 @@ class Program:
             self._times.append((f"{step.name}: Python", time.perf_counter() - start))
         return True
 
-    def _array(self, place: Place) -> ndarray:
+    def _array(self, place: BufferSlice) -> ndarray:
         """The array at a place of this run."""
         shape, strides, dtype = lies = place.lies
         buffer = place.buffer
@@ -481,7 +485,7 @@ class Program:
         """What the program does, line by line: how much, what was fused, what Python does and why,
         how memory is shared; and what takes longest, if a run was timed.
         """
-        calls = [s for s in (*self.steps, *self.writes) if isinstance(s, Stretch)]
+        calls = [s for s in (*self.steps, *self.writes) if isinstance(s, CallSequence)]
         count = sum(len(s.calls) for s in calls)
         counts = f"{count} native calls in {len(calls)} stretches"
         rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
@@ -516,7 +520,7 @@ class Program:
         """The calls in their order: what each is a part of, and its name."""
         found: list[str] = []
         for step in (*self.steps, *self.writes):
-            if isinstance(step, Stretch):
+            if isinstance(step, CallSequence):
                 found += map(_title, step.calls)
             else:
                 found.append(f"{step.name}: Python")

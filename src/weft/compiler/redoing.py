@@ -21,7 +21,7 @@ from weft.compiler.trace import (
 from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
-from weft.core.node import Node, Output
+from weft.core.node import OpNode, Output
 from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
@@ -134,7 +134,7 @@ def place(token: Token, result: Any) -> None:
     """Let the node of a result say which line of the program it comes from."""
     node = result._node
     node = node.node if isinstance(node, Output) else node
-    if isinstance(node, Node) and token.code is not None:
+    if isinstance(node, OpNode) and token.code is not None:
         node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
 
 

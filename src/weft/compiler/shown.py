@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from weft.compiler.expand import Expansion, StepWork
 from weft.compiler.fused import FusedWork
-from weft.compiler.ir import Node, Number, Value, Work
+from weft.compiler.ir import Number, Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
 from weft.compiler.program import needed_for
 from weft.compiler.static import reached
 from weft.compiler.trace import walk
 from weft.core import errors
+from weft.core.devices import host
 from weft.core.node import AccumulateGrad
 from weft.core.scopes import path_of
 from weft.core.tensor import Tensor, wrap
@@ -103,7 +104,7 @@ class _Drawn:
         """The records as a graph."""
         return Graph()._fill(self.specs, self.outputs, modules=self.modules)
 
-    def add_loop(self, node: Node, work: FusedWork) -> None:
+    def add_loop(self, node: WorkNode, work: FusedWork) -> None:
         number = sum(kind.startswith(LOOP) for kind in self.modules.values())
         homes = {path_of(member.spec.scope) for member in work.members}
         home = homes.pop() if len(homes) == 1 else ""
@@ -112,7 +113,7 @@ class _Drawn:
         for member in work.members:
             self.add(member, path)
 
-    def add(self, node: Node, scope: str) -> None:
+    def add(self, node: WorkNode, scope: str) -> None:
         args = tuple([self.read(x) if isinstance(x, Value) else x for x in node.args])
         op, attrs = _runs(node.work, len(node.results))
         several = op.multiple
@@ -125,7 +126,7 @@ class _Drawn:
         )  # fmt: skip
         self.refs.update(zip(node.results, spec.results(), strict=True))
 
-    def of_step(self, node: Node) -> dict[str, str]:
+    def of_step(self, node: WorkNode) -> dict[str, str]:
         """What the step of an optimizer is called: after the parameter that it moves."""
         first = node.args[0] if node.args else None
         if not isinstance(node.work, StepWork) or not isinstance(first, Value):
@@ -164,7 +165,8 @@ def _runs(work: Work, count: int) -> tuple[Any, dict[str, Any]]:
         return work.op, work.attrs
 
     def run(*args: Any) -> Any:
-        outs = [wrap(o) for o in work.python(*(x._a if isinstance(x, Tensor) else x for x in args))]
+        read = (host(x) if isinstance(x, Tensor) else x for x in args)
+        outs = [wrap(o) for o in work.python(*read)]
         return tuple(outs) if count > 1 else outs[0]
 
     return Call(work.name or type(work).__name__, run, multiple=count > 1), {}

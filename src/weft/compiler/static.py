@@ -19,7 +19,7 @@ from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from weft.compiler.guarding import Guard, Unsupported
+from weft.compiler.guarding import ObjectGuard, Unsupported
 from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
@@ -32,6 +32,7 @@ from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, Ref
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
+from weft.operators.outputs import tensors_in
 from weft.optim.optimizer import (
     Optimizer,
     _global_optimizer_post_hooks,
@@ -51,7 +52,7 @@ class Static:
     def __init__(self, function: Callable) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
-        self.steps: dict[Any, Step] = {}
+        self.steps: dict[Any, StaticStep] = {}
         self.seen: dict[Any, int] = {}
         self.refused: dict[str, int] = {}
         self.calls = 0
@@ -83,10 +84,10 @@ class Static:
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
         with recorder:
             out = self.function(*args, **kwargs)
-            ends = [recorder.ref(t) for t in _tensors(out)]
+            ends = [recorder.ref(t) for t in tensors_in(out)]
         roots = (self.function, args, kwargs)
         try:
-            self.steps[key] = Step(recorder.graph, ends, out, inputs, roots)
+            self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
@@ -113,7 +114,7 @@ class Static:
         return "\n".join(lines)
 
 
-class Step:
+class StaticStep:
     """The program of one recorded call."""
 
     def __init__(self, graph: Any, ends: list[Ref], out: Any, inputs: list[Tensor],
@@ -148,10 +149,10 @@ class Step:
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
         self.ends, self.out = len(ends), out
         if any(specs[r.node].kind in LEAVES for r in ends) or any(
-            t._base is not None for t in _tensors(out)
+            t._base is not None for t in tensors_in(out)
         ):
             raise CannotLower("a result that is an argument, a view, or a tensor from outside")
-        if any(t._node is not None for t in _tensors(out)) and not grads:
+        if any(t._node is not None for t in tensors_in(out)) and not grads:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
@@ -196,7 +197,7 @@ class Step:
 
     def _watching(self) -> Callable[[], bool] | None:
         """What tells in one call whether what ``_holds`` looks at is still the same."""
-        guard = Guard()
+        guard = ObjectGuard()
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
                 guard.entry(table, name, value)
@@ -304,17 +305,6 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for v in value:
-            yield from _tensors(v)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v)
 
 
 def _objects(value: Any) -> Iterator[Any]:

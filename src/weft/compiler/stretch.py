@@ -15,7 +15,7 @@ from weft.graph.listen import Listener
 ndarray = np.ndarray
 
 
-class Learned:
+class TraceMemory:
     """What a compiled function knows: the tree of its traces, and counts for ``explain``."""
 
     def __init__(self, name: str, fullgraph: bool = False) -> None:
@@ -45,7 +45,7 @@ class Stretch(Listener):
         *("arrays", "at", "busy", "default", "handles", "leaves", "learning", "met", "nodes"),
         *("numbers", "path", "room"),
     )
-    learned: Learned
+    learned: TraceMemory
     stance: str
     busy: bool  # while what is pending is being computed
     room: bytes  # how many calls may be pending

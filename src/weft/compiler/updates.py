@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler import driver
 from weft.compiler.expand import StepWork
-from weft.compiler.ir import Node, Value
+from weft.compiler.ir import Value, WorkNode
 from weft.native import contract, threads
 from weft.native.codegen import updates
 from weft.native.memory import buffers
@@ -27,7 +27,7 @@ ITEM = methodcaller("item")
 EXACT = 2.0**24  # counters below this count by one in every float type
 
 
-def is_plain(node: Node, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -> bool:
+def is_plain(node: WorkNode, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -> bool:
     """Whether a step can update its parameter where it lies: all it makes is written over leaves.
 
     ``writes`` are the values that leaves take on.
@@ -51,9 +51,9 @@ def is_plain(node: Node, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -
     )
 
 
-def grouped(nodes: Sequence[Node], leaves: Mapping[int, Any]) -> list[list[Node]]:
+def grouped(nodes: Sequence[WorkNode], leaves: Mapping[int, Any]) -> list[list[WorkNode]]:
     """Steps that one call takes: of one rule, group of parameters, type and age."""
-    found: dict[Any, list[Node]] = {}
+    found: dict[Any, list[WorkNode]] = {}
     for node in nodes:
         work: Any = node.work
         counters = tuple(np.asarray(leaves[x.leaf]).item() for x in node.args[2 + work.states :])
@@ -69,7 +69,7 @@ class Update:
     ``places`` are those of value, gradient, states and counters of each parameter.
     """
 
-    def __init__(self, nodes: Sequence[Node], places: list[list[Any]]) -> None:
+    def __init__(self, nodes: Sequence[WorkNode], places: list[list[Any]]) -> None:
         work: Any = nodes[0].work
         self.places = places  # of value, gradient, states and counters
         self.step, self.settings = work.step, work.settings

@@ -64,7 +64,7 @@ GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of code that gives its results
 WITH_ARGS, WITH_KEYWORDS = 4, 8  # flags of code with ``*args`` and ``**kwargs``
 
 
-class Refused(Exception):
+class NotWhole(Exception):
     """A call that can't be confirmed as a whole."""
 
 
@@ -94,15 +94,15 @@ def may_be_confirmed(function: FunctionType) -> bool:
     )
 
 
-def compiled() -> native_calls.Functions | None:
+def compiled() -> native_calls.HookFunctions | None:
     """The hook, if there is one for this Python."""
     return _compiled[0] if _compiled else _compile()
 
 
-_compiled: list[native_calls.Functions] = []
+_compiled: list[native_calls.HookFunctions] = []
 
 
-def _compile() -> native_calls.Functions | None:
+def _compile() -> native_calls.HookFunctions | None:
     made = native_calls.functions(begin, end, LeafSlot.fits)
     if made is not None:
         for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
@@ -178,7 +178,7 @@ def end(result: Any) -> None:
     region.watched_call = None
     try:
         call = Whole(watched, result)
-    except Refused:
+    except NotWhole:
         home.tried.append(watched.code)
         return
     region.candidates.append(call)
@@ -246,18 +246,18 @@ class Whole:
         """What the call did: a piece of the path, and nothing beside it."""
         watched, region = self.watched, self.watched.region
         if watched.spoilt or region.learning or region.busy or region.path is not watched.path:
-            raise Refused("something else has happened")
+            raise NotWhole("something else has happened")
         tokens: list[Token] = region.path[watched.first :]
         if not tokens or tokens[0].home is not self.home or region.at is not tokens[-1].after:
-            raise Refused("it is not a piece of the path")
+            raise NotWhole("it is not a piece of the path")
         if region.apart != watched.apart:
-            raise Refused("results are set apart")
+            raise NotWhole("results are set apart")
         if any(t.grad is not watched.grad for t in tokens) or MODES.now.grad is not watched.grad:
-            raise Refused("recording was switched")
+            raise NotWhole("recording was switched")
         if any(t.kind not in (CALL, DETACH) for t in tokens[:-1]):
-            raise Refused("more happens than calls of ops")
+            raise NotWhole("more happens than calls of ops")
         if tokens[-1].kind not in (CALL, DETACH, INPLACE, ASSIGN):
-            raise Refused("more happens than calls of ops")
+            raise NotWhole("more happens than calls of ops")
         return tokens
 
     def flatten(self) -> tuple[list[int], list[Any]]:
@@ -270,7 +270,7 @@ class Whole:
             classes.append(x.__class__ if listed else None)
             self.flat += x if listed else (x,)
         if len(self.flat) > FLAT:
-            raise Refused("many arguments")
+            raise NotWhole("many arguments")
         return lengths, classes
 
     def take_module(self) -> tuple[ModuleState | None, list[Tensor]]:
@@ -280,12 +280,12 @@ class Whole:
             return None, []
         state = watched.module
         if state is None or not watched.is_kept:
-            raise Refused("a module that can't be compared")
+            raise NotWhole("a module that can't be compared")
         given = {id(x) for x in self.flat}
         tensors = list({id(t): t for t in state.tensors if id(t) not in given}.values())
         self.flat += tensors
         if len(self.flat) > FLAT:
-            raise Refused("many parameters")
+            raise NotWhole("many parameters")
         return state, tensors
 
     def replaces(self, own: tuple[Any, ...]) -> bool:
@@ -310,11 +310,11 @@ class Whole:
                 else:
                     continue
                 if id(read) not in self.places:
-                    raise Refused("it reads what it was not given")
+                    raise NotWhole("it reads what it was not given")
         if tokens[-1].kind in (ASSIGN, INPLACE):
             target = region.handles[tokens[-1].first]
             if not self.flat or target is not self.flat[0]:
-                raise Refused("it changes something else")
+                raise NotWhole("it changes something else")
 
     def recipe(self, meeting: list[int]) -> tuple[list[int], list[Any]]:
         """How each argument is compared, and with what."""
@@ -353,7 +353,7 @@ class Whole:
         for number in range(leaves):
             if region.leaves[number] is x:
                 return OF_LEAF, number
-        raise Refused("a tensor that no op has read")
+        raise NotWhole("a tensor that no op has read")
 
     def results(self, result: Any, count: int, change: Token | None) -> tuple[list[int], Any]:
         """Where what was given is found: among the new results, or among the arguments."""
@@ -361,9 +361,9 @@ class Whole:
         if cls in (Tensor, Parameter):
             return [self.place(result, count)], None
         if cls is not tuple and cls is not list and cls not in RESULT_TYPES.values():
-            raise Refused("a result of another sort")
+            raise NotWhole("a result of another sort")
         if not result:
-            raise Refused("no results")
+            raise NotWhole("no results")
         made: Any = cls if cls in (tuple, list) else functools.partial(tuple.__new__, cls)
         return [self.place(x, count) for x in result], made
 
@@ -372,11 +372,11 @@ class Whole:
             return ~self.places[id(x)]
         region, first = self.watched.region, self.watched.counts[0]
         if x.__class__ is not Tensor or region_of(x) is not region:
-            raise Refused("a result that is none of an op")
+            raise NotWhole("a result that is none of an op")
         number = object.__getattribute__(x, "_stamp")[1]
         plain = x._vc == [0] and x._grad is None and x._x is None
         if not first <= number < first + count or not plain or region.handles[number] is not x:
-            raise Refused("a result that is none of the call's")
+            raise NotWhole("a result that is none of the call's")
         return number - first
 
     def given(self, results: list[int], tokens: list[Token]) -> set[int]:
@@ -396,7 +396,7 @@ def constant(x: Any) -> Any:
     if x.__class__ in (dt.dtype, device.device) or isinstance(x, dispatch.Op):
         return x
     if not plain_attributes(x):
-        raise Refused("an argument that can't be compared")
+        raise NotWhole("an argument that can't be compared")
     return copy.deepcopy(x) if x.__class__ in (list, tuple, dict) else x
 
 

@@ -152,6 +152,11 @@ def values_of(x: Tensor) -> Any:
     return x._a if isinstance(x._a, ndarray) else host(x)
 
 
+def physical_of(x: Tensor) -> Tensor:
+    """The tensor that has all examples of a batched one, with the batch in front."""
+    return x._a.physical
+
+
 def level_of(x: Any) -> int:
     """The level of a batched tensor; 0 of any other value."""
     return x._a.level if is_batched(x) else 0
@@ -165,7 +170,7 @@ def highest(args: Any) -> int:
 # --- running an op -----------------------------------------------------------------------
 
 
-class Batch:
+class BatchedCall:
     """One op on a batch: its operands at a level, and how to bring them together."""
 
     def __init__(self, op: Op, args: Any, attrs: dict[str, Any], level: int) -> None:
@@ -178,7 +183,7 @@ class Batch:
         self.size = next(x._a.shape[0] for x, on in zip(self.args, self.on, strict=True) if on)
 
     @classmethod
-    def of(cls, op: Op, other: Batch, args: Any, on: Any) -> Batch:
+    def of(cls, op: Op, other: BatchedCall, args: Any, on: Any) -> BatchedCall:
         """Another op on physical tensors of the same batch; ``on`` says which of them have it."""
         made = cls.__new__(cls)
         made.op, made.level, made.attrs, made.size = op, other.level, {}, other.size
@@ -229,26 +234,26 @@ def aligned(x: Tensor, rank: int) -> Tensor:
     return x.reshape(shape[0], *(1,) * missing, *shape[1:]) if missing else x
 
 
-Rule = Callable[[Batch], Any]
+Rule = Callable[[BatchedCall], Any]
 
 
 def apply_batched(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
     """Run an op whose operands are batched at a level."""
     rule: Rule = op.batch or (elementwise if op.shape == "elementwise" else each)
-    out = rule(Batch(op, args, attrs, level))
+    out = rule(BatchedCall(op, args, attrs, level))
     if op.multiple:
         return tuple(batched(o, level) for o in out)
     return batched(out, level)
 
 
-def elementwise(b: Batch) -> Any:
+def elementwise(b: BatchedCall) -> Any:
     """Broadcasting: every operand gets as many dimensions behind the batch as the longest has."""
     b.args = _promoted(b)
     rank = b.rank()
     return b.run(*(b.aligned(k, rank) for k in range(len(b.args))), **b.attrs)
 
 
-def _promoted(b: Batch) -> list[Any]:
+def _promoted(b: BatchedCall) -> list[Any]:
     """Operands in the type that they have together as examples.
 
     A single number counts less than an array; with the batch in front it would be an array.
@@ -267,7 +272,7 @@ def _promoted(b: Batch) -> list[Any]:
     ]
 
 
-def each(b: Batch) -> Any:
+def each(b: BatchedCall) -> Any:
     """The op once for each example; right for every op."""
     if not b.size:
         return _of_none(b)
@@ -278,7 +283,7 @@ def each(b: Batch) -> Any:
     return _stacked(b, outs)
 
 
-def _stacked(b: Batch, outs: list[Any]) -> Any:
+def _stacked(b: BatchedCall, outs: list[Any]) -> Any:
     from weft.core.dispatch import REGISTRY, apply
 
     stack = REGISTRY["stack"]
@@ -287,7 +292,7 @@ def _stacked(b: Batch, outs: list[Any]) -> Any:
     return tuple(apply(stack, column, {"dim": 0}) for column in zip(*outs, strict=True))
 
 
-def _of_none(b: Batch) -> Any:
+def _of_none(b: BatchedCall) -> Any:
     """An empty batch: the shapes come from an example of zeros."""
     args = [
         wrap(np.zeros(x._a.shape, meta.plain(x._a.dtype))) if on else x

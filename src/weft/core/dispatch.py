@@ -27,7 +27,7 @@ from weft.core.frames import caller, last_caller
 from weft.core.inference import Untracked, fresh_cell
 from weft.core.meta import LIVE, any_meta
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL
-from weft.core.node import NOWHERE, GraphNode, Node, Output, next_sequence, note_origin
+from weft.core.node import NOWHERE, GraphNode, OpNode, Output, next_sequence, note_origin
 from weft.core.plan import NOTHING, RESULT, Plan
 from weft.core.promotion import back, promoted
 from weft.core.saved import pack_values
@@ -261,11 +261,11 @@ class Op:
         self.call: Callable | None = making.Maker(self, True)
 
     @lazy
-    def node_types(self) -> tuple[type[Node], ...]:
+    def node_types(self) -> tuple[type[OpNode], ...]:
         """The classes that this op's nodes show themselves as, by variant."""
         return tuple(_node_type(f"{self.grad_name}{number}") for number in (0, 1, 2))
 
-    def node_type(self, name: str) -> type[Node]:
+    def node_type(self, name: str) -> type[OpNode]:
         """The class of nodes that go by a name of their own."""
         return _node_type(name)
 
@@ -380,10 +380,10 @@ class Op:
 
 
 @functools.cache
-def _node_type(name: str) -> type[Node]:
+def _node_type(name: str) -> type[OpNode]:
     if name in ("CopySlices0", "CopyBackwards0"):
         name = name[:-1]
-    return type(name, (Node,), {"__slots__": (), "__module__": "weft.graph"})
+    return type(name, (OpNode,), {"__slots__": (), "__module__": "weft.graph"})
 
 
 def _all_float32(args: Any) -> bool:
@@ -480,11 +480,11 @@ def new_node(
     y: Any,
     now: Any,
     frame: Any,
-) -> Node:
+) -> OpNode:
     """The node of a call that gave the array ``y``; ``kept`` are saved values and their guard."""
     if frame is None or frame.f_code is not last_caller[0]:
         frame = caller(frame)
-    node = new(Node)
+    node = new(OpNode)
     node.plan = plan
     node.inputs = inputs
     node.saved, node.guard = kept
@@ -698,7 +698,7 @@ def record(
     attrs: dict[str, Any],
     results: Any,
     shown: int | None = None,
-) -> Node | None:
+) -> OpNode | None:
     """Give the results a node, if a gradient can flow through them."""
     first = results[0]._a
     if not op.multiple and first.dtype.kind not in "fcV":
@@ -765,7 +765,7 @@ def _inputs_of(op: Op, args: Any) -> tuple[list[Any], list[Any], int, int, bool]
     return inputs, cells, needs, tensors, hidden
 
 
-def _special(node: Node) -> None:
+def _special(node: OpNode) -> None:
     if MODES.now.anomaly:
         note_origin(node, errors.user_frame(getframe(2)))
     if MODES.now.saved_hooks and node.saved:

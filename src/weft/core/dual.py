@@ -11,7 +11,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
-from weft.core.node import GraphNode, Node, Output
+from weft.core.node import GraphNode, OpNode, Output
 from weft.core.plan import parameters
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.core.viewing import chain_of, follow, root_of
@@ -70,7 +70,7 @@ def forget_tangents(level: int) -> None:
         if isinstance(x, Tensor) and x._x is not None and "tangents" in x._x:
             x._x["tangents"].pop(level, None)
     for node in held:
-        if isinstance(node, Node) and isinstance(node.saved, tuple):
+        if isinstance(node, OpNode) and isinstance(node.saved, tuple):
             node.saved = tuple(map(_without_tangents, node.saved))
 
 
@@ -140,7 +140,7 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
     """
     place = next((o._node for o in outs if o._node is not None), None)
     node = place.node if isinstance(place, Output) else place
-    if not isinstance(node, Node) or not node.saved:
+    if not isinstance(node, OpNode) or not node.saved:
         return
     saved = list(node.saved)
     for k, (slot, value) in enumerate(zip(node.plan.slots, saved, strict=True)):

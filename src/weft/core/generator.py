@@ -73,7 +73,7 @@ _STATE = np.dtype(
 
 # Generators whose engines a fork waits for: NumPy's lock on one would be held for ever in a child
 # that was forked while another thread drew.
-_LIVE: weakref.WeakSet[Generator] = weakref.WeakSet()
+_LIVE: weakref.WeakSet[ArrayGenerator] = weakref.WeakSet()
 _waiting: list[Any] = []  # locks that the thread that forks has taken
 
 
@@ -98,7 +98,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Generator:
+class ArrayGenerator:
     """A source of random arrays that follows PyTorch's CPU generator word for word."""
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -204,9 +204,9 @@ class Generator:
         self._next_float_normal = float(record["float_sample"]) if record["has_float"] else None
         return self
 
-    def clone_state(self) -> Generator:
+    def clone_state(self) -> ArrayGenerator:
         """Return a new generator in the same state."""
-        return Generator(self.device).set_state(self.get_state())
+        return ArrayGenerator(self.device).set_state(self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy through the saved state."""
@@ -819,8 +819,8 @@ _native_bernoulli = selection.resolve("loops.twister:bernoulli")
 _native_normals = selection.resolve("loops.twister:box_muller")
 
 
-def _restore(device: Any, state: Array) -> Generator:
-    return Generator(device).set_state(state)
+def _restore(device: Any, state: Array) -> ArrayGenerator:
+    return ArrayGenerator(device).set_state(state)
 
 
 def _seeded_engine(seed: int) -> Any:

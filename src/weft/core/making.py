@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.core import quiet, selection
 from weft.core.frames import OWN_FILES, caller, last_caller
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
-from weft.core.node import NOWHERE, Node, Output, next_sequence
+from weft.core.node import NOWHERE, OpNode, Output, next_sequence
 from weft.core.plan import Plan
 from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen.records import Classes, Facts, Records, Unsupported
@@ -23,7 +23,7 @@ def records() -> Records | None:
     classes = Classes(
         tensor=Tensor,
         parameter=Parameter,
-        node=Node,
+        node=OpNode,
         output=Output,
         state=State,
         plan=Plan,

@@ -122,7 +122,7 @@ def add_hook(hooks: dict[int, Any], hook: Callable) -> RemovableHandle:
     return handle
 
 
-class Node(GraphNode):
+class OpNode(GraphNode):
     """One recorded op: what it was, what it read, what backward needs, and where it stood.
 
     ``inputs`` holds one entry for each input: the node that made it (or its leaf) where a
@@ -166,13 +166,13 @@ class Node(GraphNode):
         self.named()
         return super().__repr__()
 
-    def named(self) -> Node:
+    def named(self) -> OpNode:
         """This node with the class that carries its name (``MulBackward0``).
 
         All nodes are made as one class, since making objects of one class is fast; a node gets
         the class of its op when somebody looks at it.
         """
-        if self.__class__ is Node:
+        if self.__class__ is OpNode:
             op = self.plan.op
             use = op.variant(self.attrs, self.inputs) if op.variant else 0
             self.__class__ = op.node_types[use] if isinstance(use, int) else op.node_type(use)
@@ -244,7 +244,7 @@ def note_origin(node: GraphNode, frame: Any) -> None:
 def _as_edge(entry: Any) -> tuple[GraphNode | None, int]:
     if isinstance(entry, Output):
         return entry.node.named(), entry.index
-    if isinstance(entry, Node):
+    if isinstance(entry, OpNode):
         return entry.named(), 0
     leads_on = isinstance(entry, GraphNode) and entry is not NOWHERE
     return (entry, 0) if leads_on else (None, 0)
@@ -277,7 +277,7 @@ class TBackward0(GraphNode):
     register_hook = register_prehook
 
 
-_TURNED: weakref.WeakKeyDictionary[Node, TBackward0] = weakref.WeakKeyDictionary()
+_TURNED: weakref.WeakKeyDictionary[OpNode, TBackward0] = weakref.WeakKeyDictionary()
 
 
 class _NoPlan:
@@ -295,7 +295,7 @@ class Output(GraphNode):
 
     __slots__ = ("dtype", "index", "node", "seq", "shape")
 
-    def __init__(self, node: Node, index: int, shape: Any, dtype: Any) -> None:
+    def __init__(self, node: OpNode, index: int, shape: Any, dtype: Any) -> None:
         self.node = node
         self.index = index
         self.shape = shape
@@ -304,11 +304,11 @@ class Output(GraphNode):
         self.extras = None
 
     @property
-    def inputs(self) -> tuple[Node]:
+    def inputs(self) -> tuple[OpNode]:
         return (self.node,)
 
 
-def output_of(node: Node, index: int) -> Output:
+def output_of(node: OpNode, index: int) -> Output:
     """The one object that stands for an output of a node with several."""
     outs = getattr(node, "outs", None)
     if outs is None:

@@ -20,7 +20,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class _Options:
+class _PrintOptions:
     """The settings that shape the printed form."""
 
     precision: int = 4
@@ -31,9 +31,9 @@ class _Options:
 
 
 _PROFILES = {
-    "default": _Options(),
-    "short": _Options(precision=2, edgeitems=2),
-    "full": _Options(threshold=math.inf),
+    "default": _PrintOptions(),
+    "short": _PrintOptions(precision=2, edgeitems=2),
+    "full": _PrintOptions(threshold=math.inf),
 }
 
 _options = _PROFILES["default"]

@@ -14,7 +14,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.arrays import ARRAYS
 from weft.core.modes import MODES
-from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, Node, output_of
+from weft.core.node import FREED, SAVED, AccumulateGrad, GraphNode, OpNode, output_of
 from weft.core.tensor import Tensor, wrap
 
 
@@ -48,7 +48,7 @@ class PartialGuard(tuple):
     slots: tuple[str, ...]
 
 
-def guard_apart(node: Node, slots: tuple[str, ...]) -> None:
+def guard_apart(node: OpNode, slots: tuple[str, ...]) -> None:
     """Let a plain backward pass not mind if these of the saved values were overwritten."""
     guard = node.guard
     if guard is None or guard.__class__ is PackedGuard:
@@ -140,7 +140,7 @@ def handle(set_hooks: Callable[[Any, Any], None]) -> SavedTensor:
 # --- the values of a node ----------------------------------------------------------------
 
 
-def _cells(node: Node) -> dict[int, Any]:
+def _cells(node: OpNode) -> dict[int, Any]:
     """The version cells of a node's saved values, by their number."""
     op, cells, found = node.op, iter((node.guard or (0,))[1:]), {}
     apart = node.guard.slots if isinstance(node.guard, PartialGuard) else ()
@@ -159,7 +159,7 @@ def _cells(node: Node) -> dict[int, Any]:
     return found
 
 
-def place_of(node: Node, slot: str) -> GraphNode | None:
+def place_of(node: OpNode, slot: str) -> GraphNode | None:
     """Where in the graph a saved value belongs."""
     op = node.op
     if slot in op.names:
@@ -171,7 +171,7 @@ def place_of(node: Node, slot: str) -> GraphNode | None:
     return None if k in op.constant_outputs else output_of(node, k)
 
 
-def _as_tensor(node: Node, k: int, value: Any, place: GraphNode | None, cell: Any) -> Tensor:
+def _as_tensor(node: OpNode, k: int, value: Any, place: GraphNode | None, cell: Any) -> Tensor:
     """A saved array as a tensor: the very tensor that was saved, where that is known."""
     slot = node.plan.slots[k]
     entry: Any = place
@@ -187,7 +187,7 @@ def _as_tensor(node: Node, k: int, value: Any, place: GraphNode | None, cell: An
     return tensor
 
 
-def pack_values(node: Node, pack: Callable, unpack: Callable) -> None:
+def pack_values(node: OpNode, pack: Callable, unpack: Callable) -> None:
     """Hand all tensors that a new node keeps to a saved-tensor hook."""
     op, values, cells = node.op, [], _cells(node)
     for k, (slot, value) in enumerate(zip(node.plan.slots, node.saved, strict=True)):
@@ -201,7 +201,7 @@ def pack_values(node: Node, pack: Callable, unpack: Callable) -> None:
     node._extras()  # keeps the engine off the fast path, which knows arrays only
 
 
-def _pack_one(node: Node, k: int, pack: Any, unpack: Any) -> None:
+def _pack_one(node: OpNode, k: int, pack: Any, unpack: Any) -> None:
     """Hand one value that a node keeps to hooks."""
     if node.saved is FREED:
         raise RuntimeError(
@@ -227,25 +227,25 @@ def _pack_one(node: Node, k: int, pack: Any, unpack: Any) -> None:
     node._extras()
 
 
-def check_versions(node: Node) -> None:
+def check_versions(node: OpNode) -> None:
     """Refuse values that were overwritten since they were saved."""
     if node.guard and _is_stale(node.guard):
         raise overwritten(node)
 
 
-def check_history(node: Node) -> None:
+def check_history(node: OpNode) -> None:
     """The same for the values that only a differentiable backward reads."""
     guard = _history_guard(node)
     if _is_stale(guard):
         raise overwritten(node, guard)
 
 
-def is_intact(node: Node) -> bool:
+def is_intact(node: OpNode) -> bool:
     """Whether every value that a node saved is as it was."""
     return not (_is_stale(node.guard or (0,)) or _is_stale(_history_guard(node)))
 
 
-def _history_guard(node: Node) -> tuple[Any, ...]:
+def _history_guard(node: OpNode) -> tuple[Any, ...]:
     return node.guard.history if isinstance(node.guard, PartialGuard) else (0,)
 
 
@@ -258,7 +258,7 @@ def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(v.unpack()._a if isinstance(v, Packed) else v for v in saved)
 
 
-def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+def as_history(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     """Saved values as tensors in their place in the graph, for a differentiable backward."""
     op, values = node.op, []
     check_history(node)
@@ -276,7 +276,7 @@ def as_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 # What PyTorch calls what nodes keep, where that does not follow from the derivative rules: filled
 # by ``weft.operators.saved_names``, which says how the entries read.
 NAMES: dict[str, str] = {}
-COMPUTED: dict[str, Callable[[Node, str], Any]] = {}
+COMPUTED: dict[str, Callable[[OpNode, str], Any]] = {}
 
 _CALL = re.compile(r"(\w+)\((\w*)\)")
 _MEASURE = re.compile(r"_sym_(sizes|strides|numel|argsize_(?:minus_)?\d)$")
@@ -287,7 +287,7 @@ _UNSIGNED = re.compile(
 )
 
 
-def names_of(node: Node) -> dict[str, str]:
+def names_of(node: OpNode) -> dict[str, str]:
     """PyTorch's names of what a node keeps, each with where its value comes from."""
     kind, op = node.name(), node.op
     for key in (f"{op.name} {kind}", op.name, kind):
@@ -305,12 +305,12 @@ def names_of(node: Node) -> dict[str, str]:
     return found
 
 
-def saved_names(node: Node) -> list[str]:
+def saved_names(node: OpNode) -> list[str]:
     """The names under which a node gives what it kept, for ``dir``."""
     return [f"_saved_{name}" for name in names_of(node)]
 
 
-def saved_value(node: Node, name: str, raw: bool) -> Any:
+def saved_value(node: OpNode, name: str, raw: bool) -> Any:
     """A value kept for backward, by PyTorch's name for it: ``grad_fn._saved_self``."""
     known = names_of(node)
     measure = _MEASURE.search(name)
@@ -334,7 +334,7 @@ def saved_value(node: Node, name: str, raw: bool) -> Any:
     return _unsigned(found) if _UNSIGNED.fullmatch(name) else found
 
 
-def _own_name(node: Node, name: str) -> str:
+def _own_name(node: OpNode, name: str) -> str:
     """What the op block calls a value of which the table says no more than PyTorch's name."""
     op = node.op
     if name in (*node.attrs, *op.names, *op.outputs):
@@ -350,14 +350,14 @@ def _unsigned(value: Any) -> Any:
     return value + (1 << 64) if type(value) is int and value < 0 else value
 
 
-def _raw(node: Node, own: str) -> SavedTensor:
+def _raw(node: OpNode, own: str) -> SavedTensor:
     if own not in node.plan.slots:
         return handle(lambda pack, unpack: check_hooks(None, pack, unpack))
     k = node.plan.slots.index(own)
     return handle(lambda pack, unpack: _pack_one(node, k, pack, unpack))
 
 
-def find_saved(node: Node, source: str) -> Any:
+def find_saved(node: OpNode, source: str) -> Any:
     """The value of an operand, a result or an attribute; None if the node did not keep it."""
     op, slots, own = node.op, node.plan.slots, source.rstrip("!@")
     if own in slots:
@@ -381,7 +381,7 @@ def find_saved(node: Node, source: str) -> Any:
     return None if own in op.outputs else ast.literal_eval(own)
 
 
-def _given(node: Node, own: str) -> Any:
+def _given(node: OpNode, own: str) -> Any:
     """An input as it was given, if that is still known: its tensor, its node or a number."""
     i = node.op.names.index(own)
     entry = node.inputs[i] if i < len(node.inputs) else None
@@ -390,12 +390,12 @@ def _given(node: Node, own: str) -> Any:
     return entry() if isinstance(entry, weakref.ref) else entry
 
 
-def needs_gradient(node: Node, own: str) -> bool:
+def needs_gradient(node: OpNode, own: str) -> bool:
     """Whether a gradient goes on to an operand."""
     return isinstance(node.inputs[node.op.names.index(own)], GraphNode)
 
 
-def shape_of_input(node: Node, own: str) -> tuple[int, ...] | None:
+def shape_of_input(node: OpNode, own: str) -> tuple[int, ...] | None:
     """The shape of an operand or a result, kept or not."""
     slots = node.plan.slots
     if f"{own}_shape" in slots and node.saved is not FREED:
@@ -405,7 +405,7 @@ def shape_of_input(node: Node, own: str) -> tuple[int, ...] | None:
     return None if known is None else tuple(getattr(known, "shape", ()))
 
 
-def _measured(node: Node, own: str, what: str) -> Any:
+def _measured(node: OpNode, own: str, what: str) -> Any:
     """Sizes, strides, the number of elements or one size of an operand or a result."""
     if what == "strides":
         known = find_saved(node, own + "!") if needs_gradient(node, own) else ()
@@ -425,7 +425,7 @@ SAVED += [saved_value, saved_names]
 # --- errors ------------------------------------------------------------------------------
 
 
-def overwritten(node: Node, guard: tuple[Any, ...] | None = None) -> RuntimeError:
+def overwritten(node: OpNode, guard: tuple[Any, ...] | None = None) -> RuntimeError:
     """What was saved, what overwrote it, and where both stand."""
     guard = node.guard if guard is None else guard
     assert guard is not None
@@ -446,7 +446,7 @@ def overwritten(node: Node, guard: tuple[Any, ...] | None = None) -> RuntimeErro
     )
 
 
-def used_up(node: Node) -> RuntimeError:
+def used_up(node: OpNode) -> RuntimeError:
     return RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
         f"after they have already been freed): the values that {node.op.name} saved at "

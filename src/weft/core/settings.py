@@ -9,7 +9,7 @@ import numpy as np
 from weft.native import threads
 
 
-class _Settings:
+class _CoreSettings:
     interop = 1
     precision = "highest"
     deterministic = False
@@ -41,23 +41,23 @@ def set_num_threads(number: int) -> None:
 
 def get_num_interop_threads() -> int:
     """The number of threads between ops: ops run one after another, so this is only kept."""
-    return _Settings.interop
+    return _CoreSettings.interop
 
 
 def set_num_interop_threads(number: int) -> None:
     """Keep a number for ``get_num_interop_threads``."""
-    _Settings.interop = _positive("set_num_interop_threads", number)
+    _CoreSettings.interop = _positive("set_num_interop_threads", number)
 
 
 def get_float32_matmul_precision() -> str:
     """The precision asked for; products are always done in full float32."""
-    return _Settings.precision
+    return _CoreSettings.precision
 
 
 def set_float32_matmul_precision(precision: str) -> None:
     """Ask for a precision; full float32 satisfies every choice."""
     if precision in ("highest", "high", "medium"):
-        _Settings.precision = precision
+        _CoreSettings.precision = precision
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -74,24 +74,24 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
                 f"_set_deterministic_algorithms(): argument '{name} must be bool, not "
                 f"{type(value).__name__}"
             )
-    _Settings.deterministic, _Settings.warn_only = mode, warn_only
+    _CoreSettings.deterministic, _CoreSettings.warn_only = mode, warn_only
 
 
 def fills_memory() -> bool:
     """Whether deterministic algorithms would fill memory that has no values yet."""
-    return _Settings.fill_uninitialized
+    return _CoreSettings.fill_uninitialized
 
 
 def fill_memory(mode: bool) -> None:
     """Say whether deterministic algorithms fill memory that has no values yet."""
     if not isinstance(mode, bool):
         raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
-    _Settings.fill_uninitialized = mode
+    _CoreSettings.fill_uninitialized = mode
 
 
 def undefined(array: np.ndarray) -> np.ndarray:
     """New memory as it is; with deterministic algorithms, filled with what nobody computes with."""
-    if _Settings.deterministic and _Settings.fill_uninitialized:
+    if _CoreSettings.deterministic and _CoreSettings.fill_uninitialized:
         kind = array.dtype.kind
         array.fill(np.iinfo(array.dtype).max if kind in "iu" else True if kind == "b" else np.nan)
     return array
@@ -99,12 +99,12 @@ def undefined(array: np.ndarray) -> np.ndarray:
 
 def are_deterministic_algorithms_enabled() -> bool:
     """Whether deterministic algorithms were asked for."""
-    return _Settings.deterministic
+    return _CoreSettings.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether only a warning was asked for where none is deterministic."""
-    return _Settings.warn_only
+    return _CoreSettings.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -124,7 +124,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 def get_deterministic_debug_mode() -> int:
     """The level of ``set_deterministic_debug_mode``."""
-    return (1 if _Settings.warn_only else 2) if _Settings.deterministic else 0
+    return (1 if _CoreSettings.warn_only else 2) if _CoreSettings.deterministic else 0
 
 
 def set_flush_denormal(mode: bool) -> bool:

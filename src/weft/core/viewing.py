@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from weft.core import errors
 from weft.core.inference import Untracked
 from weft.core.modes import INFERRING, MODES, no_grad
-from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, Node
+from weft.core.node import NOWHERE, AccumulateGrad, GraphNode, OpNode
 from weft.core.tensor import LATE, Tensor, shares, wrap
 from weft.native.memory.layout import rows_of
 
@@ -218,7 +218,7 @@ def refresh_view(x: Tensor) -> None:
         )
     retained = take_retained(x)
     x._node = node = replayed_node(x)
-    if node.__class__ is Node and base._a.dtype is x._a.dtype and not MODES.now.view_replay:
+    if node.__class__ is OpNode and base._a.dtype is x._a.dtype and not MODES.now.view_replay:
         # PyTorch makes such a view anew from its base by strides. The gradient is the same.
         node.__class__ = chain[0].node_type("AsStridedBackward0")
     x._stamp = x._vc[0]

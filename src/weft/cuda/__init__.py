@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from weft.core.device import device as _any_device
 from weft.cuda import amp
+from weft.operators.questions import OutOfMemoryError as OutOfMemoryError
 
 __all__ = ["amp", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all"]
 
@@ -146,10 +147,6 @@ class Event:
 def stream(stream: Any) -> contextlib.AbstractContextManager:
     """A ``with`` block on a stream: None is the only one there can be."""
     return contextlib.nullcontext()
-
-
-class OutOfMemoryError(RuntimeError):
-    """Raised when a CUDA device's memory is used up: never here."""
 
 
 class _Absent(type):

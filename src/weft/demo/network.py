@@ -51,7 +51,7 @@ class History:
 
 
 @dataclass
-class Step:
+class TrainingProgress:
     """How far the training is."""
 
     epoch: int
@@ -61,8 +61,8 @@ class Step:
 
 
 def train_epoch(
-    net: nn.Module, optimizer: weft.optim.Optimizer, data: Digits, tell: Callable[[Step], None],
-    history: History,
+    net: nn.Module, optimizer: weft.optim.Optimizer, data: Digits,
+    tell: Callable[[TrainingProgress], None], history: History,
 ) -> None:  # fmt: skip
     """One pass over the data; ``tell`` hears of every step."""
     net.train()
@@ -78,7 +78,7 @@ def train_epoch(
         optimizer.step()
         total += loss.item() * len(batch)
         right += int((scores.argmax(1) == labels).sum())
-        tell(Step(len(history.loss) + 1, k, len(batches), loss.item()))
+        tell(TrainingProgress(len(history.loss) + 1, k, len(batches), loss.item()))
     history.loss.append(total / len(data))
     history.train_accuracy.append(right / len(data))
     history.seconds += time.perf_counter() - started

@@ -14,7 +14,7 @@ from typing import Any
 import weft
 from weft import nn
 from weft.demo import acts, digits, network
-from weft.demo.terminal import Progress, Terminal
+from weft.demo.terminal import Terminal, TerminalProgress
 
 LEARNING_RATE = 3e-3
 
@@ -97,10 +97,10 @@ def teach(outcome: Outcome, train: digits.Digits, terminal: Terminal, served: An
     )  # fmt: skip
     optimizer = weft.optim.Adam(net.parameters(), lr=LEARNING_RATE)
     schedule = weft.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs, LEARNING_RATE / 50)
-    progress = Progress(terminal, epochs)
+    progress = TerminalProgress(terminal, epochs)
     pause = 0.05 if served is not None else 0.0  # so that there is something to follow
 
-    def tell(step: network.Step) -> None:
+    def tell(step: network.TrainingProgress) -> None:
         progress.step(step.epoch, step.batch, step.batches, step.loss)
         time.sleep(pause)
 

@@ -60,7 +60,7 @@ class Terminal:
             print(file=self.out)
 
 
-class Progress:
+class TerminalProgress:
     """How far a training is: a bar at a terminal, and a line for each epoch elsewhere."""
 
     def __init__(self, terminal: Terminal, epochs: int) -> None:

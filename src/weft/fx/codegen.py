@@ -38,7 +38,7 @@ class PythonCode:
 
 
 @dataclass
-class _Writer:
+class _PythonWriter:
     """What is known while the source of one graph is written."""
 
     root: str
@@ -222,7 +222,7 @@ class CodeGen:
         """The source of a graph."""
         from weft.fx.graph import Namespace
 
-        writer = _Writer(root_module, Namespace(), verbose)
+        writer = _PythonWriter(root_module, Namespace(), verbose)
         for node in graph.nodes:  # values keep their names; global ones give way
             writer.namespace.create_name(node.name, node, allowed=True)
         writer.globals.update(_BUILT_IN)

@@ -13,7 +13,7 @@ import numpy as np
 from weft.core import errors
 from weft.core.frames import caller
 from weft.core.inference import version_of
-from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, Node, Output
+from weft.core.node import FREED, NOWHERE, AccumulateGrad, GraphNode, OpNode, Output
 from weft.core.scopes import MARK
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.collecting import no_collection
@@ -31,12 +31,12 @@ def behind(roots: list[GraphNode]) -> list[GraphNode]:
     while stack:
         for edge in pop().inputs:
             kind = edge.__class__
-            if kind is not Node:
+            if kind is not OpNode:
                 if kind in _ENDS:
                     continue
                 if kind is Output:
                     edge = edge.node
-                elif not isinstance(edge, Node):
+                elif not isinstance(edge, OpNode):
                     continue
             if edge not in seen:
                 add(edge)
@@ -164,7 +164,7 @@ class Columns:
         self.counts = list(map(len, inputs))
         flat = list(chain.from_iterable(inputs))
         kinds = list(map(type, flat))
-        others = {k for k in set(kinds) if not issubclass(k, (Node, *_NUMBERS))}
+        others = {k for k in set(kinds) if not issubclass(k, (OpNode, *_NUMBERS))}
         positions = list(compress(count(), map(others.__contains__, kinds)))
         rare = [flat[k] for k in positions]
         starts = np.cumsum([0, *self.counts])
@@ -279,7 +279,7 @@ class _Leaves:
         self.found: list[tuple[Any, ...]] = []
         self.constants: dict[int, _Made] = {}
 
-    def gradient(self, node: AccumulateGrad, user: Node | None) -> None:
+    def gradient(self, node: AccumulateGrad, user: OpNode | None) -> None:
         """A leaf that wants a gradient."""
         tensor = node.ref()
         self.numbers[node] = len(self.found)
@@ -295,7 +295,7 @@ class _Leaves:
         version, wants = version_of(tensor), tensor._node is not None
         self.found.append((PARAMETER, array.shape, dtype, label, node.ref, version, wants))
 
-    def other(self, node: Node, i: int, edge: Any) -> Any:
+    def other(self, node: OpNode, i: int, edge: Any) -> Any:
         """What else a node reads: a constant, one of several results, or a setting."""
         if edge is NOWHERE:
             return self._lost(node, i)
@@ -309,7 +309,7 @@ class _Leaves:
         self.found.append(leaf)
         return _Made(len(self.found) - 1)
 
-    def _constant(self, node: Node, i: int, tensor: Tensor | None, hold: Any) -> Any:
+    def _constant(self, node: OpNode, i: int, tensor: Tensor | None, hold: Any) -> Any:
         if tensor is None:
             return self._lost(node, i)
         held = self.constants.get(id(tensor))
@@ -321,7 +321,7 @@ class _Leaves:
             )
         return held
 
-    def _lost(self, node: Node, i: int) -> _Made:
+    def _lost(self, node: OpNode, i: int) -> _Made:
         """A constant that the program dropped; backward may have saved its value."""
         saved = _saved(node, i)
         if saved is None:
@@ -338,7 +338,7 @@ def _leaf_spec(id: int, leaf: tuple[Any, ...]) -> Spec:
     return Spec(id, kind, kind, (), {}, shape, dtype, label=label, scope=scope, leaf=held)
 
 
-def _saved(node: Node, i: int) -> np.ndarray | None:
+def _saved(node: OpNode, i: int) -> np.ndarray | None:
     names = node.op.names
     if node.saved is FREED or i >= len(names) or names[i] not in node.plan.slots:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.generator import Generator
+from weft.core.generator import ArrayGenerator
 
 # The methods of a generator that a graph may call.
 DRAWS = frozenset(
@@ -26,16 +26,16 @@ class Draw:
     multiple = view = False
     names: tuple[str, ...] = ()
 
-    def __init__(self, name: str, generator: Generator, state: np.ndarray) -> None:
+    def __init__(self, name: str, generator: ArrayGenerator, state: np.ndarray) -> None:
         self.name, self.generator, self.state = name, generator, state
 
     def run(self, args: list[Any], settings: dict[str, Any], live: bool) -> np.ndarray:
         """The numbers; ``live`` moves the generator on, as the program did."""
-        generator: Generator = self.generator
+        generator: ArrayGenerator = self.generator
         if not live:
-            generator = Generator()
+            generator = ArrayGenerator()
             generator.set_state(self.state)
-        drawn: Any = getattr(Generator, self.name)(generator, *args, **settings)
+        drawn: Any = getattr(ArrayGenerator, self.name)(generator, *args, **settings)
         return drawn
 
 
@@ -51,7 +51,7 @@ class Heard:
             return method
 
         def draw(*args: Any, **settings: Any) -> Any:
-            state = Generator.get_state(self.generator)
+            state = ArrayGenerator.get_state(self.generator)
             start = time.perf_counter()
             drawn = method(*args, **settings)
             spent = time.perf_counter() - start

@@ -15,7 +15,7 @@ from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.modes import enable_grad
 from weft.core.node import GraphNode as GraphEdge
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.tensor import Tensor, wrap
 from weft.graph.build import behind, of
 from weft.graph.collecting import no_collection
@@ -179,7 +179,7 @@ def _detached_use(loss: Tensor, tensor: Tensor) -> str:
 
 def _constants(node: Any) -> list[np.ndarray]:
     """The arrays that a node read without a gradient, as far as they are still known."""
-    if not isinstance(node, Node):
+    if not isinstance(node, OpNode):
         return []
     held = [edge() if isinstance(edge, weakref.ref) else edge for edge in node.inputs]
     read = {

@@ -15,7 +15,7 @@ from weft.core import errors
 from weft.core.devices import host, visible
 from weft.core.frames import caller
 from weft.core.modes import MODES, no_grad
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.saved import is_intact
 from weft.core.tensor import Tensor, wrap
 from weft.graph.build import behind, graph_of_nodes
@@ -204,7 +204,7 @@ def saved_values(graph: Graph, nodes: list[Any]) -> dict[Ref, Tensor]:
     """What backward has saved of a live graph's values, where nothing was written over it."""
     known: dict[Ref, Tensor] = {}
     specs = (s for s in graph._specs.values() if s.kind == FORWARD)
-    for node, spec in zip([n for n in nodes if isinstance(n, Node)], specs, strict=True):
+    for node, spec in zip([n for n in nodes if isinstance(n, OpNode)], specs, strict=True):
         op = node.op
         if not is_intact(node):
             continue
@@ -232,7 +232,7 @@ def _meant(spec: Spec, what: str) -> bool:
 
 
 def explain_backward(
-    node: Node, incoming: list[np.ndarray], infinite: list[tuple[Node, list[np.ndarray]]]
+    node: OpNode, incoming: list[np.ndarray], infinite: list[tuple[OpNode, list[np.ndarray]]]
 ) -> str:
     """Who made the first bad value behind a NaN of a backward pass, in words.
 
@@ -255,7 +255,7 @@ def _in_lines(parts: list[Any]) -> str:
     return "\n".join(f"  {line}" for part in parts for line in str(part).splitlines())
 
 
-def _behind_backward(node: Node, incoming: list[np.ndarray], what: str) -> list[Any]:
+def _behind_backward(node: OpNode, incoming: list[np.ndarray], what: str) -> list[Any]:
     nodes = behind([node])
     graph = graph_of_nodes(nodes, names=variables(caller(sys._getframe(1))))
     spec = next(s for s in reversed(graph._specs.values()) if s.kind == FORWARD)

@@ -56,7 +56,7 @@ def _tensor_files() -> Any:
 # --- writing ---------------------------------------------------------------------------
 
 
-class _Writer:
+class _RecordWriter:
     """Turns records into plain data, and collects the arrays."""
 
     def __init__(self, graph: Graph) -> None:
@@ -233,7 +233,7 @@ def save(graph: Graph, path: str | os.PathLike[str], values: bool = False) -> No
 
 
 def _save(graph: Graph, path: str | os.PathLike[str], values: bool) -> None:
-    writer = _Writer(graph)
+    writer = _RecordWriter(graph)
     nodes = ",".join([writer.spec(s, values) for s in graph._specs.values()])
     rest = {
         KEY: VERSION,
@@ -291,7 +291,7 @@ _ALL_FIELDS = itemgetter(*_FIELDS)
 _KINDS = frozenset((*LEAVES, FORWARD, BACKWARD, OPTIMIZER))
 
 
-class _Reader:
+class _RecordReader:
     """Turns plain data back into records; believes nothing that it can check."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
@@ -521,7 +521,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
             found = json.loads(text)
             version = found.get(KEY) if isinstance(found, dict) else None
             if type(version) is int and version == VERSION:
-                return _built(_Reader(tensors), found)
+                return _built(_RecordReader(tensors), found)
     except _WRONG as error:
         raise GraphError(f"the graph in {os.fspath(path)!r} is damaged: {_told(error)}") from error
     raise GraphError(
@@ -530,7 +530,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     )
 
 
-def _built(reader: _Reader, found: dict[str, Any]) -> Graph:
+def _built(reader: _RecordReader, found: dict[str, Any]) -> Graph:
     for x in _field(found, "nodes", list):
         reader.node(x, len(found["passes"]))
     specs, names = reader.specs, reader.names

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core.dispatch import Op
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.plan import Plan
 from weft.core.tensor import Tensor, wrap
 from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
@@ -58,7 +58,7 @@ class Gradient:
 
     def values(self, saved: list[Any], inputs: list[Any], bare: bool = True) -> tuple[Any, ...]:
         """What the rules get: from what was read, and the shapes and dtypes of the inputs."""
-        left = iter(map(_bare, saved) if bare else saved)
+        left = iter(map(bare_array, saved) if bare else saved)
         found: list[Any] = []
         for kind, k in self.sources:
             if kind in ("input", "output"):
@@ -97,7 +97,8 @@ def _source(op: Op, slot: str) -> tuple[str, int]:
     return kind, op.names.index(base)
 
 
-def _bare(x: Any) -> Any:
+def bare_array(x: Any) -> Any:
+    """A tensor's array; what is no tensor stays as it is."""
     return x._a if isinstance(x, Tensor) else x
 
 
@@ -125,7 +126,7 @@ def _name(forward: Spec) -> str:
     """What PyTorch would call the node, such as ``MulBackward0``."""
     op = forward.op
     use = op.variant(forward.attrs, forward.args) if op.variant else 0
-    kind: type[Node] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
+    kind: type[OpNode] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
     return kind.__name__
 
 
@@ -201,7 +202,7 @@ def shown_before(gradient: Gradient, grads: list[Any], kinds: Any) -> list[Any]:
         given = hook(given) or given
     changed = list(grads)
     for k, g in zip(seen, given, strict=True):
-        changed[k] = _bare(g)
+        changed[k] = bare_array(g)
     return changed
 
 
@@ -211,7 +212,7 @@ def shown_after(gradient: Gradient, found: dict[int, Any], count: int, arrived: 
     outputs = tuple(_as_tensor(g) for g in arrived)
     for hook in gradient.post:
         grads = hook(grads, outputs) or grads
-    return {i: _bare(grads[i]) for i in found}
+    return {i: bare_array(grads[i]) for i in found}
 
 
 def _as_tensor(g: Any) -> Any:

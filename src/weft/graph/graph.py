@@ -316,7 +316,7 @@ class Graph(Running, Editing, Exporting):
     def to_module(self) -> Any:
         """The graph as an ``nn.Module``, with the parameters that the recorded model has."""
         self._check_whole()
-        return importlib.import_module("weft.nn.graph_module").GraphModule(self)
+        return importlib.import_module("weft.nn.graph_module").RecordedModule(self)
 
     @property
     def code(self) -> str:
@@ -540,7 +540,7 @@ def free_history(roots: list[Any]) -> None:
         node = stack.pop()
         if isinstance(node, core.Output):
             node = node.node
-        if not isinstance(node, core.Node):
+        if not isinstance(node, core.OpNode):
             continue
         if node.plan.holds:
             node.saved = core.FREED

@@ -11,7 +11,7 @@ from weft.core.devices import copy_of
 from weft.core.dispatch import Op, edge_of
 from weft.core.inplace import apply_inplace
 from weft.core.modes import MODES
-from weft.core.node import Node, next_sequence
+from weft.core.node import OpNode, next_sequence
 from weft.core.tensor import Tensor, storage_array, wrap
 from weft.graph.run import GraphError
 from weft.operators import api
@@ -31,7 +31,7 @@ def _apart(out: Tensor, memory: set[int]) -> Tensor:
     """A result that can be overwritten: not an input, and nothing that backward needs."""
     if id(storage_array(out._a)) in memory:
         return out.clone()
-    guard = out._node.guard if isinstance(out._node, Node) else None
+    guard = out._node.guard if isinstance(out._node, OpNode) else None
     if guard and any(cell is out._vc for cell in guard[1:]):
         return wrap(copy_of(out._a), out._node)
     return out

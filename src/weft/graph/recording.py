@@ -20,7 +20,7 @@ from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
 from weft.graph.derive import derive
 from weft.graph.draws import Draw, Heard
-from weft.graph.gradient import ACCUMULATE, ONES, Gradient, kinds_of
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, bare_array, kinds_of
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
 from weft.graph.results import held_outside, new_since, variables
@@ -39,7 +39,7 @@ from weft.graph.spec import (
     pair_ref,
 )
 from weft.graph.steps import RULES, Step, Taken
-from weft.graph.values import Place, Root, Values
+from weft.graph.values import ArrayState, MemoryState, Values
 
 getframe, ref = sys._getframe, weakref.ref
 
@@ -60,7 +60,7 @@ class Recorder(Values, Listener):
         self.calls_made: list[tuple[Any, ...]] = []
         self.given: set[Ref] = set()  # gradients that autograd.grad handed out
         self.filled: list[int] = []  # leaves whose .grad a pass filled
-        self.drawn: dict[int, Place] = {}  # what random draws gave, by node
+        self.drawn: dict[int, ArrayState] = {}  # what random draws gave, by node
         self.arrived: dict[Ref, list[Any]] = {}  # gradients of the last pass, by value
         self.back_from: Any = None  # where the last pass was asked for
         self.watched: dict[int, tuple[Any, float]] = {}
@@ -206,7 +206,7 @@ class Recorder(Values, Listener):
         leaves = (spec.leaf for spec in self.specs if spec.leaf is not None)
         return [t for leaf in leaves if (t := leaf.tensor) is not None]
 
-    def _may_be_result(self, place: Place) -> bool:
+    def _may_be_result(self, place: ArrayState) -> bool:
         """Whether a tensor can be a result: a parameter or a state is none, written or not."""
         leaf = place.root.leaf
         if leaf is None or place.chain:
@@ -214,7 +214,7 @@ class Recorder(Values, Listener):
         spec = self.specs[leaf]
         return spec.kind != PARAMETER and "state" not in spec.attrs
 
-    def _value_at_end(self, place: Place) -> Ref:
+    def _value_at_end(self, place: ArrayState) -> Ref:
         root = place.root
         if place.version == root.version:
             return place.value
@@ -273,7 +273,7 @@ class Recorder(Values, Listener):
                 chain = (*source.chain, (op, args[1:], attrs, k))
                 place = self._put(t, source.root, chain, value)
             else:
-                place = self._put(t, Root(value, t), (), value)
+                place = self._put(t, MemoryState(value, t), (), value)
             if t._node is not None:
                 self._meet(t._node, place)
             if keeps:
@@ -320,7 +320,7 @@ class Recorder(Values, Listener):
                 place.root.count = version_of(t)
                 self._written(place, value, t)
             else:
-                self._put(t, Root(value, t), (), value)
+                self._put(t, MemoryState(value, t), (), value)
             if t._node is not None:
                 self._meet(t._node, self._place(t))
         if self._choose(spec):
@@ -465,7 +465,7 @@ class Recorder(Values, Listener):
 
     def _seed_of(self, g: Any) -> Any:
         """The gradient that a pass began with, as a backward node reads it."""
-        array = g._a if isinstance(g, Tensor) else g
+        array = bare_array(g)
         held = self._held(array)
         if held is not None:
             return self._update(held)
@@ -535,7 +535,7 @@ class Recorder(Values, Listener):
             root.value, root.version, root.count = value, root.version + 1, version_of(grad)
             held.value, held.version = value, root.version
         else:
-            self._put(grad, Root(value, grad), (), value)
+            self._put(grad, MemoryState(value, grad), (), value)
 
     def gave(self, wanted: Any, results: Any) -> None:
         """``autograd.grad`` has answered with gradients."""
@@ -639,7 +639,7 @@ class Recorder(Values, Listener):
         """A tensor has a new value by an optimizer, which may have moved it to other memory."""
         place = self._held(t._a)
         if place is None:
-            place = self._put(t, Root(value, t, leaf), (), value)
+            place = self._put(t, MemoryState(value, t, leaf), (), value)
         root = place.root
         root.value, root.version, root.count = value, root.version + 1, version_of(t)
         place.value, place.version, place.cut = value, root.version, None
@@ -659,7 +659,7 @@ class Recorder(Values, Listener):
         spec = self._add(FORWARD, op, refs, settings, drawn.shape, drawn.dtype)
         spec.grad, spec.time = False, spent if self.profile else None
         t = wrap(drawn)
-        place = self.drawn[spec.id] = self._put(t, Root(Ref(spec.id), t), (), Ref(spec.id))
+        place = self.drawn[spec.id] = self._put(t, MemoryState(Ref(spec.id), t), (), Ref(spec.id))
         place.root.loose = True
 
     def _drawn_from(self, x: Any) -> Any:

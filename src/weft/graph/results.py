@@ -12,12 +12,12 @@ from typing import Any
 
 from numpy import ndarray
 
-from weft.core.node import AccumulateGrad, Node, Output
+from weft.core.node import AccumulateGrad, OpNode, Output
 from weft.core.tensor import Tensor, wrap
 from weft.graph.frames import locals_of
 
 Weak = weakref.ref  # of a tensor
-_PLAIN = frozenset((Node, AccumulateGrad, ndarray, int, float, str, bool, NoneType, Weak))
+_PLAIN = frozenset((OpNode, AccumulateGrad, ndarray, int, float, str, bool, NoneType, Weak))
 _MOST = 100  # longer lists of a program are not looked through
 
 

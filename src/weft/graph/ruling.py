@@ -162,7 +162,7 @@ class _Choice:
         self.named = any(r.select.get("name") or r.select.get("where") for r in rules)
 
 
-class _Seen(threading.local):
+class _ThreadUses(threading.local):
     """What a thread has done in a block: uses by name, and what patterns look back at."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class Rules(Listener):
 
     def __init__(self) -> None:
         self._choice = _Choice()
-        self._seen = _Seen()
+        self._seen = _ThreadUses()
 
     @property
     def _rules(self) -> tuple[_Rule, ...]:

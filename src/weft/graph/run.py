@@ -15,13 +15,14 @@ from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.inference import version_of
 from weft.core.modes import MODES, enable_grad, no_grad
-from weft.core.node import FREED, Node, Output
+from weft.core.node import FREED, OpNode, Output
 from weft.core.tensor import Tensor, wrap
 from weft.graph.draws import Draw
 from weft.graph.gradient import (
     ACCUMULATE,
     Gradient,
     added,
+    bare_array,
     moved,
     receiving,
     shown_after,
@@ -210,7 +211,7 @@ class Execution:
         """What an optimizer makes of a parameter; as a leaf it is the same one."""
         read = [self.values[x.node][x.index] for x in spec.args]
         counters = len(spec.op.rule._scalars)
-        arrays = [None if t is None else t._a for t in read]
+        arrays = list(engine.arrays_of(read))
         found = spec.op.run(arrays, len(read) - 2 - counters, spec.attrs)
         results = [wrap(np.asarray(x)) for x in found]
         results[0]._node = read[0]._node
@@ -224,7 +225,7 @@ class Execution:
             for id in event.members:
                 if id in specs:
                     read = [self.values[x.node][x.index] for x in specs[id].args]
-                    arrays = [None if t is None else t._a for t in read]
+                    arrays = engine.arrays_of(read)
                     given[id] = (arrays[0], arrays[1] if len(arrays) > 1 else None)
             try:
                 self.steps[event], undo = event.run(given)
@@ -304,7 +305,7 @@ class Execution:
         if isinstance(g, float):
             shape, dtype = self._kind_at(of)
             return np.full(shape, g, dtype)
-        return g._a if isinstance(g, Tensor) else g
+        return bare_array(g)
 
     def _kind_at(self, value: Ref) -> tuple[Any, Any]:
         """Shape and dtype of a value in this run, or as they were recorded."""
@@ -379,7 +380,7 @@ class Execution:
         if total is None:
             return before
         if before is not None:
-            return wrap(before._a + total)
+            return wrap(added((bare_array(before), total)))
         like = self.values.get(of.node)
         array = total if like is None else like[of.index]._a
         return wrap(engine.own(total, False, array))
@@ -409,7 +410,7 @@ def used_up(tensor: Any) -> bool:
     node = tensor._node if isinstance(tensor, Tensor) else None
     if isinstance(node, Output):
         node = node.node
-    if not isinstance(node, Node):
+    if not isinstance(node, OpNode):
         return False
     guard = node.guard
     return node.saved is FREED or bool(guard and guard[0] != sum(cell[0] for cell in guard[1:]))

@@ -50,7 +50,7 @@ class _Ops:
 ops = _Ops()
 
 
-class _Writer:
+class _SourceWriter:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.names = graph, graph._names()
         self.variables: dict[int, str] = {}
@@ -154,7 +154,7 @@ def state_writes(graph: Graph) -> dict[int, Ref]:
 def code(graph: Graph) -> str:
     """Python that rebuilds the graph; with ``g.to_module().state_dict()`` it gives its numbers."""
     graph._check_whole()
-    writer = _Writer(graph)
+    writer = _SourceWriter(graph)
     inputs = [writer.variable(s) for s in writer.specs if s.kind == INPUT]
     made, body, last = [], [], ""
     for spec in writer.specs:
@@ -194,7 +194,7 @@ def code(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _held(writer: _Writer, spec: Spec) -> str:
+def _held(writer: _SourceWriter, spec: Spec) -> str:
     shape, dtype = spec.kind_of(0)
     kind = f"weft.empty({writer.value(tuple(shape))}, dtype=weft.{dt.of_numpy(dtype).name})"
     return f"self.hold({writer.names[spec.id]!r}, {kind}, trains={spec.kind == PARAMETER})"

@@ -22,7 +22,7 @@ _FIRST_TO_GO = ("result", "backward", "share", "forward")  # where the terminal 
 _NUMBERS = ("parameters", "FLOPs", "bytes", "forward", "backward", "share")
 
 
-class Module:
+class ModuleTotals:
     """The sums of one module, with all that is in it."""
 
     def __init__(self, path: str, cls: str) -> None:
@@ -32,7 +32,7 @@ class Module:
         self.flops = self.bytes = 0  # of the forward pass
         self.forward: float | None = None  # seconds
         self.backward: float | None = None  # seconds, with the optimizer's
-        self.children: list[Module] = []
+        self.children: list[ModuleTotals] = []
 
     @property
     def time(self) -> float | None:
@@ -107,19 +107,19 @@ class Summary:
         return [_line(*each, spent) for each in _shown([self.total], depth)]
 
 
-def _tree(graph: Graph) -> Module:
+def _tree(graph: Graph) -> ModuleTotals:
     """All modules that nodes ran in, with sums over what is inside."""
-    modules: dict[str, Module] = {"": Module("", graph.modules.get("", ""))}
+    modules: dict[str, ModuleTotals] = {"": ModuleTotals("", graph.modules.get("", ""))}
 
-    def at(path: str) -> Module:
+    def at(path: str) -> ModuleTotals:
         found = modules.get(path)
         if found is None:
-            found = modules[path] = Module(path, graph.modules.get(path, ""))
+            found = modules[path] = ModuleTotals(path, graph.modules.get(path, ""))
             at(path.rpartition(".")[0]).children.append(found)
         return found
 
     for spec in graph._specs.values():
-        module: Module | None = at(spec.scope)
+        module: ModuleTotals | None = at(spec.scope)
         while module is not None:
             _count(module, spec, graph)
             path = module.path
@@ -127,7 +127,7 @@ def _tree(graph: Graph) -> Module:
     return modules[""]
 
 
-def _count(module: Module, spec: Any, graph: Graph) -> None:
+def _count(module: ModuleTotals, spec: Any, graph: Graph) -> None:
     if spec.kind == PARAMETER:
         module.parameters += 0 if spec.shape is None else math.prod(spec.shape)
     elif spec.kind == FORWARD:
@@ -140,7 +140,9 @@ def _count(module: Module, spec: Any, graph: Graph) -> None:
         module.backward = (module.backward or 0.0) + spec.time
 
 
-def _walk(module: Module, depth: int | None = None, level: int = 0) -> list[tuple[Module, int]]:
+def _walk(
+    module: ModuleTotals, depth: int | None = None, level: int = 0
+) -> list[tuple[ModuleTotals, int]]:
     found = [(module, level)]
     if depth is None or level < depth:
         for child in module.children:
@@ -148,7 +150,9 @@ def _walk(module: Module, depth: int | None = None, level: int = 0) -> list[tupl
     return found
 
 
-def _shown(alike: list[Module], depth: int, level: int = 0) -> list[tuple[list[Module], int]]:
+def _shown(
+    alike: list[ModuleTotals], depth: int, level: int = 0
+) -> list[tuple[list[ModuleTotals], int]]:
     """Modules in the order of the table; equal siblings that follow one another together."""
     found = [(alike, level)] if level or alike[0].cls else []
     if level >= depth:
@@ -168,7 +172,7 @@ def _shown(alike: list[Module], depth: int, level: int = 0) -> list[tuple[list[M
     return found
 
 
-def _line(modules: list[Module], level: int, spent: float | None) -> tuple[str, ...]:
+def _line(modules: list[ModuleTotals], level: int, spent: float | None) -> tuple[str, ...]:
     first = modules[0]
     parent = first.path.rpartition(".")[0]
     siblings = [m for m in modules if m.path.rpartition(".")[0] == parent]

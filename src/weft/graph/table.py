@@ -35,7 +35,7 @@ _LEAST = 8  # and after that
 _FIRST_TO_GO = ("module", "from", "line")  # where even that is too wide
 
 
-class Run(NamedTuple):
+class RepeatedRows(NamedTuple):
     """Rows that repeat: ``norm`` 144 times, ``mul`` and ``add`` by turns, 12 layers."""
 
     items: list[Any]
@@ -78,10 +78,12 @@ def render(
     if cut:
         lines.insert(middle + 1, f"... {cut} more rows: print(g.table())")
     notes = [f"{len(specs)} nodes"]
-    shown = [x for item in items for x in (item.items if item.__class__ is Run else (item,))]
+    shown = [
+        x for item in items for x in (item.items if item.__class__ is RepeatedRows else (item,))
+    ]
     if any(item.__class__ is tuple for item in shown):
         notes.append(f"modules folded below depth {depth}: g.table(depth=...)")
-    if any(item.__class__ is Run for item in items):
+    if any(item.__class__ is RepeatedRows for item in items):
         notes.append("repetitions folded: g.table()")
     return "\n".join([*lines, ", ".join(notes)])
 
@@ -171,7 +173,7 @@ def _depth_that_fits(specs: list[Spec], homes: dict[int, str], rolled: bool) -> 
 
 def _items(
     specs: list[Spec], homes: dict[int, str], depth: int | None, rolled: bool
-) -> list[Spec | Run | tuple[str, str, list[Spec]]]:
+) -> list[Spec | RepeatedRows | tuple[str, str, list[Spec]]]:
     """What gets a row each: nodes, folded modules, repetitions."""
     items = list(_folded(specs, homes, depth))
     return _rolled(items) if rolled else items
@@ -192,7 +194,7 @@ def _rolled(items: list[Any], modules: bool = False) -> list[Any]:
                 end += 1
             count = (end - i) // period
             if count >= _REPEATS and count * period > 2 * _REPEATS - 2:
-                found.append(Run(items[i : i + count * period], period))
+                found.append(RepeatedRows(items[i : i + count * period], period))
                 i += count * period
                 break
         else:
@@ -203,7 +205,7 @@ def _rolled(items: list[Any], modules: bool = False) -> list[Any]:
 
 def _likeness(item: Any, modules: bool) -> Any:
     """What rows have in common that repeat each other; a leaf of a name is like no other."""
-    if item.__class__ is Run:
+    if item.__class__ is RepeatedRows:
         return id(item)
     if item.__class__ is tuple:
         return (item[1], tuple([s.op_name for s in item[2]])) if modules else id(item)
@@ -236,12 +238,12 @@ def _folded(specs: list[Spec], homes: dict[int, str], depth: int | None) -> Any:
 
 
 def _row_of(item: Any, names: dict[int, str]) -> tuple[str, ...]:
-    if item.__class__ is Run:
+    if item.__class__ is RepeatedRows:
         return _run_row(item, names)
     return _row(item, names) if isinstance(item, Spec) else _fold_row(*item)
 
 
-def _run_row(run: Run, names: dict[int, str]) -> tuple[str, ...]:
+def _run_row(run: RepeatedRows, names: dict[int, str]) -> tuple[str, ...]:
     specs = run.specs
     first, last = (
         f"{item[0]}.*" if item.__class__ is tuple else names[item.id]

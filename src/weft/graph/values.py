@@ -40,7 +40,7 @@ from weft.graph.spec import (
 getframe, ref = sys._getframe, weakref.ref
 
 
-class Root:
+class MemoryState:
     """A piece of memory: the value it has now as a whole, and how often it was written."""
 
     __slots__ = ("cell", "count", "kept", "leaf", "loose", "value", "version")
@@ -59,12 +59,12 @@ class Root:
         return last.__class__ is tuple and last[0] > self.count
 
 
-class Place:
+class ArrayState:
     """One array on a piece of memory: the views that lead to it, and its value."""
 
     __slots__ = ("array", "chain", "cut", "cut_at", "node", "root", "tensors", "value", "version")
 
-    def __init__(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> None:
+    def __init__(self, t: Tensor, root: MemoryState, chain: tuple[Any, ...], value: Ref) -> None:
         self.array = ref(t._a)
         self.root = root
         self.chain = chain
@@ -88,7 +88,7 @@ class Values:
     def __init__(self, home: Any) -> None:
         self.home = home
         self.specs: list[Spec] = []
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, ArrayState] = {}
         self.nodes: dict[int, tuple[Any, Ref]] = {}
         self.kept: dict[int, tuple[Any, ...]] = {}
         self.updates: dict[int, Ref] = {}
@@ -142,7 +142,7 @@ class Values:
         )  # fmt: skip
         self._append(spec)
         value = pair_ref((number, 0))
-        self._put(t, Root(value, t, number), (), value)
+        self._put(t, MemoryState(value, t, number), (), value)
         return number
 
     def _append(self, spec: Spec) -> None:
@@ -150,7 +150,7 @@ class Values:
         if spec.leaf is None or spec.leaf.grad:
             self.flows.update(flows_through(spec, self.flows))
 
-    def _leaf(self, t: Tensor) -> Place:
+    def _leaf(self, t: Tensor) -> ArrayState:
         """A tensor that was not made in this block."""
         label, known, t = name_of(t, getframe(2), self.home)
         wants = isinstance(t._node, AccumulateGrad)
@@ -176,16 +176,16 @@ class Values:
             spec.scope, spec.label = shown(spec.scope), shown(spec.label)
         self.modules = {path: kind for k, kind in self.modules.items() if (path := shown(k))}
 
-    def _put(self, t: Tensor, root: Root, chain: tuple[Any, ...], value: Ref) -> Place:
-        place = self.places[id(t._a)] = Place(t, root, chain, value)
+    def _put(self, t: Tensor, root: MemoryState, chain: tuple[Any, ...], value: Ref) -> ArrayState:
+        place = self.places[id(t._a)] = ArrayState(t, root, chain, value)
         return place
 
-    def _held(self, array: Any) -> Place | None:
+    def _held(self, array: Any) -> ArrayState | None:
         """The place of an array, if it was seen; an id may have been another array's."""
         place = self.places.get(id(array))
         return place if place is not None and place.array() is array else None
 
-    def _meet(self, node: GraphNode, place: Place) -> None:
+    def _meet(self, node: GraphNode, place: ArrayState) -> None:
         """Remember which value autograd's node stands for."""
         place.node = ref(node)
         if node is not NOWHERE:
@@ -246,7 +246,7 @@ class Values:
     def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:
         return Ref(self._add(FORWARD, call, (value,), {}, t._a.shape, t._a.dtype).id)
 
-    def _place(self, t: Tensor) -> Place:
+    def _place(self, t: Tensor) -> ArrayState:
         array = t._a
         place = self._held(array) or self._find(t)
         place.meet(t)
@@ -262,7 +262,7 @@ class Values:
             self._update(place)
         return place
 
-    def _update(self, place: Place) -> Ref:
+    def _update(self, place: ArrayState) -> Ref:
         """The value of a place, derived anew if its memory was written to since."""
         root = place.root
         if place.version != root.version:
@@ -270,12 +270,12 @@ class Values:
             place.version, place.cut = root.version, None
         return place.value
 
-    def _find(self, t: Tensor) -> Place:
+    def _find(self, t: Tensor) -> ArrayState:
         """A place for an array that was not seen before."""
         value = self._of_node(t._node) if t._node is not None else None
         if value is not None:
             # A copy or an alias that stands in for a tensor of the program.
-            place = self._put(t, Root(value, t), (), value)
+            place = self._put(t, MemoryState(value, t), (), value)
             place.node = ref(t._node)
             return place
         base = t._base
@@ -288,7 +288,7 @@ class Values:
                 return made
         return self._leaf(t)
 
-    def _follow(self, root: Root, chain: tuple[Any, ...]) -> Ref:
+    def _follow(self, root: MemoryState, chain: tuple[Any, ...]) -> Ref:
         """The value of a view, from that of the whole."""
         value = root.value
         for op, rest, attrs, k in chain:
@@ -307,7 +307,7 @@ class Values:
         attrs = {"dtype": wanted}
         return Ref(self._add(FORWARD, REGISTRY["to_copy"], (value,), attrs, shape, wanted).id)
 
-    def _preserve(self, root: Root) -> None:
+    def _preserve(self, root: MemoryState) -> None:
         """Before memory is overwritten: keep the values that the record still answers for."""
         for value in root.kept:
             held = list(self.kept[value.node])
@@ -334,7 +334,7 @@ class Values:
         if self.values and not self.chosen() and leaf not in self.kept and held is not None:
             self.kept[leaf] = (wrap(copy_of(held.tensor._a)),)  # type: ignore[union-attr]
 
-    def _written(self, place: Place, value: Ref, target: Tensor) -> None:
+    def _written(self, place: ArrayState, value: Ref, target: Tensor) -> None:
         root = place.root
         if place.chain:
             spec = self.specs[root.value.node]

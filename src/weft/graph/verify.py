@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def verify(graph: Graph) -> None:
     """Raise an error that names the first node that breaks a rule."""
-    seen = _Seen()
+    seen = _VerifiedNodes()
     for id, spec in graph._specs.items():
         for reason in chain(_reading(spec, seen), _rule(spec)(spec, seen)):
             raise GraphError(f"the node {graph._names()[id]!r} of the graph is wrong: {reason}")
@@ -44,7 +44,7 @@ def verify(graph: Graph) -> None:
         raise GraphError(f"the graph is wrong: {reason}")
 
 
-class _Seen(dict[Any, Spec]):
+class _VerifiedNodes(dict[Any, Spec]):
     """The nodes so far, and what ops gave for the kinds and settings that they were given."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _form(x: Any) -> Any:
 _PLAIN = frozenset((int, float, bool, str, NoneType))
 
 
-def _reading(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _reading(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     for r in spec.refs():
         if r.node not in seen:
             yield f"it reads {r.node}, which does not come before it"
@@ -84,7 +84,7 @@ def _reading(spec: Spec, seen: _Seen) -> Iterator[str]:
             yield f"it reads result {r.index} of {r.node}, which has {len(seen[r.node].kinds())}"
 
 
-def _rule(spec: Spec) -> Callable[[Spec, _Seen], Iterator[str]]:
+def _rule(spec: Spec) -> Callable[[Spec, _VerifiedNodes], Iterator[str]]:
     if spec.kind in LEAVES:
         return _leaf
     if isinstance(spec.op, Gradient):
@@ -100,15 +100,15 @@ def _rule(spec: Spec) -> Callable[[Spec, _Seen], Iterator[str]]:
     return _op if spec.kind in (FORWARD, BACKWARD) else _unknown
 
 
-def _nothing(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _nothing(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     return iter(())
 
 
-def _unknown(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _unknown(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     yield f"its kind {spec.kind!r} is unknown"
 
 
-def _leaf(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _leaf(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     if spec.op != spec.kind or spec.args:
         yield "a leaf runs nothing and reads nothing"
     tensor = None if spec.leaf is None else spec.leaf.tensor
@@ -120,12 +120,12 @@ def _leaf(spec: Spec, seen: _Seen) -> Iterator[str]:
             yield "it is the gradient of no leaf"
 
 
-def _call(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _call(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     if "outs" in spec.attrs and (spec.forward not in seen or len(spec.args) < 1):
         yield "a hook acts on the gradient of a node"
 
 
-def _op(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _op(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     op = spec.op
     if not isinstance(op, Op):
         yield f"{op!r} is no op"
@@ -150,16 +150,16 @@ def _op(spec: Spec, seen: _Seen) -> Iterator[str]:
         yield f"{op.name} gives {got} here, not {', '.join(show_kind(*k) for k in spec.kinds())}"
 
 
-def _kind(x: Any, seen: _Seen) -> Any:
+def _kind(x: Any, seen: _VerifiedNodes) -> Any:
     return seen[x.node].kind_of(x.index) if x.__class__ is Ref else x
 
 
-def _draw(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _draw(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     if spec.op.name not in DRAWS or spec.several:
         yield f"{spec.op.name} is no random draw"
 
 
-def _gradient(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _gradient(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     outs, forward = spec.attrs.get("outs"), seen.get(spec.forward)  # type: ignore[arg-type]
     if forward is None or forward.op is not spec.op.op:
         yield "it is the backward of no node before it"
@@ -181,7 +181,7 @@ def _gradient(spec: Spec, seen: _Seen) -> Iterator[str]:
         yield "its results are not like the inputs of its node"
 
 
-def _terms(spec: Spec, of: list[Ref], seen: _Seen) -> Iterator[str]:
+def _terms(spec: Spec, of: list[Ref], seen: _VerifiedNodes) -> Iterator[str]:
     """A gradient has the shape and dtype of what it is the gradient of."""
     for g, value in zip(spec.args, of, strict=False):
         wanted = seen[value.node].kind_of(value.index)
@@ -195,7 +195,7 @@ def _terms(spec: Spec, of: list[Ref], seen: _Seen) -> Iterator[str]:
             yield f"a gradient of {show_kind(*wanted)} can't be {show_kind(*found)}"
 
 
-def _accumulate(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _accumulate(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     of, index = spec.attrs.get("of"), spec.attrs.get("index")
     if (
         type(of) is not int
@@ -210,7 +210,7 @@ def _accumulate(spec: Spec, seen: _Seen) -> Iterator[str]:
     yield from _terms(spec, [Ref(of, index)] * len(spec.args), seen)
 
 
-def _step(spec: Spec, seen: _Seen) -> Iterator[str]:
+def _step(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     if len(spec.args) != len(spec.kinds()) + 1 or not spec.several:
         yield "it gives what it reads, but for the gradient"
         return

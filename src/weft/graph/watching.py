@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.autograd.engine import WATCHERS
 from weft.core.frames import caller
-from weft.core.node import AccumulateGrad, GraphNode, Node, Output
+from weft.core.node import AccumulateGrad, GraphNode, OpNode, Output
 from weft.core.scopes import split
 from weft.graph.build import behind, graph_of_nodes
 from weft.graph.comparing import Diff, diff
@@ -20,7 +20,7 @@ _PLACES = 64  # of a program, from which backward() is called
 _KNOWN = 16  # structures that are remembered, so that their return costs nothing
 
 
-class Step:
+class StepChange:
     """A step whose structure differs from the one before, and how."""
 
     def __init__(self, step: int, before: int, difference: Diff | None) -> None:
@@ -34,10 +34,10 @@ class Step:
 class Watch:
     """Tells when the structure of the steps changes. A step is a backward pass of this thread."""
 
-    def __init__(self, tell: Callable[[Step], Any] | None = None, keep: int = 100) -> None:
+    def __init__(self, tell: Callable[[StepChange], Any] | None = None, keep: int = 100) -> None:
         self.tell, self.keep = tell, keep
         self.steps = 0
-        self.changes: list[Step] = []
+        self.changes: list[StepChange] = []
         self._thread = threading.get_ident()
         self._entered = 0
         # The structure of the last step of each backward() in the program, and its number.
@@ -100,7 +100,7 @@ class Watch:
             return
         old = self._known.get(before)
         found = None if old is None else diff(old[0], self._known[now][0], values=False)
-        change = Step(step, number, found)
+        change = StepChange(step, number, found)
         self.changes.append(change)
         del self.changes[: -self.keep]
         if self.tell is not None:
@@ -119,7 +119,7 @@ def structure(nodes: list[Any]) -> int:
     models: dict[str, int] = {}
     for k, node in enumerate(nodes):
         numbers[node] = k
-        if not isinstance(node, Node):
+        if not isinstance(node, OpNode):
             parts.append(0)
             continue
         edges: list[Any] = []
@@ -151,7 +151,7 @@ def _is_structure(value: Any) -> bool:
     return kind is int or kind is bool or kind is str or value is None
 
 
-def watch(tell: Callable[[Step], Any] | None = None, keep: int = 100) -> Watch:
+def watch(tell: Callable[[StepChange], Any] | None = None, keep: int = 100) -> Watch:
     """Follow the training in a block: a structural hash a step, details only of changes.
 
     >>> import weft
@@ -165,4 +165,4 @@ def watch(tell: Callable[[Step], Any] | None = None, keep: int = 100) -> Watch:
     return Watch(tell, keep)
 
 
-__all__ = ["Step", "Watch", "watch"]
+__all__ = ["StepChange", "Watch", "watch"]

@@ -48,7 +48,7 @@ def step(graph: Graph, number: int = 0) -> dict[str, Any]:
 def step_text(graph: Graph, number: int = 0) -> str:
     """The same as JSON text."""
     graph._check_whole()
-    writer = _Writer(graph)
+    writer = _DocumentWriter(graph)
     nodes = ",".join([writer.node(spec) for spec in graph._specs.values()])
     rest = {
         "outputs": list(dict.fromkeys(r.node for r in graph._outputs)),
@@ -80,7 +80,7 @@ def _modules(graph: Graph) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-class _Writer:
+class _DocumentWriter:
     """Writes the nodes of one graph down, and remembers what many of them share."""
 
     def __init__(self, graph: Graph) -> None:

@@ -87,7 +87,7 @@ class Writer:
         )  # fmt: skip
 
 
-class Source:
+class RandomAccessFile:
     """Random access to a file or file object, from where it stands to its end."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -140,7 +140,7 @@ def damaged(why: str) -> RuntimeError:
     )
 
 
-class Entry(NamedTuple):
+class RecordEntry(NamedTuple):
     """What the directory says of a record, and where the next one begins."""
 
     label: bytes
@@ -153,7 +153,7 @@ class Entry(NamedTuple):
 class Reader:
     """The records of an archive, by name."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RandomAccessFile) -> None:
         self.source = source
         start, length, count = self._find_directory()
         self.entries = self._parse(source.read(start, length), count, start)
@@ -195,7 +195,7 @@ class Reader:
             raise damaged(f"a directory of {length} bytes can't hold {count} records")
         return start, length, count
 
-    def _parse(self, data: bytes, count: int, end: int) -> dict[str, Entry]:
+    def _parse(self, data: bytes, count: int, end: int) -> dict[str, RecordEntry]:
         found: list[tuple[int, int, int, bytes]] = []
         at = 0
         for _ in range(count):
@@ -226,7 +226,7 @@ class Reader:
         limits = [place for place, _, _, _ in found[1:]] + [end]
         return _by_name(
             [
-                Entry(label, place, size, crc, limit)
+                RecordEntry(label, place, size, crc, limit)
                 for (place, size, crc, label), limit in zip(found, limits, strict=True)
             ]
         )
@@ -234,7 +234,7 @@ class Reader:
     def __contains__(self, name: str) -> bool:
         return name in self.entries
 
-    def find(self, name: str) -> tuple[int, Entry]:
+    def find(self, name: str) -> tuple[int, RecordEntry]:
         """Where the bytes of a record begin, and what is known of it."""
         entry = self.entries.get(name)
         if entry is None:
@@ -263,7 +263,7 @@ class Reader:
         self._check(name, memory, entry)
         return memory
 
-    def _check(self, name: str, data: Any, entry: Entry) -> None:
+    def _check(self, name: str, data: Any, entry: RecordEntry) -> None:
         if self.with_crc and zlib.crc32(data) != entry.crc:
             raise damaged(f"the checksum (CRC-32) of record {name!r} is wrong")
 
@@ -285,9 +285,9 @@ def _large_sizes(extra: bytes, size: int, packed: int, place: int) -> tuple[int,
     return values[0], values[1], values[2]
 
 
-def _by_name(entries: list[Entry]) -> dict[str, Entry]:
+def _by_name(entries: list[RecordEntry]) -> dict[str, RecordEntry]:
     """Records by name within the one folder that all of them are in."""
-    named: dict[str, Entry] = {}
+    named: dict[str, RecordEntry] = {}
     folders: set[str] = set()
     for entry in entries:
         if entry.place + _LOCAL.size + len(entry.label) + entry.size > entry.limit:

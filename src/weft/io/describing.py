@@ -15,7 +15,7 @@ from weft.core import dtype as dt
 from weft.core.errors import in_bytes
 from weft.core.tensor import Tensor
 from weft.io import onnx_reading, safetensors
-from weft.io.archive import Source
+from weft.io.archive import RandomAccessFile
 
 _DEEPEST = 6  # levels of a checkpoint that are looked into
 _LONGEST = 60  # characters of a value that are shown
@@ -26,7 +26,7 @@ class Unreadable(RuntimeError):
 
 
 @dataclass
-class Entry:
+class FileEntry:
     """A tensor or a value in a file."""
 
     name: str
@@ -49,7 +49,7 @@ class Description:
     format: str
     size: int
     facts: dict[str, str] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[FileEntry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -124,13 +124,13 @@ def _by_content(name: str, file: BinaryIO, size: int, start: bytes) -> Descripti
 
 def _safetensors(name: str, file: BinaryIO, size: int) -> Description:
     try:
-        header, begin = safetensors._read_header(Source(file))
+        header, begin = safetensors._read_header(RandomAccessFile(file))
         metadata = header.pop("__metadata__", {})
         places = safetensors._checked(header, size - begin)
     except safetensors.SafetensorError as error:
         raise Unreadable(f"{name}: {error}") from None
     entries = [
-        Entry(key, kind.name, shape, nbytes=end - start)
+        FileEntry(key, kind.name, shape, nbytes=end - start)
         for key, (kind, shape, start, end) in places.items()
     ]
     if "weft_graph" in metadata:
@@ -141,7 +141,7 @@ def _safetensors(name: str, file: BinaryIO, size: int) -> Description:
     return found
 
 
-def _graph(name: str, size: int, text: str, entries: list[Entry]) -> Description:
+def _graph(name: str, size: int, text: str, entries: list[FileEntry]) -> Description:
     try:
         document = json.loads(text)
         nodes = document["nodes"]
@@ -155,7 +155,7 @@ def _graph(name: str, size: int, text: str, entries: list[Entry]) -> Description
         "values": _counted(entries)["tensors"],
     }
     leaves = [
-        Entry(str(node.get("name", "?")), str(node["kind"])) for node in nodes
+        FileEntry(str(node.get("name", "?")), str(node["kind"])) for node in nodes
         if node["kind"] in ("input", "parameter", "constant")
     ]  # fmt: skip
     found = Description(name, "weft graph", size, facts, leaves)
@@ -163,7 +163,7 @@ def _graph(name: str, size: int, text: str, entries: list[Entry]) -> Description
     return found
 
 
-def _counted(entries: list[Entry]) -> dict[str, str]:
+def _counted(entries: list[FileEntry]) -> dict[str, str]:
     tensors = [e for e in entries if e.shape is not None]
     count = sum(math.prod(e.shape or ()) for e in tensors)
     kinds = Counter(e.kind for e in tensors)
@@ -220,7 +220,7 @@ def _foreign(
     if not asked:
         raise Unreadable(f"{name}: {str(error).partition(chr(10))[0]}") from None
     found.facts["content"] = "objects of classes that are not plain data"
-    found.entries = [Entry(each, "class or function") for each in sorted(set(asked))]
+    found.entries = [FileEntry(each, "class or function") for each in sorted(set(asked))]
     found.notes.append(
         "loading it would run code of the classes above; only load it if you trust where it is from"
     )
@@ -239,7 +239,7 @@ def _type_of(value: Any) -> str:
 
 def _walk(name: str, value: Any, found: Description, seen: dict[int, str], depth: int) -> None:
     if isinstance(value, Tensor):
-        entry = Entry(name or "(the tensor)", value.dtype.name, list(value.shape))
+        entry = FileEntry(name or "(the tensor)", value.dtype.name, list(value.shape))
         entry.nbytes = value.numel() * value.element_size()
         place = value.data_ptr()
         if value.numel():
@@ -256,7 +256,7 @@ def _walk(name: str, value: Any, found: Description, seen: dict[int, str], depth
     plain = not any(isinstance(v, (Tensor, dict, list, tuple)) for _, v in inside)
     if not inside or depth >= _DEEPEST or (plain and name and len(inside) > 4):
         found.entries.append(
-            Entry(name or "(the value)", type(value).__name__, value=_short(value))
+            FileEntry(name or "(the value)", type(value).__name__, value=_short(value))
         )
         return
     for key, each in inside:
@@ -273,7 +273,7 @@ def _onnx(name: str, file: BinaryIO, size: int) -> Description:
         model = onnx_reading.read(memoryview(mapped))
     except onnx_reading.NotOnnx as error:
         raise Unreadable(f"{name}: not a valid ONNX model: {error}") from None
-    entries = [Entry(w.name, w.dtype, w.shape, nbytes=_nbytes(w)) for w in model.weights]
+    entries = [FileEntry(w.name, w.dtype, w.shape, nbytes=_nbytes(w)) for w in model.weights]
     facts = {"ONNX IR version": str(model.ir_version)}
     opsets = ", ".join(
         f"{domain or 'ai.onnx'} {version}" for domain, version in model.opsets.items()

@@ -21,7 +21,7 @@ from weft.core import dtype as dt
 from weft.core import meta
 from weft.core.storage import TypedStorage, UntypedStorage, swap_bytes
 from weft.io import rebuild
-from weft.io.archive import Reader, Source, damaged, only_bools
+from weft.io.archive import RandomAccessFile, Reader, damaged, only_bools
 from weft.io.unpickle import Machine
 
 MAGIC, PROTOCOL_VERSION = 0x1950A86A20F9469CFC6C, 1001
@@ -59,7 +59,7 @@ class Mapping:
 
 
 def read(
-    source: Source, map_location: Any, run: Run, mapped: Mapping | None = None,
+    source: RandomAccessFile, map_location: Any, run: Run, mapped: Mapping | None = None,
     order: str = sys.byteorder, with_data: bool = True,
 ) -> Any:  # fmt: skip
     """The object in a file; ``run`` is what executes pickles, ``order`` that of unmarked bytes."""
@@ -202,7 +202,7 @@ def _read_archive(
 # ------------------------------------------------------------------ the older format
 
 
-def _read_legacy(source: Source, map_location: Any, run: Run) -> Any:
+def _read_legacy(source: RandomAccessFile, map_location: Any, run: Run) -> Any:
     data = source.read(0, source.size)
     place = placer(map_location)
     held: dict[str, tuple[UntypedStorage, dt.dtype | None]] = {}

@@ -15,7 +15,7 @@ from weft.core import dtype as dt
 from weft.core.devices import host
 from weft.core.tensor import Tensor, wrap
 from weft.io import atomic
-from weft.io.archive import Source, only_bools
+from weft.io.archive import RandomAccessFile, only_bools
 
 _LARGEST_HEADER = 100_000_000
 _NAMES = {
@@ -97,7 +97,7 @@ def load_safetensors(
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             return load_safetensors(file, device)
-    source = Source(f)
+    source = RandomAccessFile(f)
     header, start = _read_header(source)
     header.pop(_METADATA, None)
     found = {}
@@ -122,10 +122,10 @@ def safetensors_metadata(f: str | os.PathLike[str] | BinaryIO) -> dict[str, str]
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             return safetensors_metadata(file)
-    return _read_header(Source(f))[0].get(_METADATA, {})
+    return _read_header(RandomAccessFile(f))[0].get(_METADATA, {})
 
 
-def _read_header(source: Source) -> tuple[dict[str, Any], int]:
+def _read_header(source: RandomAccessFile) -> tuple[dict[str, Any], int]:
     if source.size < 8:
         raise SafetensorError("not a safetensors file: it has no header")
     length = int.from_bytes(source.read(0, 8), "little")

@@ -38,7 +38,7 @@ class _Everywhere:
 EVERYWHERE = _Everywhere
 
 
-class _Handle(RemovableHandle):
+class _HookHandle(RemovableHandle):
     """Takes a hook off together with the notes on how to call it; can be copied and pickled."""
 
     def __init__(self, hooks: Any, *notes: dict[int, Any]) -> None:
@@ -60,7 +60,7 @@ class _Handle(RemovableHandle):
         self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
 
 
-class _GlobalHandle(_Handle):
+class _GlobalHandle(_HookHandle):
     """Also switches the longer way of calling off when no hook of all modules is left."""
 
     def remove(self) -> None:
@@ -78,7 +78,7 @@ def add(
     hook: Callable,
     prepend: bool = False,
     *marks: tuple[dict[int, Any], bool],
-    kind: type[_Handle] = _Handle,
+    kind: type[_HookHandle] = _HookHandle,
 ) -> RemovableHandle:
     """Put a hook last (or first), and note for its key how it is to be called."""
     handle = kind(hooks, *(notes for notes, _ in marks))

@@ -40,7 +40,7 @@ class Held(Module):
         return found
 
 
-class GraphModule(Held):
+class RecordedModule(Held):
     """Runs a graph on inputs; parameters are those of the graph's model, the very same tensors.
 
     Random numbers are drawn anew in each call. In training mode buffers are written as the program

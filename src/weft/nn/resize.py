@@ -25,6 +25,7 @@ from weft.graph import record
 from weft.graph.graph import Graph
 from weft.nn._channels import CONSUMED, PRODUCED, TIED, Channels
 from weft.nn.module import Module
+from weft.operators.outputs import tensors_in
 from weft.operators.random import default_generator
 
 # Names under which layers remember their widths.
@@ -217,17 +218,7 @@ def _quietly(model: Module) -> Iterator[None]:
 def _outputs(model: Module, inputs: tuple[Any, ...]) -> list[np.ndarray]:
     with _quietly(model):
         out = model(*inputs)
-    return [host(t).astype(np.float64) for t in _tensors(out)]
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+    return [host(t).astype(np.float64) for t in tensors_in(out)]
 
 
 def _distance(before: Any, after: list[np.ndarray]) -> float:

@@ -20,7 +20,7 @@ def _wrap_index(index: int | None, count: int) -> int | None:
     return index + count if index < 0 else index
 
 
-class _Table(Module):
+class _EmbeddingTable(Module):
     """What both kinds of table share."""
 
     num_embeddings: int
@@ -57,7 +57,7 @@ def _check_table(embeddings: Tensor) -> tuple[int, int]:
     return rows, columns
 
 
-class Embedding(_Table):
+class Embedding(_EmbeddingTable):
     """A vector for each number below ``num_embeddings``.
 
     >>> layer = nn.Embedding(10, 3)
@@ -136,7 +136,7 @@ class Embedding(_Table):
         )
 
 
-class EmbeddingBag(_Table):
+class EmbeddingBag(_EmbeddingTable):
     """The sum, mean or maximum of the vectors of several numbers."""
 
     __constants__ = [

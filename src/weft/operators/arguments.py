@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.generator import Generator
+from weft.core.generator import ArrayGenerator
 from weft.core.tensor import Tensor
 
 
@@ -53,7 +53,7 @@ def probability(p: float) -> None:
         refuse(f"dropout probability has to be between 0 and 1, but got {p}", ValueError)
 
 
-def generator() -> Generator:
+def generator() -> ArrayGenerator:
     """The generator that functions draw from which are given none."""
     from weft.operators import random
 

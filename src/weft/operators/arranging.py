@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import Batch, aligned, each, values_of
+from weft.core.batching import BatchedCall, aligned, each, values_of
 from weft.core.devices import host
 from weft.core.dispatch import Op
 from weft.core.meta import filled, lacks_values, no_values
@@ -175,7 +175,7 @@ def _repeated_shape(x: ShapeDtype, repeats: tuple[int, ...]) -> Any:
     )
 
 
-def _repeat_batch(b: Batch) -> Any:
+def _repeat_batch(b: BatchedCall) -> Any:
     repeats = b.attrs["repeats"]
     return b.run(aligned(b.args[0], len(repeats)), repeats=(1, *repeats))
 

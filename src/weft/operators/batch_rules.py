@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.batching import Batch, each, elementwise
+from weft.core.batching import BatchedCall, each, elementwise
 from weft.core.tensor import Tensor
 
 __all__ = ["along", "elementwise", "folded", "images", "leading"]
@@ -22,7 +22,7 @@ def _behind(value: Any) -> Any:
     return tuple(d + 1 for d in value) if isinstance(value, (tuple, list)) else value + 1
 
 
-def _shifted(b: Batch) -> dict[str, Any]:
+def _shifted(b: BatchedCall) -> dict[str, Any]:
     """The attributes with every dimension one further, and shapes with the batch in front."""
     attrs = dict(b.attrs)
     for name, value in b.attrs.items():
@@ -33,7 +33,7 @@ def _shifted(b: Batch) -> dict[str, Any]:
     return attrs
 
 
-def along(b: Batch) -> Any:
+def along(b: BatchedCall) -> Any:
     """Ops along dimensions that are named by attributes; all operands have the same rank."""
     ranks = {x._a.ndim for x in b.logical if isinstance(x, Tensor)}
     if len(ranks) > 1:
@@ -44,7 +44,7 @@ def along(b: Batch) -> Any:
     return b.run(*args, **attrs)
 
 
-def _along_single(b: Batch, args: list[Any], attrs: dict[str, Any]) -> Any:
+def _along_single(b: BatchedCall, args: list[Any], attrs: dict[str, Any]) -> Any:
     """The same for a single number, which has a dimension 0 to ask for and no more."""
     args = [x.unsqueeze(1) if isinstance(x, Tensor) and x._a.ndim == 1 else x for x in args]
     out = b.run(*args, **attrs)
@@ -52,17 +52,17 @@ def _along_single(b: Batch, args: list[Any], attrs: dict[str, Any]) -> Any:
     return tuple(flat) if b.op.multiple else flat[0]
 
 
-def leading(b: Batch) -> Any:
+def leading(b: BatchedCall) -> Any:
     """Ops on the last dimensions, to which any before them are a batch."""
     return b.run(*b.leads(), **b.attrs)
 
 
-def images(b: Batch) -> Any:
+def images(b: BatchedCall) -> Any:
     """Ops on (N, C, ...) arrays: the batch and N are one dimension."""
     return folded(b) if all(b.on) else each(b)
 
 
-def folded(b: Batch) -> Any:
+def folded(b: BatchedCall) -> Any:
     """The same where only some operands have the batch: the others serve every example."""
     counts = {x._a.shape[0] for x, on in zip(b.logical, b.on, strict=True) if on}
     count = counts.pop()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.dispatch import Op
 from weft.core.symbols import product
 from weft.core.tensor import Tensor
@@ -109,7 +109,7 @@ def _attrs(
     return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, **more}
 
 
-def _convolution_batch(b: Batch) -> Any:
+def _convolution_batch(b: BatchedCall) -> Any:
     """With weights of their own the examples are groups of one convolution."""
     x, w, bias = b.args
     if not b.on[1] and not b.on[2]:
@@ -216,7 +216,7 @@ conv_transpose_op: Op = general(
 )
 
 
-def _conv_weight_batch(b: Batch) -> Any:
+def _conv_weight_batch(b: BatchedCall) -> Any:
     """Weights of every example: the examples are groups of one convolution."""
     if not b.size:
         return each(b)

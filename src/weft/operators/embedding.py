@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.batching import Batch, each, values_of
+from weft.core.batching import BatchedCall, each, values_of
 from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.meta import lacks_values
@@ -57,7 +57,7 @@ def _add_rows(
     return out
 
 
-def _joined_tables(b: Batch, count: int) -> Tensor | None:
+def _joined_tables(b: BatchedCall, count: int) -> Tensor | None:
     """Indices into the tables of all examples, one behind the other; None if that can't be."""
     found = values_of(b.args[1])
     if b.attrs["padding_idx"] >= 0 or b.attrs["by_freq"] or not b.size or lacks_values(found):
@@ -69,7 +69,7 @@ def _joined_tables(b: Batch, count: int) -> Tensor | None:
     return indices + wrap(first.reshape(b.size, *(1,) * (indices._a.ndim - 1)))
 
 
-def _embedding_batch(b: Batch) -> Any:
+def _embedding_batch(b: BatchedCall) -> Any:
     weight = b.args[0]
     if not b.on[0]:
         return b.run(*b.args, **b.attrs)
@@ -77,7 +77,7 @@ def _embedding_batch(b: Batch) -> Any:
     return each(b) if indices is None else b.run(b.fold(weight), indices, **b.attrs)
 
 
-def _embedding_backward_batch(b: Batch) -> Any:
+def _embedding_backward_batch(b: BatchedCall) -> Any:
     count = b.attrs["count"]
     indices = _joined_tables(b, count)
     if indices is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.devices import host
 from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.meta import no_values, plain
@@ -96,7 +96,7 @@ def _nll_samples(m: Any, back: bool = False) -> list[Sample]:
     return found
 
 
-def _nll_loss_batch(b: Batch) -> Any:
+def _nll_loss_batch(b: BatchedCall) -> Any:
     """nll_loss: the examples are so many more rows; then each has a sum or a mean of its own."""
     if b.on[2] or not b.size:
         return each(b)
@@ -109,7 +109,7 @@ def _nll_loss_batch(b: Batch) -> Any:
     return total if reduction == "sum" else total / _share(b, target, x._a.shape)
 
 
-def _nll_loss_backward_batch(b: Batch) -> Any:
+def _nll_loss_backward_batch(b: BatchedCall) -> Any:
     if b.on[2] or not b.size:
         return each(b)
     g, target, shape = b.lead(0), b.lead(1), (b.size, *b.attrs["shape"])
@@ -121,7 +121,7 @@ def _nll_loss_backward_batch(b: Batch) -> Any:
     return _of_rows(b, g, target, shape)
 
 
-def _of_rows(b: Batch, x: Tensor, target: Tensor, shape: Any = None) -> Any:
+def _of_rows(b: BatchedCall, x: Tensor, target: Tensor, shape: Any = None) -> Any:
     """The op without a reduction, on the rows of all examples."""
     alone = target._a.ndim == 1  # an example is one row
     attrs = {**b.attrs, "reduction": "none"}
@@ -133,10 +133,10 @@ def _of_rows(b: Batch, x: Tensor, target: Tensor, shape: Any = None) -> Any:
     return b.unfold(y, target._a.shape[1])
 
 
-def _share(b: Batch, target: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _share(b: BatchedCall, target: Tensor, shape: tuple[int, ...]) -> Tensor:
     """What the mean of each example divides by: the weights of the labels that count."""
     kind = b.logical[0]._a.dtype
-    ones = Batch.of(nll_loss_op, b, b.args, b.on)
+    ones = BatchedCall.of(nll_loss_op, b, b.args, b.on)
     ones.attrs = {"ignore_index": b.attrs["ignore_index"]}
     used = _of_rows(ones, wrap(np.broadcast_to(np.array(-1, plain(kind)), shape)), target)
     dims = tuple(range(1, used._a.ndim))

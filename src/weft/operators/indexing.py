@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import Batch, aligned, each, is_batched
+from weft.core.batching import BatchedCall, aligned, each, is_batched
 from weft.core.devices import host
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.gate import LISTENERS, announce
@@ -124,7 +124,7 @@ def _index(x: np.ndarray, *indices: np.ndarray, where: tuple[int, ...]) -> np.nd
     return np.ascontiguousarray(x[_tuple_of(indices, where)])
 
 
-def _index_batch(b: Batch) -> Any:
+def _index_batch(b: BatchedCall) -> Any:
     """Rows by index arrays: of each example by its own indices, or by those of all."""
     where = b.attrs["where"]
     at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
@@ -143,7 +143,7 @@ def _index_batch(b: Batch) -> Any:
     return out.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + at, 1 + at + rank)))
 
 
-def _index_put_batch(b: Batch) -> Any:
+def _index_put_batch(b: BatchedCall) -> Any:
     """Values written or added at index arrays, which are each example's own or those of all."""
     where, indices = b.attrs["where"], b.logical[2:]
     at, together = where[0], all(d == where[0] + k for k, d in enumerate(where))
@@ -168,10 +168,10 @@ def _index_put_batch(b: Batch) -> Any:
     return b.run(b.lead(0), values, rows, *chosen, **{**b.attrs, "where": (0, *behind)})
 
 
-def _index_backward_batch(b: Batch) -> Any:
+def _index_backward_batch(b: BatchedCall) -> Any:
     """The backward of an index: its gradient is added into zeros."""
     zeros = wrap(np.zeros((b.size, *b.attrs["shape"]), plain(b.logical[0]._a.dtype)))
-    put = Batch.of(index_put_op, b, (zeros, *b.args), (True, *b.on))
+    put = BatchedCall.of(index_put_op, b, (zeros, *b.args), (True, *b.on))
     put.attrs = {"where": b.attrs["where"], "accumulate": True}
     return _index_put_batch(put)
 

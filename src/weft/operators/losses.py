@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import foreign
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.devices import host
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
@@ -87,7 +87,7 @@ def together(*tensors: Tensor) -> tuple[Tensor, ...]:
 # --- distances of pairs ----------------------------------------------------------------
 
 
-def _pair_loss_batch(b: Batch) -> Any:
+def _pair_loss_batch(b: BatchedCall) -> Any:
     """Losses that are summed up or averaged over an example, and not over the batch."""
     reduction = b.attrs["reduction"]
     ranks = {x._a.ndim for x in b.logical if isinstance(x, Tensor)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, selection
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.devices import ones_like
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.short import fast_binary
@@ -135,7 +135,7 @@ def _mm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _widened(_mm_kernel, mm_op, a, b)
 
 
-def _mm_batch(b: Batch) -> Any:
+def _mm_batch(b: BatchedCall) -> Any:
     """Of matrices; the gradients of linear maps of one vector multiply by vectors as well."""
     (x, y), ranks = b.args, [t._a.ndim for t in b.logical]
     if not b.on[1] and ranks[1] == 2:
@@ -201,7 +201,7 @@ def _mv_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return rows(a).dot(b).reshape(a.shape[:-1])
 
 
-def _mv_batch(b: Batch) -> Any:
+def _mv_batch(b: BatchedCall) -> Any:
     x, y = b.args
     if [t._a.ndim for t in b.logical] != [2, 1]:
         return each(b)
@@ -232,7 +232,7 @@ def _dot_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.dot(a, b)
 
 
-def _dot_batch(b: Batch) -> Any:
+def _dot_batch(b: BatchedCall) -> Any:
     if [t._a.ndim for t in b.logical] != [1, 1]:
         return each(b)
     x, y = b.leads()
@@ -321,7 +321,7 @@ def _bias_rule(g: Any) -> Any:
     return g if len(g.shape) < 3 else rows(g)
 
 
-def _linear_batch(b: Batch) -> Any:
+def _linear_batch(b: BatchedCall) -> Any:
     """With weights of their own the examples are matrices of one batched product."""
     if not any(b.on[1:]):
         return b.run(*b.args)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.batching import Batch
+from weft.core.batching import BatchedCall
 from weft.core.dispatch import NO_ATTRS, apply
 from weft.core.modes import MODES, no_grad
 from weft.core.pending import model_of
@@ -72,7 +72,7 @@ def _layer_norm_rule(
     return gx, gy * normal if needs[1] else None, gy if needs[2] else None
 
 
-def _norm_batch(b: Batch) -> Any:
+def _norm_batch(b: BatchedCall) -> Any:
     """Weights that differ from example to example are applied behind the norm."""
     x, weights = b.lead(0), b.args[1:]
     if not any(b.on[1:]):

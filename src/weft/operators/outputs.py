@@ -326,7 +326,7 @@ def _check_memory(target: Tensor, name: str, inputs: Any) -> None:
         check_overlap(target, name)
     if name in OVERLAPPING:
         return
-    read = list(_tensors(inputs))
+    read = list(tensors_in(inputs))
     for i, x in enumerate(read[:1] if name in ADDING else read):
         if x._vc is target._vc:
             distinct = name in DISTINCT and (i > 0 or name not in CHANGED_COPIES)
@@ -342,15 +342,16 @@ def check_arguments(target: Tensor, args: Any, name: str) -> None:
             check_shared(target._a, x._a, name + "_", name in SCATTERING)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors among arguments or results, also in tuples, lists and dicts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for v in value:
-            yield from _tensors(v)
+            yield from tensors_in(v)
     elif isinstance(value, dict):
         for v in value.values():
-            yield from _tensors(v)
+            yield from tensors_in(v)
 
 
 def warn_expanded(target: Tensor, name: str) -> bool:

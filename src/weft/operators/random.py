@@ -12,11 +12,11 @@ import numpy as np
 from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core.batching import Batch, BatchedArray
+from weft.core.batching import BatchedArray, BatchedCall
 from weft.core.devices import copy_of, host, model_like, put_like, write_into
 from weft.core.dispatch import edge_of
 from weft.core.gate import announce
-from weft.core.generator import Generator as ArrayGenerator
+from weft.core.generator import ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.meta import MetaArray, lacks_values
@@ -570,7 +570,7 @@ def _zero_tangent(t: Any) -> Any:
     return t * 0.0
 
 
-def _drawn_batch(b: Batch) -> Any:
+def _drawn_batch(b: BatchedCall) -> Any:
     """Random values, drawn for each example or once for all of them."""
     values = b.attrs["values"]
     if isinstance(values, BatchedArray):

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import Batch
+from weft.core.batching import BatchedCall
 from weft.core.dispatch import Op, apply, apply_one
 from weft.core.meta import lacks_values
 from weft.core.tensor import Tensor
@@ -611,7 +611,7 @@ min = _max_or_min(
 )
 
 
-def _arg_batch(b: Batch) -> Any:
+def _arg_batch(b: BatchedCall) -> Any:
     """Of all elements where no dimension is named."""
     if b.attrs.get("dim") is not None:
         return batch_rules.along(b)

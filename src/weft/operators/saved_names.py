@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.devices import host
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.saved import COMPUTED, NAMES, find_saved, needs_gradient, shape_of_input
 from weft.core.tensor import wrap
 
@@ -253,17 +253,17 @@ def computed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @computed
-def _bias_sizes(node: Node, _: str) -> tuple[int, ...]:
+def _bias_sizes(node: OpNode, _: str) -> tuple[int, ...]:
     return (0,) if node.inputs[2] is None else (node.shape[1],)
 
 
 @computed
-def _no_padding(node: Node, _: str) -> tuple[int, ...]:
+def _no_padding(node: OpNode, _: str) -> tuple[int, ...]:
     return (0,) * len(node.attrs["stride"])
 
 
 @computed
-def _output_padding(node: Node, _: str) -> tuple[int, ...]:
+def _output_padding(node: OpNode, _: str) -> tuple[int, ...]:
     """By how much the result of a transposed convolution is larger than it has to be."""
     at = node.attrs
     sizes, kernel = shape_of_input(node, "x"), shape_of_input(node, "w")
@@ -274,7 +274,7 @@ def _output_padding(node: Node, _: str) -> tuple[int, ...]:
 
 
 @computed
-def _flat_pads(node: Node, _: str) -> tuple[int, ...]:
+def _flat_pads(node: OpNode, _: str) -> tuple[int, ...]:
     pads = list(node.attrs["pads"])
     while pads and pads[0] == (0, 0):
         del pads[0]
@@ -282,12 +282,12 @@ def _flat_pads(node: Node, _: str) -> tuple[int, ...]:
 
 
 @computed
-def _of_view(node: Node, name: str) -> Any:
+def _of_view(node: OpNode, name: str) -> Any:
     """A setting of the view that a scatter op writes through."""
     return node.attrs["chain"][2][name]
 
 
-def _last_place(node: Node) -> tuple[int, Any, tuple[int, ...]]:
+def _last_place(node: OpNode) -> tuple[int, Any, tuple[int, ...]]:
     """The last of the views that PyTorch makes for an index: dimension, place, sizes before."""
     index = node.attrs["index"] if "index" in node.attrs else _of_view(node, "index")
     sizes = list(shape_of_input(node, "x") or ())
@@ -310,7 +310,7 @@ def _last_place(node: Node) -> tuple[int, Any, tuple[int, ...]]:
 
 
 @computed
-def _last_slice(node: Node, name: str) -> Any:
+def _last_slice(node: OpNode, name: str) -> Any:
     dim, place, _ = _last_place(node)
     if name in ("dim", "index"):
         return dim if name == "dim" else place
@@ -320,12 +320,12 @@ def _last_slice(node: Node, name: str) -> Any:
 
 
 @computed
-def _before(node: Node, _: str) -> tuple[int, ...]:
+def _before(node: OpNode, _: str) -> tuple[int, ...]:
     return _last_place(node)[2]
 
 
 @computed
-def _indices(node: Node, _: str) -> tuple[Any, ...]:
+def _indices(node: OpNode, _: str) -> tuple[Any, ...]:
     """Tensors by the dimension that they index, with None where a slice stands."""
     where, rest = node.attrs["where"], find_saved(node, "rest")
     found: list[Any] = [None] * (max(where, default=-1) + 1)
@@ -335,18 +335,18 @@ def _indices(node: Node, _: str) -> tuple[Any, ...]:
 
 
 @computed
-def _inverse_deviation(node: Node, _: str) -> Any:
+def _inverse_deviation(node: OpNode, _: str) -> Any:
     """PyTorch keeps one over the standard deviation; weft keeps the variance."""
     return wrap(1 / np.sqrt(host(find_saved(node, "var")) + node.attrs["eps"]))
 
 
 @computed
-def _empty(node: Node, _: str) -> Any:
+def _empty(node: OpNode, _: str) -> Any:
     return wrap(np.empty(0, np.float32))
 
 
 @computed
-def _total_weight(node: Node, _: str) -> Any:
+def _total_weight(node: OpNode, _: str) -> Any:
     """The weight of the targets that count."""
     target, weight = host(find_saved(node, "target")), find_saved(node, "weight")
     counts = target[target != node.attrs["ignore_index"]]
@@ -355,71 +355,71 @@ def _total_weight(node: Node, _: str) -> Any:
 
 
 @computed
-def _turned(node: Node, own: str) -> Any:
+def _turned(node: OpNode, own: str) -> Any:
     """PyTorch multiplies by the transposed weight, and keeps that."""
     found = find_saved(node, own)
     return found.t() if found is not None and found.ndim == 2 else found
 
 
 @computed
-def _turned_sizes(node: Node, _: str) -> Any:
+def _turned_sizes(node: OpNode, _: str) -> Any:
     sizes = shape_of_input(node, "weight")
     return None if sizes is None else sizes[::-1]
 
 
 @computed
-def _turned_strides(node: Node, _: str) -> Any:
+def _turned_strides(node: OpNode, _: str) -> Any:
     found = find_saved(node, "weight!") if needs_gradient(node, "weight") else None
     return () if found is None else found.stride()[::-1]
 
 
 @computed
-def _last_dims(node: Node, _: str) -> tuple[int, ...]:
+def _last_dims(node: OpNode, _: str) -> tuple[int, ...]:
     sizes = shape_of_input(node, "x") or ()
     return sizes[len(sizes) - node.attrs["rank"] :]
 
 
 @computed
-def _split_size(node: Node, _: str) -> int:
+def _split_size(node: OpNode, _: str) -> int:
     return node.attrs["sizes"][0]
 
 
 @computed
-def _only(node: Node, name: str) -> Any:
+def _only(node: OpNode, name: str) -> Any:
     """The one dimension that was named, if it was squeezed."""
     return (*node.attrs[name], None)[0]
 
 
 @computed
-def _source_rank(node: Node, _: str) -> int:
+def _source_rank(node: OpNode, _: str) -> int:
     return len(shape_of_input(node, "source") or ())
 
 
 @computed
-def _scale(node: Node, number: str) -> float | None:
+def _scale(node: OpNode, number: str) -> float | None:
     scales = node.attrs["scales"]
     return None if scales is None else scales[int(number)]
 
 
 @computed
-def _whole(node: Node, name: str) -> Any:
+def _whole(node: OpNode, name: str) -> Any:
     """A factor, as the whole number that PyTorch has by default."""
     factor = find_saved(node, name)
     return int(factor) if isinstance(factor, float) and factor.is_integer() else factor
 
 
 @computed
-def _real(node: Node, name: str) -> float:
+def _real(node: OpNode, name: str) -> float:
     return float(node.attrs[name])
 
 
 @computed
-def _lengths(node: Node, own: str) -> tuple[int, ...]:
+def _lengths(node: OpNode, own: str) -> tuple[int, ...]:
     return tuple(find_saved(node, own).tolist())
 
 
 @computed
-def _rounding(node: Node, _: str) -> str:
+def _rounding(node: OpNode, _: str) -> str:
     return "floor" if node.op.name == "div_floor" else "trunc"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import dtype as dt
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.devices import host
 from weft.core.dispatch import Op, apply
 from weft.core.meta import lacks_values
@@ -36,7 +36,7 @@ def _index_select(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
     return x.take(index if index.ndim else index.reshape(1), dim)
 
 
-def _slices_batch(b: Batch) -> Any:
+def _slices_batch(b: BatchedCall) -> Any:
     """One index for all examples, shifted by the batch dimension."""
     shared = not b.on[-1] and b.size and b.logical[0]._a.ndim
     operands = (b.lead(k) for k in range(len(b.args) - 1))

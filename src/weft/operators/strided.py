@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import Batch, each
+from weft.core.batching import BatchedCall, each
 from weft.core.dispatch import Op
 from weft.core.shapes import ShapeDtype
 from weft.core.tensor import Tensor, dense, storage_array, strided
@@ -69,7 +69,7 @@ def _as_strided_back(
     return (memory[own] / counts[own]).astype(g.dtype) if own.size else np.zeros(shape, g.dtype)
 
 
-def _as_strided_batch(b: Batch) -> Any:
+def _as_strided_batch(b: BatchedCall) -> Any:
     """Places in memory: every example has its own."""
     b.args[0] = b.args[0].contiguous()
     rows = [b.run(b.args[0].select(0, i).clone(), **b.attrs) for i in range(b.size)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors
-from weft.core.batching import Batch, aligned, each
+from weft.core.batching import BatchedCall, aligned, each
 from weft.core.devices import put_like, viewed_as
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
@@ -569,7 +569,7 @@ def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return strided(x, shape, strides)
 
 
-def _expand_batch(b: Batch) -> Any:
+def _expand_batch(b: BatchedCall) -> Any:
     shape = b.attrs["shape"]
     return b.run(aligned(b.args[0], len(shape)), shape=(b.size, *shape))
 
@@ -924,7 +924,7 @@ def _cat(*parts: np.ndarray, dim: int) -> np.ndarray:
         return np.concatenate(tuple(p for p in parts if p.shape != (0,)) or parts[:1], dim)
 
 
-def _joined_batch(b: Batch) -> Any:
+def _joined_batch(b: BatchedCall) -> Any:
     # Parts of no elements and one dimension are passed over, whatever the rank of the others.
     ranks = {x._a.ndim for x in b.logical}
     return b.run(*b.leads(), dim=b.attrs["dim"] + 1) if len(ranks) == 1 else each(b)

@@ -68,7 +68,7 @@ class Scratch:
         return found[:size]
 
 
-class Unit:
+class UpdateUnit:
     """Parameters that one call of a rule updates."""
 
     __slots__ = (
@@ -280,7 +280,7 @@ class GroupPlan:
         ids = set(map(id, params)) if before else set()
         self.known: set[int] = ids & before.known if before else ids
         self.loose: set[int] = ids & before.loose if before else ids.copy()
-        self.units: list[Unit] = []
+        self.units: list[UpdateUnit] = []
         self.waiting: list[Tensor] = []
         self.without_values: list[Tensor] = []  # on the meta device: only their steps are counted
         self.table: Any = None  # all parameters for one native call; False if that can't be
@@ -597,7 +597,7 @@ class Elementwise(Optimizer):
                 plan.without_values.append(p)
                 continue
             if p._a.size > SMALL or id(p) in alone:
-                plan.units.append(Unit([p], [own], fresh))
+                plan.units.append(UpdateUnit([p], [own], fresh))
                 continue
             ages = tuple(own[name].item() for name in self._scalars) if own else ()
             parts = bundles.setdefault((p._a.dtype, ages, fresh, p._grad is None), [])
@@ -607,7 +607,7 @@ class Elementwise(Optimizer):
             parts[-1][1].append(p)
             parts[-1][2].append(own)
         for (_, _, fresh, _), parts in bundles.items():
-            plan.units += [Unit(params, owners, fresh) for _, params, owners in parts]
+            plan.units += [UpdateUnit(params, owners, fresh) for _, params, owners in parts]
         for unit in plan.units:
             unit.place(names, self._scalars, self._pool)
         return plan

@@ -17,7 +17,7 @@ from weft.optim.optimizer import Optimizer, ParamsT, check_lr, number
 __all__ = ["LBFGS"]
 
 
-class Point(NamedTuple):
+class LineSearchPoint(NamedTuple):
     """A step length, with the loss, the gradient and the slope along the direction there."""
 
     t: float
@@ -26,7 +26,7 @@ class Point(NamedTuple):
     slope: float
 
 
-def _cubic_minimum(a: Point, b: Point, low: float, high: float) -> float:
+def _cubic_minimum(a: LineSearchPoint, b: LineSearchPoint, low: float, high: float) -> float:
     """Where the cubic through two points and their slopes has its minimum, within bounds."""
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
@@ -41,22 +41,22 @@ def _cubic_minimum(a: Point, b: Point, low: float, high: float) -> float:
 
 
 def strong_wolfe(
-    evaluate: Callable[[float], Point],
+    evaluate: Callable[[float], LineSearchPoint],
     t: float,
-    start: Point,
+    start: LineSearchPoint,
     longest: float,
     max_evaluations: int,
     *,
     c1: float = 1e-4,
     c2: float = 0.9,
     tolerance: float = 1e-9,
-) -> tuple[Point, int]:
+) -> tuple[LineSearchPoint, int]:
     """A point that satisfies the strong Wolfe conditions, and how many were tried for it."""
 
-    def too_high(point: Point) -> bool:
+    def too_high(point: LineSearchPoint) -> bool:
         return point.loss > start.loss + c1 * point.t * start.slope
 
-    def flat(point: Point) -> bool:
+    def flat(point: LineSearchPoint) -> bool:
         return abs(point.slope) <= -c2 * start.slope
 
     # First find an interval that holds such a point, by ever longer steps.
@@ -189,7 +189,7 @@ class LBFGS(Optimizer):
             if slope > -tolerance:
                 break
             last = iteration == group["max_iter"]
-            start = Point(0.0, loss, grad, slope)
+            start = LineSearchPoint(0.0, loss, grad, slope)
             room = group["max_eval"] - evaluations
             t, loss, grad, used = self._advance(closure, start, t, direction, room, last)
             if group["line_search_fn"] is not None:
@@ -247,7 +247,7 @@ class LBFGS(Optimizer):
     def _advance(
         self,
         closure: Callable[[], Any],
-        start: Point,
+        start: LineSearchPoint,
         t: float,
         direction: Tensor,
         room: int,
@@ -265,13 +265,13 @@ class LBFGS(Optimizer):
             raise RuntimeError(f"only 'strong_wolfe' is supported\n  at {errors.here()}")
         home = [p.clone() for p in self._params]
 
-        def evaluate(t: float) -> Point:
+        def evaluate(t: float) -> LineSearchPoint:
             self._move(t, direction)
             loss = float(number(closure()))
             grad = self._flat_grad()
             for p, value in zip(self._params, home, strict=True):
                 p.copy_(value)
-            return Point(t, loss, grad, grad.dot(direction).item())
+            return LineSearchPoint(t, loss, grad, grad.dot(direction).item())
 
         found, used = strong_wolfe(evaluate, t, start, _largest(direction), room)
         self._move(found.t, direction)

@@ -24,7 +24,7 @@ from typing import Any
 
 from weft.profiler import _exports
 from weft.profiler._events import EventList, FunctionEvent, FunctionEventAvg
-from weft.profiler._recorder import Recorder, record_function
+from weft.profiler._recorder import EventRecorder, record_function
 
 __all__ = [
     "DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction",
@@ -152,7 +152,7 @@ class profile:
         self.step_num = 0
         self._scheduled = schedule is not None
         self.current_action = self.schedule(0)
-        self._recorder: Recorder | None = None
+        self._recorder: EventRecorder | None = None
         self._events: list[FunctionEvent] = []
         self._used: list[tuple[float, int]] = []
         self._step: record_function | None = None
@@ -196,7 +196,7 @@ class profile:
         if wanted and self._recorder is None:
             if not self.acc_events:
                 self._events, self._used = [], []
-            self._recorder = Recorder(
+            self._recorder = EventRecorder(
                 self.record_shapes, self.profile_memory, self.with_stack, self.with_flops
             )
             self._recorder.__enter__()

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.core import errors
 from weft.core.modes import MODES
-from weft.core.node import Node
+from weft.core.node import OpNode
 from weft.core.scopes import path_of
 from weft.core.tensor import Tensor
 from weft.graph.cost import forward_flops
@@ -24,7 +24,7 @@ def now_us() -> float:
     return time.perf_counter_ns() / 1e3
 
 
-class Recorder(Listener):
+class EventRecorder(Listener):
     """The events of the thread in which it is switched on."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Recorder(Listener):
 
         def timed(node: Any) -> None:
             event = self.begin(node.named().name())
-            if isinstance(node, Node):  # it belongs to where its forward op stood
+            if isinstance(node, OpNode):  # it belongs to where its forward op stood
                 event.scope = path_of(node.scope)
                 if self.stack:
                     event.stack = [errors.describe_position(node.code, node.instruction)]
@@ -151,7 +151,7 @@ def _shapes(args: Any) -> list[Any]:
 
 def is_on() -> bool:
     """Whether a profiler listens in this thread."""
-    return any(isinstance(r, Recorder) for r in MODES.now.recorders)
+    return any(isinstance(r, EventRecorder) for r in MODES.now.recorders)
 
 
 class record_function:
@@ -163,10 +163,10 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
-        self._open: list[list[tuple[Recorder, FunctionEvent]]] = []
+        self._open: list[list[tuple[EventRecorder, FunctionEvent]]] = []
 
     def __enter__(self) -> record_function:
-        heard = [r for r in MODES.now.recorders if isinstance(r, Recorder)]
+        heard = [r for r in MODES.now.recorders if isinstance(r, EventRecorder)]
         self._open.append([(r, r.begin(self.name)) for r in heard])
         return self
 

@@ -201,7 +201,7 @@ def _part(gates: Array, k: int, size: int) -> Array:
 # --- the way through the steps ---------------------------------------------------------
 
 
-class Steps:
+class SequenceSteps:
     """Where the rows of each step lie, and what the state was before it."""
 
     def __init__(self, sizes: Sequence[int], reverse: bool) -> None:
@@ -258,7 +258,7 @@ class Steps:
 
 def lstm_forward_steps(
     cells: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     data: Array,
     w_ih: Array,
     gates: Array,
@@ -287,7 +287,7 @@ def lstm_forward_steps(
 
 def lstm_backward_steps(
     table: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     dy: Array,
     dh: Array,
     dc: Array,
@@ -324,7 +324,7 @@ def lstm_backward_steps(
 
 def gru_forward_steps(
     cells: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     data: Array,
     w_ih: Array,
     gates: Array,
@@ -347,7 +347,7 @@ def gru_forward_steps(
 
 def gru_backward_steps(
     table: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     dy: Array,
     dh: Array,
     gates: Array,
@@ -375,7 +375,7 @@ def gru_backward_steps(
 
 def rnn_forward_steps(
     cells: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     activation: str,
     data: Array,
     w_ih: Array,
@@ -397,7 +397,7 @@ def rnn_forward_steps(
 
 def rnn_backward_steps(
     table: Cells,
-    steps: Steps,
+    steps: SequenceSteps,
     activation: str,
     dy: Array,
     dh: Array,
@@ -557,7 +557,7 @@ def _weight_gradients(
     data: Array,
     start: Array,
     states: Array,
-    steps: Steps,
+    steps: SequenceSteps,
     needs: Sequence[bool],
 ) -> tuple[Array | None, Array | None]:
     """Gradients of both weights, where they are wanted; both in one product, which is faster."""
@@ -577,7 +577,7 @@ def _weight_gradients(
 
 
 def _state_gradient(
-    table: Cells, dgates: Array, start: Array, states: Array, steps: Steps
+    table: Cells, dgates: Array, start: Array, states: Array, steps: SequenceSteps
 ) -> Array:
     """The gradient of the recurrent weight."""
     before = table["empty"](states.shape, states.dtype)
@@ -632,7 +632,7 @@ def lstm(
     _check(4, x, sizes, w_hh, **given)
     h0, c0, w_ih, w_hh, w_hr, x = _laid_out(cells, (h0, c0, w_ih, w_hh, w_hr, x))
     data, sizes, empty = _rows(x), _sizes(x, sizes), cells["empty"]
-    steps, count, width = Steps(sizes, reverse), len(data), w_hh.shape[0] // 4
+    steps, count, width = SequenceSteps(sizes, reverse), len(data), w_hh.shape[0] // 4
     gates = empty((len(data), len(w_ih)), data.dtype)
     bias = _summed_bias(cells, b_ih, b_hh, gates)
     states, tanh_c, full = (empty((count, width), gates.dtype) for _ in range(3))
@@ -673,7 +673,7 @@ def lstm_rule(
     left = (_rows(y), gates, cells, tanh_c, full)
     out, gates, states, tanh_c, full = _laid_out(table, left, working)
     dy, dh, dc = _rows(g[0]), *(table["copied"](part, working) for part in g[1:3])
-    steps = Steps(_sizes(x, sizes), reverse)
+    steps = SequenceSteps(_sizes(x, sizes), reverse)
     go = table["lstm_backward_steps"]
     dgates = _gate_gradients(table, gates)
     dprojected = table["empty"](out.shape, working) if needs[7] else None
@@ -705,7 +705,7 @@ def gru(
     _check(3, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
     h0, w_ih, w_hh, x = _laid_out(cells, (h0, w_ih, w_hh, x))
     data, sizes, empty = _rows(x), _sizes(x, sizes), cells["empty"]
-    steps, width = Steps(sizes, reverse), w_hh.shape[1]
+    steps, width = SequenceSteps(sizes, reverse), w_hh.shape[1]
     gates = empty((len(data), len(w_ih)), data.dtype)
     bias = cells["zeros"](4 * width, gates.dtype)
     if b_ih is not None:
@@ -739,7 +739,7 @@ def gru_rule(
     data, h0, w_ih, w_hh = _laid_out(table, (_rows(x), h0, w_ih, w_hh), working)
     out, gates, inner = _laid_out(table, (_rows(y), gates, inner), working)
     dy, dh = _rows(g[0]), table["copied"](g[1], working)
-    steps = Steps(_sizes(x, sizes), reverse)
+    steps = SequenceSteps(_sizes(x, sizes), reverse)
     go = table["gru_backward_steps"]
     dgates, drecurrent = _gate_gradients(table, gates), _gate_gradients(table, gates)
     sums = go(table, steps, dy, dh, gates, out, inner, h0, w_hh, dgates, drecurrent, needs[1])
@@ -769,7 +769,7 @@ def rnn(
     _check(1, x, sizes, w_hh, h0=h0, w_ih=w_ih, b_ih=b_ih, b_hh=b_hh)
     h0, w_ih, w_hh, x = _laid_out(cells, (h0, w_ih, w_hh, x))
     data, sizes = _rows(x), _sizes(x, sizes)
-    steps = Steps(sizes, reverse)
+    steps = SequenceSteps(sizes, reverse)
     gates, y = (cells["empty"]((len(data), len(w_ih)), data.dtype) for _ in range(2))
     bias = _summed_bias(cells, b_ih, b_hh, gates)
     cells["rnn_forward_steps"](cells, steps, activation, data, w_ih, gates, bias, h0, w_hh, y)
@@ -796,7 +796,7 @@ def rnn_rule(
     given = (_rows(x), h0, w_ih, w_hh, _rows(y))
     data, h0, w_ih, w_hh, out = _laid_out(table, given, working)
     dy, dh = _rows(g[0]), table["copied"](g[1], working)
-    steps = Steps(_sizes(x, sizes), reverse)
+    steps = SequenceSteps(_sizes(x, sizes), reverse)
     go = table["rnn_backward_steps"]
     dgates = _gate_gradients(table, out)
     sums = go(table, steps, activation, dy, dh, out, w_hh, dgates, needs[1])

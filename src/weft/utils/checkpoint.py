@@ -34,18 +34,18 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
     return contextlib.nullcontext()
 
 
-class _Settings:
+class _CheckpointSettings:
     early_stop: bool | None = None  # what a context says, over what a call says
 
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
     """Whether a second run ends as soon as it has made what backward needs."""
-    previous, _Settings.early_stop = _Settings.early_stop, enable
+    previous, _CheckpointSettings.early_stop = _CheckpointSettings.early_stop, enable
     try:
         yield
     finally:
-        _Settings.early_stop = previous
+        _CheckpointSettings.early_stop = previous
 
 
 class GraphExecGroup:
@@ -156,7 +156,7 @@ def checkpoint(
     if not MODES.now.grad:
         return function(*args, **kwargs)
     first, again = context_fn()
-    early = early_stop if _Settings.early_stop is None else _Settings.early_stop
+    early = early_stop if _CheckpointSettings.early_stop is None else _CheckpointSettings.early_stop
     record = _Record(function, args, kwargs, _Around(preserve), again)
     record.check, record.early_stop = determinism_check == "default", early
     with saved_tensors_hooks(record.pack, record.unpack), first:

@@ -47,7 +47,7 @@ class _File:
         return found.st_size > before
 
 
-class _Run:
+class _LogFolder:
     """One folder with logs."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -148,7 +148,7 @@ class Folders:
         self.folders = [Path(folder) for folder in folders]
         self.title = title or "Training"
         self.note = ""
-        self._runs: dict[Path, _Run] = {}
+        self._runs: dict[Path, _LogFolder] = {}
         self._version = 0
         self._looked = -math.inf
         self._lock = threading.Lock()
@@ -185,7 +185,7 @@ class Folders:
                 if len(self._runs) >= MOST_RUNS:
                     self.note = f"Only {MOST_RUNS} runs are shown."
                     break
-                self._runs[folder] = _Run(folder, name)
+                self._runs[folder] = _LogFolder(folder, name)
             news |= self._runs[folder].look()
         if news or not self._version:
             self._version += 1

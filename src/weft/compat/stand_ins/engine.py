@@ -10,8 +10,7 @@ from weft.autograd.function import Function
 from weft.autograd.graph import Node, hooks_allowed
 from weft.core import errors
 from weft.core.modes import MODES, is_grad_enabled
-from weft.core.node import AccumulateGrad, GraphNode, Output
-from weft.core.node import Node as OpNode
+from weft.core.node import AccumulateGrad, GraphNode, OpNode, Output
 from weft.core.saved import SavedTensor
 from weft.core.tensor import Tensor
 

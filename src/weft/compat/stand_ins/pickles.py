@@ -11,10 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from weft.core import dtype as dt
 from weft.core.device import device as Device
+from weft.core.devices import address_of
 from weft.core.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, untyped_of
 from weft.core.tensor import Layout, Parameter, Tensor, values_of_slots
 from weft.io import rebuild
@@ -126,15 +125,11 @@ def _parts(self: Tensor) -> tuple[Any, tuple[Any, ...]]:
         array = tensor._a
     storage = _storage_of(tensor, dtype)
     memory = storage._bytes()
-    start = _address(array) - _address(memory) if array.size else 0
+    start = address_of(array) - address_of(memory) if array.size else 0
     place = (storage, start // width, tuple(array.shape), tuple(tensor.stride()))
     if dtype.name in STORAGE_NAMES:
         return _rebuild_tensor_v2, (*place, self.requires_grad, OrderedDict())
     return _rebuild_tensor_v3, (*place, self.requires_grad, OrderedDict(), dtype)
-
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 def reduce_storage(self: Any) -> tuple[Any, ...]:

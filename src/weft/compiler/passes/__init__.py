@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.compiler.ir import Node
+from weft.compiler.ir import WorkNode
 from weft.compiler.passes.common import without_repeats
 from weft.compiler.passes.dead import without_dead
 from weft.compiler.passes.folding import folded
@@ -13,7 +13,7 @@ from weft.compiler.passes.fusion import fused
 from weft.compiler.passes.pooling import pooled_first
 
 
-def optimized(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[Node], list[Any]]:
+def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[WorkNode], list[Any]]:
     """The nodes that are left to run for some values, and what these values are now."""
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)

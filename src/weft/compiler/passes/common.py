@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.compiler.ir import Node, Value
+from weft.compiler.ir import Value, WorkNode
 
 
-def without_repeats(nodes: Sequence[Node], ends: Sequence[Any]) -> tuple[list[Node], list[Any]]:
+def without_repeats(
+    nodes: Sequence[WorkNode], ends: Sequence[Any]
+) -> tuple[list[WorkNode], list[Any]]:
     """The nodes without those that repeat another, and what some values are then."""
-    known: dict[Any, Node] = {}
+    known: dict[Any, WorkNode] = {}
     instead: dict[Value, Value] = {}
     kept = []
     for node in nodes:
         made = node
         if not instead.keys().isdisjoint(node.inputs()):
             args = [instead.get(x, x) if isinstance(x, Value) else x for x in node.args]
-            made = Node(node.work, args, node.results, node.spec)
+            made = WorkNode(node.work, args, node.results, node.spec)
         key = made.key() if node.work.pure else None
         same = known.get(key) if key is not None else None
         if same is not None:

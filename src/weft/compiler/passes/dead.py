@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from weft.compiler.ir import Node, Value
+from weft.compiler.ir import Value, WorkNode
 
 
-def without_dead(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
+def without_dead(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes that some values need, and those that do more than make values."""
     needed = {x for x in ends if isinstance(x, Value)}
     kept = []

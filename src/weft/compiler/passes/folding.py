@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.compiler.ir import Node
+from weft.compiler.ir import WorkNode
 from weft.compiler.ops import OpWork
 
 LARGEST = 16  # elements; repeated constants are views, which cost nothing
 
 
-def folded(nodes: Sequence[Node]) -> list[Node]:
+def folded(nodes: Sequence[WorkNode]) -> list[WorkNode]:
     """The nodes that are left when those of constants alone have become constants."""
     left = []
     for node in nodes:
@@ -22,7 +22,7 @@ def folded(nodes: Sequence[Node]) -> list[Node]:
     return left
 
 
-def _is_constant(node: Node) -> bool:
+def _is_constant(node: WorkNode) -> bool:
     """Whether an op reads constants alone, and gives a few elements."""
     inputs = node.inputs()
     for x in inputs:
@@ -32,7 +32,7 @@ def _is_constant(node: Node) -> bool:
     return bool(inputs) and small and isinstance(node.work, OpWork)
 
 
-def _fold(node: Node) -> bool:
+def _fold(node: WorkNode) -> bool:
     args = [getattr(x, "constant", x) for x in node.args]
     try:
         found = node.work.python(*args)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.compiler.fused import FusedWork, is_elementwise, kind_of
-from weft.compiler.ir import Node, Value
+from weft.compiler.ir import Value, WorkNode
 
 LARGEST = 32  # ops in one loop
 ARRAYS = 16  # that one loop reads and writes, at most
@@ -15,7 +15,7 @@ ARRAYS = 16  # that one loop reads and writes, at most
 class _Group:
     """Nodes that run as one."""
 
-    def __init__(self, index: int, node: Node) -> None:
+    def __init__(self, index: int, node: WorkNode) -> None:
         self.members = [(index, node)]
         self.elementwise = is_elementwise(node) and 0 not in node.results[0].shape
         self.kind = kind_of(node) if self.elementwise else None
@@ -39,7 +39,7 @@ class _Group:
         return len({x for n in nodes for x in n.inputs()} - made)
 
 
-def fused(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
+def fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes, with neighbours joined where nothing between them stands in the way."""
     groups: list[_Group] = []
     maker: dict[Value, _Group] = {}
@@ -100,7 +100,9 @@ def _sources(group: _Group, maker: dict[Value, _Group]) -> list[_Group]:
     return list(found.values())
 
 
-def _in_order(groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[Any]) -> list[Node]:
+def _in_order(
+    groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[Any]
+) -> list[WorkNode]:
     """The groups as nodes, each after what it reads."""
     wanted = {x for x in ends if isinstance(x, Value)}
     readers: dict[Value, set[int]] = {}
@@ -109,7 +111,7 @@ def _in_order(groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[A
             for x in node.inputs():
                 readers.setdefault(x, set()).add(id(group))
     done: set[int] = set()
-    found: list[Node] = []
+    found: list[WorkNode] = []
     sources = {id(group): _sources(group, maker) for group in groups}
     for start in sorted(groups, key=lambda group: group.last):
         stack = [start]
@@ -126,7 +128,7 @@ def _in_order(groups: list[_Group], maker: dict[Value, _Group], ends: Iterable[A
     return found
 
 
-def _node(group: _Group, wanted: set[Value], readers: dict[Value, set[int]]) -> Node:
+def _node(group: _Group, wanted: set[Value], readers: dict[Value, set[int]]) -> WorkNode:
     nodes = [node for _, node in group.members]
     if not group.elementwise:
         return nodes[0]
@@ -134,4 +136,4 @@ def _node(group: _Group, wanted: set[Value], readers: dict[Value, set[int]]) -> 
     inside = set(made)
     inputs = list(dict.fromkeys(x for n in nodes for x in n.inputs() if x not in inside))
     results = [r for r in made if r in wanted or readers.get(r, set()) - {id(group)}]
-    return Node(FusedWork(nodes, inputs, results), inputs, results, nodes[-1].spec)
+    return WorkNode(FusedWork(nodes, inputs, results), inputs, results, nodes[-1].spec)

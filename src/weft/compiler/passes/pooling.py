@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from weft.compiler.ir import Node, Value
+from weft.compiler.ir import Value, WorkNode
 from weft.compiler.ops import OpWork, op_of
 from weft.core.dispatch import REGISTRY
 
@@ -19,27 +19,31 @@ NOT_ABOVE, NOT, SUM = REGISTRY["le"], REGISTRY["bitwise_not"], REGISTRY["sum"]
 POOLS = {REGISTRY["max_pool_with_indices"], REGISTRY["adaptive_max_pool"]}
 
 
-class _Pair(NamedTuple):
+class _PooledRelu(NamedTuple):
     """A relu and the pooling that is all that reads it, with the gradients that pass both."""
 
-    relu: Node
-    pool: Node
-    mask: list[Node]  # what says where the relu passes gradients on: a comparison and its negation
-    gradients: list[tuple[Node, Node]]  # scattered to the places, and kept where the mask is true
+    relu: WorkNode
+    pool: WorkNode
+    mask: list[
+        WorkNode
+    ]  # what says where the relu passes gradients on: a comparison and its negation
+    gradients: list[
+        tuple[WorkNode, WorkNode]
+    ]  # scattered to the places, and kept where the mask is true
 
 
-def pooled_first(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
+def pooled_first(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes, with relu after pooling, and sums of scattered values before scattering."""
     if {op_of(node) for node in nodes}.isdisjoint((*POOLS, SCATTER)):
         return list(nodes)
-    readers: dict[Value, list[Node]] = {}
-    maker: dict[Value, Node] = {}
+    readers: dict[Value, list[WorkNode]] = {}
+    maker: dict[Value, WorkNode] = {}
     for node in nodes:
         maker.update(dict.fromkeys(node.results, node))
         for x in dict.fromkeys(node.inputs()):
             readers.setdefault(x, []).append(node)
     wanted = {x for x in ends if isinstance(x, Value)}
-    instead: dict[Node, list[Node]] = {}
+    instead: dict[WorkNode, list[WorkNode]] = {}
     for node in nodes:
         pair = _pair(node, maker, readers, wanted) if op_of(node) in POOLS else None
         if pair is not None:
@@ -48,8 +52,11 @@ def pooled_first(nodes: Sequence[Node], ends: Iterable[Any]) -> list[Node]:
 
 
 def _pair(
-    pool: Node, maker: dict[Value, Node], readers: dict[Value, list[Node]], wanted: set[Value]
-) -> _Pair | None:
+    pool: WorkNode,
+    maker: dict[Value, WorkNode],
+    readers: dict[Value, list[WorkNode]],
+    wanted: set[Value],
+) -> _PooledRelu | None:
     y = pool.args[0]
     relu = maker.get(y)
     if relu is None or op_of(relu) is not RELU:
@@ -58,13 +65,13 @@ def _pair(
     mask = [node for node in readers[y] if node is not pool]
     if len(mask) > 1 or (mask and (op_of(mask[0]) is not NOT_ABOVE or mask[0].args[1:] != (0,))):
         return None
-    passing: list[Node] = []
+    passing: list[WorkNode] = []
     if mask:
         mask += readers.get(mask[0].results[0], [])
         if len(mask) != 2 or op_of(mask[1]) is not NOT:
             return None
         passing = readers.get(mask[1].results[0], [])
-    gradients: list[tuple[Node, Node]] = []
+    gradients: list[tuple[WorkNode, WorkNode]] = []
     for scatter in readers.get(places, []):
         after = readers.get(scatter.results[0], [])
         if op_of(scatter) is not SCATTER or len(after) != 1 or after[0] not in passing:
@@ -75,17 +82,17 @@ def _pair(
     inside = [y, places, *(r for n in (*mask, *(s for s, _ in gradients)) for r in n.results)]
     if len(gradients) != len(passing) or any(x in wanted for x in inside):
         return None
-    return _Pair(relu, pool, mask, gradients)
+    return _PooledRelu(relu, pool, mask, gradients)
 
 
-def _exchange(pair: _Pair, instead: dict[Node, list[Node]]) -> None:
+def _exchange(pair: _PooledRelu, instead: dict[WorkNode, list[WorkNode]]) -> None:
     relu, pool, mask, gradients = pair
     y, places = pool.results
     largest = Value(y.shape, y.dtype)
     instead[relu] = []
     instead[pool] = [
-        Node(pool.work, (relu.args[0], *pool.args[1:]), (largest, places), pool.spec),
-        Node(relu.work, (largest,), (y,), relu.spec),
+        WorkNode(pool.work, (relu.args[0], *pool.args[1:]), (largest, places), pool.spec),
+        WorkNode(relu.work, (largest,), (y,), relu.spec),
     ]
     for node in mask:
         instead[node] = []
@@ -94,25 +101,25 @@ def _exchange(pair: _Pair, instead: dict[Node, list[Node]]) -> None:
         kept = Value(y.shape, y.dtype)
         instead[scatter] = []
         instead[keep] = [
-            Node(mask[0].work, (y, *mask[0].args[1:]), (negative,), mask[0].spec),
-            Node(mask[1].work, (negative,), (positive,), mask[1].spec),
-            Node(keep.work, (scatter.args[0], positive), (kept,), keep.spec),
-            Node(scatter.work, (kept, *scatter.args[1:]), keep.results, scatter.spec),
+            WorkNode(mask[0].work, (y, *mask[0].args[1:]), (negative,), mask[0].spec),
+            WorkNode(mask[1].work, (negative,), (positive,), mask[1].spec),
+            WorkNode(keep.work, (scatter.args[0], positive), (kept,), keep.spec),
+            WorkNode(scatter.work, (kept, *scatter.args[1:]), keep.results, scatter.spec),
         ]
 
 
-def _summed(nodes: list[Node]) -> list[Node]:
+def _summed(nodes: list[WorkNode]) -> list[WorkNode]:
     """The nodes, with sums over whole planes of scattered values taken of the values."""
     scattered = {n.results[0]: n.args[0] for n in nodes if op_of(n) is SCATTER}
     found = []
     for node in nodes:
         if op_of(node) is SUM and node.args[0] in scattered and _whole(node):
-            node = Node(node.work, (scattered[node.args[0]],), node.results, node.spec)
+            node = WorkNode(node.work, (scattered[node.args[0]],), node.results, node.spec)
         found.append(node)
     return found
 
 
-def _whole(node: Node) -> bool:
+def _whole(node: WorkNode) -> bool:
     """Whether a sum is over all places of each plane, of images in their batch and channels."""
     work, rank = node.work, len(node.args[0].shape)
     assert isinstance(work, OpWork)

@@ -42,7 +42,7 @@ EDITS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that gets an error as its answer."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -59,7 +59,7 @@ class Server:
         self.closed = threading.Event()
         self.written: list[tuple[dict[str, Any], str]] = []
         self.lock = threading.Lock()
-        self.http = _Http((HOST, port), _Handler)
+        self.http = _Http((HOST, port), _ConnectionHandler)
         self.http.owner = self
         self.port = int(self.http.server_address[1])
         names = (HOST, "localhost")
@@ -125,15 +125,15 @@ class Server:
 
     def _check(self, request: Any) -> None:
         if not isinstance(request, dict):
-            raise Refused(BAD, "an edit is a JSON object")
+            raise RequestRefused(BAD, "an edit is a JSON object")
         kind = request.get("edit")
         if not isinstance(kind, str) or kind not in EDITS:
-            raise Refused(BAD, f"edit: one of {', '.join(EDITS)}")
+            raise RequestRefused(BAD, f"edit: one of {', '.join(EDITS)}")
         for name in EDITS[kind]:
             if not isinstance(request.get(name), str) or not request[name]:
-                raise Refused(BAD, f"{kind}: needs {name!r}, a name")
+                raise RequestRefused(BAD, f"{kind}: needs {name!r}, a name")
         if "op" in EDITS[kind] and request["op"] not in self.ops():
-            raise Refused(BAD, f"{kind}: no op is registered as {request['op']!r}")
+            raise RequestRefused(BAD, f"{kind}: no op is registered as {request['op']!r}")
 
 
 class _Http(ThreadingHTTPServer):
@@ -198,7 +198,7 @@ class _Http(ThreadingHTTPServer):
         """A reader that went away is no event; nothing is written to the program's output."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ConnectionHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
@@ -224,9 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._guard(query)
             self.server.now_waits(self.connection, False)
             if asked.path not in places:
-                raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+                raise RequestRefused(HTTPStatus.NOT_FOUND, "there is nothing here")
             places[asked.path](query)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused.status, refused.reason)
         except ValueError:
             self._refuse(BAD, "this request can't be read")
@@ -243,17 +243,17 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or hosts[0].lower() not in owner.hosts:
-            raise Refused(FORBIDDEN, "wrong host")
+            raise RequestRefused(FORBIDDEN, "wrong host")
         origins = self.headers.get_all("Origin") or []
         site = self.headers.get("Sec-Fetch-Site", "none").lower()
         if any(o.lower() not in owner.origins for o in origins):
-            raise Refused(FORBIDDEN, "foreign origin")
+            raise RequestRefused(FORBIDDEN, "foreign origin")
         # Following a link to the page is fine from anywhere that knows the token.
         if site not in ("none", "same-origin") and urlsplit(self.path).path != "/":
-            raise Refused(FORBIDDEN, "foreign origin")
+            raise RequestRefused(FORBIDDEN, "foreign origin")
         given = query.get("token", [])
         if len(given) != 1 or not hmac.compare_digest(given[0].encode(), owner.token.encode()):
-            raise Refused(FORBIDDEN, "wrong token")
+            raise RequestRefused(FORBIDDEN, "wrong token")
 
     # --- places ---
 
@@ -298,18 +298,20 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             request = json.loads(body)
         except (ValueError, RecursionError):
-            raise Refused(BAD, "the body is no JSON") from None
+            raise RequestRefused(BAD, "the body is no JSON") from None
         self._send("application/json", page.dumps(self.server.owner.edit(request)).encode())
 
     def _body(self) -> bytes:
         if self.headers.get_content_type() != "application/json":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an edit is application/json")
+            raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an edit is application/json")
         length = self.headers.get("Content-Length")
         chunked = "Transfer-Encoding" in self.headers
         if length is None or not length.isdecimal() or chunked:
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "an edit says how long it is")
+            raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, "an edit says how long it is")
         if int(length) > LARGEST_REQUEST:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "this is too long for an edit")
+            raise RequestRefused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "this is too long for an edit"
+            )
         return self.rfile.read(int(length))
 
     # --- answers ---

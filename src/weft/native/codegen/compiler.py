@@ -166,7 +166,7 @@ class _Syntax:
         return [(a.arg, _annotation(a.annotation)) for a in self.tree.args.args]
 
 
-class Function:
+class KernelFunction:
     """A function of the language: its syntax tree, not yet bound to types."""
 
     def __init__(
@@ -211,7 +211,7 @@ def _annotation(node: ast.expr | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
-class Unit:
+class LLVMUnit:
     """One piece of LLVM code: a kernel with all that it calls, for one choice of types."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class Unit:
         if rest:
             self.declared[rest] = rest
 
-    def inline(self, function: Function, kinds: tuple[str, ...]) -> tuple[str, str]:
+    def inline(self, function: KernelFunction, kinds: tuple[str, ...]) -> tuple[str, str]:
         """The name and result type of an inlined function for given argument types."""
         key = (id(function), kinds)
         if key not in self.made:
@@ -251,7 +251,11 @@ class Body:
     """Writes one function."""
 
     def __init__(
-        self, unit: Unit, function: Function, kinds: dict[str, str], consts: dict[str, Any]
+        self,
+        unit: LLVMUnit,
+        function: KernelFunction,
+        kinds: dict[str, str],
+        consts: dict[str, Any],
     ) -> None:
         self.unit, self.function, self.kinds = unit, function, kinds
         self.consts = consts
@@ -692,7 +696,7 @@ class Body:
             smaller = self.put(f"icmp {sign} {LLVM[kind]} {a}, {b}")
             return self.put(f"select i1 {smaller}, {LLVM[kind]} {a}, {LLVM[kind]} {b}"), kind
         function = self.function.scope.get(name)
-        if isinstance(function, Function):
+        if isinstance(function, KernelFunction):
             return self.call(node, function)
         if isinstance(function, Assembly):
             return self.call_assembly(node, function)
@@ -725,7 +729,7 @@ class Body:
         given = ", ".join(f"{ll} {self.convert(v, kind)}" for v in values)
         return self.put(f"call {ll} {full}({given})"), kind
 
-    def call(self, node: ast.Call, function: Function) -> Value:
+    def call(self, node: ast.Call, function: KernelFunction) -> Value:
         kinds, given = [], []
         values: list[Value | None] = []
         for argument in node.args:
@@ -815,14 +819,14 @@ entry:
 
 
 def build(
-    function: Function, bound: dict[str, str], consts: dict[str, Any], parallel: bool
+    function: KernelFunction, bound: dict[str, str], consts: dict[str, Any], parallel: bool
 ) -> tuple[str, list[str]]:
     """LLVM code of a kernel with its threads around it, and the types of its arguments.
 
     ``bound`` says which dtypes the type names stand for, ``consts`` gives parameters that are
     known numbers.
     """
-    unit, kinds = Unit(), {f"<{k}>": v for k, v in bound.items()}
+    unit, kinds = LLVMUnit(), {f"<{k}>": v for k, v in bound.items()}
     for name, text in function.parameters:
         base = text.rstrip("*")
         kinds[name] = bound.get(base, base) + ("*" if text.endswith("*") else "")
@@ -853,9 +857,9 @@ def build(
     return unit.text(), [k for _, k in given]
 
 
-def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> Function:
+def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> KernelFunction:
     """A Python function as a function of the language."""
-    return Function(fn, fn.__globals__, reassociate, wide)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide)
 
 
 def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:

@@ -104,7 +104,9 @@ def why_not() -> str | None:
     return None
 
 
-class _Definition(ctypes.Structure):
+class MethodDefinition(ctypes.Structure):
+    """Python's ``PyMethodDef``: what a built-in function is made from."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("code", ctypes.c_void_p),
@@ -120,13 +122,13 @@ def function(name: str, address: int) -> Callable:
 
 def bound(name: str, address: int, own: Any) -> Callable:
     """The same with another object as its ``self``."""
-    definition = _Definition(name.encode(), address, _FASTCALL, None)
+    definition = MethodDefinition(name.encode(), address, _FASTCALL, None)
     # A function reads its definition when it is freed, which may be after Python has taken this
     # module apart: the definition outlives everything.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
-    new.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)
+    new.argtypes = (ctypes.POINTER(MethodDefinition), ctypes.py_object, ctypes.c_void_p)
     return new(definition, own, None)
 
 

@@ -25,7 +25,7 @@ from weft.native.codegen.compiler import (
     SIZES,
     STORED,
     Assembly,
-    Function,
+    KernelFunction,
     NotPythonError,
     source_of,
 )
@@ -137,21 +137,21 @@ INTRINSICS: dict[str, Callable] = {
 }
 
 
-class Interpreter:
+class KernelInterpreter:
     """One call of a kernel: what it calls is run in Python too."""
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
         self.made: dict[Any, Callable] = {}
 
-    def bound(self, function: Function, kinds: dict[str, str]) -> Callable:
+    def bound(self, function: KernelFunction, kinds: dict[str, str]) -> Callable:
         """A function of the language as a Python function, for dtypes of ``T`` and ``U``."""
         key = (id(function), *kinds.items())
         if key not in self.made:
             self.made[key] = self._bind(function, kinds)
         return self.made[key]
 
-    def _bind(self, function: Function, kinds: dict[str, str]) -> Callable:
+    def _bind(self, function: KernelFunction, kinds: dict[str, str]) -> Callable:
         tree = copy.deepcopy(function.tree)
         tree.decorator_list, tree.returns = [], None
         for argument in tree.args.args:
@@ -166,7 +166,7 @@ class Interpreter:
         scope = {name: self.meaning(name, function, kinds) for name in inner.co_names}
         return FunctionType(inner, {"__builtins__": {}, **scope}, function.name)
 
-    def meaning(self, name: str, function: Function, kinds: dict[str, str]) -> Any:
+    def meaning(self, name: str, function: KernelFunction, kinds: dict[str, str]) -> Any:
         """What a name stands for in a kernel."""
         if name in kinds:
             return CASTS.get(STORED[kinds[name]][1], kinds[name])
@@ -179,13 +179,13 @@ class Interpreter:
                 int(address), next(k for k, c in CASTS.items() if c is cast)
             )
         found = function.scope.get(name)
-        if isinstance(found, Function):
+        if isinstance(found, KernelFunction):
             return lambda *args: self.call(found, args)
         if isinstance(found, Assembly):
             raise NotPythonError(f"{function.name} calls {name}, which is LLVM code")
         return INTRINSICS.get(name, found)
 
-    def call(self, function: Function, args: tuple[Any, ...]) -> Any:
+    def call(self, function: KernelFunction, args: tuple[Any, ...]) -> Any:
         """A call of an inlined function: its type names mean what its arguments are."""
         if function.wide is not None and any(isinstance(a, np.float64) for a in args):
             if isinstance(function.wide, str):
@@ -200,7 +200,7 @@ class Interpreter:
         return self.bound(function, kinds)(*given)
 
 
-def _shown(function: Function) -> str:
+def _shown(function: KernelFunction) -> str:
     """A name under which debuggers find the text of a generated kernel."""
     text, name = str(function.text), f"<{function.name}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -221,9 +221,9 @@ def _library(name: str) -> Callable:
     return found if found is not None else np.vectorize(getattr(math, name))
 
 
-def runner(function: Function, bound: dict[str, str], consts: dict[str, Any]) -> Callable:
+def runner(function: KernelFunction, bound: dict[str, str], consts: dict[str, Any]) -> Callable:
     """What ``Kernel.get`` gives, in Python: it takes arrays, addresses or None, and numbers."""
-    check = Interpreter()
+    check = KernelInterpreter()
     check.bound(function, bound)  # raises for code that is not Python
 
     def run(*args: Any) -> None:
@@ -241,7 +241,7 @@ def runner(function: Function, bound: dict[str, str], consts: dict[str, Any]) ->
                 arguments.append(Pointer(address, kind))
             else:
                 arguments.append(CASTS[kind](value))
-        interpreter = Interpreter()
+        interpreter = KernelInterpreter()
         with np.errstate(all="ignore"):
             interpreter.bound(function, bound)(*arguments, 0, int(size))
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft import _cpu
 from weft.native import threads
 from weft.native.codegen import cache, entry, linker, whole
-from weft.native.codegen.compiler import Function, build, read
+from weft.native.codegen.compiler import KernelFunction, build, read
 from weft.native.codegen.whole import EntrySpec
 from weft.native.once import LOCK, lazy, once
 
@@ -73,7 +73,7 @@ def _identity() -> str:
     return f"{folder} {about.st_size} {about.st_mtime_ns}\n{processor}" if processor else ""
 
 
-class _Engine:
+class _CodeEngine:
     """Machine code for this processor. LLVM is loaded when something has to be compiled.
 
     Loading it takes longer than all else that a first op needs, and with a warm cache there is
@@ -167,9 +167,9 @@ class _Engine:
 
 
 @once
-def engine() -> _Engine:
+def engine() -> _CodeEngine:
     """The one engine of this process."""
-    return _Engine()
+    return _CodeEngine()
 
 
 @once
@@ -211,7 +211,7 @@ class Kernel:
     ``grain`` is how much of that range is worth a thread of its own.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: KernelFunction) -> None:
         self.function, self.name = function, function.name
         self.compiled: dict[Any, Callable] = {}
 

@@ -8,15 +8,12 @@ the specification. This module knows no class of weft's: it is told what it has 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import struct
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from weft.native.codegen import emit, entry, jit, records
-from weft.native.codegen.emit import NULL, Emitter, Value
+from weft.native.codegen.emit import NULL, Emitter, LLVMValue
 from weft.native.codegen.records import FrameLayout, Slots
 
 _FUNCTIONS = (*("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),)
@@ -38,7 +35,7 @@ class PendingSlot(Emitter):
     ) -> None:
         super().__init__(name, places)
         self.tensor, self.frames = tensor, frames
-        self.own, self.object, self.wanted = Value("%self"), self.argument(0), self.argument(1)
+        self.own, self.object, self.wanted = LLVMValue("%self"), self.argument(0), self.argument(1)
         self.leave_unless(self.test("eq", self.length, 2), "decline")
         self.write()
         self.here("decline")
@@ -70,27 +67,11 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
         return None
     records.check_layouts()
     layout = Slots(tensor, *records.TENSOR)
-    addresses = {name: id(value) for name, value in _OBJECTS.items()}
-    for name in _FUNCTIONS:
-        found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        addresses[name] = found or 0
-    places = {name: k for k, name in enumerate(addresses)}
-    table = struct.pack(f"{len(addresses)}Q", *addresses.values())
+    table, places = emit.address_table(_OBJECTS, _FUNCTIONS)
     name = "pending_slot"
     text = lambda: PendingSlot(name, places, layout, frames).text()
-    recipe = _recipe(layout, frames, places)
+    recipe = emit.recipe((layout, frames, places), __file__, records.__file__)
     (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe)
     new = ctypes.pythonapi.PyInstanceMethod_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.py_object,)
     return new(entry.bound("__getattr__", address, (table, python, codes)))
-
-
-def _recipe(*facts: Any) -> str:
-    """All that the code is made from, or nothing where the sources can't be read."""
-    digest = hashlib.sha256(repr((sys.version, object.__basicsize__, facts)).encode())
-    try:
-        for source in (__file__, emit.__file__, entry.__file__, records.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()

@@ -19,20 +19,18 @@ from __future__ import annotations
 
 import _thread
 import ctypes
-import hashlib
 import struct
 import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.native.codegen import emit, entry
-from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, Value
+from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
 from weft.native.codegen.entry import DESCR, FLAGS, RANK, SHAPE, TUPLE
 from weft.native.once import LOCK
 
@@ -196,7 +194,7 @@ def frame_layout() -> FrameLayout | None:
     return (lambda: (lambda: inside())())()
 
 
-class _Table:
+class _AddressTable:
     """What the code uses, by address; ``held`` keeps it alive."""
 
     def __init__(self, classes: Classes) -> None:
@@ -308,7 +306,7 @@ class Finish(Emitter):
         self,
         name: str,
         places: dict[str, int],
-        layout: Layout,
+        layout: RecordLayout,
         view: bool,
         several: bool,
         computes: bool,
@@ -323,25 +321,25 @@ class Finish(Emitter):
 
     # --- parts -------------------------------------------------------------------------
 
-    def none_in(self, owner: Value, *offsets: int) -> None:
+    def none_in(self, owner: LLVMValue, *offsets: int) -> None:
         none = self.known("None")
         for offset in offsets:
             self.store(self.hold(none), owner, offset)
 
-    def own(self, value: Value, owner: Value, offset: int) -> Value:
+    def own(self, value: LLVMValue, owner: LLVMValue, offset: int) -> LLVMValue:
         """Put a new reference where its owner keeps it; leave if there is none."""
         self.leave_if(self.test("eq", value, NULL), "fail")
         self.store(value, owner, offset)
         return value
 
-    def lend(self, value: Value, owner: Value, offset: int) -> None:
+    def lend(self, value: LLVMValue, owner: LLVMValue, offset: int) -> None:
         self.store(self.hold(value), owner, offset)
 
-    def make(self, kind: str) -> Value:
+    def make(self, kind: str) -> LLVMValue:
         """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
         return self.call("PyType_GenericAlloc", self.known(kind), self.constant(0))
 
-    def shape_tuple(self, array: Value) -> Value:
+    def shape_tuple(self, array: LLVMValue) -> LLVMValue:
         """The shape of an array as a new tuple; null if that fails."""
         rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
         sizes = self.load(array, SHAPE)
@@ -361,17 +359,17 @@ class Finish(Emitter):
         self.here(done)
         return self.load(made)
 
-    def is_float(self, array: Value) -> Value:
+    def is_float(self, array: LLVMValue) -> LLVMValue:
         kind = self.load(array, DESCR)
         return self.either(self.is_known(kind, "f32"), self.is_known(kind, "f64"))
 
-    def is_tensor(self, value: Value) -> Value:
+    def is_tensor(self, value: LLVMValue) -> LLVMValue:
         return self.is_a(value, "Tensor", "Parameter")
 
-    def input(self, i: Value | int) -> Value:
+    def input(self, i: LLVMValue | int) -> LLVMValue:
         return self.argument(i, self.first)
 
-    def version(self, cell: Value) -> Value:
+    def version(self, cell: LLVMValue) -> LLVMValue:
         """The version in a cell (a borrowed reference)."""
         return self.first_of(cell)
 
@@ -380,13 +378,13 @@ class Finish(Emitter):
     def write(self) -> None:
         self.inputs = self.arithmetic("sub", self.length, self.first)
         self.leave_if(self.test("slt", self.inputs, 1), "decline")
-        own = Value("%self")
+        own = LLVMValue("%self")
         self.op = self.item(own, OP)
         self.plans = self.item(own, PLANS)
         self.facts = self.at(self.item(own, FACTS), BYTES)
         # What is let go of in the end: and, should it fail, the result.
         self.root = self.empty()
-        self.owned: list[Value] = []
+        self.owned: list[LLVMValue] = []
         self.apart = self.owner()  # a node that no result holds yet
         if self.computes:
             self.attrs, self.depth = self.argument(0), self.argument(1)
@@ -411,7 +409,7 @@ class Finish(Emitter):
         self.release()
         self.give(NULL)
 
-    def owner(self) -> Value:
+    def owner(self) -> LLVMValue:
         """A variable for a reference that is let go of in the end."""
         made = self.empty()
         self.owned.append(made)
@@ -433,7 +431,7 @@ class Finish(Emitter):
         self.is_plain = self.is_known(mode, "PLAIN")
         self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
 
-    def state_of_thread(self) -> Value:
+    def state_of_thread(self) -> LLVMValue:
         """The modes of this thread, which are one object for as long as it lives.
 
         Those of the thread that asked last are held in two words of memory; numbers of threads are
@@ -441,10 +439,10 @@ class Finish(Emitter):
         """
         thread = self.call("PyThreadState_Get")
         number = self.call("PyThreadState_GetID", thread, kind="i64")
-        last, held = Value("@last_thread"), Value("@last_state")
+        last, held = LLVMValue("@last_thread"), LLVMValue("@last_state")
         known = self.test("eq", self.load(last, 0, "i64"), number)
         if not self.by_thread:  # something else may run in turns in one thread
-            known = Value("false", "i1")
+            known = LLVMValue("false", "i1")
         with self.otherwise(known):
             now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
             self.leave_if(self.test("eq", now, NULL), "fail")
@@ -459,13 +457,13 @@ class Finish(Emitter):
 
     # --- computing ---------------------------------------------------------------------
 
-    def attribute(self, name: str) -> Value:
+    def attribute(self, name: str) -> LLVMValue:
         """An attribute of the op, as a new reference."""
         value = self.call("PyObject_GetAttr", self.op, self.known(f"'{name}'"))
         self.leave_if(self.test("eq", value, NULL), "fail")
         return value
 
-    def fact(self, which: int) -> Value:
+    def fact(self, which: int) -> LLVMValue:
         return self.test("ne", self.byte(self.facts, which), 0)
 
     def compute(self) -> None:
@@ -486,7 +484,7 @@ class Finish(Emitter):
         untyped = self.test("eq", self.load(self.common), NULL)
         self.leave_if(self.both(promotes, untyped), "decline")
         if self.several:  # the order of memory of several results is asked for one by one
-            free = self.is_known(self.item(Value("%self"), LAYOUT), "None")
+            free = self.is_known(self.item(LLVMValue("%self"), LAYOUT), "None")
             self.leave_unless(self.either(free, self.load(self.in_rows, 0, "i1")), "decline")
         places = self.at(given, TUPLE)
         self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
@@ -497,7 +495,7 @@ class Finish(Emitter):
             with self.when(self.load(self.large, 0, "i1")):
                 self.try_native(given, result)
         with self.when(self.test("eq", self.load(result), NULL)):
-            reference = self.item(Value("%self"), REFERENCE)
+            reference = self.item(LLVMValue("%self"), REFERENCE)
             with self.silence():
                 y = self.call("PyObject_VectorcallDict", reference, places, self.inputs, self.attrs)
                 self.store(y, result)
@@ -506,7 +504,7 @@ class Finish(Emitter):
             self.lay_out(given, result)
         self.y = self.load(result)
 
-    def try_native(self, given: Value, result: Value) -> None:
+    def try_native(self, given: LLVMValue, result: LLVMValue) -> None:
         """The op's kernel, where there is one that takes such arrays."""
         words = self.stack(3)
         for k, value in enumerate((self.op, given, self.attrs)):
@@ -540,7 +538,7 @@ class Finish(Emitter):
             self.drop(held)
             self.call("PyErr_Restore", *(self.load(part) for part in parts), kind="void")
 
-    def take(self, i: Value, given: Value, limit: Value) -> None:
+    def take(self, i: LLVMValue, given: LLVMValue, limit: LLVMValue) -> None:
         """One input: its array, or None or a number as it is."""
         x = self.input(i)
         tensor = self.is_tensor(x)
@@ -556,9 +554,9 @@ class Finish(Emitter):
             with self.when(chosen):
                 self.check_type(a)
             with self.otherwise(self.test("slt", self.elements(a), limit)):
-                self.store(Value("true", "i1"), self.large)
+                self.store(LLVMValue("true", "i1"), self.large)
             with self.otherwise(self.is_contiguous(a)):
-                self.store(Value("false", "i1"), self.in_rows)
+                self.store(LLVMValue("false", "i1"), self.in_rows)
         with self.otherwise(tensor):
             none = self.is_a(x, "NoneType")
             with self.when(none):
@@ -573,10 +571,10 @@ class Finish(Emitter):
                     self.leave_unless(self.either(pair, any_one), "decline")
                     usual = (self.test("eq", self.load(self.common), self.known(k)) for k in FLOATS)
                     self.leave_unless(self.either(*usual), "decline")
-                    self.store(Value("true", "i1"), self.number)
+                    self.store(LLVMValue("true", "i1"), self.number)
             self.put(self.hold(x), given, i)
 
-    def check_type(self, a: Value) -> None:
+    def check_type(self, a: LLVMValue) -> None:
         """Whether an array has the type of those before it, or is the first and of a usual one."""
         kind, common = self.load(a, DESCR), self.load(self.common)
         first = self.test("eq", common, NULL)
@@ -588,7 +586,7 @@ class Finish(Emitter):
         with self.otherwise(first):
             self.leave_unless(self.test("eq", kind, common), "decline")
 
-    def elements(self, array: Value) -> Value:
+    def elements(self, array: LLVMValue) -> LLVMValue:
         """How many elements an array has."""
         rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
         sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
@@ -597,11 +595,11 @@ class Finish(Emitter):
             self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
         return self.load(total, 0, "i64")
 
-    def is_contiguous(self, array: Value) -> Value:
+    def is_contiguous(self, array: LLVMValue) -> LLVMValue:
         flags = self.load(array, FLAGS, "i32")
         return self.test("ne", self.arithmetic("and", flags, 1), 0)
 
-    def try_entrys(self, places: Value, result: Value) -> None:
+    def try_entrys(self, places: LLVMValue, result: LLVMValue) -> None:
         """Native code for small arrays of one shape, for one with a number, for one with a row."""
         number = self.both(self.load(self.number, 0, "i1"), self.test("eq", self.inputs, 2))
         with self.when(number):
@@ -615,7 +613,7 @@ class Finish(Emitter):
                     with self.when(self.test("eq", self.load(second, RANK, "i32"), 1)):
                         self.try_entry("entry_with_row", places, result)
 
-    def try_entry(self, name: str, places: Value, result: Value) -> None:
+    def try_entry(self, name: str, places: LLVMValue, result: LLVMValue) -> None:
         entry = self.attribute(name)
         with self.otherwise(self.is_known(entry, "None")):
             y = self.call("PyObject_Vectorcall", entry, places, self.inputs, NULL)
@@ -628,7 +626,7 @@ class Finish(Emitter):
             self.drop(y)
             self.call("PyErr_Clear", kind="void")
 
-    def stop_if_failed(self, y: Value) -> None:
+    def stop_if_failed(self, y: LLVMValue) -> None:
         """The caller's code repeats what failed, and explains; nothing stops an interrupt."""
         with self.when(self.test("eq", y, NULL)):
             plain = self.call("PyErr_ExceptionMatches", self.known("Exception"), kind="i32")
@@ -637,7 +635,7 @@ class Finish(Emitter):
             self.go("decline")
             self.here(self.label())
 
-    def lay_out(self, given: Value, result: Value) -> None:
+    def lay_out(self, given: LLVMValue, result: LLVMValue) -> None:
         """The result as an array, in the memory order that the op asks for."""
         y = self.load(result)
         with self.otherwise(self.is_a(y, "ndarray")):
@@ -650,7 +648,7 @@ class Finish(Emitter):
             self.drop(y)
             self.stop_if_failed(made)
             self.leave_unless(self.is_a(made, "ndarray"), "decline")
-        layout = self.item(Value("%self"), LAYOUT)
+        layout = self.item(LLVMValue("%self"), LAYOUT)
         with self.otherwise(self.is_known(layout, "None")):
             y = self.load(result)
             rows = self.both(self.load(self.in_rows, 0, "i1"), self.is_contiguous(y))
@@ -679,7 +677,7 @@ class Finish(Emitter):
             self.leave_unless(self.is_a(given, "int"), "decline")
             self.store(self.call("PyLong_AsLongLong", given, kind="i64"), shown)
         self.shown = self.load(shown, 0, "i64")
-        own = Value("%self")
+        own = LLVMValue("%self")
         known = self.arithmetic("sub", self.size(self.item(own, FACTS)), OUTPUTS)
         # Ops with any number of results have gradients for all of them.
         self.open_ended = self.test("eq", known, 0)
@@ -699,7 +697,7 @@ class Finish(Emitter):
                 )
                 self.leave_unless(laid, "decline")
 
-    def check_view(self, y: Value) -> None:
+    def check_view(self, y: LLVMValue) -> None:
         """Whether a result shows the memory of the one input, or is plainly none of it."""
         x = self.input(0)
         self.leave_unless(self.test("eq", self.inputs, 1), "decline")
@@ -716,7 +714,7 @@ class Finish(Emitter):
                     self.leave_unless(self.is_a(held, "ndarray"), "decline")
                     self.leave_unless(self.test("eq", self.load(held, BASE), NULL), "decline")
 
-    def shows(self, y: Value) -> Value:
+    def shows(self, y: LLVMValue) -> LLVMValue:
         """Whether a result is known to be a view of the input's memory."""
         a, held = self.load(self.input(0), self.tensor["_a"]), self.load(y, BASE)
         same = self.either(self.test("eq", held, a), self.test("eq", held, self.load(a, BASE)))
@@ -737,7 +735,9 @@ class Finish(Emitter):
             self.store(self.arithmetic("shl", self.load(bit, 0, "i64"), 1), bit)
         self.needs, self.tensors = (self.load(v, 0, "i64") for v in (needs, tensors))
 
-    def check_tensor(self, x: Value, bit: Value, needs: Value, tensors: Value) -> None:
+    def check_tensor(
+        self, x: LLVMValue, bit: LLVMValue, needs: LLVMValue, tensors: LLVMValue
+    ) -> None:
         a, cell = self.load(x, self.tensor["_a"]), self.load(x, self.tensor["_vc"])
         node, base = self.load(x, self.tensor["_node"]), self.load(x, self.tensor["_base"])
         for value in (a, cell, node, base):
@@ -756,14 +756,18 @@ class Finish(Emitter):
                     numbers = self.both(self.is_a(stamp, "int"), self.is_a(version, "int"))
                     self.leave_unless(numbers, "decline")
                     same = self.call(
-                        "PyObject_RichCompareBool", stamp, version, Value("2", "i32"), kind="i32"
+                        "PyObject_RichCompareBool",
+                        stamp,
+                        version,
+                        LLVMValue("2", "i32"),
+                        kind="i32",
                     )
                     self.leave_unless(self.test("eq", same, 1), "decline")
             with self.otherwise(self.is_known(node, "None")):
                 self.leave_if(self.is_known(node, "NOWHERE"), "decline")
                 self.mark(bit, needs)
 
-    def mark(self, bit: Value, bits: Value) -> None:
+    def mark(self, bit: LLVMValue, bits: LLVMValue) -> None:
         both = self.arithmetic("or", self.load(bits, 0, "i64"), self.load(bit, 0, "i64"))
         self.store(both, bits)
 
@@ -790,7 +794,7 @@ class Finish(Emitter):
         self.found = self.load(plan)
         self.recorded = self.test("ne", self.found, NULL)
 
-    def pattern(self) -> Value:
+    def pattern(self) -> LLVMValue:
         """The key of a plan: see ``Op.plan_for``. (No complex numbers come here.)"""
         count, sh, add = self.inputs, "shl", "or"
         variadic = self.fact(VARIADIC)
@@ -820,7 +824,7 @@ class Finish(Emitter):
             self.put(t, items, k)
             self.fill_tensor(t, self.item(self.y, k), k)
 
-    def fill_tensor(self, t: Value, y: Value, k: Value) -> None:
+    def fill_tensor(self, t: LLVMValue, y: LLVMValue, k: LLVMValue) -> None:
         slots = self.tensor
         self.lend(y, t, slots["_a"])
         self.none_in(t, slots["_grad"], slots["_x"])
@@ -833,7 +837,7 @@ class Finish(Emitter):
         with self.otherwise(shown):
             self.fill_fresh(t)
 
-    def fill_fresh(self, t: Value) -> None:
+    def fill_fresh(self, t: LLVMValue) -> None:
         """What a tensor on memory of its own has."""
         slots = self.tensor
         self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
@@ -841,7 +845,7 @@ class Finish(Emitter):
         zero = self.hold(self.known("0"))
         self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
 
-    def link(self, t: Value, k: Value) -> None:
+    def link(self, t: LLVMValue, k: LLVMValue) -> None:
         """Tie a view to its base, as ``link_view`` does."""
         slots, x = self.tensor, self.input(0)
         cell = self.load(x, slots["_vc"])
@@ -912,7 +916,7 @@ class Finish(Emitter):
                 self.lend(self.load(self.y, DESCR), n, slots["dtype"])
                 self.own(self.shape_tuple(self.y), n, slots["shape"])
 
-    def save_edges(self, n: Value) -> None:
+    def save_edges(self, n: LLVMValue) -> None:
         edges = self.own(self.call("PyTuple_New", self.inputs), n, self.node["inputs"])
         with self.each(self.inputs) as i:
             x = self.input(i)
@@ -931,10 +935,10 @@ class Finish(Emitter):
             with self.when(self.test("eq", self.item(edges, i), NULL)):
                 self.put(self.hold(self.load(edge)), edges, i)
 
-    def recipe_bytes(self) -> Value:
+    def recipe_bytes(self) -> LLVMValue:
         return self.at(self.load(self.recipe), BYTES)
 
-    def save_values(self, n: Value) -> None:
+    def save_values(self, n: LLVMValue) -> None:
         recipe = self.recipe_bytes()
         count = self.byte(recipe, 0)
         saved = self.own(self.call("PyTuple_New", count), n, self.node["saved"])
@@ -954,29 +958,29 @@ class Finish(Emitter):
                     self.leave_if(self.test("eq", value, NULL), "fail")
                     self.put(value, saved, j)
 
-    def array_of(self, i: Value) -> Value:
+    def array_of(self, i: LLVMValue) -> LLVMValue:
         return self.load(self.input(i), self.tensor["_a"])
 
-    def saved_input(self, i: Value) -> Value:
+    def saved_input(self, i: LLVMValue) -> LLVMValue:
         x = self.input(i)
         value = self.variable("ptr", x)
         with self.when(self.is_tensor(x)):
             self.store(self.load(x, self.tensor["_a"]), value)
         return self.hold(self.load(value))
 
-    def saved_output(self, k: Value) -> Value:
+    def saved_output(self, k: LLVMValue) -> LLVMValue:
         return self.hold(self.item(self.y, k) if self.several else self.y)
 
-    def saved_shape(self, i: Value) -> Value:
+    def saved_shape(self, i: LLVMValue) -> LLVMValue:
         array = self.hold(self.array_of(i))
         shape = self.shape_tuple(array)
         self.drop(array)
         return shape
 
-    def saved_dtype(self, i: Value) -> Value:
+    def saved_dtype(self, i: LLVMValue) -> LLVMValue:
         return self.hold(self.load(self.array_of(i), DESCR))
 
-    def saved_rest(self, first: Value) -> Value:
+    def saved_rest(self, first: LLVMValue) -> LLVMValue:
         """All inputs from one on, as a new tuple."""
         made = self.variable("ptr", "null")
         count = self.arithmetic("sub", self.inputs, first)
@@ -987,7 +991,7 @@ class Finish(Emitter):
             self.store(items, made)
         return self.load(made)
 
-    def saved_shapes(self, _: Value) -> Value:
+    def saved_shapes(self, _: LLVMValue) -> LLVMValue:
         made = self.variable("ptr", "null")
         done = self.label()
         items = self.call("PyTuple_New", self.inputs)
@@ -1004,7 +1008,7 @@ class Finish(Emitter):
         self.here(done)
         return self.load(made)
 
-    def save_guard(self, n: Value) -> None:
+    def save_guard(self, n: LLVMValue) -> None:
         """The sum of the versions of what is saved, then their cells."""
         recipe = self.recipe_bytes()
         values, count = self.byte(recipe, 0), self.byte(recipe, 1)
@@ -1040,7 +1044,7 @@ class Finish(Emitter):
                     self.store(added, total)
             self.put(self.load(total), guard, 0)
 
-    def save_position(self, n: Value) -> None:
+    def save_position(self, n: LLVMValue) -> None:
         """The user's frame: that at a depth if it is the last one again, else it is looked for."""
         known, done = self.label(), self.label()
         if self.frames is not None:
@@ -1048,7 +1052,7 @@ class Finish(Emitter):
         words = self.stack(2)
         self.store(self.depth, words, 8)
         frame = self.variable("ptr", "null")
-        flags = Value(str(1 - (1 << 63)), "i64")  # the place before the arguments may be used
+        flags = LLVMValue(str(1 - (1 << 63)), "i64")  # the place before the arguments may be used
         asked = self.call(
             "PyObject_Vectorcall", self.known("getframe"), self.at(words, 8), flags, NULL
         )
@@ -1091,7 +1095,7 @@ class Finish(Emitter):
         self.go(done)
         self.here(done)
 
-    def walk(self, n: Value, at: FrameLayout, done: str) -> None:
+    def walk(self, n: LLVMValue, at: FrameLayout, done: str) -> None:
         """What ``caller`` does, without making objects of the frames.
 
         It falls through where it meets code of a file that it has not met before.
@@ -1132,7 +1136,7 @@ class Finish(Emitter):
 
     # --- several results ---------------------------------------------------------------
 
-    def place_outputs(self, n: Value) -> None:
+    def place_outputs(self, n: LLVMValue) -> None:
         slots = self.node
         shapes = self.own(self.call("PyTuple_New", self.count_out), n, slots["shape"])
         kinds = self.own(self.call("PyTuple_New", self.count_out), n, slots["dtype"])
@@ -1153,7 +1157,9 @@ class Finish(Emitter):
             with self.when(self.both(shown, self.load(wanted, 0, "i1"))):
                 self.place_output(n, outs, y, k, shapes)
 
-    def place_output(self, n: Value, outs: Value, y: Value, k: Value, shapes: Value) -> None:
+    def place_output(
+        self, n: LLVMValue, outs: LLVMValue, y: LLVMValue, k: LLVMValue, shapes: LLVMValue
+    ) -> None:
         t, slots = self.item(self.results, k), self.output
         place = self.make("Output")
         self.leave_if(self.test("eq", place, NULL), "fail")
@@ -1177,17 +1183,8 @@ class Finish(Emitter):
         self.give(self.load(self.root))
 
 
-class _Definition(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("code", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
 @dataclass(frozen=True)
-class Layout:
+class RecordLayout:
     """Where objects of the layer above keep what compiled code reads and writes."""
 
     tensor: Slots
@@ -1199,7 +1196,7 @@ class Layout:
     by_thread: bool  # whether the state of a thread is found by Python's thread-local objects
 
     @classmethod
-    def of(cls, c: Classes) -> Layout:
+    def of(cls, c: Classes) -> RecordLayout:
         """The layout of these classes, tried out on objects of them."""
         return cls(
             Slots(c.tensor, *TENSOR),
@@ -1212,21 +1209,6 @@ class Layout:
         )
 
 
-def _recipe(layout: Layout, places: dict[str, int]) -> str:
-    """All that the code is made from, or nothing where the sources can't be read.
-
-    To write the code takes ten times as long as to read it from the cache.
-    """
-    versions = (sys.version, np.__version__, object.__basicsize__, tuple.__basicsize__)
-    digest = hashlib.sha256(repr((versions, layout, places)).encode())
-    try:
-        for source in (__file__, emit.__file__, entry.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()
-
-
 class Records:
     """The compiled functions of a process, for the classes of the layer above.
 
@@ -1235,12 +1217,12 @@ class Records:
 
     def __init__(self, classes: Classes) -> None:
         check_layouts()
-        self.table = _Table(classes)
-        self.layout = Layout.of(classes)
-        self.recipe = _recipe(self.layout, self.table.places)
-        self.definitions: dict[tuple[bool, bool, bool], _Definition] = {}
+        self.table = _AddressTable(classes)
+        self.layout = RecordLayout.of(classes)
+        self.recipe = emit.recipe((self.layout, self.table.places), __file__)
+        self.definitions: dict[tuple[bool, bool, bool], entry.MethodDefinition] = {}
 
-    def definition(self, view: bool, several: bool, computes: bool) -> _Definition:
+    def definition(self, view: bool, several: bool, computes: bool) -> entry.MethodDefinition:
         """The compiled function of a sort."""
         sort = view, several, computes
         found = self.definitions.get(sort)
@@ -1250,7 +1232,7 @@ class Records:
                 self.definitions[sort] = found
         return found
 
-    def _compiled(self, view: bool, several: bool, computes: bool) -> _Definition:
+    def _compiled(self, view: bool, several: bool, computes: bool) -> entry.MethodDefinition:
         from weft.native.codegen import jit
 
         start = "call" if computes else "finish"
@@ -1263,7 +1245,7 @@ class Records:
 
         source = text if self.recipe else text()
         (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe)
-        return _Definition(name.encode(), address, _FASTCALL, None)
+        return entry.MethodDefinition(name.encode(), address, _FASTCALL, None)
 
     def function(
         self,
@@ -1278,6 +1260,6 @@ class Records:
         definition = self.definition(view, several, computed_by is not None)
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype = ctypes.py_object
-        make.argtypes = (ctypes.POINTER(_Definition), ctypes.py_object, ctypes.c_void_p)
+        make.argtypes = (ctypes.POINTER(entry.MethodDefinition), ctypes.py_object, ctypes.c_void_p)
         own = (self.table.content, op, plans, facts.content(), *(computed_by or ()))
         return make(definition, own, None)

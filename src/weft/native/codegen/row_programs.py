@@ -39,7 +39,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen import row_schedules as schedules
-from weft.native.codegen.compiler import Function
+from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.jit import Kernel
 from weft.native.codegen.row_schedules import ROWS, TILE, WIDE
 from weft.native.codegen.row_trace import (
@@ -138,7 +138,7 @@ class Variant:
         return self.written(schedules.CausalSchedule)
 
     @lazy
-    def inlined(self) -> Function:
+    def inlined(self) -> KernelFunction:
         """One row, for other kernels to call: inputs, results, numbers and the length."""
         return schedules.function_of(schedules.InlineSchedule(self.traced))
 

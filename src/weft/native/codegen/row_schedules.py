@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.native.codegen import trace
-from weft.native.codegen.compiler import Function
+from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, RowValue, Stage
 from weft.native.loops.short_rows import SHORT, TOGETHER, plus, to_columns, to_rows
 from weft.native.loops.sums import LEAF, leaf
@@ -669,7 +669,7 @@ def scope() -> dict[str, Any]:
     }
 
 
-def function_of(schedule: Schedule) -> Function:
-    made = Function(schedule.source(), scope())
+def function_of(schedule: Schedule) -> KernelFunction:
+    made = KernelFunction(schedule.source(), scope())
     made.flags = schedule.flags
     return made

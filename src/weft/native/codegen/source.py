@@ -21,7 +21,7 @@ SMALL = 26  # places in a line, up to which elements are copied one by one
 
 
 @dataclass
-class Source:
+class PaddedSource:
     """How the source is copied: padding before it, and its phases in each dimension."""
 
     channels: int

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.native import fma, threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import INTRINSICS, Function, KernelError
+from weft.native.codegen.compiler import INTRINSICS, KernelError, KernelFunction
 from weft.native.codegen.whole import EntrySpec
 from weft.native.memory import buffers
 from weft.native.memory.layout import geometry, strides_of_result
@@ -556,7 +556,7 @@ class Loop:
             if not isinstance(result, Element) or not tape.lines:
                 return None  # nothing to compute
             source = write(self.name, parameters, tape, result, depth, storage)
-            return jit.Kernel(Function(source, scope())), tape, result
+            return jit.Kernel(KernelFunction(source, scope())), tape, result
         except UNFIT:
             return None
 

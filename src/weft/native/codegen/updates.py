@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Function
+from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.trace import UNFIT, Element, Tape, scope
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
@@ -101,7 +101,7 @@ def _compile(
     try:
         new, states_after = rule(value, gradient, tuple(kept), coefficients, flags)
         source = write(rule.__name__, tape, new, states_after, count)
-        return jit.Kernel(Function(source, scope())).get(kind)
+        return jit.Kernel(KernelFunction(source, scope())).get(kind)
     except UNFIT:
         return None
 

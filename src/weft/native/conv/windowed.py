@@ -21,7 +21,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import SIZES
 from weft.native.codegen.jit import pointer
-from weft.native.codegen.source import GRAIN, Source
+from weft.native.codegen.source import GRAIN, PaddedSource
 from weft.native.gemm import packed
 from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div
@@ -156,7 +156,7 @@ class Sum:
 class WindowedConvolution:
     """A convolution of arrays of given shapes."""
 
-    source: Source
+    source: PaddedSource
     sums: list[Sum]
     rows: int  # of a group
     row_step: int
@@ -206,7 +206,9 @@ def forward_plan(
     return WindowedConvolution(source, [one], rows, plane, len(taps), rows * len(taps), True)
 
 
-def seen_source(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Source:
+def seen_source(
+    x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> PaddedSource:
     """The copy of a convolution's input."""
     phases, held = [], []
     for i in range(3):
@@ -216,11 +218,11 @@ def seen_source(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation
         held.append(y[2 + i] + reach // stride[i])
         if stride[i] == 1 and not padding[i]:
             held[i] = x[2 + i]  # as it is, even if its end is not seen
-    return Source(x[1], x[2:], padding, stride, tuple(phases), tuple(held))
+    return PaddedSource(x[1], x[2:], padding, stride, tuple(phases), tuple(held))
 
 
 @dataclass
-class Phase:
+class InputPhase:
     """Every so many places of one dimension of an input, and the taps that they meet."""
 
     first: int  # place in the input
@@ -229,14 +231,14 @@ class Phase:
     seen: list[int]  # where the first place sees the gradient through each tap
 
 
-def _phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> list[Phase]:
+def _phases(size: int, taps: int, stride: int, padding: int, dilation: int) -> list[InputPhase]:
     found = []
     for phase in range(stride):
         start = ceil_div(padding - phase, stride)
         stop = ceil_div(size + padding - phase, stride)
         met = [t for t in range(taps) if t * dilation % stride == phase]
         seen = [start - t * dilation // stride for t in met]
-        found.append(Phase(stride * start + phase - padding, max(stop - start, 0), met, seen))
+        found.append(InputPhase(stride * start + phase - padding, max(stop - start, 0), met, seen))
     return found
 
 
@@ -253,7 +255,7 @@ def backward_plan(
         most = max((max(p.seen) + p.count for p in used), default=0)
         before.append(max(0, -least))
         held.append(before[i] + max(g[2 + i], most))
-    source = Source(g[1], g[2:], tuple(before), (1, 1, 1), ((0,),) * 3, tuple(held))
+    source = PaddedSource(g[1], g[2:], tuple(before), (1, 1, 1), ((0,),) * 3, tuple(held))
     sums, whole = [], True
     for phases in itertools.product(*axes):
         if not prod(p.count for p in phases):
@@ -268,7 +270,12 @@ def backward_plan(
 
 
 def _sum_of_phase(
-    phases: tuple[Phase, ...], source: Source, w: Ints, x: Ints, stride: Ints, groups: int
+    phases: tuple[InputPhase, ...],
+    source: PaddedSource,
+    w: Ints,
+    x: Ints,
+    stride: Ints,
+    groups: int,
 ) -> Sum:
     here = [
         source.offset(tuple(s + b for s, b in zip(seen, source.before, strict=True)))
@@ -420,7 +427,7 @@ def _few_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callab
 class WeightGradient:
     """The gradient of a weight for arrays of given shapes."""
 
-    source: Source
+    source: PaddedSource
     shape: Ints  # of the weight, with three dimensions of places
     places: Ints
     samples: int

@@ -23,7 +23,7 @@ from math import prod
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.source import GRAIN, Source
+from weft.native.codegen.source import GRAIN, PaddedSource
 from weft.native.conv.windowed import fits, takes
 from weft.native.gemm.blocks import block
 from weft.native.gemm.packed import ceil_div
@@ -105,7 +105,7 @@ class Part:
 class WinogradConvolution:
     """A convolution of arrays of given shapes."""
 
-    source: Source
+    source: PaddedSource
     n: int  # the side of a tile
     m: int  # and of its results
     rows: int
@@ -139,7 +139,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> W
     k = w[2] // by
     n, tiles = k + m - 1, [ceil_div(size, m) for size in y[2:]]
     every = tuple(range(m * by))
-    source = Source(
+    source = PaddedSource(
         channels=x[1],
         size=(1, *x[2:]),
         before=(0, *padding),
@@ -159,7 +159,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> W
     )
 
 
-def _info(source: Source, places: Ints, outs: Ints, samples: int, m: int) -> Array:
+def _info(source: PaddedSource, places: Ints, outs: Ints, samples: int, m: int) -> Array:
     """What both directions say of their tiles."""
     info = np.zeros(loops.SIZE, I64)
     high, wide = (ceil_div(size, m) for size in places)
@@ -173,7 +173,7 @@ def _info(source: Source, places: Ints, outs: Ints, samples: int, m: int) -> Arr
 
 
 @dataclass
-class Phase:
+class ResultPhase:
     """Every so many places of one dimension of a transpose's result."""
 
     first: int
@@ -194,7 +194,7 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints, m: int) -> 
         max(b + p.seen + n + m * ceil_div(p.count, m) for p in axis) // m
         for axis, b in zip(axes, before, strict=True)
     ]
-    source = Source(
+    source = PaddedSource(
         channels=g[1],
         size=(1, *g[2:]),
         before=(0, *before),
@@ -218,12 +218,12 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints, m: int) -> 
     )
 
 
-def _phases(size: int, window: int, by: int, padding: int) -> list[Phase]:
+def _phases(size: int, window: int, by: int, padding: int) -> list[ResultPhase]:
     found = []
     for first in range(min(by, size)):
         tap = window - by + (first + padding) % by
         count = len(range(first, size, by))
-        found.append(Phase(first, count, tap, (first + padding - tap) // by))
+        found.append(ResultPhase(first, count, tap, (first + padding - tap) // by))
     return found
 
 
@@ -312,7 +312,7 @@ class WeightPlan:
     """The gradient of a weight for arrays of given shapes."""
 
     forward: WinogradConvolution
-    grads: Source
+    grads: PaddedSource
     shape: Ints
     taps: Array
     grad_taps: Array
@@ -329,7 +329,7 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> We
     forward, every = forward_plan(x, w, y, by, padding, m), tuple(range(m))
     info = forward.parts[0].info.copy()
     tiles, high, wide = (int(info[i]) for i in (table.COUNT, table.HIGH, table.WIDE))
-    grads = Source(
+    grads = PaddedSource(
         channels=y[1],
         size=(1, *y[2:]),
         before=(0, 0, 0),

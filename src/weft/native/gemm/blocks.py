@@ -8,6 +8,7 @@ stand beside the multiplications, so all addresses are one register and a number
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import FLOATS, SIZES, Assembly
@@ -242,6 +243,34 @@ def _in_place() -> str:
     )
 
 
+def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """LLVM code that transposes a square of as many vectors as they have lanes, and its results."""
+    lanes, names, lines, apart = len(names), list(names), [], 1
+    vector = f"<{lanes} x float>"
+    while apart < lanes:  # exchange what is off the diagonal in squares of twice this size
+        for r in (r for r in range(lanes) if not r & apart):
+            pair = f"{vector} {names[r]}, {vector} {names[r + apart]}"
+            above = [e + lanes - apart if e & apart else e for e in range(lanes)]
+            below = [e + lanes if e & apart else e + apart for e in range(lanes)]
+            for at, mask in ((r, above), (r + apart, below)):
+                names[at] = f"%v{apart}.{at}"
+                text = ", ".join(f"i32 {e}" for e in mask)
+                lines.append(f"  {names[at]} = shufflevector {pair}, <{lanes} x i32> <{text}>")
+        apart *= 2
+    return lines, names
+
+
+def masking(count: str, lanes: int) -> list[str]:
+    """LLVM code of ``%mask``: which lanes are among the first ``count``."""
+    kind, every = f"<{lanes} x i32>", ", ".join(f"i32 {i}" for i in range(lanes))
+    return [
+        f"  %few = trunc i64 {count} to i32",
+        f"  %few.i = insertelement {kind} poison, i32 %few, i64 0",
+        f"  %few.v = shufflevector {kind} %few.i, {kind} poison, {kind} zeroinitializer",
+        f"  %mask = icmp slt {kind} <{every}>, %few.v",
+    ]
+
+
 def _turn(name: str, rows: int) -> str:
     """The transpose of so many rows of a vector each; what is beyond them is not defined."""
     lanes = block()[0]
@@ -254,17 +283,9 @@ def _turn(name: str, rows: int) -> str:
             f"  %p{r} = getelementptr float, ptr %x, i64 %i{r}",
             f"  %v0.{r} = load {vector}, ptr %p{r}, align 4",
         ]
-    names, apart = [f"%v0.{r}" if r < rows else "zeroinitializer" for r in range(lanes)], 1
-    while apart < lanes:  # exchange what is off the diagonal in squares of twice this size
-        for r in (r for r in range(lanes) if not r & apart):
-            pair = f"{vector} {names[r]}, {vector} {names[r + apart]}"
-            above = [e + lanes - apart if e & apart else e for e in range(lanes)]
-            below = [e + lanes if e & apart else e + apart for e in range(lanes)]
-            for at, mask in ((r, above), (r + apart, below)):
-                names[at] = f"%v{apart}.{at}"
-                text = ", ".join(f"i32 {e}" for e in mask)
-                lines.append(f"  {names[at]} = shufflevector {pair}, <{lanes} x i32> <{text}>")
-        apart *= 2
+    rest = ["zeroinitializer"] * (lanes - rows)
+    exchanges, names = transposing([*(f"%v0.{r}" for r in range(rows)), *rest])
+    lines += exchanges
     for r in range(lanes):
         lines += [
             f"  %j{r} = mul i64 %width, {r}",

@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Assembly, Function, Ptr, array, f32, i64, inline
+from weft.native.codegen.compiler import Assembly, KernelFunction, Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block
+from weft.native.gemm.blocks import block, masking, transposing
 from weft.native.memory import buffers
 
 Array = np.ndarray
@@ -301,18 +301,14 @@ def _turned(name: str) -> str:
     is beyond ``last`` elements is zero.
     """
     lanes = block()[0]
-    vector, mask, kind = f"<{lanes} x float>", f"<{lanes} x i1>", f"<{lanes} x i32>"
+    vector, mask = f"<{lanes} x float>", f"<{lanes} x i1>"
     load = f"@llvm.masked.load.v{lanes}f32.p0"
-    every = ", ".join(f"i32 {i}" for i in range(lanes))
     given = "ptr noalias %x, i64 %step, ptr noalias %to, i64 %count, i64 %last"
     lines = [
         f"declare {vector} {load}(ptr, i32, {mask}, {vector})",
         "declare i64 @llvm.smin.i64(i64, i64)",
         f"define private void @{name}({given}) noinline nounwind {{",
-        "  %few = trunc i64 %last to i32",
-        f"  %few.i = insertelement {kind} poison, i32 %few, i64 0",
-        f"  %few.v = shufflevector {kind} %few.i, {kind} poison, {kind} zeroinitializer",
-        f"  %mask = icmp slt {kind} <{every}>, %few.v",
+        *masking("%last", lanes),
         "  %end = sub i64 %count, 1",
     ]
     for r in range(lanes):
@@ -325,17 +321,8 @@ def _turned(name: str) -> str:
                 f"{vector} zeroinitializer)"
             ),
         ]
-    names, apart = [f"%v0.{r}" for r in range(lanes)], 1
-    while apart < lanes:  # exchange what is off the diagonal in squares of twice this size
-        for r in (r for r in range(lanes) if not r & apart):
-            pair = f"{vector} {names[r]}, {vector} {names[r + apart]}"
-            above = [e + lanes - apart if e & apart else e for e in range(lanes)]
-            below = [e + lanes if e & apart else e + apart for e in range(lanes)]
-            for at, places in ((r, above), (r + apart, below)):
-                names[at] = f"%v{apart}.{at}"
-                text = ", ".join(f"i32 {e}" for e in places)
-                lines.append(f"  {names[at]} = shufflevector {pair}, {kind} <{text}>")
-        apart *= 2
+    exchanges, names = transposing([f"%v0.{r}" for r in range(lanes)])
+    lines += exchanges
     for r in range(lanes):
         lines += [
             f"  %q{r} = getelementptr float, ptr %to, i64 {r * lanes}",
@@ -347,10 +334,9 @@ def _turned(name: str) -> str:
 def _dots(name: str, rows: int) -> str:
     """The products of rows of a matrix with one other row, each summed up."""
     lanes = block()[0]
-    vector, mask, kind = f"<{lanes} x float>", f"<{lanes} x i1>", f"<{lanes} x i32>"
+    vector, mask = f"<{lanes} x float>", f"<{lanes} x i1>"
     fused, load = f"@llvm.fmuladd.v{lanes}f32", f"@llvm.masked.load.v{lanes}f32.p0"
     total = f"@llvm.vector.reduce.fadd.v{lanes}f32"
-    every = ", ".join(f"i32 {i}" for i in range(lanes))
     given = "ptr noalias %a, i64 %apart, ptr noalias %b, ptr noalias %sums, i64 %k_size"
     lines = [
         f"declare {vector} {fused}({vector}, {vector}, {vector})",
@@ -396,10 +382,7 @@ def _dots(name: str, rows: int) -> str:
         "  %some = icmp sgt i64 %rest, 0",
         "  br i1 %some, label %end, label %done",
         "end:",
-        "  %few = trunc i64 %rest to i32",
-        f"  %few.i = insertelement {kind} poison, i32 %few, i64 0",
-        f"  %few.v = shufflevector {kind} %few.i, {kind} poison, {kind} zeroinitializer",
-        f"  %mask = icmp slt {kind} <{every}>, %few.v",
+        *masking("%rest", lanes),
         "  %qb = getelementptr float, ptr %b, i64 %whole",
         (f"  %z = call {vector} {load}(ptr %qb, i32 4, {mask} %mask, {vector} zeroinitializer)"),
     ]
@@ -498,15 +481,15 @@ def _kernel(height: int) -> jit.Kernel:
         "half": _outer("half", height, 2, True),
         "one": _outer("one", height, 1, True),
     }
-    inner = Function(columns.origin, {**globals(), **parts})
-    return jit.Kernel(Function(direct, {**globals(), "columns": inner}))
+    inner = KernelFunction(columns.origin, {**globals(), **parts})
+    return jit.Kernel(KernelFunction(direct, {**globals(), "columns": inner}))
 
 
 @functools.cache
 def _dots_kernel(height: int) -> jit.Kernel:
     """The loop over blocks of so many rows, by dot products."""
     dots = Assembly("dots", ("ptr", "i64", "ptr", "ptr", "i64"), lambda: _dots("dots", height))
-    return jit.Kernel(Function(by_dots, {**globals(), "dots": dots}))
+    return jit.Kernel(KernelFunction(by_dots, {**globals(), "dots": dots}))
 
 
 @functools.cache

@@ -176,6 +176,89 @@ def piece(
         product(a, apart, b, c, step, c, step, part, 1, rows, columns, spare, height, width, left)
 
 
+@inline
+def pack_left(
+    a: Ptr[f32],
+    copy: Ptr[f32],
+    edge: Ptr[f32],
+    i0: i64,
+    i1: i64,
+    k0: i64,
+    part: i64,
+    m: i64,
+    panel: i64,
+    apart: i64,
+    lanes: i64,
+    height: i64,
+    left: i64,
+):
+    """The panels i0 to i1 of the left matrix; of those that are read in place only a short last."""
+    rest = m - (i1 - 1) * height
+    size = m - i0 * height
+    if left == ROWS_COPIED:
+        source = a + (i0 * panel + k0)
+        packing = LEANING if height <= lanes else ANY
+        panels(source, copy, size, part, apart, 1, lanes, height, packing, 0, i1 - i0)
+    elif left == COLUMNS_COPIED:
+        source = a + (i0 * panel + k0 * apart)
+        panels(source, copy, size, part, 1, apart, lanes, height, ALONG, 0, i1 - i0)
+    elif rest < height:
+        if left == BY_ROWS:
+            source = a + ((i1 - 1) * panel + k0)
+            part_panel(source, edge, rest, height, part, apart, 1)
+        else:
+            source = a + ((i1 - 1) * panel + k0 * apart)
+            part_panel(source, edge, rest, height, part, 1, apart)
+
+
+@inline
+def panel_products(
+    k0: i64,
+    a: Ptr[f32],
+    copy: Ptr[f32],
+    edge: Ptr[f32],
+    b: Ptr[f32],
+    o: Ptr[f32],
+    under: i64,
+    c: Ptr[f32],
+    step: i64,
+    i0: i64,
+    i1: i64,
+    part: i64,
+    more: i64,
+    m: i64,
+    columns: i64,
+    panel: i64,
+    apart: i64,
+    spare: Ptr[f32],
+    height: i64,
+    width: i64,
+    left: i64,
+):
+    """The panels i0 to i1 of the left matrix times one of the right."""
+    for i in range(i0, i1):
+        rows = m - i * height
+        to = c + i * height * step
+        old = o + i * height * under
+        if left >= ROWS_COPIED:
+            source = copy + (i - i0) * part * height
+            piece(
+                k0, source, height, b, old, under, to, step, part,
+                more, rows, columns, spare, height, width, BY_COLUMNS,
+            )  # fmt: skip
+        elif rows < height:
+            piece(
+                k0, edge, height, b, old, under, to, step, part,
+                more, rows, columns, spare, height, width, BY_COLUMNS,
+            )  # fmt: skip
+        else:
+            source = a + (i * panel + (k0 if left == BY_ROWS else k0 * apart))
+            piece(
+                k0, source, apart, b, old, under, to, step, part,
+                more, rows, columns, spare, height, width, left,
+            )  # fmt: skip
+
+
 @kernel
 def tiles(
     a: Ptr[f32],
@@ -236,49 +319,19 @@ def tiles(
                 panels(source, copy_b, size, part, across, below, lanes, width, right, 0, j1 - j0)
             for i0 in range(high * i // down, stop, tall):
                 i1 = min(i0 + tall, stop)
-                rest = m - (i1 - 1) * height
-                size = m - i0 * height
-                if left == ROWS_COPIED:
-                    source = first + (i0 * panel + k0)
-                    packing = LEANING if height <= lanes else ANY
-                    panels(source, copy_a, size, part, apart, 1, lanes, height, packing, 0, i1 - i0)
-                elif left == COLUMNS_COPIED:
-                    source = first + (i0 * panel + k0 * apart)
-                    panels(source, copy_a, size, part, 1, apart, lanes, height, ALONG, 0, i1 - i0)
-                elif rest < height:
-                    if left == BY_ROWS:
-                        source = first + ((i1 - 1) * panel + k0)
-                        part_panel(source, edge, rest, height, part, apart, 1)
-                    else:
-                        source = first + ((i1 - 1) * panel + k0 * apart)
-                        part_panel(source, edge, rest, height, part, 1, apart)
+                pack_left(
+                    first, copy_a, edge, i0, i1, k0, part, m, panel, apart, lanes, height, left
+                )
                 for jp in range(j0, j1):
                     if right == READY:
                         bp = second + (jp * k_size + k0) * width
                     else:
                         bp = copy_b + (jp - j0) * part * width
-                    columns = n - jp * width
-                    for ip in range(i0, i1):
-                        rows = m - ip * height
-                        to = result + (ip * height * step + jp * width)
-                        old = o + (ip * height * under + jp * width)
-                        if left >= ROWS_COPIED:
-                            ap = copy_a + (ip - i0) * part * height
-                            piece(
-                                k0, ap, height, bp, old, under, to, step, part,
-                                more, rows, columns, spare, height, width, BY_COLUMNS,
-                            )  # fmt: skip
-                        elif rows < height:
-                            piece(
-                                k0, edge, height, bp, old, under, to, step, part,
-                                more, rows, columns, spare, height, width, BY_COLUMNS,
-                            )  # fmt: skip
-                        else:
-                            ap = first + (ip * panel + (k0 if left == BY_ROWS else k0 * apart))
-                            piece(
-                                k0, ap, apart, bp, old, under, to, step, part,
-                                more, rows, columns, spare, height, width, left,
-                            )  # fmt: skip
+                    at = jp * width
+                    panel_products(
+                        k0, first, copy_a, edge, bp, o + at, under, result + at, step, i0, i1,
+                        part, more, m, n - at, panel, apart, spare, height, width, left,
+                    )  # fmt: skip
         take(tasks, mine)
 
 

@@ -151,7 +151,7 @@ class LayerSteps:
     def __init__(
         self,
         table: layers.Cells,
-        steps: layers.Steps,
+        steps: layers.SequenceSteps,
         w_hh: Array,
         w_hr: Array | None,
         parts: int,
@@ -270,7 +270,7 @@ class LayerSteps:
         return total.reshape(-1)  # type: ignore[union-attr]
 
 
-def _few(steps: layers.Steps) -> bool:
+def _few(steps: layers.SequenceSteps) -> bool:
     if buffers.planner() is None:
         return steps.starts[-1] <= FEW
     if not steps.starts[-1]:
@@ -280,7 +280,7 @@ def _few(steps: layers.Steps) -> bool:
 
 def lstm_forward_steps(
     cells: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     data: Array,
     w_ih: Array,
     gates: Array,
@@ -307,7 +307,7 @@ def lstm_forward_steps(
 
 def lstm_backward_steps(
     table: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     dy: Array,
     dh: Array,
     dc: Array,
@@ -335,7 +335,7 @@ def lstm_backward_steps(
 
 def gru_forward_steps(
     cells: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     data: Array,
     w_ih: Array,
     gates: Array,
@@ -355,7 +355,7 @@ def gru_forward_steps(
 
 def gru_backward_steps(
     table: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     dy: Array,
     dh: Array,
     gates: Array,
@@ -379,7 +379,7 @@ def gru_backward_steps(
 
 def rnn_forward_steps(
     cells: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     activation: str,
     data: Array,
     w_ih: Array,
@@ -401,7 +401,7 @@ def rnn_forward_steps(
 
 def rnn_backward_steps(
     table: layers.Cells,
-    steps: layers.Steps,
+    steps: layers.SequenceSteps,
     activation: str,
     dy: Array,
     dh: Array,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, micro, micro64
+from weft.native.gemm.blocks import block, masking, micro, micro64
 from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
@@ -93,13 +93,11 @@ def _dots(name: str, kind: str) -> str:
     """LLVM code of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
     lanes = block(kind)[0]
     scalar, align = FLOATS[kind], SIZES[kind]
-    vector, mask = f"<{lanes} x {scalar}>", f"<{lanes} x i1>"
-    fused, masked = f"@llvm.fmuladd.v{lanes}{kind}", f"@llvm.masked.load.v{lanes}{kind}.p0"
+    vector = f"<{lanes} x {scalar}>"
     given = "ptr noalias %a, ptr noalias %b, ptr noalias %offsets, ptr noalias %sums, i64 %wide"
-    every = ", ".join(f"i32 {i}" for i in range(lanes))
     lines = [
-        f"declare {vector} {fused}({vector}, {vector}, {vector})",
-        f"declare {vector} {masked}(ptr, i32, {mask}, {vector})",
+        f"declare {vector} @llvm.fmuladd.v{lanes}{kind}({vector}, {vector}, {vector})",
+        f"declare {vector} {_masked(kind)}(ptr, i32, <{lanes} x i1>, {vector})",
         f"define private void @{name}({given}) noinline nounwind {{",
         "entry:",
     ]
@@ -111,7 +109,20 @@ def _dots(name: str, kind: str) -> str:
             f"  %o{j} = load i64, ptr %po{j}, align 8",
             f"  %b{j} = getelementptr {scalar}, ptr %b, i64 %o{j}",
         ]
-    lines += [
+    lines += [*_dots_of_vectors(kind), *_dots_of_the_rest(kind), "done:"]
+    for j in range(DOTS):
+        lines.append(f"  %e{j} = phi {vector} [ %r{j}, %rest ], [ %u{j}, %last ]")
+    for j in range(DOTS):
+        lines.append(f"  store {vector} %e{j}, ptr %q{j}, align {align}")
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+def _dots_of_vectors(kind: str) -> list[str]:
+    """From the sums ``%s`` to ``%r``, by all whole vectors of the line: up to ``%even``."""
+    lanes = block(kind)[0]
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector, fused = f"<{lanes} x {scalar}>", f"@llvm.fmuladd.v{lanes}{kind}"
+    lines = [
         f"  %even = and i64 %wide, {-lanes}",
         "  %some = icmp sgt i64 %even, 0",
         "  br i1 %some, label %loop, label %rest",
@@ -138,41 +149,36 @@ def _dots(name: str, kind: str) -> str:
     ]
     for j in range(DOTS):
         lines.append(f"  %r{j} = phi {vector} [ %s{j}, %entry ], [ %t{j}, %loop ]")
-    lines += [
+    return lines
+
+
+def _dots_of_the_rest(kind: str) -> list[str]:
+    """From the sums ``%r`` to ``%u``, by what is left of the line: less than a vector."""
+    lanes = block(kind)[0]
+    scalar, align = FLOATS[kind], SIZES[kind]
+    vector, fused = f"<{lanes} x {scalar}>", f"@llvm.fmuladd.v{lanes}{kind}"
+    taken = f"i32 {align}, <{lanes} x i1> %mask, {vector} zeroinitializer"
+    lines = [
         "  %left = sub i64 %wide, %even",
         "  %none = icmp eq i64 %left, 0",
         "  br i1 %none, label %done, label %last",
         "last:",
-        "  %few = trunc i64 %left to i32",
-        f"  %one = insertelement <{lanes} x i32> poison, i32 %few, i64 0",
-        (
-            f"  %all = shufflevector <{lanes} x i32> %one, <{lanes} x i32> poison, "
-            f"<{lanes} x i32> zeroinitializer"
-        ),
-        f"  %mask = icmp slt <{lanes} x i32> <{every}>, %all",
+        *masking("%left", lanes),
         f"  %ea = getelementptr {scalar}, ptr %a, i64 %even",
-        (
-            f"  %wa = call {vector} {masked}(ptr %ea, i32 {align}, {mask} %mask, "
-            f"{vector} zeroinitializer)"
-        ),
+        f"  %wa = call {vector} {_masked(kind)}(ptr %ea, {taken})",
     ]
     for j in range(DOTS):
         lines += [
             f"  %eb{j} = getelementptr {scalar}, ptr %b{j}, i64 %even",
-            (
-                f"  %wb{j} = call {vector} {masked}(ptr %eb{j}, i32 {align}, {mask} %mask, "
-                f"{vector} zeroinitializer)"
-            ),
+            f"  %wb{j} = call {vector} {_masked(kind)}(ptr %eb{j}, {taken})",
             f"  %u{j} = call {vector} {fused}({vector} %wa, {vector} %wb{j}, {vector} %r{j})",
         ]
-    lines += ["  br label %done", "done:"]
-    for j in range(DOTS):
-        lines += [
-            f"  %e{j} = phi {vector} [ %r{j}, %rest ], [ %u{j}, %last ]",
-        ]
-    for j in range(DOTS):
-        lines.append(f"  store {vector} %e{j}, ptr %q{j}, align {align}")
-    return "\n".join([*lines, "  ret void", "}"])
+    return [*lines, "  br label %done"]
+
+
+def _masked(kind: str) -> str:
+    """The name of the load of those elements of a vector that a mask names."""
+    return f"@llvm.masked.load.v{block(kind)[0]}{kind}.p0"
 
 
 dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"))

@@ -327,7 +327,7 @@ def nll_loss_small_back(
 # --- differences of pairs ----------------------------------------------------------------
 
 
-class _Pair:
+class _DifferenceLoss:
     """A loss of differences, from its value and its slope, as programs over one long row.
 
     ``g`` is the gradient for each element, ``whole`` that of their sum.
@@ -362,10 +362,14 @@ def _huber(d: Any, width: Any) -> Any:
     return np.where(abs(d) <= width, 0.5 * d * d, width * (abs(d) - 0.5 * width))
 
 
-MSE = _Pair("mse", lambda d, width: d * d, lambda d, width: d + d)
-L1 = _Pair("l1", lambda d, width: abs(d), lambda d, width: _sign(d))
-SMOOTH = _Pair("smooth", _smooth, lambda d, width: np.where(abs(d) < width, d / width, _sign(d)))
-HUBER = _Pair("huber", _huber, lambda d, width: np.where(abs(d) <= width, d, _sign(d) * width))
+MSE = _DifferenceLoss("mse", lambda d, width: d * d, lambda d, width: d + d)
+L1 = _DifferenceLoss("l1", lambda d, width: abs(d), lambda d, width: _sign(d))
+SMOOTH = _DifferenceLoss(
+    "smooth", _smooth, lambda d, width: np.where(abs(d) < width, d / width, _sign(d))
+)
+HUBER = _DifferenceLoss(
+    "huber", _huber, lambda d, width: np.where(abs(d) <= width, d, _sign(d) * width)
+)
 
 
 @functools.lru_cache(512)
@@ -379,7 +383,9 @@ def _is_pair(a: ndarray, b: ndarray) -> bool:
     return alike and a.dtype in FLOATS and a.size > 0 and not buffers.small(a.size, SMALL)
 
 
-def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:
+def _forward(
+    pair: _DifferenceLoss, a: ndarray, b: ndarray, reduction: str, width: float
+) -> Any | None:
     if not _is_pair(a, b):
         return None
     a, b, d, n = plain(a), plain(b), FLOATS[a.dtype], a.size
@@ -394,7 +400,13 @@ def _forward(pair: _Pair, a: ndarray, b: ndarray, reduction: str, width: float) 
 
 
 def _backward(
-    pair: _Pair, g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float, sign: float
+    pair: _DifferenceLoss,
+    g: ndarray,
+    a: ndarray,
+    b: ndarray,
+    reduction: str,
+    width: float,
+    sign: float,
 ) -> ndarray | None:
     each = reduction == "none"
     if not _is_pair(a, b) or g.dtype != a.dtype or g.size != (a.size if each else 1):
@@ -407,7 +419,7 @@ def _backward(
     return out
 
 
-def _ops(choose: Callable[[float], _Pair]) -> tuple[Callable, Callable, Callable]:
+def _ops(choose: Callable[[float], _DifferenceLoss]) -> tuple[Callable, Callable, Callable]:
     """A loss with its gradients by the first and by the second of the pair."""
 
     def forward(a: ndarray, b: ndarray, reduction: str, width: float) -> Any | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import (
-    Function,
+    KernelFunction,
     Ptr,
     T,
     array,
@@ -192,7 +192,7 @@ def _pick_columns(
         _pick_over(x + (outer * r * k + left), values + at, places + at, r, k, width)
 
 
-def _renamed(function: Function, names: dict[str, Any]) -> Function:
+def _renamed(function: KernelFunction, names: dict[str, Any]) -> KernelFunction:
     """A function like another, with other meanings of names in it."""
     function = copy.copy(function)
     function.scope = {**function.scope, **names}

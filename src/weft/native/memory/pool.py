@@ -49,6 +49,16 @@ STATISTICS = {
     "limit_bytes": LIMIT,
 }
 
+
+def _by_numpy(which: int, call: str, given: str) -> str:
+    """LLVM code that calls a function of NumPy's own allocator with its context."""
+    return f"""  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
+  %ctx = load ptr, ptr %ctxp
+  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + which})
+  %fn = load ptr, ptr %fnp
+  {call} %fn(ptr %ctx, {given})"""
+
+
 CODE = f"""
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
@@ -334,11 +344,7 @@ define ptr @weft_pool_malloc(ptr %c, i64 %size) {{
   %small = icmp ult i64 %size, {SMALL}
   br i1 %small, label %plain, label %large
 plain:
-  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
-  %ctx = load ptr, ptr %ctxp
-  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + 1})
-  %fn = load ptr, ptr %fnp
-  %r = call ptr %fn(ptr %ctx, i64 %size)
+{_by_numpy(1, "%r = call ptr", "i64 %size")}
   ret ptr %r
 large:
   %b = call ptr @take(ptr %c, i64 %size)
@@ -355,11 +361,7 @@ choose:
   %small = icmp ult i64 %size, {SMALL}
   br i1 %small, label %plain, label %large
 plain:
-  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
-  %ctx = load ptr, ptr %ctxp
-  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + 2})
-  %fn = load ptr, ptr %fnp
-  %r = call ptr %fn(ptr %ctx, i64 %count, i64 %each)
+{_by_numpy(2, "%r = call ptr", "i64 %count, i64 %each")}
   ret ptr %r
 large:
   %b = call ptr @take(ptr %c, i64 %size)
@@ -383,11 +385,7 @@ look:
   %ours = call i1 @ours(ptr %old)
   br i1 %ours, label %measure, label %plain
 plain:
-  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
-  %ctx = load ptr, ptr %ctxp
-  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + 3})
-  %fn = load ptr, ptr %fnp
-  %r = call ptr %fn(ptr %ctx, ptr %old, i64 %size)
+{_by_numpy(3, "%r = call ptr", "ptr %old, i64 %size")}
   ret ptr %r
 measure:
   %class = call i64 @class_held(ptr %old)
@@ -423,11 +421,7 @@ look:
   %ours = call i1 @ours(ptr %block)
   br i1 %ours, label %large, label %plain
 plain:
-  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
-  %ctx = load ptr, ptr %ctxp
-  %fnp = call ptr @word(ptr %c, i64 {DEFAULT + 4})
-  %fn = load ptr, ptr %fnp
-  call void %fn(ptr %ctx, ptr %block, i64 %size)
+{_by_numpy(4, "call void", "ptr %block, i64 %size")}
   br label %done
 large:
   %class = call i64 @class_held(ptr %block)
@@ -472,7 +466,7 @@ class _Allocator(ctypes.Structure):
     ]
 
 
-class _Handler(ctypes.Structure):
+class _MemoryHandler(ctypes.Structure):
     """NumPy's own form of a handler of array memory (NEP 49)."""
 
     _fields_ = [
@@ -512,7 +506,9 @@ class Pool:
         self.set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[304])
         default = ctypes.cast(functions[306], ctypes.POINTER(ctypes.py_object))[0]
         self.default = default
-        given = ctypes.cast(get(default, b"mem_handler"), ctypes.POINTER(_Handler))[0].allocator
+        given = ctypes.cast(get(default, b"mem_handler"), ctypes.POINTER(_MemoryHandler))[
+            0
+        ].allocator
         for k, part in enumerate(
             (given.ctx, given.malloc, given.calloc, given.realloc, given.free)
         ):
@@ -520,7 +516,7 @@ class Pool:
         self.words[LIMIT] = memory_limit()
         names = ("malloc", "calloc", "realloc", "free", "trim")
         code = engine().load("weft_pool", CODE, [f"weft_pool_{n}" for n in names])
-        self.handler = _Handler(b"weft_pool", 1)
+        self.handler = _MemoryHandler(b"weft_pool", 1)
         self.handler.allocator = _Allocator(ctypes.addressof(self.words), *code[:4])
         self._trim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(code[4])
         new = api.PyCapsule_New

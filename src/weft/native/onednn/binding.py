@@ -21,7 +21,7 @@ _CPU, _PAUSE = 1, 1
 KEPT = 512
 
 
-class Library:
+class OneDNNLibrary:
     """A loaded oneDNN: its functions, and the engine that everything runs on."""
 
     __slots__ = ("engine", "ffi", "functions", "parallel", "path", "version")
@@ -70,7 +70,7 @@ def _candidates() -> Iterator[str]:
 
 
 @once
-def _load() -> Library | str:
+def _load() -> OneDNNLibrary | str:
     """The library, or a sentence that says why there is none."""
     wish = os.environ.get("WEFT_ONEDNN", "")
     if wish.lower() in ("off", "0", "no", "false"):
@@ -84,7 +84,7 @@ def _load() -> Library | str:
     reasons = []
     for path in [wish] if wish else _candidates():
         try:
-            library = Library(path)
+            library = OneDNNLibrary(path)
         except (OSError, AttributeError) as error:
             reasons.append(f"{path}: {error}")
             continue
@@ -93,10 +93,10 @@ def _load() -> Library | str:
     return f"No usable {_NAME}; `pip install onednn-cpu-gomp`. Tried {'; '.join(reasons)}."
 
 
-def library() -> Library | None:
+def library() -> OneDNNLibrary | None:
     """The loaded library, or None."""
     found = _load()
-    return found if isinstance(found, Library) else None
+    return found if isinstance(found, OneDNNLibrary) else None
 
 
 def available() -> bool:
@@ -116,7 +116,7 @@ def version() -> str | None:
     return _dotted(found.version) if found else None
 
 
-def _guard_forks(library: Library) -> None:
+def _guard_forks(library: OneDNNLibrary) -> None:
     """Let a forked child compute: OpenMP's threads don't exist there, though its state says so."""
     pause = library.optional("omp_pause_resource_all")
     if pause is not None:

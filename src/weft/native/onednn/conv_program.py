@@ -18,8 +18,8 @@ from weft.native.onednn.primitive import (
     SRC,
     WEIGHTS,
     Ints,
-    Program,
-    Refused,
+    OneDNNRefused,
+    PrimitiveSequence,
     any_layout,
     argument,
     describe,
@@ -53,19 +53,19 @@ class Case(NamedTuple):
     groups: int
 
 
-def build(case: Case) -> Program:
+def build(case: Case) -> PrimitiveSequence:
     """The program of a case: its outer slots are two inputs, the output, and the bias if any."""
     return _BUILDERS[case.kind](case)
 
 
-def _build_forward(case: Case) -> Program:
+def _build_forward(case: Case) -> PrimitiveSequence:
     bias = _bias(case, case.y)
     desc = _choose(case, lambda x, y: _forward_desc(case, x, y, bias))
     inputs = {SRC: _user(case.x, case.layout), WEIGHTS: _weight(case)}
     return _assemble(desc, inputs, (DST, _user(case.y, case.layout)), bias)
 
 
-def _build_input(case: Case) -> Program:
+def _build_input(case: Case) -> PrimitiveSequence:
     g, x = _user(case.y, case.layout), _user(case.x, case.layout)
     bias = _bias(case, case.x)
     if case.biased:
@@ -75,7 +75,7 @@ def _build_input(case: Case) -> Program:
     return _assemble(desc, {DIFF_DST: g, WEIGHTS: _weight(case)}, (DIFF_SRC, x), bias)
 
 
-def _build_weight(case: Case) -> Program:
+def _build_weight(case: Case) -> PrimitiveSequence:
     desc = _choose(case, lambda x, y: _weight_desc(case, x, y))
     inputs = {DIFF_DST: _user(case.y, case.layout), SRC: _user(case.x, case.layout)}
     return _assemble(desc, inputs, (DIFF_WEIGHTS, _weight(case)), FFI.NULL)
@@ -108,11 +108,13 @@ def _weight_desc(case: Case, x: Any, y: Any) -> Any:
     return primitive_desc("convolution_backward_weights", *args)
 
 
-def _assemble(desc: Any, inputs: dict[int, Any], output: tuple[int, Any], bias: Any) -> Program:
+def _assemble(
+    desc: Any, inputs: dict[int, Any], output: tuple[int, Any], bias: Any
+) -> PrimitiveSequence:
     """The primitive, with copies into and out of its own layouts where they differ."""
     which, target = output
     outer = [*inputs.values(), target]
-    program = Program(*(outer if bias == FFI.NULL else [*outer, bias]))
+    program = PrimitiveSequence(*(outer if bias == FFI.NULL else [*outer, bias]))
     binds = {arg: program.bring(slot, argument(desc, arg)) for slot, arg in enumerate(inputs)}
     slot, wanted = len(inputs), argument(desc, which)
     direct = same(target, wanted)
@@ -181,12 +183,12 @@ def _choose(case: Case, make: Callable[[Any, Any], Any]) -> Any:
     for choice in (_best(case), case.layout, PLAIN, LAST):
         try:
             desc = make(_inner(case.x, choice), _inner(case.y, choice))
-        except Refused:
+        except OneDNNRefused:
             continue
         # What oneDNN would do by copying windows and GEMM, it does in the caller's layout as well.
         if choice != _ANY or "gemm" not in implementation(desc):
             return desc
-    raise Refused
+    raise OneDNNRefused
 
 
 def _inner(shape: Ints, choice: str) -> Any:

@@ -21,9 +21,9 @@ from weft.native.onednn.primitive import (
     SRC,
     WEIGHTS,
     Ints,
-    Program,
+    OneDNNRefused,
+    PrimitiveSequence,
     Programs,
-    Refused,
     address_of,
     describe,
     primitive_desc,
@@ -150,15 +150,17 @@ def _biased(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray | None
     return y if program.run(pointer(x), pointer(w), pointer(y), pointer(bias)) else None
 
 
-def _build_biased(x: Ints, w: Ints) -> Program:
+def _build_biased(x: Ints, w: Ints) -> PrimitiveSequence:
     (m, k), n = x, w[0]
     rows, columns = describe((m, k), (k, 1)), describe((k, n), (1, k))
     return _build(rows, columns, describe((m, n), (n, 1)), describe((1, n), (n, 1)))
 
 
-def _build(a: Any, b: Any, out: Any, bias: Any) -> Program:
+def _build(a: Any, b: Any, out: Any, bias: Any) -> PrimitiveSequence:
     desc = primitive_desc("matmul", ENGINE, a, b, bias, out, ATTRIBUTES)
-    program = Program(a, b, out) if bias == FFI.NULL else Program(a, b, out, bias)
+    program = (
+        PrimitiveSequence(a, b, out) if bias == FFI.NULL else PrimitiveSequence(a, b, out, bias)
+    )
     binds = {SRC: 0, WEIGHTS: 1, DST: 2}
     program.add(desc, binds if bias == FFI.NULL else {**binds, BIAS: 3})
     return program
@@ -200,12 +202,12 @@ def _run_stacked(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray | 
     return out
 
 
-def _find_stacked(a: np.ndarray, b: np.ndarray, shape: Ints) -> Program | None:
+def _find_stacked(a: np.ndarray, b: np.ndarray, shape: Ints) -> PrimitiveSequence | None:
     key = (a.shape, a.strides, b.shape, b.strides)
     return _programs.find(key, _build_stacked, key, shape)
 
 
-def _build_stacked(key: tuple[Ints, Ints, Ints, Ints], shape: Ints) -> Program:
+def _build_stacked(key: tuple[Ints, Ints, Ints, Ints], shape: Ints) -> PrimitiveSequence:
     a_shape, a_strides, b_shape, b_strides = key
     a, b = _stack(a_shape, a_strides, len(shape)), _stack(b_shape, b_strides, len(shape))
     return _build(a, b, describe(shape, row_major(shape)), FFI.NULL)
@@ -214,7 +216,7 @@ def _build_stacked(key: tuple[Ints, Ints, Ints, Ints], shape: Ints) -> Program:
 def _stack(shape: Ints, strides: Ints, rank: int) -> Any:
     """A stack of matrices whose memory oneDNN reads as it is; a repeated matrix counts once."""
     if any(step & 3 for step in strides):
-        raise Refused
+        raise OneDNNRefused
     sizes, steps = [1] * (rank - len(shape)), [1] * (rank - len(shape))
     for size, step in zip(shape[:-2], strides[:-2], strict=True):
         repeated = size == 1 or step == 0
@@ -224,7 +226,7 @@ def _stack(shape: Ints, strides: Ints, rank: int) -> Any:
     by_rows = across == 4 and (down >= 4 * columns or rows == 1)
     by_columns = down == 4 and (across >= 4 * rows or columns == 1)
     if min(steps, default=1) < 1 or not (by_rows or by_columns):
-        raise Refused
+        raise OneDNNRefused
     return describe((*sizes, rows, columns), (*steps, max(down >> 2, 1), max(across >> 2, 1)))
 
 

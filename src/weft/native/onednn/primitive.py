@@ -36,7 +36,7 @@ def address_of(name: str) -> int:
 _execute, _set_handle = LIB.dnnl_primitive_execute, LIB.dnnl_memory_set_data_handle
 
 
-class Refused(Exception):
+class OneDNNRefused(Exception):
     """oneDNN can't do it, has no memory for it, or would do it by its slow reference code."""
 
 
@@ -44,14 +44,14 @@ def _made(create: Callable[..., int], destroy: Any, *args: Any) -> Any:
     """What a create function makes, destroyed when nobody holds it."""
     place = FFI.new("void **")
     if create(place, *args):
-        raise Refused
+        raise OneDNNRefused
     return FFI.gc(place[0], destroy)
 
 
 def dims(values: Sequence[int]) -> Any:
     """A list of sizes for oneDNN."""
     if len(values) > 12:
-        raise Refused
+        raise OneDNNRefused
     return FFI.new("dnnl_dims_t", list(values))
 
 
@@ -91,7 +91,7 @@ def _attributes() -> Any:
     """Primitives get their scratch memory from us, so that it is reused and never shared."""
     place = FFI.new("void **")
     if LIB.dnnl_primitive_attr_create(place):
-        raise Refused
+        raise OneDNNRefused
     LIB.dnnl_primitive_attr_set_scratchpad_mode(place[0], USER_SCRATCHPAD)
     return place[0]
 
@@ -104,7 +104,7 @@ def primitive_desc(operation: str, *args: Any, slow: bool = False) -> Any:
     create = getattr(LIB, f"dnnl_{operation}_primitive_desc_create")
     desc = _made(create, LIB.dnnl_primitive_desc_destroy, *args)
     if not slow and implementation(desc).startswith("ref"):
-        raise Refused
+        raise OneDNNRefused
     return desc
 
 
@@ -158,7 +158,7 @@ class _Runner:
 
     __slots__ = ("base", "keep", "outer", "staged", "steps", "stream")
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: PrimitiveSequence) -> None:
         memories = [
             _made(LIB.dnnl_memory_create, LIB.dnnl_memory_destroy, desc, ENGINE, 0)
             for desc in program.slots
@@ -176,7 +176,7 @@ class _Runner:
         self.keep = memories
 
 
-class Program:
+class PrimitiveSequence:
     """Primitives in a row; outer slots are the caller's arrays, the others live in an arena."""
 
     def __init__(self, *outer: Any) -> None:
@@ -231,7 +231,7 @@ class Program:
         )
         self.add(desc, {SRC: source, DST: target})
 
-    def finish(self) -> Program:
+    def finish(self) -> PrimitiveSequence:
         """Fix the places in the arena; steps run one after another, so they share scratch."""
         for slot in self._scratch_slots:
             self.places[slot] = self.size
@@ -255,7 +255,7 @@ class Program:
             return self._planned(plan, *pointers)
         try:
             runner = self._runner()
-        except Refused:
+        except OneDNNRefused:
             return False
         for memory, address in zip(runner.outer, pointers, strict=True):
             _set_handle(memory, address)
@@ -295,10 +295,12 @@ def _rounded(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
-def _built(build: Callable[..., Program], args: tuple[Any, ...]) -> Program | None:
+def _built(
+    build: Callable[..., PrimitiveSequence], args: tuple[Any, ...]
+) -> PrimitiveSequence | None:
     try:
         return build(*args).finish()
-    except Refused:
+    except OneDNNRefused:
         return None
 
 
@@ -307,12 +309,14 @@ class Programs:
 
     def __init__(self, limit: int = binding.KEPT) -> None:
         self._half = limit // 2
-        self.young: dict[Hashable, Program | None] = {}
-        self._old: dict[Hashable, Program | None] = {}
+        self.young: dict[Hashable, PrimitiveSequence | None] = {}
+        self._old: dict[Hashable, PrimitiveSequence | None] = {}
         # A primitive divides its work among threads when it is made.
         threads.ON_CHANGE.append(self.clear)
 
-    def find(self, key: Hashable, build: Callable[..., Program], *args: Any) -> Program | None:
+    def find(
+        self, key: Hashable, build: Callable[..., PrimitiveSequence], *args: Any
+    ) -> PrimitiveSequence | None:
         """The program of a key, or None if oneDNN can't run it."""
         binding.obey()
         try:

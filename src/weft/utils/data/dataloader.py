@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from weft.utils.data._utils import transport, worker
 from weft.utils.data._utils.collate import default_collate, default_convert
-from weft.utils.data._utils.progress import Progress, Sources
+from weft.utils.data._utils.progress import IterationPosition, Sources
 from weft.utils.data._utils.worker import get_worker_info
 from weft.utils.data.dataset import IterableDataset
 from weft.utils.data.sampler import (
@@ -77,7 +77,7 @@ class DataLoader(Generic[T_co]):
     # Iterating reads and writes both past a subclass's own attribute access, which sees
     # what PyTorch's loader asks for and no more.
     _saved: dict[str, Any] | None = None
-    _progress: Progress | None = None
+    _progress: IterationPosition | None = None
 
     def __init__(
         self,
@@ -418,9 +418,9 @@ class _Batches(_BaseDataLoaderIter):
             self._sampler_iter = iter(self._index_sampler)
             # PyTorch draws this even where no worker needs it, so the stream stays the same.
             self._base_seed = fresh_seed(generator)
-            self.progress = Progress(self._base_seed, self._num_workers)
+            self.progress = IterationPosition(self._base_seed, self._num_workers)
             return
-        self.progress = Progress.restored(state, self._num_workers)
+        self.progress = IterationPosition.restored(state, self._num_workers)
         self._base_seed = self.progress.base_seed
         if self.progress.ended:  # only persistent workers have a state then
             self.progress.next_epoch()

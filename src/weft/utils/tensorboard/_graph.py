@@ -37,7 +37,7 @@ def graph_of(model: Any, inputs: Any, verbose: bool = False) -> tuple[bytes, byt
     graph = recorder.graph
     if verbose:
         print(graph)
-    writer = _Writer(graph, type(model).__name__, known)
+    writer = _GraphDefWriter(graph, type(model).__name__, known)
     return writer.nodes(outputs), writer.times()
 
 
@@ -59,7 +59,7 @@ def _evaluating(model: Any) -> Iterator[None]:
             m.training = training
 
 
-class _Writer:
+class _GraphDefWriter:
     """Names nodes by the modules that they ran in, as ``Net/Linear[fc]/addmm``."""
 
     def __init__(self, graph: Graph, root: str, inputs: dict[int, int]) -> None:

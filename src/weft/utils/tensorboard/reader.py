@@ -12,13 +12,13 @@ import numpy as np
 from weft.utils.tensorboard import _records as records
 from weft.utils.tensorboard import _wire as wire
 
-__all__ = ["Event", "event_files", "events_in", "read"]
+__all__ = ["LoggedEvent", "event_files", "events_in", "read"]
 
 _MARK = "tfevents"
 _FLOAT, _DOUBLE = 1, 2
 
 
-class Event(NamedTuple):
+class LoggedEvent(NamedTuple):
     """One logged value: ``kind`` is ``scalar``, ``image``, ``start`` (of a session), or another."""
 
     kind: str
@@ -33,14 +33,14 @@ def event_files(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(p for p in Path(folder).glob(f"*{_MARK}*") if p.is_file())
 
 
-def read(folder: str | os.PathLike[str]) -> Iterator[Event]:
+def read(folder: str | os.PathLike[str]) -> Iterator[LoggedEvent]:
     """All values in the event files of a folder."""
     for path in event_files(folder):
         for event, _ in events_in(path):
             yield event
 
 
-def events_in(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[Event, int]]:
+def events_in(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[LoggedEvent, int]]:
     """The values in a file from a place on, each with the place where its record ends."""
     for content, end in records.read(path, start):
         try:
@@ -51,7 +51,7 @@ def events_in(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[Ev
             yield event, end
 
 
-def _events(content: bytes) -> Iterator[Event]:
+def _events(content: bytes) -> Iterator[LoggedEvent]:
     step, when, summaries, starts = 0, 0.0, [], False
     for number, value in wire.fields(content):
         if number == 1 and isinstance(value, float):
@@ -63,28 +63,30 @@ def _events(content: bytes) -> Iterator[Event]:
         elif number == 7:
             starts = True
     if starts:
-        yield Event("start", "", step, when, None)
+        yield LoggedEvent("start", "", step, when, None)
     for part in summaries:
         for number, value in wire.fields(part):
             if number == 1 and isinstance(value, bytes):
                 yield _value(dict(wire.fields(value)), step, when)
 
 
-def _value(parts: dict[int, Any], step: int, when: float) -> Event:
+def _value(parts: dict[int, Any], step: int, when: float) -> LoggedEvent:
     tag = parts.get(1, b"")
     tag = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else ""
     if isinstance(parts.get(2), float):
-        return Event("scalar", tag, step, when, parts[2])
+        return LoggedEvent("scalar", tag, step, when, parts[2])
     if isinstance(parts.get(4), bytes):
         image = dict(wire.fields(parts[4]))
-        return Event("image", tag, step, when, image.get(4, b""))
+        return LoggedEvent("image", tag, step, when, image.get(4, b""))
     plugin = _plugin_of(parts.get(9))
     if plugin == "scalars" and isinstance(parts.get(8), bytes):
         number = _first_number(dict(wire.fields(parts[8])))
         if number is not None:
-            return Event("scalar", tag, step, when, number)
+            return LoggedEvent("scalar", tag, step, when, number)
     kinds = {5: "histogram", 6: "audio"}
-    return Event(plugin or next((kinds[k] for k in kinds if k in parts), ""), tag, step, when, None)
+    return LoggedEvent(
+        plugin or next((kinds[k] for k in kinds if k in parts), ""), tag, step, when, None
+    )
 
 
 def _plugin_of(metadata: Any) -> str:

@@ -64,7 +64,7 @@ _MODULES = (
 )
 
 
-class _Reader(pickle._Unpickler):  # type: ignore[name-defined]
+class _ArrayUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
     def find_class(self, module: str, name: str) -> Any:
         found = _KNOWN.get(name) if module in _MODULES else None
         if module == "_codecs" and name == "encode":
@@ -106,7 +106,7 @@ def read_pickle(path: str | os.PathLike[str]) -> dict[str, Any]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        found = _plain(_Reader(io.BytesIO(data), encoding="latin1").load())
+        found = _plain(_ArrayUnpickler(io.BytesIO(data), encoding="latin1").load())
     except pickle.UnpicklingError as error:
         raise pickle.UnpicklingError(f"{path}: {error}") from None
     except Exception as error:

@@ -36,7 +36,7 @@ class WorkerProgress:
         self.batches, self.begin = 0, self.random
 
 
-class Progress:
+class IterationPosition:
     """The position of an iteration: what was handed out, and what the rest depends on."""
 
     FIELDS = ("base_seed", "low", "beyond", "start", "last", "ended")
@@ -86,7 +86,7 @@ class Progress:
         return state
 
     @classmethod
-    def restored(cls, state: dict[str, Any], num_workers: int) -> Progress:
+    def restored(cls, state: dict[str, Any], num_workers: int) -> IterationPosition:
         """The progress that ``state`` gave."""
         made = cls(state["base_seed"], num_workers)
         for name in cls.FIELDS:
