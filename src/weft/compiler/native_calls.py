@@ -13,13 +13,11 @@ everything is compared once more.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
 import sys
 import types
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from weft.compiler import native_matching, whole_modules
@@ -680,7 +678,8 @@ class HookFunctions:
             return "".join(function.text() for function in made)
 
         facts = (layout, frames, self.marks.place, self.marks.index, places)
-        recipe = _recipe(facts)
+        sources = (__file__, whole_modules.__file__, native_matching.__file__)
+        recipe = emit.recipe(facts, *sources)
         names = ["switch", "switch_off"]
         given = ("whole_calls", text if recipe else text(), names, recipe)
         linked = jit.engine().load(*given)
@@ -697,19 +696,6 @@ class WholeLayout(MatchingLayout):
         super().__init__()
         names = ("autocast", "backward", "grad", "recorders", "unusual")
         self.state = Slots(State, *names)
-
-
-def _recipe(facts: Any) -> str:
-    """All that the code is made from, or nothing where the sources can't be read."""
-    versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
-    digest = hashlib.sha256(repr((versions, facts)).encode())
-    try:
-        sources = (__file__, whole_modules.__file__, native_matching.__file__)
-        for source in (*sources, emit.__file__, entry.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()
 
 
 @once

@@ -12,12 +12,10 @@ any code; from the comparisons to the last note nothing else runs.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from weft.compiler.stretch import Stretch
@@ -546,25 +544,13 @@ class MatchingFunctions:
         def text() -> str:
             return "".join(sort(name, places, layout).text() for name, sort in SORTS.items())
 
-        recipe = _recipe(layout, places)
+        recipe = emit.recipe((layout, places), __file__)
         given = ("confirming", text if recipe else text(), list(SORTS), recipe)
         self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
         self.held = self.function("held")
 
     def function(self, sort: str, *own: Any) -> Callable:
         return entry.bound(sort, self.addresses[sort], (self.table, *own))
-
-
-def _recipe(layout: MatchingLayout, places: dict[str, int]) -> str:
-    """All that the code is made from, or nothing where the sources can't be read."""
-    versions = (sys.version, object.__basicsize__, tuple.__basicsize__)
-    digest = hashlib.sha256(repr((versions, layout, places)).encode())
-    try:
-        for source in (__file__, emit.__file__, entry.__file__):
-            digest.update(Path(source).read_bytes())
-    except OSError:
-        return ""
-    return digest.hexdigest()
 
 
 @once
