@@ -219,7 +219,7 @@ def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
         return mask
     if mask.is_meta:
         return mask.to(like.dtype)
-    if any(recorder.follows for recorder in MODES.now.recorders):
+    if MODES.now.recorders:
         return where_op(mask, *(wrap(np.array(x, like.dtype.np)) for x in (_LOWEST, 0.0)))
     return beside(like, np.where(host(mask), _LOWEST, 0.0).astype(like.dtype.np))
 

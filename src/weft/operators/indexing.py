@@ -13,7 +13,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import Batch, aligned, each, is_batched
-from weft.core.devices import host
+from weft.core.devices import host, taken
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
@@ -384,7 +384,7 @@ def _array_of_list(values: Any) -> np.ndarray:
 def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
-        return part if part._a.ndim or is_batched(part) else int(host(part))
+        return part if part._a.ndim or is_batched(part) else int(taken(part))
     if d.kind == "b":
         return part
     if d == np.uint8:
@@ -395,7 +395,7 @@ def _index_tensor(part: Tensor) -> Any:
             )
         return part
     if d.kind in "iu" and not part._a.ndim:
-        return int(host(part))
+        return int(taken(part))
     raise IndexError(
         "tensors used as indices must be long, int, byte or bool tensors, not "
         f"{d.name}; convert it with .long()\n  at {errors.here()}"
