@@ -406,6 +406,15 @@ def _is_mask(part: Tensor) -> bool:
     return part._a.dtype.kind == "b" or part._a.dtype == np.uint8
 
 
+def _is_one_mask(key: Any) -> bool:
+    """Whether all that an index has of tensors is one mask."""
+    parts = key if key.__class__ in (tuple, list) else (key,)
+    found = [p for p in parts if isinstance(p, (Tensor, np.ndarray, list))]
+    if len(found) != 1 or isinstance(found[0], list):
+        return False
+    return found[0].dtype == np.bool_ if isinstance(found[0], np.ndarray) else _is_mask(found[0])
+
+
 def _consumes(part: Any) -> int:
     if part is None or part is Ellipsis:
         return 0
@@ -645,8 +654,8 @@ def _number(value: Any, dtype: np.dtype) -> np.ndarray:
 def _check_put_dtype(target: Tensor, value: Tensor, key: Any = None) -> None:
     if value._a.dtype == target._a.dtype:
         return
-    if not value._a.ndim and isinstance(key, Tensor) and _is_mask(key):
-        return  # as masked_fill: a zero-dim value may be of any type
+    if value._a.size == 1 and _is_one_mask(key):
+        return  # as masked_fill: a single value may be of any type
     raise RuntimeError(
         "Index put requires the source and destination dtypes match, got "
         f"{target.dtype.name} for the destination and {value.dtype.name} for the source.\n"
@@ -722,7 +731,7 @@ def _put_arguments(input: Tensor, indices: Any, values: Any) -> tuple[Any, Any]:
         # A zero-dim index stays an index here: it is no select.
         zero_dim = index is not None and not index._a.ndim and index._a.dtype.kind == "i"
         parts.append(FULL if index is None else index.reshape(1) if zero_dim else index)
-    _check_put_dtype(input, values)
+    _check_put_dtype(input, values, indices)
     _, found, where = parse(input, tuple(parts))
     if found:
         rank = input._a.ndim - len(found) + max(i._a.ndim for i in found)
