@@ -193,3 +193,79 @@ def test_explain_names_what_is_taken_for_granted():
     for x, y in batches(4):
         static(x, y)
     assert "taken for granted" in static.explain() and "guarded" in static.explain()
+
+
+def _data(seed):
+    torch.manual_seed(seed)
+    return {
+        "x": torch.randn(6, 4),
+        "p": torch.rand(6, 4),
+        "labels": torch.randint(0, 4, (6, 4)),
+        "counts": torch.randint(1, 4, (6,)),
+        "place": torch.randint(0, 4, ()),
+        "padding": torch.arange(6)[None] >= torch.randint(2, 6, (1, 1)),
+    }
+
+
+LAYER = nn.MultiheadAttention(4, 2, batch_first=True).requires_grad_(False)
+
+
+def _attended(w, d):
+    x = (w * d["x"])[None]
+    y, _ = LAYER(x, x, x, key_padding_mask=d["padding"], need_weights=False)
+    return y.tanh().sum()
+
+
+VALUES = {
+    "bernoulli": lambda w, d: (w * torch.bernoulli(d["p"])).sum(),
+    "bernoulli_": lambda w, d: (w * torch.empty(6, 4).bernoulli_(d["p"])).sum(),
+    "binomial": lambda w, d: (w * torch.binomial(torch.full((6, 4), 9.0), d["p"])).sum(),
+    "normal": lambda w, d: (w * torch.normal(d["x"], d["p"])).sum(),
+    "poisson": lambda w, d: (w * torch.poisson(d["p"])).sum(),
+    "multinomial": lambda w, d: w[:, torch.multinomial(d["p"], 2)[0]].sum(),
+    "gamma": lambda w, d: (w * torch.distributions.Gamma(d["p"], 1.0).sample()).sum(),
+    "dirichlet": lambda w, d: (w * torch.distributions.Dirichlet(d["p"]).sample()).sum(),
+    "ctc": lambda w, d: F.ctc_loss(
+        (w * d["x"]).reshape(6, 1, 4).log_softmax(2), torch.tensor([[1, 2]]),
+        d["counts"][:1] + 3, torch.tensor([2]), zero_infinity=True,
+    ),
+    "labels": lambda w, d: F.multilabel_margin_loss(w * d["x"], d["labels"]),
+    "repeats": lambda w, d: w.repeat_interleave(d["counts"], 0).pow(2).sum(),
+    "index": lambda w, d: w[d["place"]].pow(2).sum(),
+    "select": lambda w, d: w.select(0, d["place"] + 1).pow(2).sum(),
+    "narrow": lambda w, d: w.narrow(0, d["place"], 2).pow(2).sum(),
+    "split": lambda w, d: torch.tensor_split(w, d["counts"][:1])[0].pow(2).sum(),
+    "padding": _attended,
+}  # fmt: skip
+
+
+NAMES = ("x", "p", "labels", "counts", "place", "padding")
+
+
+def _stepper(loss_of):
+    torch.manual_seed(0)
+    w = torch.randn(6, 4).requires_grad_()
+    rule = torch.optim.SGD([w], lr=0.01)
+
+    def step(*given):
+        rule.zero_grad()
+        loss = loss_of(w, dict(zip(NAMES, given, strict=True)))
+        loss.backward()
+        rule.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_arguments_are_read_in_every_call(name):
+    """Also where an op reads them in Python, and what it makes of them is a constant."""
+    eager = _stepper(VALUES[name])
+    static = torch.compile(_stepper(VALUES[name]), static=True)
+    for seed in range(8):
+        losses = []
+        for run in (eager, static):
+            data = _data(seed)
+            torch.manual_seed(seed)
+            losses.append(run(*(data[name] for name in NAMES)))
+        close(*losses)

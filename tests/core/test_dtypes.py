@@ -431,6 +431,9 @@ torch.tensor([1.0, 3.0, 5.0, -2.0, 0.0, -0.0, 1e38, 3.4e38, 1e-40, float('inf')]
 [torch.zeros_like(torch.ones(2, dtype=D[-1])).double(), torch.ones(2, dtype=D[-1]).zero_().double()]
 torch.tensor([500.0, float('inf')], dtype=torch.float8_e4m3fn), torch.tensor(np.array([5e3]), dtype=D[-5])
 torch.set_default_dtype(torch.float8_e5m2)
+[torch.full((2,), v) for v in (np.float64(2), np.float32(2), np.float16(2), np.int8(3), np.int64(3))]
+[torch.full((2,), v) for v in (np.complex128(2), np.uint8(3), np.mean([1, 2]))]
+[torch.xlogy(torch.tensor([2, 3]), v) for v in (np.float64(2), np.float16(2), np.int8(3))]
 torch.full((2,), 1e9, dtype=torch.float16)
 torch.full((2,), 65510, dtype=torch.float16)
 torch.full((2,), 1e39, dtype=torch.bfloat16)

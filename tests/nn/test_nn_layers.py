@@ -137,6 +137,8 @@ def attention_masks(T):
         ]
     with T.no_grad():
         log.append(encoder(x, src_key_padding_mask=padding))
+        hidden = T.zeros(2, 4).masked_fill(padding, float("-inf"))
+        log.append(encoder(x, src_key_padding_mask=hidden))
     model.eval()
     log += [
         model(x, x, tgt_mask=causal),
@@ -155,6 +157,39 @@ def attention_masks(T):
         error(lambda: attention(T.ones(6), x, x)),
         error(lambda: nn.TransformerEncoderLayer(4, 2, activation="x")),
     ]
+    return log
+
+
+@scenario
+def attention_that_may_look_at_nothing(T):
+    nn, F = T.nn, T.nn.functional
+    q, k, v = (T.rand(2, 3, 4, 6).requires_grad_() for _ in range(3))
+    blocked = T.rand(4, 4) > 0.5
+    blocked[1] = True
+    added = T.zeros(4, 4).masked_fill(blocked, float("-inf"))
+    log = []
+    for mask in (~blocked, added, T.full((4, 4), float("-inf"))):
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        log += [y, T.autograd.grad((y * y).sum(), [q, k, v])]
+    attention = nn.MultiheadAttention(6, 2, batch_first=True)
+    x = T.rand(2, 4, 6, requires_grad=True)
+    padding = T.tensor([[True] * 4, [False, False, True, True]])
+    for masks in ({"key_padding_mask": padding}, {"attn_mask": blocked}, {"attn_mask": added}):
+        y, _ = attention(x, x, x, need_weights=False, **masks)
+        log += [y, T.autograd.grad((y * y).sum(), [x, *attention.parameters()])]
+    return log
+
+
+@scenario
+def attention_with_a_causal_hint(T):
+    nn = T.nn
+    x = T.rand(2, 4, 6)
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    log = []
+    for options in ({"add_bias_kv": True}, {"add_zero_attn": True}, {}):
+        attention = nn.MultiheadAttention(6, 2, batch_first=True, **options)
+        for weights in (False, True):
+            log.append(attention(x, x, x, attn_mask=causal, is_causal=True, need_weights=weights))
     return log
 
 

@@ -548,6 +548,40 @@ def test_autograd_notices_a_step() -> None:
         loss.backward()
 
 
+@pytest.mark.parametrize("name, kwargs", [*SETTINGS, ("Muon", {})])
+@pytest.mark.parametrize("way", ["eager", "small", "compiled"])
+def test_autograd_notices_that_states_change(name: str, kwargs: dict[str, Any], way: str) -> None:
+    """A loss that was computed from a state has no gradient any more once a step has changed it."""
+    native = weft.backends.native.get()
+    params = [weft.ones(2, 2, requires_grad=True) for _ in range(3)]
+    optimizer = getattr(weft.optim, name)(params, **kwargs)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        sum((p**3).sum() for p in params).backward()
+        optimizer.step()
+
+    if way == "compiled":
+        step = weft.compile(step)
+    try:
+        if way == "small":
+            weft.backends.native.set("numpy")
+        for _ in range(4):
+            step()
+        w = weft.ones(2, 2, requires_grad=True)
+        for p in params:
+            for state in optimizer.state[p].values():
+                if not isinstance(state, weft.Tensor):
+                    continue
+                loss, before = (w * state).sum(), state.clone()
+                step()
+                if not weft.equal(state, before):
+                    with pytest.raises(RuntimeError, match=f"overwritten by (step|{name})_"):
+                        loss.backward()
+    finally:
+        weft.backends.native.set(native)
+
+
 def test_state_may_be_changed_from_outside() -> None:
     """Each of these must count at the next step, although the state lies in one array."""
 

@@ -456,6 +456,38 @@ def test_numbers_assigned(target: str, value: Any) -> None:
     same(*got)
 
 
+MASK = np.array([True, False, True])
+MASKS: list[Any] = [
+    Index(MASK, "tensor"),
+    Index(MASK, "array"),
+    (slice(None), Index(np.array([True, True, False, False]), "tensor")),
+    (Index(MASK, "tensor"), 0),
+    (None, Index(MASK, "tensor")),
+    (Index(MASK, "tensor"), Index(np.array([0, 1]), "tensor")),
+    (Index(MASK, "tensor"), Index(np.array([True, False, True, False]), "tensor")),
+    Index(np.array([0, 1]), "tensor"),
+]
+
+
+@pytest.mark.parametrize("key", MASKS, ids=repr)
+@pytest.mark.parametrize("source", ["int64", "float64", "bool", "complex64"])
+@pytest.mark.parametrize("target", ["float32", "int32", "bool", "complex64"])
+def test_a_single_value_of_another_dtype(target: str, source: str, key: Any) -> None:
+    """One mask takes it, like masked_fill; other indices want the dtype of the target."""
+    for shape in ((), (1,), (1, 1)):
+        results = []
+        for system in (torch, weft):
+            x = system.zeros(3, 4, dtype=getattr(system, target))
+            value = system.full(shape, 3, dtype=getattr(system, source))
+            try:
+                x[for_system(key, system)] = value
+            except (RuntimeError, IndexError) as error:
+                results.append(type(error))
+            else:
+                results.append(x.tolist())
+        assert results[0] == results[1]
+
+
 def test_values_from_the_tensor_itself() -> None:
     for system in (weft, torch):
         x = system.arange(6.0)

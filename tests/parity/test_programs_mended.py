@@ -20,6 +20,24 @@ GIVEN = """class Given(Function):
         return grads"""
 
 PROGRAMS = {
+    "a view by strides shows memory that the view it was made of leaves out": (
+        "v0 = rand(1, (10,)).requires_grad_()",
+        "v1 = v0 * 2",
+        "v2 = v1[::2].as_strided((4,), (2,), 1)",
+        "v3 = v1[3:5].as_strided((4,), (1,), 0)[1:]",
+        "v2.mul_(3)",
+        "v3.mul_(v0[:3])",
+        "v1.sin_()",
+        "((v1 * v1).sum() + (v2 * v2 * v2).sum() + v3.exp().sum()).backward()",
+    ),
+    "a view by strides of what is transposed later": (
+        "v0 = rand(1, (3, 4)).requires_grad_()",
+        "v1 = v0 * 2",
+        "v2 = v1[1].as_strided((4,), (3,), 1)",
+        "v1.t_()",
+        "v2.mul_(v0[0])",
+        "((v1 * v1).sum() + (v2 * v2 * v2).sum()).backward()",
+    ),
     "a view of what is transposed later leads through the transposed value": (
         "v0 = rand(1, (2, 1)).requires_grad_()",
         "v1 = v0 / 1",

@@ -44,7 +44,7 @@ from weft.compiler.trace import (
 from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.gate import LISTENERS
-from weft.core.inplace import note_change
+from weft.core.inplace import cells_of, note_change, note_changes
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
@@ -505,10 +505,13 @@ class Region(Learning, Redoing):
             plain = plain or last or stepping.is_plain(optimizer)
             if not plain:
                 return False
-            if not last and (usual is None or not usual.matches(self)):
+            if last or (usual is not None and usual.matches(self)):
+                cells = usual.cells
+            else:
                 args = step.arguments()
                 if args is None or not token.match(self, args):
                     continue
+                cells = cells_of(args[2 * step.count :])
                 step.settle(token, args)
             self.advance(token)
             self.handles += step.nothing
@@ -517,6 +520,7 @@ class Region(Learning, Redoing):
                 code, instruction = token.code, token.instruction
                 for p in step.params:
                     note_change(p._vc, name, code, instruction)
+                note_changes(cells, name, code, instruction)
             return True
         return False
 

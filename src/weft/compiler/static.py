@@ -87,6 +87,7 @@ class Static:
             ends = [recorder.ref(t) for t in tensors_in(out)]
         roots = (self.function, args, kwargs)
         try:
+            _check_taken(recorder, inputs)
             self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
@@ -112,6 +113,22 @@ class Static:
         for step in self.steps.values():
             lines += [f"  {line}" for line in step.explain()]
         return "\n".join(lines)
+
+
+def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
+    """Refuse a call in which Python made constants of values that other calls have others of."""
+    specs, changing = recorder.graph._specs, set(recorder.graph._updates)
+    given = set(map(id, inputs))
+    changing |= {s.id for s in specs.values() if s.leaf is not None and id(s.leaf.lasting) in given}
+    for tensor, value, line in recorder.taken:
+        seen = set() if value is None else {value.node}
+        stack = list(seen)
+        while stack:
+            fresh = {r.node for r in specs[stack.pop()].refs()} - seen
+            seen |= fresh
+            stack += fresh
+        if id(tensor) in given or not seen.isdisjoint(changing):
+            raise CannotLower(f"Python reads values that change from call to call, at {line}")
 
 
 class StaticStep:

@@ -16,6 +16,7 @@ from weft.compiler import native_matching
 from weft.compiler.native_matching import words
 from weft.compiler.trace import LEAF, RESULT
 from weft.core.gate import LET_OUT, is_outside
+from weft.core.inplace import cells_of
 from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
@@ -138,6 +139,7 @@ class Usual:
         self, step: Stepping, params: list[int], gradients: list[int], states: list[Any]
     ) -> None:
         self.step, self.leaves, self.gradients, self.states = step, params, gradients, states
+        self.cells = cells_of(states)
         self.ids = frozenset(map(id, states))
         self.kind, self.table = type(step.optimizer), step.optimizer.state
         self.owners, self.owned = list(self.table), list(self.table.values())

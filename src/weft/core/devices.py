@@ -204,6 +204,20 @@ def host(x: Any) -> ndarray:
     return host_of(getattr(x, "_a", x))
 
 
+def taken(x: Any) -> ndarray:
+    """A tensor's values, of which Python makes something that is a constant to a record."""
+    for recorder in MODES.now.recorders:
+        recorder.takes(x)
+    return host(x)
+
+
+def drawn_from(x: Any) -> ndarray:
+    """A tensor's values for a generator; to a record they are an input of the draw."""
+    for recorder in MODES.now.recorders:
+        recorder.meets(x)
+    return host(x)
+
+
 def moved(array: Any, device: str) -> Any:
     """A copy of an array's values on the device of a name."""
     values = host_of(array)

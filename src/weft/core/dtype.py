@@ -237,6 +237,11 @@ def scalar_dtype(value: Any) -> np.dtype:
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
+def number_dtype(value: Any) -> np.dtype:
+    """The type of a tensor made of a number: a number of NumPy's counts as one of Python's."""
+    return scalar_dtype(value.item() if isinstance(value, np.generic) else value)
+
+
 def result_dtype(values: Any) -> np.dtype:
     """PyTorch's promotion over arrays and Python numbers.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,19 @@ def note_change(cell: list[Any], name: str, code: Any, instruction: int) -> None
     cell.append((version, name, code, instruction, tick()))
     if len(cell) > 9:
         del cell[1]
+
+
+def note_changes(cells: list[list[Any]], name: str, code: Any, instruction: int) -> None:
+    """Count one change of many tensors by one op, which is all that they remember of changes."""
+    mark = ((0, name, code, instruction, tick()),)
+    for cell in cells:
+        cell[0] += 1
+        cell[1:] = mark
+
+
+def cells_of(tensors: Iterable[Tensor]) -> list[list[Any]]:
+    """The version cells of tensors, but for those of inference mode, which have no versions."""
+    return [x._vc for x in tensors if x._vc.__class__ is not Untracked]
 
 
 def check_writable(target: Tensor, tracking: bool, name: str) -> None:

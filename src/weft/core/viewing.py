@@ -169,15 +169,41 @@ def chain_of(x: Tensor) -> Any:
     while link.__class__ is tuple:
         links.append(link)
         link = link[4]
-    if link is not shape:
+    if base is not None and (short := _by_strides(links, base)) is not None:
+        links, chain = short, shape
+    elif link is not shape:
         chain, turn = shape, shape
         while turn is not link and turn is not None:
             chain = (*turn.undo, chain, True)
             turn = turn.before
-        for op, rest, attrs, k, _, visible in reversed(links):
-            chain = (op, rest, attrs, k, chain, visible)
-        x._view = chain
-    return x._view
+    else:
+        return x._view
+    for op, rest, attrs, k, _, visible in reversed(links):
+        chain = (op, rest, attrs, k, chain, visible)
+    x._view = chain
+    return chain
+
+
+# Views that count memory in other elements than what they are views of.
+_OTHER_ELEMENTS = frozenset(("real", "imag", "view_as_real", "view_as_complex"))
+
+
+def _by_strides(links: list[Any], base: Tensor) -> list[Any] | None:
+    """A view's history, newest step first, from its last ``as_strided`` on; None if it has none.
+
+    That shows places in memory, also those which a view that it was made of leaves out.
+    """
+    at = next((i for i, step in enumerate(links) if step[0].name == "as_strided"), None)
+    if at is None or any(step[0].name in _OTHER_ELEMENTS for step in links[at:]):
+        return None
+    op, rest, attrs, k, before, visible = links[at]
+    offset, layout = attrs["storage_offset"], (base.stride(), base.storage_offset())
+    attrs = {
+        **attrs,
+        "storage_offset": attrs["layout"][1] if offset is None else offset,
+        "layout": layout,
+    }
+    return [*links[:at], (op, rest, attrs, k, before, visible)]
 
 
 def closed(chain: Any) -> Any:
@@ -248,6 +274,8 @@ def unhooked_node(x: Tensor) -> GraphNode | None:
     node, base = x._node, root_of(x)
     if base is None or x._view is None or base._node is None:
         return node
+    if any(step[0].name == "as_strided" for step in links_of(x._view)[1:]):
+        return replayed_node(x)  # a gradient also for what the view in between leaves out
     step: Any = node
     while step.__class__ is not AccumulateGrad and step is not base._node:
         if step.extras is not None:

@@ -82,6 +82,12 @@ class Listener:
     def asked(self, tensor: Tensor) -> None:
         """Python has read a number from a tensor."""
 
+    def takes(self, tensor: Tensor) -> None:
+        """An op takes values of a tensor as they are, and what it makes of them is a constant."""
+
+    def meets(self, tensor: Tensor) -> None:
+        """A generator is about to read a tensor's array."""
+
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""
 

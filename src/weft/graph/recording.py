@@ -66,6 +66,9 @@ class Recorder(Values, Listener):
         self.watched: dict[int, tuple[Any, float]] = {}
         self.before_it: dict[int, Any] = {}  # the variables at home when the block began
         self.stuck = ""  # why the step can't be repeated, if it can't
+        # Tensors of whose values Python made constants, with their place in the record if they
+        # have one, and the line.
+        self.taken: list[tuple[Tensor, Ref | None, str]] = []
 
     def __enter__(self) -> Graph:
         super().__enter__()
@@ -647,6 +650,16 @@ class Recorder(Values, Listener):
             self.updates[leaf] = value
 
     # --- what is heard: random draws ----------------------------------------------------
+
+    def takes(self, tensor: Tensor) -> None:
+        """Note the value if it is known, and the line."""
+        place = self._held(tensor._a)
+        value = None if place is None else self._update(place)
+        self.taken.append((tensor, value, errors.here()))
+
+    def meets(self, tensor: Tensor) -> None:
+        """Give the tensor a place, by which ``_drew`` knows its array."""
+        self.ref(tensor)
 
     def source(self, generator: Any) -> Any:
         """The generator, whose draws become nodes."""

@@ -210,8 +210,12 @@ class TransformerEncoder(Module):
         causal = _detect_is_causal_mask(mask, is_causal, size)
         for layer in self.layers:
             output = layer(output, mask, src_key_padding_mask, causal)
-        if src_key_padding_mask is not None and self._leaves_out(src, mask, src_key_padding_mask):
-            output = output.masked_fill(src_key_padding_mask.unsqueeze(-1), 0.0)
+        if src_key_padding_mask is not None:
+            padding = src_key_padding_mask
+            if padding.dtype.name != "bool":
+                padding = padding == float("-inf")
+            if self._leaves_out(src, mask, padding):
+                output = output.masked_fill(padding.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 
     def _leaves_out(self, src: Tensor, mask: Any, padding: Tensor) -> bool:
@@ -221,7 +225,7 @@ class TransformerEncoder(Module):
         recorded = MODES.now.grad and (
             src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())
         )
-        if self.layers[0].training or recorded or padding.dtype.name != "bool":
+        if self.layers[0].training or recorded:
             return False
         if not self.mask_check:
             return True

@@ -12,7 +12,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import BatchedCall, aligned, each, values_of
-from weft.core.devices import host
+from weft.core.devices import host, taken
 from weft.core.dispatch import Op
 from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
@@ -242,7 +242,7 @@ def repeat_interleave(
         _check_repeats(input, 1)
         if lacks_values(input):
             raise no_values("repeat_interleave")
-        each = host(input)
+        each = taken(input)
         return beside(input, np.repeat(np.arange(each.size), each).astype(each.dtype))
     if dim is None:
         input, dim = reshape_op(input, shape=(input._a.size,)), 0
@@ -250,7 +250,7 @@ def repeat_interleave(
     size = input._a.shape[d] if input._a.ndim else 1
     if isinstance(repeats, Tensor):
         _check_repeats(repeats, None)
-        counts: Any = repeats if lacks_values(repeats) else host(repeats).reshape(-1)
+        counts: Any = repeats if lacks_values(repeats) else taken(repeats).reshape(-1)
         given = repeats._a.size
         if given not in (1, size):
             raise fail(
@@ -637,7 +637,7 @@ def tensor_split(
             raise fail(
                 RuntimeError, f"tensor_split expected tensor_indices_or_sections to {problem}"
             )
-        cuts = cuts.tolist()
+        cuts = taken(cuts).tolist()
     if isinstance(cuts, str):
         raise fail(TypeError, "tensor_split(): sections or indices must be ints, not str")
     if isinstance(cuts, (int, np.integer)):

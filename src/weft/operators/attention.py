@@ -68,11 +68,13 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return scores.to(final) if half else scores
 
 
-def _weights(scores: Tensor) -> Tensor:
-    weights = softmax_op(scores, dim=scores.ndim - 1)
+def _weights(scores: Tensor, mask: Tensor) -> Tensor:
     # A row that may look at nothing gets nothing, not NaN.
     empty = (scores.detach() == _LOWEST).all(-1, keepdim=True)
-    return where_op(empty, 0.0, weights)
+    if mask._a.dtype != np.bool_:
+        # Its softmax would be NaN, and so its gradient, which only a boolean mask stops.
+        scores = where_op(empty, 0.0, scores)
+    return where_op(empty, 0.0, softmax_op(scores, dim=scores.ndim - 1))
 
 
 def _weighted(query: Any, key: Any, scale: float, causal: bool) -> Any:
@@ -182,7 +184,7 @@ def scaled_dot_product_attention(
     if attn_mask is None:
         weights = _weighted(query, key, float(scale), is_causal)
     else:
-        weights = _weights(_scores(query * scale, key, attn_mask))
+        weights = _weights(_scores(query * scale, key, attn_mask), attn_mask)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
     y = weights @ value
@@ -217,7 +219,7 @@ def _as_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
         return mask
     if mask.is_meta:
         return mask.to(like.dtype)
-    if any(recorder.follows for recorder in MODES.now.recorders):
+    if MODES.now.recorders:
         return where_op(mask, *(wrap(np.array(x, like.dtype.np)) for x in (_LOWEST, 0.0)))
     return beside(like, np.where(host(mask), _LOWEST, 0.0).astype(like.dtype.np))
 
@@ -335,11 +337,17 @@ def _check_sizes(
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, need_weights: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    causal: bool,
+    need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """What every head reads and, where wanted, the weights by which it reads."""
     if not need_weights:
-        return scaled_dot_product_attention(q, k, v, mask, dropout_p), None
+        return scaled_dot_product_attention(q, k, v, mask, dropout_p, causal), None
     scores = _scores(q * math.sqrt(1.0 / q._a.shape[-1]), k, mask)
     shares = softmax_op(scores, dim=scores.ndim - 1)
     shares = dropout(shares, dropout_p) if dropout_p > 0.0 else shares
@@ -393,6 +401,9 @@ def multi_head_attention_forward(
     if static_k is None and static_v is None:
         given = (query, key, value, key_padding_mask, attn_mask)
         _check_sizes(*given, num_heads, use_separate_proj_weight)
+    causal = is_causal and key_padding_mask is None and not need_weights
+    if causal:
+        attn_mask = None  # what it hides is known, and it is not read
     attn_mask = _as_scores(attn_mask, query)
     padding = _as_scores(key_padding_mask, query)
     weights = (
@@ -418,7 +429,7 @@ def multi_head_attention_forward(
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     mask = _joined_mask(attn_mask, padding, samples, num_heads)
-    y, shares = _attend(q, k, v, mask, dropout_p if training else 0.0, need_weights)
+    y, shares = _attend(q, k, v, mask, dropout_p if training else 0.0, causal, need_weights)
     y = y.permute(2, 0, 1, 3).reshape(length, samples, size)
     y = _linear(y, out_proj_weight, out_proj_bias)
     if shares is not None and average_attn_weights:

@@ -633,7 +633,7 @@ def full(
         d = number_type(dtype, out)
     else:
         is_tensor = isinstance(fill_value, Tensor)
-        d = fill_value._a.dtype if is_tensor else dt.scalar_dtype(fill_value)
+        d = fill_value._a.dtype if is_tensor else dt.number_dtype(fill_value)
     value = None if isinstance(fill_value, Tensor) and fill_value.is_meta else _number(fill_value)
     make = lambda shape, d: np.full(shape, number_for(value, d))
     array = build(make, sizes((size,), "full"), d, device)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import errors
 from weft.core.batching import BatchedCall, each
-from weft.core.devices import host
+from weft.core.devices import host, taken
 from weft.core.dispatch import I64, Op, apply, apply_one
 from weft.core.meta import no_values, plain
 from weft.core.tensor import Tensor, beside, wrap
@@ -543,7 +543,7 @@ ctc_loss_back_op: Op = general(
 
 
 def _lengths(value: Any, count: int, name: str, like: Tensor) -> Tensor:
-    array = host(value) if isinstance(value, Tensor) else np.asarray(value, np.int64)
+    array = taken(value) if isinstance(value, Tensor) else np.asarray(value, np.int64)
     if array.dtype.kind not in "iu":
         refuse(f"{name} must be integral")
     if array.size != count:

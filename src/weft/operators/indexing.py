@@ -13,7 +13,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import BatchedCall, aligned, each, is_batched
-from weft.core.devices import host
+from weft.core.devices import host, taken
 from weft.core.dispatch import REGISTRY, Op, apply, apply_view, edge_of
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
@@ -384,7 +384,7 @@ def _array_of_list(values: Any) -> np.ndarray:
 def _index_tensor(part: Tensor) -> Any:
     d = part._a.dtype
     if d is dt.I64 or d == np.int64 or d == np.int32:
-        return part if part._a.ndim or is_batched(part) else int(host(part))
+        return part if part._a.ndim or is_batched(part) else int(taken(part))
     if d.kind == "b":
         return part
     if d == np.uint8:
@@ -395,7 +395,7 @@ def _index_tensor(part: Tensor) -> Any:
             )
         return part
     if d.kind in "iu" and not part._a.ndim:
-        return int(host(part))
+        return int(taken(part))
     raise IndexError(
         "tensors used as indices must be long, int, byte or bool tensors, not "
         f"{d.name}; convert it with .long()\n  at {errors.here()}"
@@ -404,6 +404,15 @@ def _index_tensor(part: Tensor) -> Any:
 
 def _is_mask(part: Tensor) -> bool:
     return part._a.dtype.kind == "b" or part._a.dtype == np.uint8
+
+
+def _is_one_mask(key: Any) -> bool:
+    """Whether all that an index has of tensors is one mask."""
+    parts = key if key.__class__ in (tuple, list) else (key,)
+    found = [p for p in parts if isinstance(p, (Tensor, np.ndarray, list))]
+    if len(found) != 1 or isinstance(found[0], list):
+        return False
+    return found[0].dtype == np.bool_ if isinstance(found[0], np.ndarray) else _is_mask(found[0])
 
 
 def _consumes(part: Any) -> int:
@@ -645,8 +654,8 @@ def _number(value: Any, dtype: np.dtype) -> np.ndarray:
 def _check_put_dtype(target: Tensor, value: Tensor, key: Any = None) -> None:
     if value._a.dtype == target._a.dtype:
         return
-    if not value._a.ndim and isinstance(key, Tensor) and _is_mask(key):
-        return  # as masked_fill: a zero-dim value may be of any type
+    if value._a.size == 1 and _is_one_mask(key):
+        return  # as masked_fill: a single value may be of any type
     raise RuntimeError(
         "Index put requires the source and destination dtypes match, got "
         f"{target.dtype.name} for the destination and {value.dtype.name} for the source.\n"
@@ -722,7 +731,7 @@ def _put_arguments(input: Tensor, indices: Any, values: Any) -> tuple[Any, Any]:
         # A zero-dim index stays an index here: it is no select.
         zero_dim = index is not None and not index._a.ndim and index._a.dtype.kind == "i"
         parts.append(FULL if index is None else index.reshape(1) if zero_dim else index)
-    _check_put_dtype(input, values)
+    _check_put_dtype(input, values, indices)
     _, found, where = parse(input, tuple(parts))
     if found:
         rank = input._a.ndim - len(found) + max(i._a.ndim for i in found)

@@ -12,7 +12,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import foreign
 from weft.core.batching import BatchedCall, each
-from weft.core.devices import host
+from weft.core.devices import host, taken
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
 from weft.core.tensor import Tensor, beside
@@ -483,7 +483,7 @@ def multilabel_margin_loss(
     rows = input.reshape(-1, input._a.shape[-1] if input.ndim else 1)
     if target.is_meta:
         return reduced((rows * 1.0).sum(1) if input.ndim == 2 else rows.sum(), reduction)
-    labels = host(target).reshape(rows._a.shape)
+    labels = taken(target).reshape(rows._a.shape)
     if labels.size and (labels.min() < -1 or labels.max() >= labels.shape[1]):
         refuse(
             f"argument #2 'target' is out of range: labels are from 0 to {labels.shape[1] - 1}, "

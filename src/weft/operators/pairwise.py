@@ -39,7 +39,7 @@ def number_as_tensor(value: Any, other: Any) -> Any:
     floating = isinstance(other, Tensor) and other._a.dtype.kind in "fcV"
     if floating and not isinstance(value, complex):
         return wrap(np.asarray(value, other._a.dtype))
-    return wrap(np.asarray(value, dt.scalar_dtype(value)))
+    return wrap(np.asarray(value, dt.number_dtype(value)))
 
 
 def pair(a: Any, b: Any) -> tuple[Any, Any]:

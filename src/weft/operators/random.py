@@ -13,7 +13,7 @@ from weft.core import batching, errors, foreign
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.batching import BatchedArray, BatchedCall
-from weft.core.devices import copy_of, host, model_like, put_like, write_into
+from weft.core.devices import copy_of, drawn_from, host, model_like, put_like, taken, write_into
 from weft.core.dispatch import edge_of
 from weft.core.gate import announce
 from weft.core.generator import ArrayGenerator
@@ -320,7 +320,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 def _spread(p: Tensor, shape: tuple[int, ...]) -> np.ndarray:
-    return np.empty(shape) if lacks_values(p) else np.broadcast_to(host(p), shape)
+    return np.empty(shape) if lacks_values(p) else np.broadcast_to(taken(p), shape)
 
 
 def _bernoulli_of(p: np.ndarray, like: np.ndarray, draw: Callable) -> np.ndarray:
@@ -630,7 +630,7 @@ def normal(
             build(make, shape, d, CPU if device is None else device), device or CPU, requires_grad
         )
     arrays = [
-        v if not isinstance(v, Tensor) else v._a if lacks_values(v) else host(v)
+        v if not isinstance(v, Tensor) else v._a if lacks_values(v) else drawn_from(v)
         for v in (mean, std)
     ]
     for array in arrays:
@@ -680,7 +680,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
         values = draw(float(p), x.shape, x.dtype)
     else:
         _floats_only(x.dtype, "bernoulli_tensor_cpu_p_")
-        values = draw(host(input), None, x.dtype)
+        values = draw(drawn_from(input), None, x.dtype)
     return bernoulli_op(input, values=values)
 
 
@@ -689,7 +689,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson count for each rate."""
     _floats_only(input._a.dtype, "poisson_cpu")
     draw = source(generator).poisson
-    values = copy_of(input._a) if input.is_meta else draw(host(input))
+    values = copy_of(input._a) if input.is_meta else draw(drawn_from(input))
     return poisson_op(input, values=values)
 
 
@@ -705,7 +705,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if count.is_meta or prob.is_meta:
         values: Any = meta_empty(np.broadcast_shapes(count.shape, prob.shape), count.dtype.np)
     else:
-        values = source(generator).binomial(host(count), host(prob))
+        values = source(generator).binomial(drawn_from(count), drawn_from(prob))
     return binomial_op(count, prob, values=values)
 
 
@@ -726,5 +726,5 @@ def multinomial(
         )
     if input.is_meta:
         return wrap(meta_empty((*input.shape[:-1], int(num_samples)), dt.I64))
-    drawn = source(generator).multinomial(host(input), int(num_samples), bool(replacement))
+    drawn = source(generator).multinomial(drawn_from(input), int(num_samples), bool(replacement))
     return beside(input, drawn)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.devices import host
+from weft.core.devices import drawn_from
 from weft.core.shapes import broadcast
 from weft.core.tensor import Tensor
 from weft.operators import api, shape_rules
@@ -134,14 +134,14 @@ dirichlet_op = general(
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """A draw of the gamma law with rate 1 for each concentration, differentiable by it."""
     _floats_only(input._a.dtype, "gamma_cpu")
-    return standard_gamma_op(input, values=source(generator).standard_gamma(host(input)))
+    return standard_gamma_op(input, values=source(generator).standard_gamma(drawn_from(input)))
 
 
 @api.top
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """A point of the simplex for each vector of concentrations, differentiable by it."""
     _floats_only(input._a.dtype, "dirichlet")
-    return dirichlet_op(input, values=source(generator).dirichlet(host(input)))
+    return dirichlet_op(input, values=source(generator).dirichlet(drawn_from(input)))
 
 
 @api.top

@@ -12,7 +12,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import BatchedCall, aligned, each
-from weft.core.devices import put_like, viewed_as
+from weft.core.devices import put_like, taken, viewed_as
 from weft.core.dispatch import NO_ATTRS, Op, apply, apply_view
 from weft.core.dual import set_tangent, tangents_of
 from weft.core.gate import exchange
@@ -730,6 +730,8 @@ def _whole(value: Any, argument: str) -> int:
     """A whole number; a float is none, even if it has no fraction."""
     if isinstance(value, (float, complex)):
         raise TypeError(f"{argument} must be int, not {type(value).__name__}\n  at {errors.here()}")
+    if isinstance(value, Tensor) and not value.is_meta:
+        taken(value)
     return int(value)
 
 

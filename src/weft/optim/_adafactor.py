@@ -102,11 +102,13 @@ class Adafactor(Optimizer):
         if p.is_meta:
             bump(p, "Adafactor")
             return
-        kept = [own[name]._a for name in self._names_of(p, group)]
-        for array, target in ((p._a, p), *((array, None) for array in kept)):
-            announce(array, target)
+        states = [own[name] for name in self._names_of(p, group)]
+        for target in (p, *states):
+            announce(target._a, target)
+        kept = [state._a for state in states]
         self._change(group, p._a, p._grad._a, kept, own["step"].item())  # type: ignore[union-attr]
-        bump(p, "Adafactor")
+        for target in (p, *states):
+            bump(target, "Adafactor")
 
     def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
         return ("row_var", "col_var") if p._a.ndim > 1 else ("variance",)

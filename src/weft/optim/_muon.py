@@ -105,6 +105,7 @@ class Muon(Optimizer):
         announce(buffer)
         self._change(group, p._a, p._grad._a, buffer)  # type: ignore[union-attr]
         bump(p, "Muon")
+        bump(own["momentum_buffer"], "Muon")
 
     def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",)

@@ -21,7 +21,7 @@ from weft.core import errors, quiet, selection
 from weft.core.devices import DEVICES
 from weft.core.frames import caller
 from weft.core.gate import LISTENERS, announce
-from weft.core.inplace import bump, note_change
+from weft.core.inplace import bump, cells_of, note_changes
 from weft.core.meta import filled
 from weft.core.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor, storage_array, wrap
@@ -72,7 +72,7 @@ class UpdateUnit:
     """Parameters that one call of a rule updates."""
 
     __slots__ = (
-        *("arrays", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "gather"),
+        *("arrays", "cells", "chunks", "contiguous", "direct", "dtype", "flats", "fresh", "gather"),
         *("gradient", "grads", "members", "own", "pairs", "params", "scalars", "scatter", "size"),
         *("states", "table", "value", "work"),
     )
@@ -104,6 +104,8 @@ class UpdateUnit:
             (p, array, own, tuple(check))
             for p, array, own, check in zip(self.params, self.arrays, self.own, checks, strict=True)
         ]
+        kept = [tensor for check in checks for _, tensor, _ in check]
+        self.cells = cells_of((*self.params, *kept))
         size, dtype = self.size, self.dtype
         self.work: Any = ()
         states = self.states
@@ -257,9 +259,8 @@ class UpdateUnit:
             announce(array)
 
     def changed(self, mark: Any) -> None:
-        """Note in the parameters that they have new values."""
-        for p in self.params:
-            note_change(p._vc, *mark)
+        """Note in the parameters and their states that they have new values."""
+        note_changes(self.cells, *mark)
         self.grads = None
         self.fresh = False
 

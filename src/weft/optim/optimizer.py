@@ -15,7 +15,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.gate import announce
-from weft.core.inplace import check_overlap
+from weft.core.inplace import bump, check_overlap
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import RemovableHandle, add_hook
 from weft.core.tensor import Tensor, wrap
@@ -73,6 +73,7 @@ def count_step(counter: Tensor) -> None:
     """Count one more step."""
     announce(counter._a, counter)
     counter._a += 1
+    bump(counter, "step")
 
 
 def check_range(holds: Any, message: str) -> None:
