@@ -713,6 +713,29 @@ PROGRAMS = {
         "v3 = torch.autograd.functional.jacobian(lambda a: (a * 2).abs(), v0)",
         "v4 = torch.autograd.functional.jacobian(lambda a: a * a.sum(), v0, vectorize=True)",
     ),
+    "a saved leaf is what it is by the time of backward": (
+        "v0 = rand(1, (2, 2)).requires_grad_()",
+        "v1 = rand(2, (2, 1)).requires_grad_()",
+        "v2 = rand(3, (2, 2))",
+        "v3, v4 = v0 * v1, v2 * v1",
+        "v0.requires_grad_(False)",
+        "v2.requires_grad_()",
+        "v1.grad = grad(v3.sum(), v1, create_graph=True)[0]",
+        "v6 = grad(v4.sum(), v1, create_graph=True)[0]",
+        "(v6 * v6).sum().backward()",
+        "v0.requires_grad_()",
+        "v7 = grad(v3.sum(), v1, create_graph=True)[0]",
+        "(v7 * v7).sum().backward()",
+    ),
+    "a leaf that was frozen for a while is that of earlier graphs": (
+        "v0, v1 = rand(1, (3,)).requires_grad_(), rand(2, (3,)).requires_grad_()",
+        "v2 = v0 * v1",
+        "v0.requires_grad_(False).requires_grad_()",
+        "v1.detach_().requires_grad_()",
+        "v3, v4 = grad(v2.sum(), [v0, v1], retain_graph=True)",
+        "v0.register_hook(lambda g: log.append(('h0', g)))",
+        "(v2 + v0).sum().backward(inputs=[v0])",
+    ),
 }
 
 
