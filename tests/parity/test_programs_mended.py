@@ -736,6 +736,26 @@ PROGRAMS = {
         "v0.register_hook(lambda g: log.append(('h0', g)))",
         "(v2 + v0).sum().backward(inputs=[v0])",
     ),
+    "hooks of all outputs are told when one of them is asked for": (
+        "v0 = rand(1, (3, 2)).requires_grad_()",
+        "v1, v2, v3 = v0.unbind(0)",
+        "v1.register_hook(lambda g: log.append(('h0', g)))",
+        "v4 = grad(Nothing.apply(v1).sum(), [v1], allow_unused=True)",
+        "v5 = grad(v2.sum(), [v3], allow_unused=True)",
+        "v6 = grad(v1.sin().sum(), [v1, v3], allow_unused=True)",
+        "(v1 + v2 * v3).sum().backward()",
+    ),
+    "backward to the result of a product of batches does not use up what the product saved": (
+        "v0, v1 = rand(1, (2, 2, 3)).requires_grad_(), rand(2, (4, 3)).requires_grad_()",
+        "v2 = rand(3, (4,)).requires_grad_()",
+        "v3, v4 = F.linear(v0, v1, v2), F.linear(v0, v1)",
+        "v5, v6 = v0 @ v1.t(), v0 @ v1[0]",
+        "for v in (v3, v4, v5, v6): v.sum().backward(inputs=[v])",
+        "for v in (v3, v4, v5, v6): v.sum().backward(inputs=[v0])",
+        "v7 = F.linear(v0[0], v1, v2)",
+        "v7.sum().backward(inputs=[v7])",
+        "v7.sum().backward(inputs=[v0])",
+    ),
 }
 
 

@@ -124,6 +124,14 @@ def edges_of(node: Any) -> Any:
     return [inputs[i] for i in plan.targets]
 
 
+def ends_in_view(node: GraphNode) -> bool:
+    """Whether PyTorch has a view behind such a node, which alone runs for the result's gradient."""
+    own = getattr(node.op, "own_rank", None) if isinstance(node, Node) else None
+    if own is None or len(node.shape) == own:  # type: ignore[attr-defined]
+        return False
+    return node.extras is None or not (node.extras.before or node.extras.post)
+
+
 class _Run:
     """One backward pass."""
 
@@ -189,10 +197,12 @@ class _Run:
             if any(edge in useful for edge in edges_of(node)):
                 useful.add(node)
                 self.through.add(node)
+        useful |= shared  # which tell their other outputs' hooks, though they need not run
         if self.sink:
             # As in PyTorch: ``backward`` runs the nodes of its inputs too, and uses them up.
-            self.ends = {*(self.targets or ()), *shared}
-            useful |= self.ends
+            ends = {*(self.targets or ()), *shared}
+            useful |= ends
+            self.ends = {node for node in ends if not ends_in_view(node)}
         self.useful = useful
         # As in PyTorch: a root that leads nowhere has its hooks run only if it is alone.
         alone = self.roots if len(self.roots) == 1 else ()
@@ -387,9 +397,11 @@ class _Run:
             g = self.notice(node, g)
             if self.useful is not None and node not in self.useful:
                 pass  # a root that leads to none of the inputs: only its hooks have a say
-            elif node.__class__ is Output and g is not None and self.leads_on(node.node):
+            elif node.__class__ is Output and g is not None and self.awaits(node.node):
                 self.gather(node, g)
             elif g is None or not self.leads_on(node):
+                if g.__class__ is list:
+                    self.tell_missing(node, g)
                 self.pass_over(node)
             else:
                 self.passing, g = g, None
@@ -405,6 +417,10 @@ class _Run:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
         return self.targets is None or node in self.through or node in self.ends
 
+    def awaits(self, node: Any) -> bool:
+        """Whether a node with several outputs has its turn, be it only for hooks of its outputs."""
+        return self.useful is None or node in self.useful
+
     def unreached(self, node: Any) -> None:
         """No gradient came to a node. As in PyTorch it runs all the same, and so do its hooks."""
         if node.__class__ is Output:
@@ -418,6 +434,8 @@ class _Run:
             if extras.before and runs:
                 self.hooked(extras.before, nothing)
         if not runs:
+            if several:
+                self.tell_missing(node, [None] * len(node.shape))
             self.pass_over(node)
         elif getattr(node.plan, "takes_none", False):
             self.passing = nothing

@@ -138,6 +138,8 @@ class Op:
 
     conj: Callable = staticmethod(np.conj)  # replaced by the op of that name
     edges: tuple[str, ...] = ()  # the inputs as ``grad_fn.next_functions`` has them, if otherwise
+    # Results of another rank are made by another node in PyTorch, a view of what this op gives.
+    own_rank: int | None = None
 
     def __init__(
         self,
