@@ -756,6 +756,15 @@ PROGRAMS = {
         "v7.sum().backward(inputs=[v7])",
         "v7.sum().backward(inputs=[v0])",
     ),
+    "the parts that are copied at once are results of one node": (
+        "v0 = rand(1, (4, 3)).requires_grad_()",
+        "v1, v2 = torch.split_copy(v0, 2)",
+        "v3, v4, v5 = torch.unbind_copy(v0, 1)",
+        "v6, v7 = torch.unsafe_chunk(v0, 2)",
+        "for v in (v2, v4, v7): v.retain_grad()",
+        "v8 = grad([v2.sum(), v4.sum(), v7.sum()], [v1, v3, v6], allow_unused=True)",
+        "(v1 * v2 * v6 * v7).sum().backward()",
+    ),
 }
 
 
