@@ -765,6 +765,38 @@ PROGRAMS = {
         "v8 = grad([v2.sum(), v4.sum(), v7.sum()], [v1, v3, v6], allow_unused=True)",
         "(v1 * v2 * v6 * v7).sum().backward()",
     ),
+    "the gradient of one number's determinant is constant": (
+        "v0 = rand(1, (2, 1, 1)).requires_grad_()",
+        "v1 = torch.linalg.det(v0) * 2",
+        "v0.grad = grad(v1.sum(), v0, create_graph=True)[0]",
+        "v2 = grad((v1 * v1).sum(), v0, create_graph=True)[0]",
+        "v2.sum().backward()",
+        "v3 = rand(1, (2, 0, 0)).requires_grad_()",
+        "v3.grad = grad(torch.linalg.det(v3).sum(), v3, create_graph=True)[0]",
+    ),
+    "the parameters of a draw get zeros, whatever its gradient": (
+        "v0, v1 = rand(1, (3,)).requires_grad_(), rand(2, (3,), low=0.1).requires_grad_()",
+        "v2 = torch.normal(v0, v1)",
+        "v3 = torch.poisson(v1) + torch.bernoulli(v1 / 9)",
+        "v4 = (v0 * 1).uniform_()",
+        "v0.grad, v1.grad = grad((v2 * v3 * v4).sum(), [v0, v1], create_graph=True)",
+        "((v2 + v3 + v4) / 0).sum().backward()",
+    ),
+    "attention to nothing gives zeros that are not used up": (
+        "v0 = rand(1, (2, 3)).requires_grad_()",
+        "v1, v2 = rand(1, (0, 3)).requires_grad_(), rand(1, (0, 4)).requires_grad_()",
+        "v3 = F.scaled_dot_product_attention(v0, v1, v2)",
+        "v4 = F.scaled_dot_product_attention(v0, v0, v0[:, :0], dropout_p=0.5)",
+        "v5 = F.scaled_dot_product_attention(v1, v0, v0, is_causal=True)",
+        "v6 = v3.sum() + v4.sum() + v5.sum()",
+        "v0.grad, v1.grad = grad(v6, [v0, v1], create_graph=True)",
+        "v7 = F.scaled_dot_product_attention(v1.t(), v1.t(), v0[[0, 1, 0]])",
+        "v8 = F.scaled_dot_product_attention(v0[None][:0], v0[None], v0[None])",
+        "v9 = F.scaled_dot_product_attention(v0[None][:0], v0[[[0], [1]]], v0[[[0], [1]]])",
+        "(v3.sum() + v7.sum()).backward()",
+        "v3.sum().backward()",
+        "v7.sum().backward()",
+    ),
 }
 
 
