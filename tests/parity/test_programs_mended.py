@@ -797,6 +797,28 @@ PROGRAMS = {
         "v3.sum().backward()",
         "v7.sum().backward()",
     ),
+    "constant gradients of pads, area interpolation and prelu are functions of their inputs": (
+        "v0 = rand(1, (1, 2, 4)).requires_grad_()",
+        "v1 = rand(2, (2,)).requires_grad_()",
+        "v2 = F.pad(v0, (1, 2), mode='reflect').sum() + F.pad(v0, (1, 2), mode='replicate').sum()",
+        "v3 = torch.stft(v0[0], 4, return_complex=True, window=torch.ones(4).double()).real.sum()",
+        "v4 = F.interpolate(v0, size=2, mode='area').sum()",
+        "for v in (v2, v3, v4): grad(v, v0, create_graph=True)[0].sum().backward()",
+        "grad(F.prelu(v0, v1.detach()).sum(), v0, create_graph=True)[0].sum().backward()",
+        "grad(F.prelu(v0.detach(), v1).sum(), v1, create_graph=True)[0].sum().backward()",
+        "v5 = F.pad(v0, (1, 2), mode='circular')",
+        "v0.grad = grad(v5.sum(), v0, create_graph=True)[0]",
+    ),
+    "pooling to one value is a mean": (
+        "v0 = rand(1, (2, 2, 3, 3)).requires_grad_()",
+        "v1 = F.adaptive_avg_pool2d(v0, 1)",
+        "v2 = F.adaptive_avg_pool3d(v0, (1, None, 1))",
+        "v1.sum().backward()",
+        "v0.grad = grad(v1.sum(), v0, create_graph=True)[0]",
+        "v2.sum().backward()",
+        "v2.sum().backward()",
+        "v0.grad = grad(F.interpolate(v0, size=1, mode='area').sum(), v0, create_graph=True)[0]",
+    ),
 }
 
 

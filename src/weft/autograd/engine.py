@@ -551,8 +551,9 @@ class _Run:
             ) from error
         if plan is not whole:
             results, plan = in_places(results, plan.targets, whole.targets), whole
-        if self.records and plan.op.ties:
-            results = [tied(results[0], inputs[0]), *results[1:]]
+        if self.records and plan.op.ties and plan.op.ties(node.attrs):
+            edges = [inputs[i] for i in plan.targets]
+            results = [tied(r, e) for r, e in zip(results, edges, strict=True)]
         if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
             edges = [inputs[i] for i in plan.targets]
             results = [
