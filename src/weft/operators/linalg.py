@@ -682,6 +682,7 @@ def lobpcg(
     count = (1 if X is None else X._a.shape[-1]) if k is None else k
     matrix, factor = A, None
     if B is not None:
+        check_types("lobpcg", A, B)
         factor = cholesky(B)
         half = solve_triangular(factor, A, upper=False)
         matrix = adjoint(solve_triangular(factor, adjoint(half), upper=False))
