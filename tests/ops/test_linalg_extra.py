@@ -23,6 +23,7 @@ def ones(*shape: int, dtype: object = weft.float64) -> weft.Tensor:
         (lambda: weft.dot(ones(2), ones(3)), "inconsistent tensor size"),
         (lambda: weft.einsum("ij,jk", ones(2, 3)), "fewer operands"),
         (lambda: weft.linalg.inv(ones(2, 3)), "batches of square matrices"),
+        (lambda: ones(2, 2, 2).norm("nuc"), "dim must be a 2-tuple"),
         (lambda: weft.linalg.inv(weft.tensor([[1, 2], [3, 4]])), "Got Long"),
     ],
 )
