@@ -1434,12 +1434,20 @@ sparse_csc: Layout
 sparse_csr: Layout
 def split(input: Tensor, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """Parts along a dimension: of one size, or of the sizes given."""
-def split_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | None = None, **kwargs: Any) -> Any:
-    """``split``, as a copy."""
+@overload
+def split_copy(input: Tensor, split_size: Any, dim: _int = 0, *, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``split``, as copies."""
+@overload
+def split_copy(input: Tensor, split_size: Any, *, axis: _int, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``split``, as copies."""
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: _int = 0) -> tuple[Tensor, ...]:
     """Parts of the sizes given."""
-def split_with_sizes_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | None = None, **kwargs: Any) -> Any:
-    """``split_with_sizes``, as a copy."""
+@overload
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: _int = 0, *, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``split_with_sizes``, as copies."""
+@overload
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, *, axis: _int, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``split_with_sizes``, as copies."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root."""
 def sqrt_(self: Tensor, *args: Any, **attrs: Any) -> Tensor:
@@ -1574,8 +1582,12 @@ def typename(obj: Any) -> _str:
     """The name of an object's type, with its module; for tensors the legacy name."""
 def unbind(input: Tensor, dim: _int = 0, *, axis: _int | None = None) -> tuple[Tensor, ...]:
     """All slices along a dimension."""
-def unbind_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | None = None, **kwargs: Any) -> Any:
-    """``unbind``, as a copy."""
+@overload
+def unbind_copy(input: Tensor, dim: _int = 0, *, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``unbind``, as copies."""
+@overload
+def unbind_copy(input: Tensor, *, axis: _int, out: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """``unbind``, as copies."""
 def unflatten(input: Tensor, dim: _int, sizes: _Ints) -> Tensor:
     """One dimension as several."""
 def unfold_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | None = None, **kwargs: Any) -> Any:

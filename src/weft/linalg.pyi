@@ -108,7 +108,7 @@ def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None
 def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False, out: Tensor | Sequence[Tensor] | None = None) -> _return_types.linalg_solve_ex:
     """The solution of ``A X = B``, and for each matrix whether there is one."""
 def solve_triangular(A: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution of ``A X = B`` (or ``X A = B``) for a triangular ``A``."""
+    """The solution of ``A X = B`` (or ``X A = B``) for a triangular ``A``, in its dtype."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: Tensor | Sequence[Tensor] | None = None) -> _return_types.linalg_svd:
     """``U``, the singular values, and ``V^H``, whose product is ``A``."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:

@@ -168,6 +168,7 @@ NUMBERS_NEEDED = {
     "convolution": "whether a number of groups divides the channels",
     "max_pool_with_indices": "whether ceil_mode leaves a window inside the padding",
     "unbind": "how many results there are",
+    "unbind_copy": "how many results there are",
 }
 
 

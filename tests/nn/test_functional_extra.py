@@ -211,3 +211,22 @@ def test_warnings() -> None:
         F.l1_loss(x23(), x23(), size_average=False)
     with pytest.warns(UserWarning, match="batchmean"):
         F.kl_div(x23(), x23())
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_the_bias_of_a_transposed_convolution_in_double_precision(dims: int, dtype: str) -> None:
+    def run(lib: Any) -> list[Any]:
+        x = lib.arange(8, dtype=lib.float64).reshape(1, 2, 4, *[1] * (dims - 1))
+        weight = lib.arange(12, dtype=lib.float64).reshape(2, 3, 2, *[1] * (dims - 1))
+        bias = lib.tensor([1, 2, 3], dtype=getattr(lib, dtype))
+        if bias.is_floating_point():
+            bias.requires_grad_()
+        y = getattr(lib.nn.functional, f"conv_transpose{dims}d")(x, weight, bias)
+        if bias.requires_grad:
+            y.sum().backward()
+        return [y, bias if bias.grad is None else bias.grad]
+
+    for mine, theirs in zip(run(weft), run(torch), strict=True):
+        assert str(mine.dtype) == str(theirs.dtype)
+        assert mine.tolist() == theirs.tolist()

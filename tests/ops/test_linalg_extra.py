@@ -23,6 +23,7 @@ def ones(*shape: int, dtype: object = weft.float64) -> weft.Tensor:
         (lambda: weft.dot(ones(2), ones(3)), "inconsistent tensor size"),
         (lambda: weft.einsum("ij,jk", ones(2, 3)), "fewer operands"),
         (lambda: weft.linalg.inv(ones(2, 3)), "batches of square matrices"),
+        (lambda: ones(2, 2, 2).norm("nuc"), "dim must be a 2-tuple"),
         (lambda: weft.linalg.inv(weft.tensor([[1, 2], [3, 4]])), "Got Long"),
     ],
 )
@@ -133,3 +134,48 @@ def test_the_exponential_of_positive_matrices_does_not_cancel(n: int) -> None:
     exact = np.eye(n) + np.expm1(n * x[:, :1, :1]) / n
     found = weft.linalg.matrix_exp(weft.tensor(x)).numpy()
     np.testing.assert_allclose(found, exact, rtol=1e-14)
+
+
+def triangular(lib, matrix, side, left):
+    A = lib.tensor([[2.0, 1.0], [0.0, 4.0]], dtype=getattr(lib, matrix), requires_grad=True)
+    B = lib.tensor([[1, 2], [3, 5]], dtype=getattr(lib, side))
+    if B.is_floating_point():
+        B.requires_grad_()
+    y = lib.linalg.solve_triangular(A, B, upper=True, left=left)
+    (y * y).abs().sum().backward()
+    return [y, A.grad] if B.grad is None else [y, A.grad, B.grad]
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize(
+    ("matrix", "side"),
+    [
+        ("float64", "float32"),
+        ("float32", "float64"),
+        ("float32", "int64"),
+        ("complex64", "int64"),
+    ],
+)
+def test_the_right_side_of_a_triangular_system_has_any_real_dtype(matrix, side, left):
+    torch = pytest.importorskip("torch", reason="parity tests need torch==2.13.0")
+    pairs = zip(
+        triangular(weft, matrix, side, left), triangular(torch, matrix, side, left), strict=True
+    )
+    for mine, theirs in pairs:
+        assert str(mine.dtype) == str(theirs.dtype)
+        np.testing.assert_allclose(mine.tolist(), theirs.tolist(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: weft.linalg.solve_triangular(a, b * 1j, upper=True),
+        lambda a, b: weft.cholesky_solve(b, a),
+        lambda a, b: weft.triangular_solve(b, a),
+        lambda a, b: weft.lobpcg(b, 1, B=a),
+        lambda a, b: weft.linalg.lu_solve(*weft.linalg.lu_factor(a), b, adjoint=True),
+    ],
+)
+def test_other_systems_have_one_dtype_and_imaginary_parts_are_not_lost(call):
+    with pytest.raises(RuntimeError, match="same dtype"):
+        call(weft.eye(4), weft.eye(4, dtype=weft.float64))

@@ -52,3 +52,21 @@ def test_half_values_with_float32_parameters(name, half, size):
 def test_rms_norm_has_the_dtype_of_its_input(dtype, parameters):
     x = weft.ones(2, 3, dtype=dtype)
     assert F.rms_norm(x, (3,), weft.ones(3, dtype=parameters)).dtype is dtype
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_instance_norm_of_half_values_with_float32_statistics(half, training):
+    torch = pytest.importorskip("torch", reason="parity tests need torch==2.13.0")
+
+    def run(lib):
+        m = lib.nn.InstanceNorm1d(3, affine=True, track_running_stats=True).train(training)
+        x = (lib.arange(24, dtype=lib.float32).reshape(2, 3, 4) / 5).to(getattr(lib, half))
+        y = m(x.requires_grad_())
+        y.float().pow(3).sum().backward()
+        return [y, m.running_mean, m.running_var, m.weight.grad, m.bias.grad]
+
+    for mine, theirs in zip(run(weft), run(torch), strict=True):
+        assert str(mine.dtype) == str(theirs.dtype)
+        error = 1e-2 if mine.dtype.itemsize == 2 else 1e-3
+        np.testing.assert_allclose(mine.tolist(), theirs.tolist(), rtol=error, atol=error)

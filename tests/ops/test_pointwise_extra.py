@@ -152,3 +152,19 @@ def test_second_derivatives_far_from_zero_are_zero(code: str, dtype: weft.dtype)
     (first,) = weft.autograd.grad(value, x, create_graph=True)
     (second,) = weft.autograd.grad(first.sum(), x)
     assert second.tolist() == [0.0] * 4
+
+
+def test_derivatives_of_log_ndtr_far_out() -> None:
+    x = weft.tensor([-1e10, -1e4, -50.1, -49.9, 0.0, 38.0, 300.0], dtype=weft.float64)
+    x.requires_grad_()
+    (slope,) = weft.autograd.grad(weft.special.log_ndtr(x).sum(), x, create_graph=True)
+    (second,) = weft.autograd.grad(slope.sum(), x, create_graph=True)
+    (third,) = weft.autograd.grad(second.sum(), x)
+    # The series of the inverse Mills ratio, and its derivative: -1 + 1/x**2 - 6/x**4 + ...
+    for k, a in enumerate((1e10, 1e4, 50.1, 49.9)):
+        terms = 1 - a**-2 + 6 * a**-4 - 50 * a**-6 + 518 * a**-8
+        assert second[k].item() == pytest.approx(-terms, rel=1e-12)
+        terms = 2 * a**-3 - 24 * a**-5 + 300 * a**-7 - 4144 * a**-9
+        assert third[k].item() == pytest.approx(terms, rel=1e-6)
+    assert second[4].item() == pytest.approx(-2 / np.pi, rel=1e-14)
+    assert second[5:].tolist() == third[5:].tolist() == [0, 0]

@@ -134,6 +134,14 @@ def edges_of(node: Any) -> Any:
     return [inputs[i] for i in plan.targets]
 
 
+def ends_in_view(node: GraphNode) -> bool:
+    """Whether PyTorch has a view behind such a node, which alone runs for the result's gradient."""
+    own = getattr(node.op, "own_rank", None) if isinstance(node, Node) else None
+    if own is None or len(node.shape) == own:  # type: ignore[attr-defined]
+        return False
+    return node.extras is None or not (node.extras.before or node.extras.post)
+
+
 class _Run:
     """One backward pass."""
 
@@ -199,10 +207,12 @@ class _Run:
             if any(edge in useful for edge in edges_of(node)):
                 useful.add(node)
                 self.through.add(node)
+        useful |= shared  # which tell their other outputs' hooks, though they need not run
         if self.sink:
             # As in PyTorch: ``backward`` runs the nodes of its inputs too, and uses them up.
-            self.ends = {*(self.targets or ()), *shared}
-            useful |= self.ends
+            ends = {*(self.targets or ()), *shared}
+            useful |= ends
+            self.ends = {node for node in ends if not ends_in_view(node)}
         self.useful = useful
         # As in PyTorch: a root that leads nowhere has its hooks run only if it is alone.
         alone = self.roots if len(self.roots) == 1 else ()
@@ -397,9 +407,11 @@ class _Run:
             g = self.notice(node, g)
             if self.useful is not None and node not in self.useful:
                 pass  # a root that leads to none of the inputs: only its hooks have a say
-            elif node.__class__ is Output and g is not None and self.leads_on(node.node):
+            elif node.__class__ is Output and g is not None and self.awaits(node.node):
                 self.gather(node, g)
             elif g is None or not self.leads_on(node):
+                if g.__class__ is list:
+                    self.tell_missing(node, g)
                 self.pass_over(node)
             else:
                 self.passing, g = g, None
@@ -415,6 +427,10 @@ class _Run:
         """Whether a node runs: one whose gradient was asked for need not, but for ``backward``."""
         return self.targets is None or node in self.through or node in self.ends
 
+    def awaits(self, node: Any) -> bool:
+        """Whether a node with several outputs has its turn, be it only for hooks of its outputs."""
+        return self.useful is None or node in self.useful
+
     def unreached(self, node: Any) -> None:
         """No gradient came to a node. As in PyTorch it runs all the same, and so do its hooks."""
         if node.__class__ is Output:
@@ -428,6 +444,8 @@ class _Run:
             if extras.before and runs:
                 self.hooked(extras.before, nothing)
         if not runs:
+            if several:
+                self.tell_missing(node, [None] * len(node.shape))
             self.pass_over(node)
         elif getattr(node.plan, "takes_none", False):
             self.passing = nothing
@@ -543,8 +561,9 @@ class _Run:
             ) from error
         if plan is not whole:
             results, plan = in_places(results, plan.targets, whole.targets), whole
-        if self.records and plan.op.ties:
-            results = [tied(results[0], inputs[0]), *results[1:]]
+        if self.records and plan.op.ties and plan.op.ties(node.attrs):
+            edges = [inputs[i] for i in plan.targets]
+            results = [tied(r, e) for r, e in zip(results, edges, strict=True)]
         if wide and (self.watch is not None or (node.extras is not None and node.extras.post)):
             edges = [inputs[i] for i in plan.targets]
             results = [

@@ -138,6 +138,8 @@ class Op:
 
     conj: Callable = staticmethod(np.conj)  # replaced by the op of that name
     edges: tuple[str, ...] = ()  # the inputs as ``grad_fn.next_functions`` has them, if otherwise
+    # Results of another rank are made by another node in PyTorch, a view of what this op gives.
+    own_rank: int | None = None
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class Op:
         into_overlap: bool = False,
         single_use: bool = False,
         takes_none: bool = False,
-        ties: bool = False,
+        ties: bool | Callable[[dict[str, Any]], bool] = False,
         tolerance: float = 1.0,
         lower: str | Callable | None = None,
         wide: tuple[int, ...] = (),
@@ -194,9 +196,9 @@ class Op:
         self._set_operands(refuses, check, numbers, bare_numbers, wide, narrow, wide_rules)
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
-        # Whether a gradient that is to be differentiated counts as a function of the first input
-        # though it is constant: PyTorch's backward kernel takes that input.
-        self.ties = ties
+        # Whether a gradient that is to be differentiated counts as a function of its input though
+        # it is constant: PyTorch's backward kernel takes that input. It may hang on the attributes.
+        self.ties = (lambda attrs: True) if ties is True else ties
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
         self.lower = lower  # does the same in kernels: see ``weft.native.codegen.trace.lowered``

@@ -266,9 +266,21 @@ def as_history(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(value, Packed):
             value = value.unpack()._a
         if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
-            value = wrap(value, place_of(node, slot))
+            value = wrap(value, _place_now(node, slot))
         values.append(value)
     return tuple(values)
+
+
+def _place_now(node: Node, slot: str) -> GraphNode | None:
+    """Where a saved value belongs by now: a leaf may have been frozen since, or become one."""
+    if slot in node.op.names:
+        entry: Any = node.inputs[node.op.names.index(slot)]
+        if entry.__class__ is AccumulateGrad:
+            entry = entry.ref
+        tensor = entry() if isinstance(entry, weakref.ref) else None
+        if isinstance(tensor, Tensor):
+            return tensor._node
+    return place_of(node, slot)
 
 
 # --- values by name ----------------------------------------------------------------------

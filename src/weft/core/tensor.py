@@ -464,9 +464,10 @@ class Tensor(metaclass=_TensorMeta):
                         "Setting requires_grad=True on inference tensor outside InferenceMode is "
                         f"not allowed; clone() it first\n  at {errors.here()}"
                     )
-                # A leaf that was frozen for a while has its hooks still.
+                # A leaf that was frozen for a while is that of earlier graphs, with its hooks.
                 leaf = self._x.pop("leaf", None) if self._x else None
                 self._node = AccumulateGrad(self) if leaf is None else leaf
+                self._x = self._x or None
         elif node is not None:
             if not isinstance(node, AccumulateGrad):
                 raise RuntimeError(
@@ -474,8 +475,7 @@ class Tensor(metaclass=_TensorMeta):
                     "use a computed variable in a subgraph that doesn't require differentiation "
                     f"use var_no_grad = var.detach().\n  at {errors.here()}"
                 )
-            if node.extras is not None or node.post_accumulate is not None:
-                self._x = {**(self._x or {}), "leaf": node}
+            self._keep_leaf()
             # A view goes on saying what its base says.
             plain = self._base is None or self._base._node is None
             self._node = None if plain else NOWHERE
@@ -637,10 +637,17 @@ class Tensor(metaclass=_TensorMeta):
             raise RuntimeError(
                 f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
             )
+        self._keep_leaf()
         self._node = None
         if self._x is not None:
             self._x = {k: v for k, v in self._x.items() if k != "tangents"}
         return self
+
+    def _keep_leaf(self) -> None:
+        """Remember the leaf that graphs lead to, before this tensor stops to want a gradient."""
+        node = self._node
+        if node.__class__ is AccumulateGrad and node is not NOWHERE:
+            self._x = {**(self._x or {}), "leaf": node}
 
     @property
     def data(self) -> Tensor:

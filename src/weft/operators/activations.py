@@ -131,6 +131,7 @@ prelu_op = elementwise(
     public=False,
     grad_name="PreluKernelBackward",
     refuses="biuc",
+    ties=True,
 )
 
 

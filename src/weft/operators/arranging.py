@@ -13,7 +13,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.batching import BatchedCall, aligned, each, values_of
 from weft.core.devices import host, taken
-from weft.core.dispatch import Op
+from weft.core.dispatch import Op, apply
 from weft.core.meta import filled, lacks_values, no_values
 from weft.core.shapes import ShapeDtype
 from weft.core.size import Size
@@ -689,22 +689,42 @@ vsplit = _splitter("vsplit", 2, lambda rank: 0)
 dsplit = _splitter("dsplit", 3, lambda rank: 2)
 
 
+def _copied_parts(name: str, kind: str, view_op: Op) -> Op:
+    """An op that copies all views which another one gives: one node, as in PyTorch."""
+    return linear(
+        name,
+        lambda x, **attrs: tuple(np.array(p, order="C") for p in view_op.reference(x, **attrs)),
+        view_op.rules[0],  # type: ignore[index]
+        names=("x",),
+        multiple=True,
+        variant=lambda attrs, inputs: kind,
+        samples=view_op.samples,
+        shape=view_op.shape,
+        batch=batch_rules.along,
+    )
+
+
+split_copy_op = _copied_parts("split_copy", "SplitBackward0_copy", v.split_op)
+unbind_copy_op = _copied_parts("unbind_copy", "UnbindBackward0_copy", v.unbind_op)
+unsafe_split_op = _copied_parts("unsafe_split", "UnsafeSplitBackward0", v.split_op)
+
+
 @api.both
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """As ``split``, with parts that may be changed in place: here they are copies."""
-    return tuple(part.clone() for part in v.split(tensor, split_size, dim))
+    return apply(unsafe_split_op, (tensor,), v.split_attributes(tensor, split_size, dim))
 
 
 @api.both
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """As ``split_with_sizes``, with parts that may be changed in place."""
-    return tuple(part.clone() for part in v.split_with_sizes(input, split_sizes, dim))
+    return apply(unsafe_split_op, (input,), v.split_attributes(input, tuple(split_sizes), dim))
 
 
 @api.both
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """As ``chunk``, with parts that may be changed in place."""
-    return tuple(part.clone() for part in v.chunk(input, chunks, dim))
+    return apply(unsafe_split_op, (input,), v.chunk_attributes(input, chunks, dim))
 
 
 # --- copies of views, and views put back -----------------------------------------------
@@ -712,10 +732,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 def _copy_of(name: str, function: Any) -> None:
     def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        seen = function(input, *args, **kwargs)
-        if isinstance(seen, tuple):
-            return tuple(clone_op(s, memory_format=contiguous_format) for s in seen)
-        return clone_op(seen, memory_format=contiguous_format)
+        return clone_op(function(input, *args, **kwargs), memory_format=contiguous_format)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"``{name}``, as a copy."
@@ -741,13 +758,32 @@ for _name, _function in (
         ("slice", _slice),
     ),
     *(("as_strided", st.as_strided), ("diagonal", v.diagonal), ("expand", v.expand)),
-    *(("permute", v.permute), ("select", v.select), ("split", v.split), ("squeeze", v.squeeze)),
-    *(("split_with_sizes", v.split_with_sizes), ("t", v.t), ("transpose", v.transpose)),
-    *(("unbind", v.unbind), ("unfold", v.unfold), ("unsqueeze", v.unsqueeze), ("view", _view)),
+    *(("permute", v.permute), ("select", v.select), ("squeeze", v.squeeze), ("t", v.t)),
+    *(("transpose", v.transpose), ("unfold", v.unfold), ("unsqueeze", v.unsqueeze)),
+    ("view", _view),
     *(("view_as_real", lambda input: st.view_as_real_op(input)),),
     *(("view_as_complex", lambda input: st.view_as_complex_op(input)),),
 ):
     _copy_of(_name, _function)
+
+
+@api.top(out=True)
+def split_copy(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """``split``, as copies."""
+    return apply(split_copy_op, (input,), v.split_attributes(input, split_size, dim))
+
+
+@api.top(out=True)
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """``split_with_sizes``, as copies."""
+    return apply(split_copy_op, (input,), v.split_attributes(input, tuple(split_sizes), dim))
+
+
+@api.top(out=True)
+def unbind_copy(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """``unbind``, as copies."""
+    attributes = v.unbind_attributes(input, dim)
+    return () if attributes is None else apply(unbind_copy_op, (input,), attributes)
 
 
 @api.both(out=True)

@@ -17,7 +17,7 @@ from weft.core.size import Size
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import refuse
-from weft.operators.arithmetic import where_op
+from weft.operators.arithmetic import add, where_op
 from weft.operators.build import Make, Sample, general
 from weft.operators.dropout import dropout
 from weft.operators.matmul import bmm_op, transposed
@@ -75,6 +75,15 @@ def _weights(scores: Tensor, mask: Tensor) -> Tensor:
         # Its softmax would be NaN, and so its gradient, which only a boolean mask stops.
         scores = where_op(empty, 0.0, scores)
     return where_op(empty, 0.0, softmax_op(scores, dim=scores.ndim - 1))
+
+
+def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
+    """Zeros where nothing is asked for or there is nothing to look at, as PyTorch makes them."""
+    if value._a.size and query._a.shape[-2]:
+        return None
+    shape = (*query._a.shape[:-1], value._a.shape[-1])
+    none = beside(query, np.zeros(shape, query.dtype.np))
+    return add(none, query.sum() + key.sum() + value.sum(), alpha=0)
 
 
 def _weighted(query: Any, key: Any, scale: float, causal: bool) -> Any:
@@ -169,6 +178,9 @@ def scaled_dot_product_attention(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
                 "is_causal=True"
             )
+    nothing = _of_nothing(query, key, value)
+    if nothing is not None:
+        return nothing
     if enable_gqa:
         key = _repeat_heads(key, query._a.shape[-3])
         value = _repeat_heads(value, query._a.shape[-3])

@@ -399,6 +399,8 @@ def _conv_transpose(
 ) -> Tensor:
     name = f"conv_transpose{count}d"
     x, batched = _batched(input, count, name)
+    if bias is not None and x._a.dtype == np.float64 and count < 3 and bias._a.dtype.kind != "c":
+        bias = bias.to(x.dtype)  # PyTorch's kernel for these writes it where the result will be
     _check_types(x, weight, bias)
     _check_shapes(x, weight, bias, groups, transposed=True)
     stride, dilation = ints(stride, count, "stride"), ints(dilation, count, "dilation")

@@ -24,6 +24,7 @@ from weft.operators.build import Sample, general, refusing
 from weft.operators.matmul import (
     adjoint,
     conjugate,
+    is_complex,
     transposed,
     type_name,
 )
@@ -210,12 +211,14 @@ solve_triangular_op = general(
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """The solution of ``A X = B`` (or ``X A = B``) for a triangular ``A``."""
+    """The solution of ``A X = B`` (or ``X A = B``) for a triangular ``A``, in its dtype."""
     name = "linalg.solve_triangular"
     check_square(name, A)
     if B._a.ndim < 2:
         raise refuse(f"{name}: The input tensor B must have at least 2 dimensions.")
-    check_types(name, A, B)
+    if is_complex(B) and not is_complex(A):
+        check_types(name, A, B)  # raises: imaginary parts would be lost
+    B = B.to(A.dtype)
     check_sides(name, A, B, left)
     if left:
         return solve_triangular_op(A, B, upper=upper, unitriangular=unitriangular)
@@ -254,6 +257,7 @@ def triangular_solve(
 ) -> Any:
     """The solution of a triangular system, by its old name."""
     check_square("triangular_solve", A)
+    check_types("triangular_solve", A, b)
     matrix, side = (transposed(A), not upper) if transpose else (A, upper)
     solution = solve_triangular(matrix, b, upper=side, unitriangular=unitriangular)
     shape = (*solution._a.shape[:-2], *A._a.shape[-2:])
@@ -364,6 +368,7 @@ def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """The solution of ``A X = B`` from the Cholesky factor of ``A``."""
     check_square("cholesky_solve", L)
+    check_types("cholesky_solve", L, B)
     factor = adjoint(L) if upper else L
     half = solve_triangular(factor, B, upper=False)
     return solve_triangular(adjoint(factor), half, upper=True)
@@ -705,6 +710,7 @@ def lu_solve(
 ) -> Tensor:
     """The solution of ``A X = B`` (or with ``A^H``, or ``X A = B``) from LU's compact form."""
     check_square("torch.linalg.lu_solve", LU, "LU")
+    check_types("linalg.lu_solve", LU, B)
     if not left:
         return api.apart(_adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint)), LU, B)
     p = _permutation(pivots, LU._a.shape[-1], LU.dtype.np)

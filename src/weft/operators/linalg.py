@@ -16,7 +16,7 @@ from weft.core.tensor import Tensor, beside
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.along import result_type
 from weft.operators.arithmetic import where_op
-from weft.operators.build import Sample, constant, general
+from weft.operators.build import Sample, constant, general, zeros_of
 from weft.operators.factorizations import (
     LinAlgError,
     check_info,
@@ -231,6 +231,8 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
 
 def _det_rule(g: Any, x: Any, y: Any) -> Any:
+    if x.shape[-1] < 2:  # the element itself: a gradient that does not depend on it
+        return column(column(g)) if x.shape[-1] else zeros_of(g, x.shape)
     inverse, info = inverse_op(x)
     if not lacks_values(x) and not host(info).any():
         return column(column(g * conjugate(y))) * adjoint(inverse)
@@ -680,6 +682,7 @@ def lobpcg(
     count = (1 if X is None else X._a.shape[-1]) if k is None else k
     matrix, factor = A, None
     if B is not None:
+        check_types("lobpcg", A, B)
         factor = cholesky(B)
         half = solve_triangular(factor, A, upper=False)
         matrix = adjoint(solve_triangular(factor, adjoint(half), upper=False))

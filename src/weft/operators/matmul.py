@@ -374,6 +374,8 @@ linear_with_bias_op = general(
     batch=_linear_batch,
 )
 linear_with_bias_op.edges = ("bias", "x", "weight.t")
+mm_op.own_rank = linear_op.own_rank = linear_with_bias_op.own_rank = 2
+mv_op.own_rank, bmm_op.own_rank = 1, 3
 
 # --- products of two -------------------------------------------------------------------
 

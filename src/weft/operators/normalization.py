@@ -691,10 +691,12 @@ def instance_norm(
             None if r is None else repeated("running statistics", r).clone()
             for r in (running_mean, running_var)
         )
-        # Only a variance beside parameters has to be of their dtype.
-        mean = None if mean is None else mean.to(input.dtype)
-        if var is not None and weight is None and bias is None:
-            var = var.to(input.dtype)
+        # Only a variance beside parameters has to be of their dtype, unless the input is half.
+        parameter = bias if weight is None else weight
+        like = input if parameter is None or input._a.dtype not in dt.HALF else parameter
+        mean = None if mean is None else mean.to(like.dtype)
+        if var is not None and (parameter is None or like is parameter):
+            var = var.to(like.dtype)
     y = _normalize_batch(
         input.reshape(1, samples * channels, *shape[2:]),
         mean,

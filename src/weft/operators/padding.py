@@ -60,7 +60,7 @@ pad_op: Op = general(
 )
 
 
-def _fold(x: np.ndarray, maps: Any) -> np.ndarray:
+def _fold(x: np.ndarray, maps: Any, circular: bool = False) -> np.ndarray:
     for dim, index in maps:
         x = x.take(index, dim)
     return x
@@ -97,6 +97,7 @@ pad_by_op = linear(
     lambda g, x_shape, maps: pad_by_back_op(g, shape=x_shape, maps=maps),
     layout="image",
     grad_name="PadBackward",
+    ties=lambda attrs: not attrs.get("circular"),  # that is made of slices there
     samples=lambda m: [
         Sample(
             (m.real(2, 4, 3),),
@@ -205,7 +206,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         return input.clone()
     # PyTorch has no kernel for circular padding that keeps channels innermost.
     whole = input.contiguous() if mode == "circular" else input
-    return pad_by_op(whole, maps=tuple(maps))
+    return pad_by_op(whole, maps=tuple(maps), circular=mode == "circular")
 
 
 @api.top

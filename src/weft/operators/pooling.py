@@ -15,6 +15,7 @@ from weft.core.tensor import Tensor
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import generator, ints, need_float, refuse
 from weft.operators.build import Sample, general, linear
+from weft.operators.reductions import mean
 from weft.references import pooling as kernels
 
 Ints = tuple[int, ...]
@@ -476,7 +477,11 @@ def _offer_adaptive(count: int) -> None:
         """The means of as many even windows as asked for."""
         need_float(input, f"adaptive_avg_pool{count}d")
         x, batched = _adaptive_planes(input, output_size, count, f"adaptive_avg_pool{count}d")
-        y = adaptive_avg_pool_op(x, size=_adaptive_size(input, output_size, count))
+        size = _adaptive_size(input, output_size, count)
+        if set(size) == {1}:
+            y = mean(x, tuple(range(-count, 0)), keepdim=True)  # as in PyTorch
+        else:
+            y = adaptive_avg_pool_op(x, size=size)
         return _unbatched(batched, y)[0]
 
     def largest_with_indices(

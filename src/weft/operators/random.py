@@ -24,7 +24,7 @@ from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
-from weft.operators.build import Sample, general
+from weft.operators.build import Sample, general, is_number, zero
 from weft.operators.casting import TYPE_NAMES
 from weft.operators.creation import CPU, build, finish, like_array, number_type, sizes, source_for
 from weft.operators.outputs import C_NAMES, put_into
@@ -193,8 +193,8 @@ def _fill_op(name: str) -> Any:
     return general(
         name,
         lambda x, values: values,
-        lambda g: g * 0.0,
-        jvp=(lambda t: t * 0.0,),
+        zero,
+        jvp=(zero,),
         samples=lambda m: [Sample((m.real(2, 3),), {"values": m.real(2, 3)})],
         shape=shape_rules.drawn,
     )
@@ -562,14 +562,6 @@ _like("randint_like", _randint_into, "Whole numbers in another tensor's shape an
 # --- laws with tensors as parameters ---------------------------------------------------
 
 
-def _zero(g: Any) -> Any:
-    return g * 0.0
-
-
-def _zero_tangent(t: Any) -> Any:
-    return t * 0.0
-
-
 def _drawn_batch(b: BatchedCall) -> Any:
     """Random values, drawn for each example or once for all of them."""
     values = b.attrs["values"]
@@ -578,18 +570,25 @@ def _drawn_batch(b: BatchedCall) -> Any:
     return b.run(*b.leads(), values=np.broadcast_to(values, (b.size, *values.shape)).copy())
 
 
+def _name_of_normal(mean: Any, std: Any) -> str:
+    """PyTorch's name: ``normal_`` is the first of its kind."""
+    return f"NormalBackward{1 if is_number(std) else 2 if is_number(mean) else 3}"
+
+
 normal_op = general(
     "normal_of",
     lambda mean, std, values: values,
-    _zero,
-    _zero,
+    zero,
+    zero,
     names=("mean", "std"),
-    jvp=(_zero_tangent, _zero_tangent),
+    jvp=(zero, zero),
     grad_name="NormalBackward",
+    variant=lambda attrs, inputs: _name_of_normal(*inputs),
     samples=lambda m: [Sample((m.real(2, 3), m.real(3)), {"values": m.real(2, 3)})],
     shape=shape_rules.drawn,
     batch=_drawn_batch,
 )
+normal_op.edges = ("mean?", "std?")
 
 
 @api.top
@@ -655,9 +654,9 @@ def _sampled(name: str, count: int) -> Any:
     return general(
         f"{name}_of",
         (lambda x, values: values) if count == 1 else (lambda a, b, values: values),
-        *(_zero,) * count,
+        *(zero,) * count,
         names=("x",) if count == 1 else ("a", "b"),
-        jvp=(_zero_tangent,) * count,
+        jvp=(zero,) * count,
         grad_name=f"{name.capitalize()}Backward",
         samples=lambda m: [Sample((m.real(2, 3),) * count, {"values": m.real(2, 3)})],
         shape=shape_rules.drawn,

@@ -61,6 +61,8 @@ interpolate_op = linear(
     ],
     shape=shape_rules.resized,
     batch=batch_rules.images,
+    # That is adaptive pooling in PyTorch, or a mean.
+    ties=lambda attrs: attrs["mode"] == "area" and set(attrs["size"]) != {1},
 )
 interpolate_back_op: Op = linear(
     "upsample_backward",

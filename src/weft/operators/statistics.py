@@ -343,9 +343,9 @@ def norm(
             f"{input.dtype}; use .float()\n  at {errors.here()}"
         )
     if p == "nuc":
-        return api.NAMESPACES["linalg"]["matrix_norm"](
-            input, "nuc", (-2, -1) if dim is None else dim, keepdim
-        )
+        if dim is None:  # all dimensions: refused if there are more than two
+            dim = tuple(range(input._a.ndim)) if input._a.ndim > 2 else (-2, -1)
+        return api.NAMESPACES["linalg"]["matrix_norm"](input, "nuc", dim, keepdim)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(
             f"norm(): only 'fro', 'nuc' and numbers are norms, not {p!r}\n  at {errors.here()}"

@@ -799,6 +799,11 @@ def _check_rank(x: Tensor, name: str) -> None:
 @api.top
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts along a dimension: of one size, or of the sizes given."""
+    return apply(split_op, (tensor,), split_attributes(tensor, split_size_or_sections, dim))
+
+
+def split_attributes(tensor: Tensor, split_size_or_sections: Any, dim: int) -> dict[str, Any]:
+    """The sizes of all parts, and the dimension counted from the front."""
     if not tensor._a.ndim:
         raise RuntimeError(f"split expects at least a 1-dimensional tensor\n  at {errors.here()}")
     shape = tensor._a.shape
@@ -819,7 +824,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
                 f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
                 f"size at dimension {d}), but got split_sizes={list(sizes)}\n  at {errors.here()}"
             )
-    return apply(split_op, (tensor,), {"sizes": sizes, "dim": d})
+    return {"sizes": sizes, "dim": d}
 
 
 @api.method(name="split")
@@ -847,6 +852,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     >>> torch.arange(5).chunk(2)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
+    return apply(split_op, (input,), chunk_attributes(input, chunks, dim))
+
+
+def chunk_attributes(input: Tensor, chunks: int, dim: int) -> dict[str, Any]:
+    """The same for a number of parts."""
     if not input._a.ndim:
         _check_rank(input, "chunk")
     if chunks <= 0:
@@ -858,7 +868,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = shape[d]
     step = -(-size // chunks)
     sizes = _equal_sizes(size, step) if step else (0,) * chunks
-    return apply(split_op, (input,), {"sizes": sizes, "dim": d})
+    return {"sizes": sizes, "dim": d}
 
 
 unbind_op = linear(
@@ -883,17 +893,19 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
     >>> b
     tensor([2, 4])
     """
-    if axis is not None:
-        dim = axis
+    attributes = unbind_attributes(input, dim if axis is None else axis)
+    return () if attributes is None else unbind_op(input, **attributes)
+
+
+def unbind_attributes(input: Tensor, dim: int) -> dict[str, Any] | None:
+    """The dimension counted from the front, unless it has no slices."""
     if not input.ndim:
         raise IndexError(
             f"unbind: Dimension specified as {dim} but tensor has no dimensions\n"
             f"  at {errors.here()}"
         )
     d = api.wrap_dim(dim, input.ndim)
-    if not input._a.shape[d]:
-        return ()
-    return unbind_op(input, dim=d)
+    return {"dim": d} if input._a.shape[d] else None
 
 
 # --- cat and stack, the transposes of split and unbind ---------------------------------
