@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
+from weft.core.devices import changed_on_host, host
 from weft.core.gate import announce
 from weft.core.inplace import bump
 from weft.core.meta import filled
@@ -102,10 +103,12 @@ class Adafactor(Optimizer):
         if p.is_meta:
             bump(p, "Adafactor")
             return
-        kept = [own[name]._a for name in self._names_of(p, group)]
-        for array, target in ((p._a, p), *((array, None) for array in kept)):
-            announce(array, target)
-        self._change(group, p._a, p._grad._a, kept, own["step"].item())  # type: ignore[union-attr]
+        states = [own[name] for name in self._names_of(p, group)]
+        announce(p._a, p)
+        for state in states:
+            announce(state._a)
+        with changed_on_host(p, *states) as (value, *kept):
+            self._change(group, value, host(p._grad), kept, own["step"].item())
         bump(p, "Adafactor")
 
     def _names_of(self, p: Tensor, group: dict[str, Any]) -> tuple[str, ...]:
