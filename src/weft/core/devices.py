@@ -74,14 +74,14 @@ class DeviceArray(ForeignArray):
         return f"<{plain(self.dtype)}{list(self.shape)} on {self.home.name}>"
 
 
-def _operator(name: str, turned: bool) -> Any:
+def _operator(name: str, reflected: bool) -> Any:
     def method(self: DeviceArray, *others: Any) -> Any:
         from weft.core.dispatch import REGISTRY
 
         if any(hasattr(x, "_a") for x in others):
             return NotImplemented  # tensors take over
         given = (self, *others)
-        return run(REGISTRY[name], given[::-1] if turned else given, {})
+        return run(REGISTRY[name], given[::-1] if reflected else given, {})
 
     return method
 
