@@ -38,8 +38,6 @@ LEFT = {
     "multiprocessing/shared.py": 2,
     "nn/parameter.py": 1,
     "nn/resize.py": 1,
-    "optim/_adafactor.py": 3,
-    "optim/_muon.py": 3,
     "optim/asgd.py": 1,
     "optim/elementwise.py": 9,
 }

@@ -278,9 +278,9 @@ def mask_along_axis_iid(
     start = (weft.rand(shape, dtype=specgrams.dtype) * (size - length)).long()
     end = start + length.long()
     places = weft.arange(size)
-    turned = specgrams.transpose(axis, -1)
+    transposed = specgrams.transpose(axis, -1)
     mask = (places >= start[..., None, None]) & (places < end[..., None, None])
-    return turned.masked_fill(mask, mask_value).transpose(axis, -1)
+    return transposed.masked_fill(mask, mask_value).transpose(axis, -1)
 
 
 def _sinc_kernel(

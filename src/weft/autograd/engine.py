@@ -136,7 +136,7 @@ def edges_of(node: Any) -> Any:
 
 def ends_in_view(node: GraphNode) -> bool:
     """Whether PyTorch has a view behind such a node, which alone runs for the result's gradient."""
-    own = getattr(node.op, "own_rank", None) if isinstance(node, Node) else None
+    own = getattr(node.op, "own_rank", None) if isinstance(node, OpNode) else None
     if own is None or len(node.shape) == own:  # type: ignore[attr-defined]
         return False
     return node.extras is None or not (node.extras.before or node.extras.post)

@@ -12,6 +12,8 @@ so the short paths through dispatch, which ask ``dtype is F32``, pass it by at n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -72,14 +74,14 @@ class DeviceArray(ForeignArray):
         return f"<{plain(self.dtype)}{list(self.shape)} on {self.home.name}>"
 
 
-def _operator(name: str, turned: bool) -> Any:
+def _operator(name: str, reflected: bool) -> Any:
     def method(self: DeviceArray, *others: Any) -> Any:
         from weft.core.dispatch import REGISTRY
 
         if any(hasattr(x, "_a") for x in others):
             return NotImplemented  # tensors take over
         given = (self, *others)
-        return run(REGISTRY[name], given[::-1] if turned else given, {})
+        return run(REGISTRY[name], given[::-1] if reflected else given, {})
 
     return method
 
@@ -299,6 +301,20 @@ def write_into(target: Any, source: Any, where: Any = None) -> None:
     else:
         np.copyto(target, host_of(source) if source.__class__ is not MetaArray else source,
                   casting="unsafe")  # fmt: skip
+
+
+@contextmanager
+def changed_on_host(*tensors: Any) -> Iterator[list[ndarray]]:
+    """Arrays in the host's memory for a block to write the values of tensors to.
+
+    They are the tensors' own where these are there, else copies that go back when the block ends.
+    """
+    arrays = [t._a for t in tensors]
+    copies = [np.array(host_of(a)) if isinstance(a, DeviceArray) else a for a in arrays]
+    yield copies
+    for array, copy in zip(arrays, copies, strict=True):
+        if copy is not array:
+            write_into(array, copy)
 
 
 def clear(array: Any) -> None:

@@ -271,7 +271,7 @@ def as_history(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _place_now(node: Node, slot: str) -> GraphNode | None:
+def _place_now(node: OpNode, slot: str) -> GraphNode | None:
     """Where a saved value belongs by now: a leaf may have been frozen since, or become one."""
     if slot in node.op.names:
         entry: Any = node.inputs[node.op.names.index(slot)]

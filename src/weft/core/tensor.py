@@ -195,7 +195,7 @@ class Tensor(metaclass=_TensorMeta):
         made = LATE.construct(*args, **kwargs)
         if args and isinstance(args[0], Tensor):
             with overrides.DisableTorchFunctionSubclass():
-                return _turned(LATE.alias(args[0]), cls)
+                return _of_class(LATE.alias(args[0]), cls)
         t._a, t._node, t._vc = made._a, None, made._vc
         t._grad = t._base = t._view = t._x = None
         return t
@@ -225,7 +225,7 @@ class Tensor(metaclass=_TensorMeta):
         """The same values and memory as an object of a subclass of Tensor; recorded as a view."""
         _check_subclass(cls)
         with overrides.DisableTorchFunctionSubclass():
-            return _turned(LATE.alias(self), cls)
+            return _of_class(LATE.alias(self), cls)
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
@@ -237,7 +237,7 @@ class Tensor(metaclass=_TensorMeta):
                 f"{type(data).__name__}\n  at {errors.here()}"
             )
         with overrides.DisableTorchFunctionSubclass():
-            t = _turned(Tensor.detach(data), cls)
+            t = _of_class(Tensor.detach(data), cls)
             return t.requires_grad_() if require_grad else t
 
     def alias_of(self) -> Tensor:
@@ -1044,7 +1044,7 @@ def _check_subclass(cls: Any) -> None:
         )
 
 
-def _turned(made: Tensor, cls: type) -> Any:
+def _of_class(made: Tensor, cls: type) -> Any:
     """A tensor that nobody has seen yet, as one of another class."""
     try:
         made.__class__ = cls

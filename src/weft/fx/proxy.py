@@ -272,14 +272,14 @@ class ParameterProxy(Proxy):
     nelement = numel
 
 
-def _operator(name: str, turned: bool = False) -> Callable:
+def _operator(name: str, reflected: bool = False) -> Callable:
     target = getattr(operator, name)
 
     def method(self: Proxy, *args: Any) -> Proxy:
-        operands = (args[0], self) if turned else (self, *args)
+        operands = (args[0], self) if reflected else (self, *args)
         return self.tracer.create_proxy("call_function", target, operands, {})
 
-    method.__name__ = f"__{'r' if turned else ''}{name.strip('_')}__"
+    method.__name__ = f"__{'r' if reflected else ''}{name.strip('_')}__"
     return method
 
 
@@ -292,5 +292,5 @@ for _name in (
 ):
     setattr(Proxy, f"__{_name.strip('_')}__", _operator(_name))
 for _name in _BINARY:
-    setattr(Proxy, f"__r{_name.strip('_')}__", _operator(_name, turned=True))
+    setattr(Proxy, f"__r{_name.strip('_')}__", _operator(_name, reflected=True))
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]

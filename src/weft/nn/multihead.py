@@ -101,8 +101,8 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """What the queries find among the values, and (if asked for) how much of each."""
-        turned = self.batch_first and query.ndim == 3
-        if turned:
+        transposed = self.batch_first and query.ndim == 3
+        if transposed:
             # The same tensor must stay the same one, so that one product serves all three.
             old = (query, key, value)
             query, key, value = (t.transpose(0, 1) for t in old)
@@ -125,7 +125,7 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return output.transpose(0, 1) if turned else output, weights
+        return output.transpose(0, 1) if transposed else output, weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

@@ -130,8 +130,8 @@ def _attention_samples(m: Make) -> list[Sample]:
 
 
 def _attention_shape(query: ShapeDtype, key: ShapeDtype, value: ShapeDtype) -> list[Any]:
-    turned = ShapeDtype(shape_rules.transposed(key, -2, -1), key.dtype)
-    weights = shape_rules.batched_matmul(query, turned)
+    keys = ShapeDtype(shape_rules.transposed(key, -2, -1), key.dtype)
+    weights = shape_rules.batched_matmul(query, keys)
     return [shape_rules.batched_matmul(ShapeDtype(weights, query.dtype), value), weights]
 
 

@@ -715,9 +715,9 @@ def lu_solve(
         return api.apart(_adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint)), LU, B)
     p = _permutation(pivots, LU._a.shape[-1], LU.dtype.np)
     if adjoint:
-        turned = _adjoint(LU)
-        half = solve_triangular(turned, B, upper=False)
-        return p @ solve_triangular(turned, half, upper=True, unitriangular=True)
+        adjoint_lu = _adjoint(LU)
+        half = solve_triangular(adjoint_lu, B, upper=False)
+        return p @ solve_triangular(adjoint_lu, half, upper=True, unitriangular=True)
     half = solve_triangular(LU, transposed(p) @ B, upper=False, unitriangular=True)
     return solve_triangular(LU, half, upper=True)
 

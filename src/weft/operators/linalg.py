@@ -351,14 +351,14 @@ def _pinv(x: np.ndarray, rtol: np.ndarray, atol: np.ndarray, hermitian: bool) ->
         left, right = vh.swapaxes(-2, -1).conj(), u.swapaxes(-2, -1).conj()
     limit = np.maximum(atol, rtol * size.max(-1, keepdims=True, initial=0))
     good = size > limit
-    turned = np.where(good, 1, 0) / np.where(good, values, 1)
-    return ((left * turned[..., None, :]) @ right).astype(x.dtype)
+    reciprocals = np.where(good, 1, 0) / np.where(good, values, 1)
+    return ((left * reciprocals[..., None, :]) @ right).astype(x.dtype)
 
 
 def _pinv_rule(g: Any, x: Any, y: Any) -> Any:
-    back, turned = adjoint(y), adjoint(g)
-    first = (turned @ y) @ back
-    second = back @ (y @ turned)
+    back, g_adjoint = adjoint(y), adjoint(g)
+    first = (g_adjoint @ y) @ back
+    second = back @ (y @ g_adjoint)
     return (first - x @ (y @ first)) + (second - (second @ y) @ x) - back @ (g @ back)
 
 
@@ -453,8 +453,8 @@ def _lstsq(
     limit = (rcond if truncate else 0.0) * s.max(-1, keepdims=True, initial=0)
     good = s > limit
     scale = np.where(good, 1, 0) / np.where(good, s, 1)
-    turned = scale[..., :, None] * (u.swapaxes(-2, -1).conj() @ b)
-    x = vh.swapaxes(-2, -1).conj() @ turned
+    coordinates = scale[..., :, None] * (u.swapaxes(-2, -1).conj() @ b)
+    x = vh.swapaxes(-2, -1).conj() @ coordinates
     return x.astype(b.dtype), np.asarray(good.sum(-1), np.int64), s
 
 
@@ -632,13 +632,13 @@ def svd_lowrank(
     m, n = A._a.shape[-2:]
     if M is not None:
         M = M.expand(A._a.shape)
-    turned = m < n
-    work, mean = (adjoint(A), None if M is None else adjoint(M)) if turned else (A, M)
+    wide = m < n
+    work, mean = (adjoint(A), None if M is None else adjoint(M)) if wide else (A, M)
     basis = _basis(work, q, niter, mean)
     centred = work if mean is None else work - mean
     u, s, vh = svd(matmul(adjoint(basis), centred), full_matrices=False)
     u, v = matmul(basis, u), adjoint(vh)
-    return (v, s, u) if turned else (u, s, v)
+    return (v, s, u) if wide else (u, s, v)
 
 
 @api.top

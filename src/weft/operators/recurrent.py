@@ -317,8 +317,8 @@ def run_layers(
     """Outputs of the last layer, and the last state of all layers and directions."""
     directions = 2 if bidirectional else 1
     each = _by_direction(mode, params, has_biases, num_layers * directions, state)
-    turned = batch_first and sizes is None
-    data = (input.transpose(0, 1) if turned else input).contiguous()
+    transposed = batch_first and sizes is None
+    data = (input.transpose(0, 1) if transposed else input).contiguous()
     steps = None if sizes is None else tuple(sizes)
     _check(mode, data, steps, state, params)
     starts = list(zip(*(s.unbind(0) for s in state), strict=True))
@@ -336,7 +336,7 @@ def run_layers(
     ends = tuple(api.FUNCTIONS["stack"](list(f)) for f in zip(*finals, strict=True))
     if directions == 1 and data.requires_grad and not _saves_output(mode, data, steps, each):
         data = data.clone()
-    return data.transpose(0, 1) if turned else data, *ends
+    return data.transpose(0, 1) if transposed else data, *ends
 
 
 def _saves_output(mode: str, data: Tensor, sizes: Any, weights: Sequence[Any]) -> bool:

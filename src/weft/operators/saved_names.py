@@ -155,12 +155,12 @@ NAMES |= {
         "mat2=b mat2_sym_sizes=b mat2_sym_strides=b self=a self_sym_sizes=a self_sym_strides=a"
     ),
     "linear": (
-        "mat2=turned(weight) mat2_sym_sizes=turned_sizes() mat2_sym_strides=turned_strides() "
-        "self=x self_sym_sizes=x self_sym_strides=x"
+        "mat2=transposed(weight) mat2_sym_sizes=transposed_sizes() "
+        "mat2_sym_strides=transposed_strides() self=x self_sym_sizes=x self_sym_strides=x"
     ),
     "linear_with_bias": (
-        "alpha=1 beta=1 mat1=x mat1_sym_sizes=x mat1_sym_strides=x mat2=turned(weight) "
-        "mat2_sym_sizes=turned_sizes() mat2_sym_strides=turned_strides()"
+        "alpha=1 beta=1 mat1=x mat1_sym_sizes=x mat1_sym_strides=x mat2=transposed(weight) "
+        "mat2_sym_sizes=transposed_sizes() mat2_sym_strides=transposed_strides()"
     ),
     "MseLossBackward0": "reduction=reduction() self=a target=b",
     "MulBackward0": "other=b@ self=a@",
@@ -355,20 +355,20 @@ def _total_weight(node: OpNode, _: str) -> Any:
 
 
 @computed
-def _turned(node: OpNode, own: str) -> Any:
+def _transposed(node: OpNode, own: str) -> Any:
     """PyTorch multiplies by the transposed weight, and keeps that."""
     found = find_saved(node, own)
     return found.t() if found is not None and found.ndim == 2 else found
 
 
 @computed
-def _turned_sizes(node: OpNode, _: str) -> Any:
+def _transposed_sizes(node: OpNode, _: str) -> Any:
     sizes = shape_of_input(node, "weight")
     return None if sizes is None else sizes[::-1]
 
 
 @computed
-def _turned_strides(node: OpNode, _: str) -> Any:
+def _transposed_strides(node: OpNode, _: str) -> Any:
     found = find_saved(node, "weight!") if needs_gradient(node, "weight") else None
     return () if found is None else found.stride()[::-1]
 

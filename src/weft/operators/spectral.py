@@ -57,9 +57,9 @@ def _eigh_rule(g: Any, values: Any, vectors: Any) -> Any:
     back = adjoint(vectors)
     core = diagonal_matrix(gl)
     if not _idle(gv):
-        turned = back @ gv
-        _check_gauge(diagonal_of(turned), "linalg_eigh_backward")
-        core = with_diagonal(turned / _gaps(values), core)
+        rotated = back @ gv
+        _check_gauge(diagonal_of(rotated), "linalg_eigh_backward")
+        core = with_diagonal(rotated / _gaps(values), core)
         return vectors @ (core @ back)
     return (vectors * row(gl)) @ back
 
@@ -129,12 +129,12 @@ def _eig_rule(g: Any, values: Any, vectors: Any) -> Any:
     back = adjoint(vectors)
     core = diagonal_matrix(gl)
     if not _idle(gv):
-        turned = back @ gv
-        diagonal = diagonal_of(turned)
+        rotated = back @ gv
+        diagonal = diagonal_of(rotated)
         _check_gauge(diagonal, "linalg_eig_backward")
         # Vectors keep length one: what would change it is taken out.
-        turned = turned - back @ (vectors * row(real_op(diagonal)))
-        core = with_diagonal(turned / conjugate(_gaps(values)), core)
+        rotated = rotated - back @ (vectors * row(real_op(diagonal)))
+        core = with_diagonal(rotated / conjugate(_gaps(values)), core)
     return solve_op(back, core @ back)[0]
 
 
@@ -208,17 +208,17 @@ def _svd_rule(g: Any, u: Any, s: Any, vh: Any) -> Any:
     if _idle(gu) and _idle(gvh):
         return (u * row(gs)) @ vh
     v = adjoint(vh)
-    turned_u, turned_v = adjoint(u) @ gu, vh @ adjoint(gvh)
-    _check_gauge(diagonal_of(turned_u) + diagonal_of(turned_v), "svd_backward")
+    rotated_u, rotated_v = adjoint(u) @ gu, vh @ adjoint(gvh)
+    _check_gauge(diagonal_of(rotated_u) + diagonal_of(rotated_v), "svd_backward")
     gaps = with_diagonal((row(s) - column(s)) * (row(s) + column(s)), 1.0)
-    core = (_skew(turned_u) / gaps) * row(s) + column(s) * (_skew(turned_v) / gaps)
+    core = (_skew(rotated_u) / gaps) * row(s) + column(s) * (_skew(rotated_v) / gaps)
     inner = gs
     if is_complex(u):
-        inner = inner + imag_op(diagonal_of(turned_u)) / s * 1j
+        inner = inner + imag_op(diagonal_of(rotated_u)) / s * 1j
     core = with_diagonal(core, diagonal_matrix(inner))
     out = u @ (core @ vh)
     if u.shape[-2] > k:
-        out = out + ((gu - u @ turned_u) / row(s)) @ vh
+        out = out + ((gu - u @ rotated_u) / row(s)) @ vh
     if vh.shape[-1] > k:
         out = out + u @ ((gvh - (gvh @ v) @ vh) / column(s))
     return out

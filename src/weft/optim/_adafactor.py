@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet
+from weft.core.devices import changed_on_host, host
 from weft.core.gate import announce
 from weft.core.inplace import bump
 from weft.core.meta import filled
@@ -105,8 +106,8 @@ class Adafactor(Optimizer):
         states = [own[name] for name in self._names_of(p, group)]
         for target in (p, *states):
             announce(target._a, target)
-        kept = [state._a for state in states]
-        self._change(group, p._a, p._grad._a, kept, own["step"].item())  # type: ignore[union-attr]
+        with changed_on_host(p, *states) as (value, *kept):
+            self._change(group, value, host(p._grad), kept, own["step"].item())
         for target in (p, *states):
             bump(target, "Adafactor")
 

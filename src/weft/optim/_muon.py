@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors, quiet
+from weft.core.devices import changed_on_host, host
 from weft.core.gate import announce
 from weft.core.inplace import bump
 from weft.core.tensor import Tensor
@@ -100,10 +101,11 @@ class Muon(Optimizer):
         if p.is_meta:
             bump(p, "Muon")
             return
-        buffer = own["momentum_buffer"]._a
+        buffer = own["momentum_buffer"]
         announce(p._a, p)
-        announce(buffer)
-        self._change(group, p._a, p._grad._a, buffer)  # type: ignore[union-attr]
+        announce(buffer._a)
+        with changed_on_host(p, buffer) as (value, momentum):
+            self._change(group, value, host(p._grad), momentum)
         bump(p, "Muon")
         bump(own["momentum_buffer"], "Muon")
 

@@ -271,7 +271,7 @@ def masking(count: str, lanes: int) -> list[str]:
     ]
 
 
-def _turn(name: str, rows: int) -> str:
+def _transpose(name: str, rows: int) -> str:
     """The transpose of so many rows of a vector each; what is beyond them is not defined."""
     lanes = block()[0]
     vector = f"<{lanes} x float>"
@@ -310,8 +310,12 @@ micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"))
 micro64 = Assembly("micro64", _PANELS, lambda: _micro("micro64", "f64"))
 by_rows = Assembly("by_rows", _PLACES, _in_place)
 by_columns = Assembly("by_columns", _PLACES, _in_place)
-turn = Assembly("turn", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn", block()[0]))
-turn_rows = Assembly(
-    "turn_rows", ("ptr", "i64", "ptr", "i64"), lambda: _turn("turn_rows", min(block()[:2]))
+transpose = Assembly(
+    "transpose", ("ptr", "i64", "ptr", "i64"), lambda: _transpose("transpose", block()[0])
+)
+transpose_rows = Assembly(
+    "transpose_rows",
+    ("ptr", "i64", "ptr", "i64"),
+    lambda: _transpose("transpose_rows", min(block()[:2])),
 )
 take = Assembly("take", ("ptr", "ptr"), _take)

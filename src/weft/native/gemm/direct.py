@@ -296,7 +296,7 @@ def direct(
                         c[(i + r) * step + (j + s) * column] = spare[r * wide + s]
 
 
-def _turned(name: str) -> str:
+def _square(name: str) -> str:
     """A square of columns as rows; what is beyond ``count`` columns repeats the last of them, what
     is beyond ``last`` elements is zero.
     """
@@ -441,7 +441,7 @@ def by_dots(
                 c[(i + r) * step + j * column] = value
 
 
-square = Assembly("square", ("ptr", "i64", "ptr", "i64", "i64"), lambda: _turned("square"))
+square = Assembly("square", ("ptr", "i64", "ptr", "i64", "i64"), lambda: _square("square"))
 
 
 @kernel

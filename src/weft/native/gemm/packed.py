@@ -15,7 +15,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, by_columns, by_rows, take, turn, turn_rows
+from weft.native.gemm.blocks import block, by_columns, by_rows, take, transpose, transpose_rows
 from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
@@ -82,10 +82,10 @@ def panels(
             done = k_size - k_size % lanes if (packing == TRANSPOSED) | (packing == LEANING) else 0
             for k in range(0, done, lanes):
                 if packing == LEANING:
-                    turn_rows(source + k, step, target + k * width, width)
+                    transpose_rows(source + k, step, target + k * width, width)
                 else:
                     for j in range(0, width, lanes):
-                        turn(source + (j * step + k), step, target + (k * width + j), width)
+                        transpose(source + (j * step + k), step, target + (k * width + j), width)
             for k in range(done, k_size):
                 for j in range(width):
                     target[k * width + j] = source[k * down + j * step]

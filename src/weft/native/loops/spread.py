@@ -18,7 +18,7 @@ from weft.native.codegen.jit import kernel
 LINE = 16  # elements of a line of the cache
 
 
-def _turn(name: str, kind: str) -> str:
+def _transpose(name: str, kind: str) -> str:
     """LLVM code that copies four rows of four, ``step`` apart, as columns to four places."""
     scalar, align = FLOATS[kind], SIZES[kind]
     vector = f"<4 x {scalar}>"
@@ -46,8 +46,8 @@ def _turn(name: str, kind: str) -> str:
 
 
 _GIVEN = ("ptr", "i64", "ptr", "ptr", "ptr", "ptr")
-turn = Assembly("turn", _GIVEN, lambda: _turn("turn", "f32"))
-turn64 = Assembly("turn64", _GIVEN, lambda: _turn("turn64", "f64"))
+transpose = Assembly("transpose", _GIVEN, lambda: _transpose("transpose", "f32"))
+transpose64 = Assembly("transpose64", _GIVEN, lambda: _transpose("transpose64", "f64"))
 
 
 @kernel
@@ -155,9 +155,9 @@ def spread_last(
                                 t2 = target + (places[i + 2] + c)
                                 t3 = target + (places[i + 3] + c)
                                 if double:
-                                    turn64(source + (i + c * cs), cs, t0, t1, t2, t3)
+                                    transpose64(source + (i + c * cs), cs, t0, t1, t2, t3)
                                 else:
-                                    turn(source + (i + c * cs), cs, t0, t1, t2, t3)
+                                    transpose(source + (i + c * cs), cs, t0, t1, t2, t3)
                         for c in range(even, channels):
                             for i in range(x0, done):
                                 target[places[i] + c] = source[i + c * cs]

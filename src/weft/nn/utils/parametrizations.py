@@ -57,8 +57,8 @@ class _Orthogonal(Module):
 
     def forward(self, X: Tensor) -> Tensor:
         n, k = X.size(-2), X.size(-1)
-        turned = n < k
-        if turned:
+        transposed = n < k
+        if transposed:
             X, n, k = X.mT, k, n
         if self.orthogonal_map == "householder":
             below = X.tril(-1)
@@ -70,7 +70,7 @@ class _Orthogonal(Module):
             Q = self._from_skew(X.tril(), n, k)
         if "base" in self._buffers:
             Q = self.base @ Q
-        return Q.mT if turned else Q
+        return Q.mT if transposed else Q
 
     def _from_skew(self, X: Tensor, n: int, k: int) -> Tensor:
         if n != k:
@@ -91,8 +91,8 @@ class _Orthogonal(Module):
             )
         Q_init = Q
         n, k = Q.size(-2), Q.size(-1)
-        turned = n < k
-        if turned:
+        transposed = n < k
+        if transposed:
             Q, n, k = Q.mT, k, n
         if "base" not in self._buffers:
             if self.orthogonal_map != "householder":
@@ -104,7 +104,7 @@ class _Orthogonal(Module):
             diagonal = A.diagonal(0, -2, -1)
             # LAPACK says by an exact zero that it leaves a reflection out.
             diagonal.copy_(diagonal.sign() * (1.0 - 2.0 * (tau == 0.0)))
-            return A.mT if turned else A
+            return A.mT if transposed else A
         if n == k:
             Q = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
         else:
