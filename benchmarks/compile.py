@@ -18,12 +18,13 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from benchmarks import compile_page
 from benchmarks.compile_cost import MEMORY_LIMITS, memory_rows, start_rows
 from benchmarks.compile_generation import generating, generation
-from benchmarks.timing import Row, compare_within, report
+from benchmarks.timing import Row, compare_within, once, report
 from benchmarks.workloads import WORKLOADS
 
 # What is aimed at, as a share of eager torch's time.
@@ -50,6 +51,7 @@ OTHERS = {
     "dqn": 0.5,
     "generation": 0.8,
 }
+PRODUCTS_RUNS = 31
 PRODUCTS_LIMIT = 1.2  # of a step, as a multiple of its products and convolutions
 PRODUCTS = (
     *("mm:", "bmm:", "linear", "convolution:", "conv_transpose:", "conv_weight:", "addmm"),
@@ -117,7 +119,7 @@ def time_rows(name: str, options: argparse.Namespace, wrong: list[str]) -> list[
     for _ in range(STEPS):
         static()
     rows.append(compare_within(seconds, f"{name}, static", static, eager, limit=limit, unit="ms"))
-    rows.append(products_row(name, rows[-1].weft, made[0], static))
+    rows.append(products_row(name, made[0], static))
     print(f"{name}: the first {STEPS} steps of both took {first:.2f} s")
     if options.others:
         rows += other_rows(name, compiled, options.seconds, [b for _, b in losses], wrong)
@@ -175,15 +177,20 @@ def others(name: str) -> dict[str, Callable[[], Callable]]:
     return found
 
 
-def products_row(name: str, whole: float, static: Any, step: Callable) -> Row:
-    """A step's time beside that of the products and convolutions in it, each at its best."""
-    with static.timing() as runs:
-        for _ in range(15):
+def products_row(name: str, static: Any, step: Callable) -> Row:
+    """A step's time beside that of the products and convolutions in it: medians of runs in turns.
+
+    A sum of the best times of single calls would be below that of any run, the more so the noisier
+    the machine is.
+    """
+    whole, alone = [], []
+    for _ in range(PRODUCTS_RUNS):
+        whole.append(once(step, 1) * 1e-3)
+        with static.timing() as runs:
             step()
-    best = [min(times) for times in zip(*([t for _, t in run] for run in runs), strict=True)]
-    titles = [title for title, _ in runs[0]]
-    alone = sum(t for title, t in zip(titles, best, strict=True) if title.startswith(PRODUCTS))
-    return Row(f"{name}, products", whole, alone * 1e3, PRODUCTS_LIMIT, "ms")
+        products = sum(seconds for title, seconds in runs[0] if title.startswith(PRODUCTS))
+        alone.append(products * 1e3)
+    return Row(f"{name}, products", median(whole), median(alone), PRODUCTS_LIMIT, "ms")
 
 
 @dataclass

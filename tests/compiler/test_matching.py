@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import pytest
 
 import weft as torch
 from weft import nn
+from weft.compiler import matching
 
 
 def same(function: Any, calls: list[tuple[Any, ...]]) -> None:
@@ -39,6 +43,50 @@ def test_leaves_that_are_one_tensor() -> None:
 
     a, b = (torch.full((3,), v, requires_grad=True) for v in (2.0, 5.0))
     same(function, [(a, b)] * 3 + [(a, a)] * 3 + [(a, b), (b, b)])
+
+
+@pytest.mark.parametrize("count", range(2, 7))
+def test_many_leaves_of_which_two_are_one_tensor(count: int) -> None:
+    def function(*leaves: Any) -> Any:
+        for x in leaves:
+            x.grad = None
+        (torch.stack(leaves) * torch.arange(1.0, 1 + count)[:, None]).sum().backward()
+        return torch.stack([x.grad for x in leaves])
+
+    own = [torch.full((3,), float(k), requires_grad=True) for k in range(count)]
+    calls = [own] * 3
+    for j, k in itertools.combinations(range(count), 2):
+        calls.append([own[j] if i == k else x for i, x in enumerate(own)])
+    same(function, [*map(tuple, calls)])
+
+
+def test_the_code_of_a_step_grows_with_its_parameters_and_not_with_their_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def noted(text: str) -> Any:
+        compiled.append(text)
+        return compile(text, "<token>", "exec")
+
+    monkeypatch.setattr(matching, "_code", noted)
+
+    def longest(count: int) -> int:
+        params = [nn.Parameter(torch.ones(2)) for _ in range(count)]
+        optimizer = torch.optim.Adam(params)
+
+        @torch.compile
+        def step() -> None:
+            optimizer.zero_grad()
+            torch.stack(params).sum().backward()
+            optimizer.step()
+
+        compiled.clear()
+        step()
+        return max(map(len, compiled))
+
+    few, many = longest(10), longest(100)
+    assert 1000 < few < many < 15 * few
 
 
 def test_attributes_numbers_and_modes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.native.memory.pool import MAPPED, SMALL, pool
+from weft.native.memory.pool import HUGE, MAPPED, SMALL, pool
 
 pytestmark = pytest.mark.skipif(pool() is None, reason="no pool on this platform")
 
@@ -45,6 +46,29 @@ def test_a_freed_block_is_used_again() -> None:
     where = np.empty(300_000).ctypes.data
     assert np.empty(300_000).ctypes.data == where
     assert weft.memory.stats()["hits"] > hits
+
+
+def flags_of(array: np.ndarray) -> set[str]:
+    """What the system knows of the mapping that an array is in."""
+    inside = False
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            head = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
+            if head:
+                inside = int(head[1], 16) <= array.ctypes.data < int(head[2], 16)
+            elif inside and line.startswith("VmFlags:"):
+                return set(line.split()[1:])
+    raise AssertionError("an array outside of all mappings")
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"), reason="no huge pages"
+)
+def test_large_blocks_ask_for_huge_pages() -> None:
+    weft.memory.empty_cache()
+    large, small = np.empty(2 * HUGE, np.uint8), np.empty(2 * MAPPED, np.uint8)
+    assert "hg" in flags_of(large)
+    assert "hg" not in flags_of(small)
 
 
 def test_zeros_are_zeros() -> None:

@@ -9,6 +9,7 @@ out to be another one leaves no trace.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ def aside(array: np.ndarray) -> np.ndarray:
         np.copyto(made, array)
     return made
 
+
+PAIRED = 3  # up to so many tensors are compared one with another, which is faster
 
 # What the code may name. ``array_of`` reads a tensor's slot as it is: it fails for a tensor that is
 # pending, where ``x._a`` would compute it.
@@ -66,6 +69,7 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
     checks: list[str] = []
     notes: list[str] = []
     first: dict[int, int] = {}  # leaves that are met here, with the argument that they are
+    inside: list[int] = []  # of these arguments the ones in memory that NumPy can't reach
     for k, (kind, wanted) in enumerate(token.slots):
         if kind == RESULT:
             checks.append(f"if handles[{wanted}] is not x{k}: return None")
@@ -81,7 +85,7 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
         elif wanted.number not in known:
             checks.append(f"if leaves[{wanted.number}] is not x{k}: return None")
         else:
-            checks += _leaf(k, wanted, [j for j in first.values() if not wanted.outside])
+            checks += _leaf(k, wanted)
             notes += [
                 f"leaves.append(x{k})",
                 f"region.met.add(id(x{k}))",
@@ -91,10 +95,12 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
             names[f"leaf{k}"], names[f"node{k}"] = wanted, wanted.node
             names[f"class{k}"] = wanted.cls
             first[wanted.number] = k
-    return checks, notes
+            if not wanted.outside:
+                inside.append(k)
+    return [*checks, *_distinct(inside)], notes
 
 
-def _leaf(k: int, slot: Any, others: list[int]) -> list[str]:
+def _leaf(k: int, slot: Any) -> list[str]:
     """Whether a tensor can be a leaf that was not met before."""
     fits = f"leaf{k}.fits(x{k})"
     if slot.plain and not slot.outside:  # often in the same memory as the last time
@@ -106,7 +112,18 @@ def _leaf(k: int, slot: Any, others: list[int]) -> list[str]:
     found = [f"a{k} = array_of(x{k})", f"if not ({fits}): return None"]
     if not slot.outside:
         found.append(f"if id(x{k}) in region.met: return None")
-    return found + [f"if x{k} is x{j}: return None" for j in others]
+    return found
+
+
+def _distinct(places: list[int]) -> list[str]:
+    """Whether arguments are different tensors; of many in one line, since an optimizer's step has
+    hundreds, and of as many lines as pairs Python's compiler takes megabytes.
+    """
+    if len(places) <= PAIRED:
+        pairs = itertools.combinations(places, 2)
+        return [f"if x{k} is x{j}: return None" for j, k in pairs]
+    ids = ", ".join(f"id(x{k})" for k in places)
+    return [f"if len({{{ids}}}) != {len(places)}: return None"]
 
 
 def _guarded(checks: list[str], leaves: bool) -> list[str]:

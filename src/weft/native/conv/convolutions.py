@@ -3,7 +3,7 @@
 Images with many channels, seen through windows of two or three times the stride, go to
 ``winograd``, which multiplies less. Of the others, loops do what oneDNN does not take (float64, or
 all where there is no library), and come first where they were measured to be faster: groups of few
-channels, and gradients of broad weights.
+channels, gradients of broad weights, and transposes of strided 1x1 windows with AVX-512.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import onednn
+from weft.native.gemm.blocks import block
 from weft.native.once import module, once
 from weft.references.convolution import check_bias, check_fit, output_extent
 
@@ -30,6 +31,7 @@ WEIGHTS = 1 << 17  # elements of such a weight at least
 MANY = {2: 64, 3: 32}
 TILES = 32
 TILED = 1 << 20
+WIDE = 16  # lanes of AVX-512
 
 _allowed = True
 
@@ -101,7 +103,9 @@ def transposed(
     def by_loops() -> Any:
         return _loops().transposed(x, w, bias, tuple(shape), stride, padding, dilation, groups)
 
-    loops_first = _thin(w.shape, groups) and x.flags.c_contiguous
+    loops_first = x.flags.c_contiguous and (
+        _thin(w.shape, groups) or _has_gaps(w.shape, stride, groups)
+    )
     less = _tiled(x, w.shape, stride, dilation, groups, x.shape[2:])
     return _first(tiled if less else None, by_loops, by_library, loops_first)
 
@@ -167,6 +171,14 @@ def _thin(shape: Ints, groups: int) -> bool:
     if groups <= 1 or max(shape[1], shape[0] // groups) > FEW:
         return False
     return len(shape) != 4 or shape[0] > groups or shape[1] > 1
+
+
+def _has_gaps(shape: Ints, stride: Ints, groups: int) -> bool:
+    """Whether windows are single elements with gaps between them: oneDNN's code for such
+    transposes takes twice the time with AVX-512 that it takes with AVX2.
+    """
+    single = groups == 1 and prod(shape[2:]) == 1 and max(stride) > 1
+    return single and block()[0] == WIDE
 
 
 def _loops_are_faster(g: Array, x: Array, shape: Ints, stride: Ints, groups: int) -> bool:
