@@ -21,6 +21,7 @@ from weft.core.tensor import Tensor, wrap
 from weft.graph.run import Execution
 from weft.graph.spec import LEAVES, Ref, listening
 from weft.native.codegen import jit
+from weft.native.memory.pool import pool
 from weft.operators.build import Make
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
@@ -480,6 +481,25 @@ def test_results_have_memory_of_their_own() -> None:
     for i, a in enumerate([*one, *two]):
         for b in [*one, *two][i + 1 :]:
             assert not np.may_share_memory(a, b)
+
+
+@pytest.mark.skipif(pool() is None, reason="no pool on this platform")
+@pytest.mark.parametrize("side", [8, 1200])
+def test_an_arena_takes_the_place_of_what_eager_steps_have_left(side: int) -> None:
+    x = weft.randn(side, side)
+    with weft.graph.record() as graph:
+        y = x @ x @ x
+    blocks = [np.empty(4 << 20, np.uint8) for _ in range(5)]
+    del blocks
+    before = weft.memory.stats()["returned_bytes"]
+    made = lower(list(graph._specs.values()), leaves_of(graph), graph._outputs)
+    given_back = weft.memory.stats()["returned_bytes"] - before
+    if side == 8:
+        assert made.arena_bytes < 1 << 20 and given_back == 0
+    else:
+        assert 4 * side**2 <= made.arena_bytes <= given_back < 3 * made.arena_bytes
+    (found,) = made.run([x._a for _ in made.leaves]) or ()
+    close(found, y.numpy())
 
 
 def test_a_leaf_that_is_wanted_is_copied() -> None:

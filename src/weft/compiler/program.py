@@ -40,6 +40,8 @@ from weft.core.gate import LISTENERS, announce
 from weft.graph.spec import Ref, Spec
 from weft.native import threads
 from weft.native.codegen.jit import pointer
+from weft.native.memory import pool
+from weft.native.memory.pool import HUGE
 
 __all__ = ["CannotLower", "Program", "lower"]
 
@@ -247,6 +249,8 @@ class Program:
     def __init__(self, built: Building, arena_bytes: int) -> None:
         self.arena_bytes = arena_bytes
         self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
+        if arena_bytes >= HUGE and (kept := pool.current()) is not None:
+            kept.give_back(arena_bytes)  # what eager steps, which the program replaces, have left
         self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
         outside = [b for b in built.buffers if b.kind != TEMPORARY and b.over is None]
         self._number = number = {id(b): k for k, b in enumerate(outside)}

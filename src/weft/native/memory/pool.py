@@ -555,11 +555,15 @@ class Pool:
 
     def trim(self) -> int:
         """Give all kept blocks back to the system; how many bytes that were."""
-        with MAKING:  # a child must not find the lists as they are being emptied
-            freed = self._trim(ctypes.addressof(self.words), (1 << 63) - 1)
+        freed = self.give_back((1 << 63) - 1)
         with contextlib.suppress(AttributeError):  # glibc has it
             ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
         return freed
+
+    def give_back(self, size: int) -> int:
+        """Give kept blocks back, the largest first, until they make up a size; how many bytes."""
+        with MAKING:  # a child must not find the lists as they are being emptied
+            return self._trim(ctypes.addressof(self.words), size)
 
     def stats(self) -> dict[str, int]:
         """Bytes in use and kept, and how often a block was at hand."""
@@ -571,7 +575,7 @@ class Pool:
             self.words[LIMIT] = most
             extra = self.words[KEPT] - most
             if extra > 0:
-                self._trim(ctypes.addressof(self.words), extra)
+                self.give_back(extra)
 
 
 @once
