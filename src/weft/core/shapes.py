@@ -249,6 +249,9 @@ def _steps(op: Op, out: ShapeDtype, args: Any) -> tuple[int, ...]:
         alike = [x for x in arrays if x.ndim == len(shape)]
         if alike and all(is_last(x) for x in alike):
             return last_of(shape)
+    elif rule == "rows or stacked last" and arrays[0].ndim == len(shape) and 0 not in shape:
+        if all(map(channels_wanted, arrays)):
+            return last_of(shape)
     return rows_of(shape)
 
 
