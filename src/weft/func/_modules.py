@@ -23,6 +23,9 @@ def _named(module: Any) -> dict[str, Tensor]:
     return found
 
 
+MISSING = object()
+
+
 class _Swapped:
     """Other tensors in the place of a module's own, for the time of a block."""
 
@@ -38,7 +41,7 @@ class _Swapped:
                 for part in filter(None, path.split(".")):
                     owner = getattr(owner, part)
                 place = self._place(owner, last)
-                self.undo.append((place, last, place[last]))
+                self.undo.append((place, last, place.get(last, MISSING)))
                 place[last] = value
         except BaseException:
             self.__exit__()
@@ -50,13 +53,14 @@ class _Swapped:
             held = owner.__dict__.get(kind)
             if held is not None and name in held:
                 return held
-        if name in owner.__dict__:
-            return owner.__dict__
-        raise KeyError(f"{type(owner).__name__} has no parameter or buffer {name!r}")
+        return owner.__dict__  # a new attribute, as in PyTorch, if it is none yet
 
     def __exit__(self, *exc: object) -> None:
         for place, name, value in reversed(self.undo):
-            place[name] = value
+            if value is MISSING:
+                del place[name]
+            else:
+                place[name] = value
 
 
 def functional_call(

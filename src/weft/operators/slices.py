@@ -388,13 +388,25 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             "for indices",
         )
     d = api.wrap_dim(dim, rank)
-    shape = list(np.broadcast_shapes(_but(input, d), _but(indices, d)))
+    shape = list(np.broadcast_shapes(*_alike(_but(input, d), _but(indices, d))))
     size = input._a.shape[d]
     whole, places = shape.copy(), shape.copy()
     whole[d], places[d] = size, indices._a.shape[d]
     if indices._a.size and not lacks_values(indices) and int((wrapped := host(indices)).min()) < 0:
         indices = beside(indices, np.where(wrapped < 0, wrapped + size, wrapped))
     return gather(input.expand(whole), d, indices.expand(places))
+
+
+def _alike(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Two shapes that can be broadcast to one another."""
+    for dim, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and 1 not in (m, n):
+            raise fail(
+                RuntimeError,
+                f"torch.take_along_dim(): The size of tensor a ({m}) must match the size of tensor "
+                f"b ({n}) at non-singleton dimension {dim}",
+            )
+    return a, b
 
 
 def _but(x: Tensor, dim: int) -> tuple[int, ...]:
