@@ -8,7 +8,6 @@ arena. Work that no kernel does is done by Python between two stretches of nativ
 from __future__ import annotations
 
 import ctypes
-import gc
 import threading
 import time
 from collections import Counter
@@ -37,6 +36,7 @@ from weft.compiler.passes import optimized
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
 from weft.core.gate import LISTENERS, announce
+from weft.graph.collecting import no_collection
 from weft.graph.spec import Ref, Spec
 from weft.native import threads
 from weft.native.codegen.jit import pointer
@@ -75,13 +75,8 @@ def lower(
     """
     if not selection.ready():
         raise CannotLower("native code is off")
-    collects = gc.isenabled()
-    gc.disable()  # of what is made here in great numbers, next to nothing is garbage
-    try:
+    with no_collection():
         program = _lowered(specs, leaves, wanted, writes, numbers)
-    finally:
-        if collects:
-            gc.enable()
     models = {id: _model(x) for id, x in leaves.items()}
     program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
     program.source = specs, models, wanted, writes, numbers
