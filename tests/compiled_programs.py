@@ -1,6 +1,6 @@
 """Random programs, compiled and eager, side by side.
 
-    python -m compiled_programs 10000 [--seed S]
+    python -m compiled_programs 10000 [--seed S] [--resized]
     python -m compiled_programs --show SEED
 
 The programs are those of ``programs``: they share values, change views in place, hook gradients,
@@ -22,10 +22,39 @@ import opdb
 import programs
 import weft
 from programs import Look, Session, Step
-from weft.compiler import Compiled
+from weft.compiler import Compiled, resizing
+from weft.compiler.learning import Learning
+from weft.compiler.stepping import Stepping
 from weft.core.tensor import storage_array
 
 CALLS = 4
+
+
+class resized:
+    """A block in which what was learned eagerly is not followed as it is, but as if at a new size.
+
+    So each call of a program is one that the rules of its ops tell of, and not eager mode.
+    """
+
+    def __enter__(self) -> None:
+        self.before = Learning.add, Stepping.settle, resizing.expects_return
+        add, settle, _ = self.before
+
+        def learned(region: Any, *args: Any) -> Any:
+            token = add(region, *args)
+            if token is not None:
+                token.match = token.follow = lambda *args: None
+            return token
+
+        def settled(step: Any, token: Any, args: Any) -> None:
+            if token.derived:
+                settle(step, token, args)
+
+        Learning.add, Stepping.settle = learned, settled  # type: ignore[method-assign]
+        resizing.expects_return = lambda point: True
+
+    def __exit__(self, *exc: object) -> None:
+        Learning.add, Stepping.settle, resizing.expects_return = self.before  # type: ignore[method-assign]
 
 
 class Run:
@@ -127,7 +156,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=500_000_000)
     parser.add_argument("--theme")
     parser.add_argument("--show", type=int)
+    parser.add_argument("--resized", action="store_true", help="as if sizes were new")
     options = parser.parse_args()
+    if options.resized:
+        resized().__enter__()
     if options.show is not None:
         print(check(options.show, options.theme))
         return 0

@@ -22,6 +22,7 @@ from typing import Any
 from weft.compiler import shown
 from weft.compiler.automatic import auto
 from weft.compiler.following import Region
+from weft.compiler.resizing import BRANCHES
 from weft.compiler.static import Static
 from weft.compiler.stretch import Learned
 from weft.compiler.trace import walk
@@ -272,6 +273,11 @@ def explained(learned: Learned) -> str:
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
     courses = f"{learned.diverged} times another course, {len(plans)} programs"
     lines = [f"{learned.name}: {counts}, {courses}"]
+    if learned.resized:
+        lines.append(f"  known courses were taken {learned.resized} times at a new size")
+    if learned.forgotten:
+        kept = f"since {BRANCHES} are kept at one point"
+        lines.append(f"  {learned.forgotten} courses were forgotten, {kept}")
     for title, table in (
         ("computed because", learned.reasons),
         ("run eagerly because", learned.refused),

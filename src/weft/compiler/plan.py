@@ -315,7 +315,7 @@ class Plan:
         self.program = lower(forward, examples, wanted, writes, built.numbers)
         self.given = [self.leaves[k] for k in self.program.leaves]
         # Whether a run calls no op, so that it does not matter what else is switched on.
-        self.runs = 0
+        self.runs = self.last = 0  # how often it ran, and when, in runs of all programs
         self.native = not self.views and self.program.is_native
         self.plain = not self.views and not self.tapes
         made = native_matching.functions()
@@ -367,6 +367,7 @@ class Plan:
             region.learned.note(region.learned.refused, "a program could not use these values")
             return False
         self.runs += 1
+        region.learned.runs = self.last = region.learned.runs + 1
         if region.hidden or region.bumped:
             region.show_hidden()
         handles = region.handles

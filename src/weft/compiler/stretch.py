@@ -23,6 +23,8 @@ class Learned:
         # By the default dtype, which decides what integers beside a float become.
         self.roots: dict[Any, Point] = {}
         self.calls = self.diverged = self.compiled = self.tokens = 0
+        self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
+        self.runs = 0  # of all programs
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.news: dict[str, int] = {}  # what was called where something else was expected
