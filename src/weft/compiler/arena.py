@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from weft.native.codegen.jit import pointer
+
 ALIGN = 64  # a cache line
+
+
+class Memory:
+    """Memory for the arenas of programs that run in turn, as those of a course at many sizes do.
+
+    A new size finds pages there that others have touched before it.
+    """
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.block = np.empty(0, np.uint8)
+
+    def room(self, size: int) -> tuple[np.ndarray, int]:
+        """A block of at least so many bytes, and an aligned address in it."""
+        if self.block.size < size + ALIGN:
+            # Pages that nobody touches cost nothing; a larger size then finds room.
+            self.block = np.empty(max(size + ALIGN, 2 * self.block.size), np.uint8)
+        return self.block, -(-pointer(self.block) // ALIGN) * ALIGN
 
 
 class Lifetime(NamedTuple):

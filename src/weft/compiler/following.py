@@ -591,7 +591,7 @@ class Region(Learning, Redoing):
             wider = [p for known, p in point.plans.items() if p and not held & ~known]
             return wider[0] if wider else False
         try:
-            plan: Any = Plan(self.path, self.arrays, held, self.numbers)
+            plan: Any = Plan(self.path, self.arrays, held, self.numbers, self.learned.memory)
             self.learned.compiled += 1
             for token in self.path:
                 native_matching.equip(token)

@@ -81,7 +81,7 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
         elif wanted.number not in known:
             checks.append(f"if leaves[{wanted.number}] is not x{k}: return None")
         else:
-            checks += _leaf(k, wanted, [j for j in first.values() if not wanted.outside])
+            checks += _leaf(k, wanted)
             notes += [
                 f"leaves.append(x{k})",
                 f"region.met.add(id(x{k}))",
@@ -91,10 +91,13 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
             names[f"leaf{k}"], names[f"node{k}"] = wanted, wanted.node
             names[f"class{k}"] = wanted.cls
             first[wanted.number] = k
+    own = [f"id(x{k})" for k in first.values() if not token.slots[k][1].outside]
+    if len(own) > 1:
+        checks.append(f"if len({{{', '.join(own)}}}) != {len(own)}: return None")
     return checks, notes
 
 
-def _leaf(k: int, slot: Any, others: list[int]) -> list[str]:
+def _leaf(k: int, slot: Any) -> list[str]:
     """Whether a tensor can be a leaf that was not met before."""
     fits = f"leaf{k}.fits(x{k})"
     if slot.plain and not slot.outside:  # often in the same memory as the last time
@@ -106,7 +109,7 @@ def _leaf(k: int, slot: Any, others: list[int]) -> list[str]:
     found = [f"a{k} = array_of(x{k})", f"if not ({fits}): return None"]
     if not slot.outside:
         found.append(f"if id(x{k}) in region.met: return None")
-    return found + [f"if x{k} is x{j}: return None" for j in others]
+    return found
 
 
 def _guarded(checks: list[str], leaves: bool) -> list[str]:

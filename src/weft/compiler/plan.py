@@ -51,7 +51,7 @@ class Impossible(Exception):
     """What a program can't do; the region runs such calls eagerly."""
 
 
-def lower(*given: Any) -> Any:
+def lower(*given: Any, memory: Any = None) -> Any:
     """The program for some nodes: native, or interpreted where that was asked for."""
     if os.environ.get("WEFT_COMPILE") == "interpret":
         from weft.compiler.interpret import Interpreted
@@ -60,7 +60,7 @@ def lower(*given: Any) -> Any:
     from weft.compiler import program
 
     try:
-        return program.lower(*given)
+        return program.lower(*given, memory=memory)
     except CannotLower as error:
         raise Impossible(str(error)) from None
 
@@ -257,14 +257,24 @@ class Plan:
     """How one path is computed, for one set of results that are still held."""
 
     def __init__(
-        self, path: Sequence[Token], arrays: Sequence[ndarray], held: int, numbers: Sequence[float]
+        self,
+        path: Sequence[Token],
+        arrays: Sequence[ndarray],
+        held: int,
+        numbers: Sequence[float],
+        memory: Any = None,
     ) -> None:
         self.path = tuple(path)
         with no_collection():
-            self._make(path, arrays, held, numbers)
+            self._make(path, arrays, held, numbers, memory)
 
     def _make(
-        self, path: Sequence[Token], arrays: Sequence[ndarray], held: int, numbers: Sequence[float]
+        self,
+        path: Sequence[Token],
+        arrays: Sequence[ndarray],
+        held: int,
+        numbers: Sequence[float],
+        memory: Any,
     ) -> None:
         built = Builder(path)
         specs = built.specs
@@ -312,7 +322,7 @@ class Plan:
         }
         examples = {node: arrays[number] for node, number in self.leaves.items()}
         forward = with_numbers(forward, built.numbers, numbers)
-        self.program = lower(forward, examples, wanted, writes, built.numbers)
+        self.program = lower(forward, examples, wanted, writes, built.numbers, memory=memory)
         self.given = [self.leaves[k] for k in self.program.leaves]
         # Whether a run calls no op, so that it does not matter what else is switched on.
         self.runs = self.last = 0  # how often it ran, and when, in runs of all programs

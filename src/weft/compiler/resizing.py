@@ -53,7 +53,6 @@ from weft.core.tensor import Parameter, Tensor, shares, storage_array
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 
 BRANCHES = 16  # continuations that are remembered at one point
-GUIDES = 3  # known courses that one at a new size is compared with
 RARE = 4  # new sizes are followed while one in so many that are known has come back
 MOST_RESULTS = 4096  # that are remembered
 
@@ -236,7 +235,7 @@ class Resizing(Stretch):
         for like in found:
             token = self.resized(like, args, attrs)
             if token is not None:
-                token.after.like = tuple(t.after for t in found[:GUIDES])
+                token.after.like = (like.after,)
                 self.learned.resized += not self.at.like
                 self.make_room()
                 self.append(token)
@@ -284,6 +283,7 @@ class Resizing(Stretch):
             return False
         new = {slot.number for slot in token.leaves}
         first: dict[int, Any] = {}  # leaves that are met here
+        own: set[int] = set()  # the identities of those that are met once
         for x, (kind, wanted) in zip(args, token.slots, strict=True):
             if kind == RESULT:
                 fits = self.handles[wanted] is x
@@ -296,11 +296,10 @@ class Resizing(Stretch):
             elif wanted.number not in new:
                 fits = self.leaves[wanted.number] is x
             else:
-                fits = self.is_like(wanted, x) and (
-                    wanted.outside
-                    or (id(x) not in self.met and all(x is not y for y in first.values()))
-                )
+                once = id(x) not in self.met and id(x) not in own
+                fits = self.is_like(wanted, x) and (wanted.outside or once)
                 first[wanted.number] = x
+                own.add(id(x))
             if not fits:
                 return False
         return True
@@ -326,10 +325,12 @@ class Resizing(Stretch):
         """A token for a call that resembles another; None if no rule says what it gives."""
         slots: list[tuple[int, Any]] = []
         leaves: dict[int, LeafSlot] = {}
-        met = {slot.number: slot for token in self.path for slot in token.leaves}
-        known = {slot.number for slot in like.leaves}
+        new = {slot.number for slot in like.leaves}
+        met: dict[int, LeafSlot] = {}
+        if like.targets or any(k == LEAF and w.number not in new for k, w in like.slots):
+            met = {slot.number: slot for token in self.path for slot in token.leaves}
         for x, (kind, what) in zip(args, like.slots, strict=True):
-            if kind == LEAF and what.number in known:
+            if kind == LEAF and what.number in new:
                 if what.number not in leaves:
                     leaves[what.number] = LeafSlot(what.number, x)
                 what = leaves[what.number]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.arena import Memory
 from weft.compiler.trace import RESULT, Point, Root, Token
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
@@ -29,6 +30,7 @@ class Learned:
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.news: dict[str, int] = {}  # what was called where something else was expected
         self.lock = threading.RLock()
+        self.memory = Memory()  # of its programs
         self.spare: list[Any] = []  # regions that have ended, to begin again with
 
     def begin(self, default: Any) -> Point:
