@@ -292,8 +292,18 @@ def test_random_programs(first: int) -> None:
     assert not [r for r in reports if r is not None]
 
 
+@pytest.mark.parametrize("first", range(0, 60, 6))
+def test_random_programs_at_several_sizes(first: int) -> None:
+    at_sizes = compiled_programs.difference_at_sizes
+    seeds = range(940_000_000 + first, 940_000_006 + first)
+    reports = [compiled_programs.check(seed, None, at_sizes) for seed in seeds]
+    assert not [r for r in reports if r is not None]
+
+
 @pytest.mark.deep
 def test_many_random_programs() -> None:
+    at_sizes = compiled_programs.difference_at_sizes
+    reports = [compiled_programs.check(950_000_000 + k, None, at_sizes) for k in range(2000)]
     with compiled_programs.resized():
-        reports = [compiled_programs.check(930_000_000 + k) for k in range(3000)]
+        reports += [compiled_programs.check(930_000_000 + k) for k in range(2000)]
     assert not [r for r in reports if r is not None]
