@@ -112,7 +112,7 @@ def difference(steps: list[Step]) -> str | None:
 def difference_at_sizes(steps: list[Step]) -> str | None:
     """The same over runs at several sizes, of which two come back and the others are new."""
     sizes = [dims for step in steps for dims in shapes_in(step.code)]
-    common = Counter(n for dims in sizes for n in dims if n > 1).most_common(1)
+    common = Counter(n for dims in sizes for n in dims if 1 < n < 100).most_common(1)
     if not common:
         return None
     usual = common[0][0]

@@ -15,6 +15,7 @@ likes. A rule is trusted for a token if it says what eager mode gave when the to
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ from weft.compiler.trace import (
     same,
     walk,
 )
-from weft.core import meta, shapes
+from weft.core import frames, meta, shapes
 from weft.core.dispatch import Op
 from weft.core.gate import is_outside
 from weft.core.modes import MODES
@@ -167,6 +168,15 @@ def varies(n: int, before: int) -> bool:
 
 def same_rank(shape: tuple[int, ...], before: tuple[int, ...]) -> bool:
     return len(shape) == len(before) and all(map(varies, shape, before))
+
+
+def same_order(strides: tuple[int, ...], before: tuple[int, ...]) -> bool:
+    """Whether dimensions follow one another in memory as before, and the same ones are repeated."""
+    if strides == before:
+        return True
+    order, known = (sorted(range(len(s)), key=s.__getitem__) for s in (strides, before))
+    return order == known and all((a > 0) - (a < 0) == (b > 0) - (b < 0)
+                                  for a, b in zip(strides, before, strict=True))  # fmt: skip
 
 
 def alike(a: Any, b: Any) -> bool:
@@ -316,6 +326,7 @@ class Resizing(Stretch):
             known_leaf(x)
             and array.dtype is slot.kind.dtype
             and same_rank(array.shape, slot.kind.shape)
+            and same_order(array.strides, slot.kind.strides)
             and x._node.__class__ is slot.node.__class__
             and (x._base is None) is slot.plain
             and is_outside(array) is slot.outside
@@ -348,7 +359,10 @@ class Resizing(Stretch):
         made.leaves = tuple(leaves.values())
         made.targets = tuple(met[slot.number] for slot in like.targets)
         made.held = like.held
-        made.code, made.instruction, made.scope = like.code, like.instruction, MODES.now.scope
+        made.scope = MODES.now.scope
+        frame = frames.caller(sys._getframe(1))
+        if frame is not None:
+            made.code, made.instruction = frame.f_code, frame.f_lasti
         made.ruled = made.derived = True
         if like.kind == STEP and not self.resized_step(made, like, args):
             return None
