@@ -52,13 +52,12 @@ def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
         size, first, last = pieces[k]
         size = -(-max(size, 1) // ALIGN) * ALIGN
         best, tightest, end = -1, 0, 0
-        for offset, stop, f, t in placed:
-            if f > last or t < first:
-                continue
+        for offset, stop in [(o, s) for o, s, f, t in placed if f <= last and t >= first]:
             gap = offset - end
             if gap >= size and (best < 0 or gap < tightest):
                 best, tightest = end, gap
-            end = max(end, stop)
+            if stop > end:
+                end = stop
         at = end if best < 0 else best
         offsets[k] = at
         total = max(total, at + size)

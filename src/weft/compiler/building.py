@@ -173,7 +173,7 @@ def planned(
     if key is None:
         return plan(node, inputs, lies)
     key = key, under or settings()
-    found = (own.get(key) if own else None) or JOBS.get(key)
+    found = JOBS.get(key) or (own.get(key) if own else None)
     if found is None:
         found = plan(node, inputs, lies)
         if own is not None:
