@@ -134,11 +134,18 @@ def test_branches_on_sizes_are_taken() -> None:
     assert compiled.learned.news["relu"] == 1  # learned where it was first taken
 
 
-def test_sizes_that_repeat_no_more_are_learned_eagerly() -> None:
+def test_sizes_that_do_not_come_back_run_eagerly() -> None:
+    """Learning costs more than a call; what comes back later is compiled after all."""
     compiled = torch.compile(lambda x: x.cumsum(0) * 2)
-    for n in range(2, 80):
-        compiled(draw(n, 2))
+    for n in range(2, 102):
+        x = draw(n, 2)
+        assert same(outcome(compiled, x), outcome(lambda x: x.cumsum(0) * 2, x))
     assert compiled.learned.resized == 0
+    assert compiled.learned.diverged < 60
+    assert f"{compiled.learned.rested} calls ran eagerly" in compiled.explain()
+    for _ in range(400):
+        compiled(x)
+    assert compiled.learned.runs > 100
 
 
 @pytest.mark.parametrize("grow", ["a slice", "cat"])

@@ -125,6 +125,7 @@ class Compiled:
             or now.unusual
             or _stance[0] == "force_eager"
             or not selection.enabled()
+            or (learned.resting and learned.rests())
             or not learned.lock.acquire(blocking=False)
         ):
             return self.function(*args, **kwargs)
@@ -241,7 +242,7 @@ def region(name: str) -> Iterator[None]:
     learned = _regions.setdefault(name, Learned(name))
     now = MODES.now
     stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
-    stands_aside = stands_aside or not selection.enabled()
+    stands_aside = stands_aside or not selection.enabled() or learned.rests()
     if stands_aside or not learned.lock.acquire(blocking=False):
         yield
         return
@@ -278,6 +279,9 @@ def explained(learned: Learned) -> str:
     if learned.forgotten:
         kept = f"since {BRANCHES} are kept at one point"
         lines.append(f"  {learned.forgotten} courses were forgotten, {kept}")
+    if learned.rested:
+        why = "since courses before them did not come back"
+        lines.append(f"  {learned.rested} calls ran eagerly, {why}")
     for title, table in (
         ("computed because", learned.reasons),
         ("run eagerly because", learned.refused),

@@ -80,8 +80,8 @@ def lower(
         program = Program(building, building.finished(), memory)
     models = {id: _model(x) for id, x in leaves.items()}
     program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
-    program.source = specs, models, wanted, writes, numbers, memory
-    program._again = lambda: lower(*program.source)
+    program.source = specs, models, wanted, writes, numbers
+    program._again = lambda: lower(*program.source, memory)
     return program
 
 

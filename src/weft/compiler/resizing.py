@@ -273,6 +273,8 @@ class Resizing(Stretch):
     def similar(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> list[Token]:
         """Known calls that a call resembles, if it can be expected that this one comes back."""
         point, grad = self.at, MODES.now.grad
+        if self.learned.unlikely == (point, self.learned.runs):
+            return []
         homes = point.like or (point,)
         found = [
             token
@@ -285,7 +287,10 @@ class Resizing(Stretch):
             and alike(token.attrs, attrs)
             and self.resembles(token, args)
         ]
-        return found if found and expects_return(point) else []
+        if found and not expects_return(point):
+            self.learned.unlikely = point, self.learned.runs
+            return []
+        return found
 
     def resembles(self, token: Token, args: Any) -> bool:
         """Whether arguments are those of a token, but for sizes."""
@@ -454,11 +459,15 @@ class Resizing(Stretch):
         self.learned.tokens += 1
 
     def make_room(self) -> None:
-        """Forget the course from here that has not come back for longest, where many are known."""
+        """Forget a course from here where many are known: one that never came back, or long ago."""
         point = self.at
         if len(point.next) < BRANCHES:
             return
-        gone = min(point.next, key=lambda token: runs_of(token)[1])
+        gone = next((token for token in point.next if not runs_of(token)[0]), None)
+        if gone is not None:
+            self.learned.note_waste()
+        else:
+            gone = min(point.next, key=lambda token: runs_of(token)[1])
         point.next.remove(gone)
         point.whole = [
             own for own in point.whole if gone not in own[TOKENS] and own[CHANGE] is not gone
