@@ -7,7 +7,8 @@ attention and recurrent layers are kernels with products inside, and count as pr
 With --others: against ``torch.compile``, of the model and of the whole step, and ``jax.jit``; the
 fastest of them has the limit.
 With --start: from the first call to full speed, in fresh processes, with empty and with warm
-caches. With --memory: the most memory that fresh processes hold.
+caches. With --memory: the most memory that fresh processes hold. With --sizes: what the first calls
+at a new size cost, where others are known.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from benchmarks import compile_page
 from benchmarks.compile_cost import MEMORY_LIMITS, memory_rows, start_rows
 from benchmarks.compile_generation import generating, generation
+from benchmarks.compile_sizes import print_sizes
 from benchmarks.timing import Row, compare_within, once, report
 from benchmarks.workloads import WORKLOADS
 
@@ -74,11 +76,15 @@ def run(*arguments: str) -> bool:
     parser.add_argument("--others", action="store_true", help="torch.compile and jax.jit as well")
     parser.add_argument("--start", action="store_true", help="time until full speed")
     parser.add_argument("--memory", action="store_true", help="peak memory in fresh processes")
+    parser.add_argument("--sizes", action="store_true", help="calls at sizes that are new")
     options = parser.parse_args(arguments)
     names = options.rows.split(",")
     if options.memory:
         rows = memory_rows([n for n in names if n in MEMORY_LIMITS], options.threads)
         return report("peak memory of compiled training steps", rows, options.json)
+    if options.sizes:
+        print_sizes(options.threads)
+        return True
     if options.start:
         return start_rows(names, options.threads)
     rows: list[Row] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy
 import pytest
 
 import weft as torch
@@ -337,3 +338,20 @@ def test_a_view_that_backward_needs_is_missed_when_it_was_overwritten(sort: str)
             x.grad = None
             function(leaf)[1].backward()
             x.grad = None
+
+
+def test_a_change_of_memory_from_outside_is_noticed_after_another_course():
+    """What ran eagerly after all has saved a copy of the leaf, which was changed since."""
+
+    @torch.compile
+    def run(x, flag):
+        y = torch.nn.functional.softplus(x)
+        y = y * 2 if flag else y.tanh()
+        with torch.no_grad():
+            x.exp_()
+        y.sum().backward()
+
+    for flag in (False, False, True):
+        x = torch.from_numpy(numpy.ones((2, 3))).requires_grad_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(x, flag)

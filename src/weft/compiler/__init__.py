@@ -22,6 +22,7 @@ from typing import Any
 from weft.compiler import shown
 from weft.compiler.automatic import auto
 from weft.compiler.following import Region
+from weft.compiler.resizing import BRANCHES
 from weft.compiler.static import Static
 from weft.compiler.stretch import TraceMemory
 from weft.compiler.trace import walk
@@ -124,6 +125,7 @@ class Compiled:
             or now.unusual
             or _stance[0] == "force_eager"
             or not selection.enabled()
+            or (learned.resting and learned.rests())
             or not learned.lock.acquire(blocking=False)
         ):
             return self.function(*args, **kwargs)
@@ -240,7 +242,7 @@ def region(name: str) -> Iterator[None]:
     learned = _regions.setdefault(name, TraceMemory(name))
     now = MODES.now
     stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
-    stands_aside = stands_aside or not selection.enabled()
+    stands_aside = stands_aside or not selection.enabled() or learned.rests()
     if stands_aside or not learned.lock.acquire(blocking=False):
         yield
         return
@@ -272,6 +274,14 @@ def explained(learned: TraceMemory) -> str:
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
     courses = f"{learned.diverged} times another course, {len(plans)} programs"
     lines = [f"{learned.name}: {counts}, {courses}"]
+    if learned.resized:
+        lines.append(f"  known courses were taken {learned.resized} times at a new size")
+    if learned.forgotten:
+        kept = f"since {BRANCHES} are kept at one point"
+        lines.append(f"  {learned.forgotten} courses were forgotten, {kept}")
+    if learned.rested:
+        why = "since courses before them did not come back"
+        lines.append(f"  {learned.rested} calls ran eagerly, {why}")
     for title, table in (
         ("computed because", learned.reasons),
         ("run eagerly because", learned.refused),

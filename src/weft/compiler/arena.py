@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from weft.native.codegen.jit import pointer
+from weft.native.memory import pool
+from weft.native.memory.pool import HUGE
+
 ALIGN = 64  # a cache line
+
+
+class Memory:
+    """Memory for the arenas of programs that run in turn, as those of a course at many sizes do.
+
+    A new size finds pages there that others have touched before it.
+    """
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.block = np.empty(0, np.uint8)
+
+    def room(self, size: int) -> tuple[np.ndarray, int]:
+        """A block of at least so many bytes, and an aligned address in it."""
+        if self.block.size < size + ALIGN:
+            # Pages that nobody touches cost nothing; a larger size then finds room.
+            self.block = np.empty(max(size + ALIGN, 2 * self.block.size), np.uint8)
+            if size >= HUGE and (kept := pool.current()) is not None:
+                kept.give_back(size)  # what eager steps, which programs replace, have left
+        return self.block, -(-pointer(self.block) // ALIGN) * ALIGN
 
 
 class Lifetime(NamedTuple):
@@ -29,13 +56,12 @@ def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
         size, first, last = pieces[k]
         size = -(-max(size, 1) // ALIGN) * ALIGN
         best, tightest, end = -1, 0, 0
-        for offset, stop, f, t in placed:
-            if f > last or t < first:
-                continue
+        for offset, stop in [(o, s) for o, s, f, t in placed if f <= last and t >= first]:
             gap = offset - end
             if gap >= size and (best < 0 or gap < tightest):
                 best, tightest = end, gap
-            end = max(end, stop)
+            if stop > end:
+                end = stop
         at = end if best < 0 else best
         offsets[k] = at
         total = max(total, at + size)

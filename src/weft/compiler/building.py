@@ -133,8 +133,8 @@ JOBS: dict[Any, Planned] = {}
 MOST_JOBS = 4096
 
 
-def plan(node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Planned:
-    """Plan the work of a node on arrays that lie as these places."""
+def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
+    """Plan the work of a node on arrays that lie so."""
     found: list[Any] = []
 
     def work(*arrays: Any) -> Any:
@@ -145,7 +145,7 @@ def plan(node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Plan
 
     token = quiet.enter()
     try:
-        arrays = [planning.lying(*p.lies) for p in places]
+        arrays = [planning.lying(*x) for x in lies]
         job = planning.job_on(arrays, work, arrays)
     finally:
         quiet.leave(token)
@@ -153,9 +153,37 @@ def plan(node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Plan
     return Planned(job, [geometry(a) for a in found])
 
 
-def _settings() -> tuple[Any, ...]:
+def settings() -> tuple[Any, ...]:
     """What a plan depends on beside its arrays."""
     return threads.count(), onednn.available(), winograd_allowed(), dt.get_default_dtype()
+
+
+def planned(
+    node: WorkNode,
+    inputs: list[Value],
+    lies: list[Geometry],
+    own: dict[Any, Planned] | None = None,
+    under: tuple[Any, ...] | None = None,
+) -> Planned:
+    """The job of a node: an earlier one if the same work was planned on arrays that lie so.
+
+    ``own`` are the jobs of one program, ``under`` the settings of the present moment.
+    """
+    key = node.key({v: (k, lies[k]) for k, v in enumerate(inputs)})
+    if key is None:
+        return plan(node, inputs, lies)
+    key = key, under or settings()
+    found = JOBS.get(key) or (own.get(key) if own else None)
+    if found is None:
+        found = plan(node, inputs, lies)
+        if own is not None:
+            own[key] = found
+        # oneDNN's memory objects belong to a job, and so to one program, which runs in turn.
+        if all(call.name != "execute" for call in found.job.calls):
+            if len(JOBS) >= MOST_JOBS:
+                JOBS.clear()
+            JOBS[key] = found
+    return found
 
 
 class NotInPlace(Exception):
@@ -191,7 +219,7 @@ class Building:
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
     fresh: set[Value] = field(default_factory=set)  # values that may be read from there
     jobs: dict[Any, Planned] = field(default_factory=dict)
-    settings: tuple[Any, ...] = field(default_factory=_settings)
+    settings: tuple[Any, ...] = field(default_factory=settings)
 
     # --- places ---
 
@@ -300,20 +328,7 @@ class Building:
             self.places[value] = BufferSlice(home, offset, lies)
 
     def _planned(self, node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> Planned:
-        """The job of a node: an earlier one if the same work was planned on arrays that lie so."""
-        key = node.key({v: (k, places[k].lies) for k, v in enumerate(inputs)})
-        if key is None:
-            return plan(node, inputs, places)
-        key = key, self.settings
-        found = self.jobs.get(key) or JOBS.get(key)
-        if found is None:
-            found = self.jobs[key] = plan(node, inputs, places)
-            # oneDNN's memory objects belong to a job, and so to one program, which runs in turn.
-            if all(call.name != "execute" for call in found.job.calls):
-                if len(JOBS) >= MOST_JOBS:
-                    JOBS.clear()
-                JOBS[key] = found
-        return found
+        return planned(node, inputs, [p.lies for p in places], self.jobs, self.settings)
 
     def _note_aliases(self, job: Job, places: list[BufferSlice], at: Any) -> None:
         """Keep in mind which results may be written over which inputs, if these end here."""

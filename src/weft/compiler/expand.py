@@ -424,6 +424,7 @@ class _Numbered(NamedTuple):
 
 
 TEMPLATES: dict[Any, Template | None] = {}
+UNSEEN: Any = object()
 MOST_TEMPLATES = 2048
 
 
@@ -437,14 +438,14 @@ def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) 
     if key is None:
         return _opened(home, work, grads, saved, spec)
     key = key, dt.get_default_dtype()
-    if key not in TEMPLATES:
+    template = TEMPLATES.get(key, UNSEEN)
+    if template is UNSEEN:
         count = len(home.nodes)
         found = _opened(home, work, grads, saved, spec)
         if len(TEMPLATES) >= MOST_TEMPLATES:
             TEMPLATES.clear()
         TEMPLATES[key] = None if found is None else _template(home.nodes[count:], found, given)
         return found
-    template = TEMPLATES[key]
     return None if template is None else template.put(home, given, spec)
 
 

@@ -174,7 +174,7 @@ class Region(Learning, Redoing):
             token = self.find(CALL, op, args, attrs)
             if token is not None:
                 return self.answer(token, op.multiple)
-            if op in self.at.opaque:
+            if self.at.runs_at_once(op):
                 self.cut(f"{op.name} runs at once")
                 return None
             self.diverge(op.name)
@@ -183,10 +183,19 @@ class Region(Learning, Redoing):
 
     def find(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
         """The token that a call is; if values were computed here before, they are again."""
-        token = self.expected(kind, op, args, attrs)
-        if token is None and self.at.resume is not None and self.path:
+        token = self.known(kind, op, args, attrs)
+        if token is None and self.path and self.at.resumes:
             self.compute("as the last time")
-            token = self.expected(kind, op, args, attrs)
+            token = self.known(kind, op, args, attrs)
+        return token
+
+    def known(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
+        """The token that a call is, seen here before, or at other sizes; its leaves are noted."""
+        token = self.expected(kind, op, args, attrs)
+        if token is None:
+            token = self.derive(kind, op, args, attrs)
+            if token is not None and not token.match(self, args):
+                return None
         return token
 
     def refuses(self, op: Op) -> bool:
@@ -242,7 +251,7 @@ class Region(Learning, Redoing):
         token = self.find(INPLACE, op, args, attrs)
         if token is not None:
             return args[0] if self.change(token, args[0]) else None
-        if op in self.at.opaque:
+        if self.at.runs_at_once(op):
             self.cut(f"{op.name}_ runs at once")
             return None
         self.diverge(f"{op.name}_")
@@ -395,7 +404,9 @@ class Region(Learning, Redoing):
         found = plain and region_of(root) is self
         if found and any(self.gradients_wait(token, root) for token in known):
             return True
-        if self.at.resume is not None or (known and not (found and self.is_news(known))):
+        if found and not known and self.known_pass(root):
+            return True
+        if self.at.resumes or (known and not (found and self.is_news(known))):
             self.cut("backward")
         else:
             self.diverge("backward")
@@ -451,6 +462,16 @@ class Region(Learning, Redoing):
                 tensor._grad = self.pending(token.first + k, kind)
         return True
 
+    def known_pass(self, root: Tensor) -> bool:
+        """Whether a pass is one that is known at other sizes, and can wait."""
+        for like in [t for point in self.at.like for t in point.next if t.kind == BACKWARD]:
+            tensors = [self.leaves[slot.number] for slot in like.targets]
+            args = (root, *[t._grad for t in tensors if t._grad is not None])
+            token = self.derive(BACKWARD, like.op, args, {})
+            if token is not None:
+                return self.gradients_wait(token, root)
+        return False
+
     def is_news(self, known: list[Token]) -> bool:
         """Whether gradients are there, or are not, otherwise than in all passes known here."""
         leaves = self.leaves
@@ -483,7 +504,7 @@ class Region(Learning, Redoing):
             with self.lock:
                 if self.takes_step(optimizer):
                     return None
-            if self.at.resume is not None or any(t.kind == STEP for t in self.at.next):
+            if self.at.resumes or any(t.kind == STEP for t in self.at.next):
                 self.cut("an optimizer's step")
             else:
                 self.diverge("an optimizer's step")
@@ -497,6 +518,8 @@ class Region(Learning, Redoing):
         if MODES.now.unusual:
             return False
         plain = False
+        if self.at.like and not self.at.next:
+            self.derive_step(optimizer)
         for token in self.at.next:
             if token.kind != STEP or token.op is not optimizer:
                 continue
@@ -575,7 +598,9 @@ class Region(Learning, Redoing):
             wider = [p for known, p in point.plans.items() if p and not held & ~known]
             return wider[0] if wider else False
         try:
-            plan: Any = ExecutionPlan(self.path, self.arrays, held, self.numbers)
+            plan: Any = ExecutionPlan(
+                self.path, self.arrays, held, self.numbers, self.learned.memory
+            )
             self.learned.compiled += 1
             for token in self.path:
                 native_matching.equip(token)
@@ -584,6 +609,10 @@ class Region(Learning, Redoing):
         except Impossible as error:
             self.learned.note(self.learned.refused, str(error))
             plan = False
+        except (IndexError, RuntimeError, TypeError, ValueError):
+            if not self.path[-1].derived:
+                raise
+            plan = False  # eager mode meets the same, and says where
         point.plans[held] = plan
         return plan
 

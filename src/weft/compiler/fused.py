@@ -75,13 +75,13 @@ class FusedWork(Work):
         self.members, self.inputs, self.results = list(members), inputs, results
         self.name = "+".join(node.work.name for node in members)
 
-    def key(self) -> Any:
+    def key(self, sizes: bool = True) -> Any:
         number: dict[Value, Any] = {v: (k, v.dtype) for k, v in enumerate(self.inputs)}
         found = []
         for node in self.members:
             found.append(node.key(number))
             for r in node.results:
-                number[r] = len(number), r.dtype, r.shape
+                number[r] = len(number), r.dtype, r.shape if sizes else None
         return None if None in found else (*found, tuple(number[v] for v in self.results))
 
     def native(self, *args: Any) -> Any:
@@ -119,7 +119,7 @@ def _called(
     patterns = tuple("unit" if s == 1 else "one" if s == 0 else "step" for s in inner)
     if sizes == [1]:
         patterns = ("one",) * len(patterns)
-    code, numbers, depends = _loop(work, arrays, patterns, len(sizes) - 1)
+    code, numbers, depends = _loop(work, patterns, len(sizes) - 1)
     made = [empty_with(v.shape, v.dtype, w) for v, w in zip(work.results, wanted, strict=True)]
     for k, result in enumerate(made):
         like = [a for i, a in enumerate(arrays) if i in depends[k] and _same(a, result)]
@@ -139,8 +139,27 @@ def _same(a: ndarray, b: ndarray) -> bool:
     return a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
 
 
-def _loop(work: FusedWork, arrays: list[ndarray], patterns: Any, depth: int) -> Any:
+# The loops of works, which do not depend on sizes.
+LOOPS: dict[Any, Any] = {}
+MOST_LOOPS = 4096
+
+
+def _loop(work: FusedWork, patterns: Any, depth: int) -> Any:
     """The compiled loop, the numbers it takes, and which inputs each result depends on."""
+    key = work.key(sizes=False)
+    if key is None:
+        return _new_loop(work, patterns, depth)
+    key = key, patterns, depth
+    found = LOOPS.get(key)
+    if found is None:
+        found = _new_loop(work, patterns, depth)
+        if len(LOOPS) >= MOST_LOOPS:
+            LOOPS.clear()
+        LOOPS[key] = found
+    return found
+
+
+def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
     kinds = [KINDS[x.dtype] for x in work.inputs if x.dtype != BOOL]
     kinds += [KINDS[x.dtype] for node in work.members for x in node.results if x.dtype != BOOL]
     kind = kinds[0] if kinds else "f32"

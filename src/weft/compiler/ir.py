@@ -126,16 +126,17 @@ class WorkNode:
         own = self.work.key()
         if own is None:
             return None
-        if number is None:
-            args = [x if isinstance(x, Value) else constant_key(x) for x in self.args]
-        else:
-            args = [number[x] if isinstance(x, Value) else constant_key(x) for x in self.args]
-        found = own, tuple(args)
-        try:
-            hash(found)
-        except TypeError:
-            return None
-        return found
+        args = []
+        for x in self.args:
+            if isinstance(x, Value):
+                args.append(x if number is None else number[x])
+                continue
+            try:
+                hash(x)
+            except TypeError:
+                return None
+            args.append(constant_key(x))
+        return own, tuple(args)
 
     def __repr__(self) -> str:
         return f"{self.work.name}{self.args} -> {self.results}"

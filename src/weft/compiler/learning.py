@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import matching, stepping, trace
+from weft.compiler import stepping, trace
 from weft.compiler.plan import reached
-from weft.compiler.stretch import Stretch, is_view, takes_gradient
+from weft.compiler.resizing import Resizing, is_ruled
+from weft.compiler.stretch import is_view, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -35,11 +36,10 @@ from weft.core.node import AccumulateGrad
 from weft.core.tensor import Parameter, Tensor, shares
 from weft.graph.spec import listening
 
-BRANCHES = 16  # continuations that are remembered at one point
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 
 
-class Learning(Stretch):
+class Learning(Resizing):
     """The part of a region that learns."""
 
     def diverge(self, why: str) -> None:
@@ -56,8 +56,9 @@ class Learning(Stretch):
         learned.diverged += 1
         learned.note(learned.news, why)
         self.reify()
-        if len(self.at.next) >= BRANCHES or self.stance == "eager_on_recompile":
+        if self.stance == "eager_on_recompile":
             self.at = Point()  # this course is not remembered
+        self.make_room()
         self.learning = True
         self.ids = {id(t): (RESULT, k) for k, t in enumerate(self.handles) if t is not None}
         slots = {slot.number: slot for token in self.path for slot in token.leaves}
@@ -110,10 +111,7 @@ class Learning(Stretch):
         frame = frames.caller(sys._getframe(2))
         if frame is not None:
             token.code, token.instruction = frame.f_code, frame.f_lasti
-        matching.prepare(token)
-        token.home = self.at
-        self.at.next.append(token)
-        self.learned.tokens += 1
+        self.append(token)
         self.path.append(token)
         self.at = token.after
         return token
@@ -149,6 +147,7 @@ class Learning(Stretch):
 
         token = self.add(CALL, op, args, attrs, kinds, roots)
         if token is not None:
+            token.ruled = is_ruled(op, args, attrs, results)
             self.keep(token, results)
 
     def prepare(self, args: Any) -> None:

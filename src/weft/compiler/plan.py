@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.compiler import history, native_matching
+from weft.compiler.ir import CannotLower
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -33,6 +34,7 @@ from weft.core.errors import describe_position
 from weft.core.gate import LISTENERS
 from weft.core.modes import set_grad_enabled
 from weft.core.tensor import Tensor
+from weft.graph.collecting import no_collection
 from weft.graph.derive import derive
 from weft.graph.gradient import ACCUMULATE, ONES, Gradient, flows_through, kinds_of
 from weft.graph.spec import BACKWARD as BACK
@@ -49,17 +51,16 @@ class Impossible(Exception):
     """What a program can't do; the region runs such calls eagerly."""
 
 
-def lower(*given: Any) -> Any:
+def lower(*given: Any, memory: Any = None) -> Any:
     """The program for some nodes: native, or interpreted where that was asked for."""
     if os.environ.get("WEFT_COMPILE") == "interpret":
         from weft.compiler.interpret import Interpreted
 
         return Interpreted(*given)
     from weft.compiler import program
-    from weft.compiler.ir import CannotLower
 
     try:
-        return program.lower(*given)
+        return program.lower(*given, memory=memory)
     except CannotLower as error:
         raise Impossible(str(error)) from None
 
@@ -207,6 +208,20 @@ class Builder:
 
         return derive(specs, self.flows, roots, add)
 
+    def imagined(self, root: int) -> tuple[list[int], list[Spec]]:
+        """The leaves that a backward pass from a result would reach, by number, and its nodes."""
+        made: list[Spec] = []
+
+        def add(op: Any, args: tuple[Any, ...], outs: tuple[int, ...], forward: Spec) -> Spec:
+            id = len(self.specs) + len(made)
+            made.append(Spec(id, BACK, op, args, {"outs": outs}, None, None, forward=forward.id))
+            return made[-1]
+
+        if self.values[root] not in self.flows:
+            return [], []
+        arrived = derive(self.specs, self.flows, [(self.values[root], ONES)], add)
+        return [k for k, ref in sorted(self.leaves.items()) if ref in arrived], made
+
     def accumulated(self, leaf: Ref, arrived: dict[Ref, list[Any]]) -> Ref:
         """The gradient of a leaf: the sum of what arrived there."""
         spec = self.specs[leaf.node]
@@ -235,20 +250,32 @@ class Builder:
 def reached(path: Sequence[Token], root: int) -> list[LeafSlot]:
     """The leaves that a backward pass from a result reaches."""
     slots = {slot.number: slot for token in path for slot in token.leaves}
-    built = Builder(path)
-    if built.values[root] not in built.flows:
-        return []
-    arrived = built.derive([(built.values[root], ONES)])
-    return [slots[k] for k, ref in sorted(built.leaves.items()) if ref in arrived]
+    return [slots[k] for k in Builder(path).imagined(root)[0]]
 
 
 class ExecutionPlan:
     """How one path is computed, for one set of results that are still held."""
 
     def __init__(
-        self, path: Sequence[Token], arrays: Sequence[ndarray], held: int, numbers: Sequence[float]
+        self,
+        path: Sequence[Token],
+        arrays: Sequence[ndarray],
+        held: int,
+        numbers: Sequence[float],
+        memory: Any = None,
     ) -> None:
         self.path = tuple(path)
+        with no_collection():
+            self._make(path, arrays, held, numbers, memory)
+
+    def _make(
+        self,
+        path: Sequence[Token],
+        arrays: Sequence[ndarray],
+        held: int,
+        numbers: Sequence[float],
+        memory: Any,
+    ) -> None:
         built = Builder(path)
         specs = built.specs
         kinds = [kind for token in path for kind in token.kinds]
@@ -270,8 +297,8 @@ class ExecutionPlan:
         # Gradients stop at every result that the program can name, as at a node of its own.
         ends = {k for k in (*live, *self.views) if kinds[k].requires}
         for k in live:
-            if built.passes and used_up(path, built, k):
-                behind = [slot.number for slot in reached(path, k)]
+            behind = used_up(path, built, k) if built.passes else None
+            if behind is not None:
                 self.freed[k] = behind, history.freed_plan(len(behind))
                 continue
             tape = history.ResultBackward(Builder(path, ends - {k}, False), k, kinds[k])
@@ -295,10 +322,10 @@ class ExecutionPlan:
         }
         examples = {node: arrays[number] for node, number in self.leaves.items()}
         forward = with_numbers(forward, built.numbers, numbers)
-        self.program = lower(forward, examples, wanted, writes, built.numbers)
+        self.program = lower(forward, examples, wanted, writes, built.numbers, memory=memory)
         self.given = [self.leaves[k] for k in self.program.leaves]
         # Whether a run calls no op, so that it does not matter what else is switched on.
-        self.runs = 0
+        self.runs = self.last = 0  # how often it ran, and when, in runs of all programs
         self.native = not self.views and self.program.is_native
         self.plain = not self.views and not self.tapes
         made = native_matching.functions()
@@ -350,6 +377,7 @@ class ExecutionPlan:
             region.learned.note(region.learned.refused, "a program could not use these values")
             return False
         self.runs += 1
+        region.learned.runs = self.last = region.learned.runs + 1
         if region.hidden or region.bumped:
             region.show_hidden()
         handles = region.handles
@@ -425,23 +453,23 @@ def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
     return [(k, token.slots[place]) for k, place in places if place]
 
 
-def used_up(path: Sequence[Token], built: Builder, number: int) -> bool:
-    """Whether backward passes have used up the graph of a result.
+def used_up(path: Sequence[Token], built: Builder, number: int) -> list[int] | None:
+    """The leaves behind a result whose graph backward passes have used up; None if they have not.
 
     What keeps nothing for its derivative is never used up. Where only a part of the graph is, and
     where the result depends on gradients, eager mode knows what to do.
     """
     if any(token.kind in (BACKWARD, STEP) for token in needed_for(path, [number])):
         raise Impossible("results with a history that depend on gradients")
-    twin = Builder(path)
-    first = len(twin.specs)
-    twin.derive([(twin.values[number], ONES)])
-    kept = [s.forward for s in twin.specs[first:] if s.kind == BACK and s.op.plan.holds]
-    if not any(r in built.consumed for k in kept if k is not None for r in twin.specs[k].results()):
-        return False
+    leaves, made = built.imagined(number)
+    kept = [s.forward for s in made if s.op.plan.holds]
+    if not any(
+        r in built.consumed for k in kept if k is not None for r in built.specs[k].results()
+    ):
+        return None
     if built.values[number] not in built.consumed:
         raise Impossible("results with a history after a backward pass")
-    return True
+    return leaves
 
 
 def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | None = None) -> None:

@@ -8,8 +8,6 @@ arena. Work that no kernel does is done by Python between two stretches of nativ
 from __future__ import annotations
 
 import ctypes
-import gc
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -37,11 +35,10 @@ from weft.compiler.passes import optimized
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
 from weft.core.gate import LISTENERS, announce
+from weft.graph.collecting import no_collection
 from weft.graph.spec import Ref, Spec
 from weft.native import threads
 from weft.native.codegen.jit import pointer
-from weft.native.memory import pool
-from weft.native.memory.pool import HUGE
 
 __all__ = ["CannotLower", "Program", "lower"]
 
@@ -67,31 +64,28 @@ def lower(
     wanted: Sequence[Ref],
     writes: Mapping[int, Ref] = {},
     numbers: Collection[tuple[int, int]] = (),
+    memory: arena.Memory | None = None,
 ) -> Program:
     """A program that computes values of a graph and writes some of them over leaves.
 
     ``leaves`` are examples of all leaves: their shapes, dtypes and strides are the program's.
     ``wanted`` are the values that each run gives, in new memory; ``writes`` says which leaf takes
     on which value when all else is done. ``numbers`` are operands, by record and position, that are
-    given anew for each run.
+    given anew for each run. ``memory`` is shared with other programs, which run in turn.
     """
     if not selection.ready():
         raise CannotLower("native code is off")
-    collects = gc.isenabled()
-    gc.disable()  # of what is made here in great numbers, next to nothing is garbage
-    try:
-        program = _lowered(specs, leaves, wanted, writes, numbers)
-    finally:
-        if collects:
-            gc.enable()
+    with no_collection():
+        building = _lowered(specs, leaves, wanted, writes, numbers)
+        program = Program(building, building.finished(), memory)
     models = {id: _model(x) for id, x in leaves.items()}
     program.written = [k for k, leaf in enumerate(program.leaves) if leaf in writes]
     program.source = specs, models, wanted, writes, numbers
-    program._again = lambda: lower(*program.source)
+    program._again = lambda: lower(*program.source, memory)
     return program
 
 
-def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) -> Program:
+def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) -> Building:
     needed = needed_for(specs, leaves, (*wanted, *writes.values()), writes)
     expansion = Expansion(specs, leaves, list(numbers), needed)
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
@@ -104,7 +98,7 @@ def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) ->
             break
         except NotInPlace:
             continue
-    return Program(building, building.finished())
+    return building
 
 
 def _model(x: Any) -> Any:
@@ -250,12 +244,14 @@ class Program:
 
     written: Sequence[int] = ()  # which leaves are written to
 
-    def __init__(self, built: Building, arena_bytes: int) -> None:
+    def __init__(
+        self, built: Building, arena_bytes: int, memory: arena.Memory | None = None
+    ) -> None:
         self.arena_bytes = arena_bytes
-        self._memory = np.empty(arena_bytes + arena.ALIGN, np.uint8)
-        if arena_bytes >= HUGE and (kept := pool.current()) is not None:
-            kept.give_back(arena_bytes)  # what eager steps, which the program replaces, have left
-        self._base = -(-pointer(self._memory) // arena.ALIGN) * arena.ALIGN
+        if memory is None or any(isinstance(s, PythonCall) for s in (*built.steps, *built.writes)):
+            memory = arena.Memory()  # what Python does in between may run other programs
+        self._turn = memory.turn
+        self._memory, self._base = memory.room(arena_bytes)
         outside = [b for b in built.buffers if b.kind != TEMPORARY and b.over is None]
         self._number = number = {id(b): k for k, b in enumerate(outside)}
         number |= {id(b): number[id(b.over)] for b in built.buffers if b.kind == LEAF and b.over}
@@ -285,7 +281,6 @@ class Program:
         self._all_plain = columns if every and self._shapes else None
         self._kept = built.keep, built.buffers
         self._notes = built.notes
-        self._turn = threading.Lock()
         self._threads = threads.count()
         self.source: tuple[Any, ...] = ()  # what ``lower`` made it from
         self._again: Any = None  # makes the program anew, for another number of threads

@@ -106,7 +106,9 @@ class Redoing(Stretch):
             # program may have given it another array, or others may have written to it.
             if t._a is array or views:
                 return t
-            return wrap(array, self.nodes[what.number])
+            as_it_was = wrap(array, self.nodes[what.number])
+            as_it_was._vc = t._vc  # a change of the leaf is one of what was saved of it
+            return as_it_was
         return next(numbers) if kind == NUMBER else what
 
 

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.arena import Memory
 from weft.compiler.trace import RESULT, Point, Root, Token
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.graph.listen import Listener
 
 ndarray = np.ndarray
+PATIENCE = 16  # calls in a row that are learned in vain before some run eagerly
+TRIAL = 4  # calls that are learned after these
+LONGEST_REST = 256  # calls
 
 
 class TraceMemory:
@@ -23,15 +27,41 @@ class TraceMemory:
         # By the default dtype, which decides what integers beside a float become.
         self.roots: dict[Any, Point] = {}
         self.calls = self.diverged = self.compiled = self.tokens = 0
+        self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
+        self.runs = 0  # of all programs
+        # Calls in a row that were learned in vain, the last of them, calls that will not be
+        # learned for that reason, and those that were not.
+        self.wasted = self.last_wasted = self.resting = self.rested = 0
+        # A point where new sizes are not expected to come back, as of so many runs.
+        self.unlikely: tuple[Point, int] | None = None
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
         self.news: dict[str, int] = {}  # what was called where something else was expected
         self.lock = threading.RLock()
+        self.memory = Memory()  # of its programs
         self.spare: list[Any] = []  # regions that have ended, to begin again with
 
     def begin(self, default: Any) -> Point:
         """Where the traces under a default dtype begin."""
         return self.roots.setdefault(default, Point())
+
+    def note_waste(self) -> None:
+        """A course was forgotten that never came back: after many, let calls run eagerly."""
+        if self.last_wasted == self.calls:
+            return
+        if self.calls - self.last_wasted > 2:
+            self.wasted = 0
+        self.wasted, self.last_wasted = self.wasted + 1, self.calls
+        if self.wasted >= PATIENCE and self.wasted % TRIAL == 0:
+            self.resting = min(2 ** (self.wasted // TRIAL), LONGEST_REST)
+
+    def rests(self) -> bool:
+        """Whether the present call is one of those that run eagerly, since learning did not pay."""
+        if not self.resting:
+            return False
+        self.resting -= 1
+        self.rested += 1
+        return True
 
     def note(self, table: dict[str, int], why: str) -> None:
         table[why] = table.get(why, 0) + 1

@@ -123,8 +123,8 @@ class Token:
 
     __slots__ = (
         *("after", "attrs", "code", "count", "first", "grad", "instruction", "kind", "kinds"),
-        *("follow", "held", "home", "leaves", "match", "name", "op", "quick", "roots", "scope"),
-        *("slots", "step", "targets"),
+        *("derived", "follow", "held", "home", "leaves", "match", "name", "op", "quick", "roots"),
+        *("ruled", "scope", "slots", "step", "targets"),
     )
 
     def __init__(
@@ -158,13 +158,18 @@ class Token:
         self.instruction = 0
         self.scope = ""
         self.home: Any = None  # the point that it follows
+        # Whether its op's rule says what it gives, and whether that is all that is known of it:
+        # see ``resizing``.
+        self.ruled = self.derived = False
         self.after = Point()
 
 
 class Point:
     """A place in the tree."""
 
-    __slots__ = ("changes", "next", "opaque", "plans", "resume", "tried", "watched", "whole")
+    __slots__ = (
+        *("changes", "like", "next", "opaque", "plans", "resume", "tried", "watched", "whole"),
+    )
 
     def __init__(self) -> None:
         self.next: list[Token] = []
@@ -178,11 +183,23 @@ class Point:
         self.whole: list[tuple[Any, ...]] = []
         self.tried: list[CodeType] = []
         self.changes = 0  # of modules, for which calls were learned anew
+        self.like: tuple[Point, ...] = ()  # the same place in courses of other sizes
+
+    @property
+    def resumes(self) -> bool:
+        """Whether values were computed here, at whatever size."""
+        return self.resume is not None or any(point.resume is not None for point in self.like)
+
+    def runs_at_once(self, op: Any) -> bool:
+        """Whether an op was called here, at whatever size, on what no token can say."""
+        return op in self.opaque or any(op in point.opaque for point in self.like)
 
     def resumed(self) -> Point:
         """The beginning of what follows once everything up to here has been computed."""
         if self.resume is None:
             self.resume = Point()
+            found = (point.resume for point in self.like)
+            self.resume.like = tuple(point for point in found if point is not None)
         return self.resume
 
 
