@@ -53,7 +53,7 @@ class resized:
                 settle(step, token, args)
 
         Learning.add, Stepping.settle = learned, settled  # type: ignore[method-assign]
-        resizing.expects_return = lambda point: True
+        resizing.expects_return = lambda point, learned: True
 
     def __exit__(self, *exc: object) -> None:
         Learning.add, Stepping.settle, resizing.expects_return = self.before  # type: ignore[method-assign]

@@ -148,6 +148,17 @@ def test_sizes_that_do_not_come_back_run_eagerly() -> None:
     assert compiled.learned.runs > 100
 
 
+def test_sizes_among_which_few_come_back_are_not_compiled_at_once() -> None:
+    """However often those few do: a program that runs once does not pay."""
+    compiled = torch.compile(lambda x: x.exp().sum(1) * 2)
+    rng = random.Random(0)
+    for n in range(2, 150):
+        compiled(draw(n, 2))
+        compiled(draw(rng.choice((200, 300, 400, 500)), 2))
+    assert compiled.learned.resized < 50
+    assert compiled.learned.runs > 140
+
+
 @pytest.mark.parametrize("grow", ["a slice", "cat"])
 def test_caches_that_grow(grow: str) -> None:
     """A prefix of a cache, or a cache that is another tensor each time."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.compiler import stepping, trace
 from weft.compiler.plan import reached
-from weft.compiler.resizing import Resizing, is_ruled
+from weft.compiler.resizing import RARE, Resizing, is_ruled
 from weft.compiler.stretch import is_view, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
@@ -42,6 +42,8 @@ FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 class Learning(Resizing):
     """The part of a region that learns."""
 
+    checks_rules = True  # whether the rules of ops are compared with what eager mode gives
+
     def diverge(self, why: str) -> None:
         """The program does something new: run what is pending eagerly, and learn from here on."""
         learned = self.learned
@@ -58,6 +60,8 @@ class Learning(Resizing):
         self.reify()
         if self.stance == "eager_on_recompile":
             self.at = Point()  # this course is not remembered
+        # Where several courses are known, others can be compared with those.
+        self.checks_rules = len(self.at.next) < RARE
         self.make_room()
         self.learning = True
         self.ids = {id(t): (RESULT, k) for k, t in enumerate(self.handles) if t is not None}
@@ -147,7 +151,7 @@ class Learning(Resizing):
 
         token = self.add(CALL, op, args, attrs, kinds, roots)
         if token is not None:
-            token.ruled = is_ruled(op, args, attrs, results)
+            token.ruled = self.checks_rules and is_ruled(op, args, attrs, results)
             self.keep(token, results)
 
     def prepare(self, args: Any) -> None:

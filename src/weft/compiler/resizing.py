@@ -26,7 +26,7 @@ from weft.compiler.ir import Value, WorkNode, attrs_key, constant_key
 from weft.compiler.native_calls import CHANGE, TOKENS
 from weft.compiler.ops import OpWork
 from weft.compiler.stepping import Stepping
-from weft.compiler.stretch import Stretch
+from weft.compiler.stretch import Learned, Stretch
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -54,7 +54,8 @@ from weft.core.tensor import Parameter, Tensor, shares, storage_array
 array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
 
 BRANCHES = 16  # continuations that are remembered at one point
-RARE = 4  # new sizes are followed while one in so many that are known has come back
+RARE = 4  # new sizes are followed while one in so many of those before has come back
+TRIALS = 64  # and in any case in one of so many calls
 MOST_RESULTS = 4096  # that are remembered
 
 _results: dict[Any, Any] = {}
@@ -223,12 +224,15 @@ def runs_of(token: Token) -> tuple[int, int]:
     return count, max((p.last for p in plans), default=0)
 
 
-def expects_return(point: Point) -> bool:
+def expects_return(point: Point, learned: Learned) -> bool:
     """Whether it can be expected that a new size at a point comes back, as those before did."""
     if not point.next:
         return True
-    back = sum(runs_of(token)[0] > 0 for token in point.next)
-    return back * RARE >= len(point.next) and (back > 1 or bool(point.like))
+    back = [token for token in point.next if runs_of(token)[0] > 0]
+    if len(back) * RARE < len(point.next) or (len(back) < 2 and not point.like):
+        return False
+    paid = sum(token.derived for token in back)
+    return learned.vain <= RARE * (paid + 1) or learned.calls % TRIALS == 0
 
 
 class Resizing(Stretch):
@@ -287,7 +291,7 @@ class Resizing(Stretch):
             and alike(token.attrs, attrs)
             and self.resembles(token, args)
         ]
-        if found and not expects_return(point):
+        if found and not expects_return(point, self.learned):
             self.learned.unlikely = point, self.learned.runs
             return []
         return found
@@ -466,6 +470,7 @@ class Resizing(Stretch):
         gone = next((token for token in point.next if not runs_of(token)[0]), None)
         if gone is not None:
             self.learned.note_waste()
+            self.learned.vain += gone.derived
         else:
             gone = min(point.next, key=lambda token: runs_of(token)[1])
         point.next.remove(gone)

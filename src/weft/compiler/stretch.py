@@ -29,6 +29,7 @@ class TraceMemory:
         self.calls = self.diverged = self.compiled = self.tokens = 0
         self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
         self.runs = 0  # of all programs
+        self.vain = 0  # courses at new sizes that never came back
         # Calls in a row that were learned in vain, the last of them, calls that will not be
         # learned for that reason, and those that were not.
         self.wasted = self.last_wasted = self.resting = self.rested = 0
@@ -49,7 +50,7 @@ class TraceMemory:
         """A course was forgotten that never came back: after many, let calls run eagerly."""
         if self.last_wasted == self.calls:
             return
-        if self.calls - self.last_wasted > 2:
+        if self.calls - self.last_wasted > 1:
             self.wasted = 0
         self.wasted, self.last_wasted = self.wasted + 1, self.calls
         if self.wasted >= PATIENCE and self.wasted % TRIAL == 0:
