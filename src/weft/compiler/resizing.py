@@ -26,7 +26,7 @@ from weft.compiler.ir import Value, WorkNode, attrs_key, constant_key
 from weft.compiler.native_calls import CHANGE, TOKENS
 from weft.compiler.ops import OpWork
 from weft.compiler.stepping import Stepping
-from weft.compiler.stretch import Learned, Stretch
+from weft.compiler.stretch import Stretch, TraceMemory
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -224,7 +224,7 @@ def runs_of(token: Token) -> tuple[int, int]:
     return count, max((p.last for p in plans), default=0)
 
 
-def expects_return(point: Point, learned: Learned) -> bool:
+def expects_return(point: Point, learned: TraceMemory) -> bool:
     """Whether it can be expected that a new size at a point comes back, as those before did."""
     if not point.next:
         return True
