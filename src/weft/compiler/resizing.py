@@ -136,9 +136,10 @@ def _by_kernel(op: Op, given: list[Any], attrs: dict[str, Any], ruled: Results) 
 
 def is_ruled(op: Op, args: Any, attrs: dict[str, Any], results: Any) -> bool:
     """Whether it was known what eager mode has made of an op's inputs."""
-    given = [lying(x._a) if isinstance(x, Tensor) else x for x in args]
-    first = args[0]._a if isinstance(args[0], Tensor) else None
-    seen = [(lying(t._a), op.view and first is not None and shares(t._a, first)) for t in results]
+    given = [lying(array_of(x)) if isinstance(x, Tensor) else x for x in args]
+    first = array_of(args[0]) if isinstance(args[0], Tensor) else None
+    arrays = [array_of(t) for t in results]
+    seen = [(lying(a), op.view and first is not None and shares(a, first)) for a in arrays]
     found = results_of(op, given, attrs)
     return found is not None and len(found) == len(seen) and all(map(_equal, found, seen))
 

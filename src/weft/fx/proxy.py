@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft
 from weft.core import overrides
+from weft.core.errors import is_own
 from weft.core.tensor import Tensor
 from weft.fx.node import COMPILED, Node, map_aggregate, nodes_in, qualified_name
 
@@ -124,7 +125,7 @@ class GraphAppendingTracer(TracerBase):
 
 def _user_frames() -> traceback.StackSummary:
     frames = traceback.extract_stack()
-    return traceback.StackSummary.from_list([f for f in frames if "/weft/" not in f.filename])
+    return traceback.StackSummary.from_list([f for f in frames if not is_own(f.filename)])
 
 
 class Proxy:
