@@ -49,12 +49,12 @@ def table(rows: list[Row]) -> str:
         # Each was timed beside the followed step, so that is what leads back to eager torch.
         shares = {k: eager.ratio / row.ratio for k, row in others.items() if row is not None}
         torch = [shares[k] for k in ("step", "model") if k in shares]
-        best = max((row for row in others.values() if row), key=lambda r: r.ratio, default=None)
+        best = next((row for row in others.values() if row and row.limit), None)
         lines.append((
             title, f"{eager.torch:.3g} ms", f"{eager.ratio:.2f}", f"{static.ratio:.2f}",
             f"{eager.limit:.2f}", f"{min(torch):.2f}" if torch else "",
             f"{shares['jax.jit']:.2f}" if "jax.jit" in shares else "",
-            f"{best.ratio:.2f}" if best else "", f"{best.limit:.2f}" if best and best.limit else "",
+            f"{best.ratio:.2f}" if best else "", f"{best.limit:.2f}" if best else "",
             f"{products.ratio:.2f}",
         ))  # fmt: skip
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
