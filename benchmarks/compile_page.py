@@ -25,6 +25,7 @@ COLUMNS = (
     *("training step", "eager torch", "followed", "static", "aim", "`torch.compile`", "`jax.jit`"),
     *("followed, of the faster of these", "aim", "static, of its products"),
 )
+OTHERS = ("torch.compile, step", "torch.compile, model", "jax.jit")
 
 
 def write(path: str, rows: list[Row], threads: int) -> None:
@@ -43,13 +44,11 @@ def table(rows: list[Row]) -> str:
         if name not in found:
             continue
         eager, static, products = (found[name + end] for end in ("", ", static", ", products"))
-        others = {k: found.get(f"{name}, {k}") for k in ("step", "model", "jax.jit")}
-        others["step"] = found.get(f"{name}, torch.compile, step")
-        others["model"] = found.get(f"{name}, torch.compile, model")
+        others = {k: found[f"{name}, {k}"] for k in OTHERS if f"{name}, {k}" in found}
         # Each was timed beside the followed step, so that is what leads back to eager torch.
-        shares = {k: eager.ratio / row.ratio for k, row in others.items() if row is not None}
-        torch = [shares[k] for k in ("step", "model") if k in shares]
-        best = next((row for row in others.values() if row and row.limit), None)
+        shares = {k: eager.ratio / row.ratio for k, row in others.items()}
+        torch = [share for k, share in shares.items() if k.startswith("torch")]
+        best = next((row for row in others.values() if row.limit), None)
         lines.append((
             title, f"{eager.torch:.3g} ms", f"{eager.ratio:.2f}", f"{static.ratio:.2f}",
             f"{eager.limit:.2f}", f"{min(torch):.2f}" if torch else "",

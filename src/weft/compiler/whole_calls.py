@@ -74,7 +74,7 @@ def functions() -> Iterator[FunctionType]:
         yield function
     for _, _, function in overriding.functions():
         yield function
-    yield from whole_modules.forwards(whole_modules.classes())
+    yield from whole_modules.forwards()
     for name, module in list(sys.modules.items()):
         if name.startswith("weft.operators.") or module is short:
             yield from (x for x in vars(module).values() if isinstance(x, FunctionType))
@@ -140,14 +140,9 @@ def state_of(args: tuple[Any, ...]) -> ModuleState | None:
     if not args or not isinstance(args[0], Module):
         return None
     try:
-        return ModuleState(args[0], _own_modules())
+        return ModuleState(args[0])
     except Unknown:
         return None
-
-
-@functools.cache
-def _own_modules() -> set[type]:
-    return whole_modules.classes()
 
 
 _watched: list[Watched] = []

@@ -10,6 +10,7 @@ Attributes that can change without being set (lists, say) are refused.
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from types import FunctionType
 from typing import Any
@@ -40,6 +41,7 @@ class Unknown(Exception):
     """A module whose state can't be compared."""
 
 
+@functools.cache
 def classes() -> set[type]:
     """The classes of weft's own modules."""
     found: set[type] = set()
@@ -51,9 +53,9 @@ def classes() -> set[type]:
     return {cls for cls in found if issubclass(cls, Module)}
 
 
-def forwards(known: set[type]) -> list[FunctionType]:
+def forwards() -> list[FunctionType]:
     """What these modules run when they are called."""
-    own = (vars(cls).get("forward") for cls in known)
+    own = (vars(cls).get("forward") for cls in classes())
     return [function for function in own if isinstance(function, FunctionType)]
 
 
@@ -71,8 +73,8 @@ def class_version(cls: type) -> int:
 class ModuleState:
     """What a module's forward may read: comparisons that hold while it is as it was."""
 
-    def __init__(self, module: Module, known: set[type]) -> None:
-        self.known, self.outermost = known, module
+    def __init__(self, module: Module) -> None:
+        self.outermost = module
         self.guards: list[tuple[int, int, int]] = []
         self.tensors: list[Tensor] = []
         self.globals: list[dict[str, Any]] = []  # kept, so that their addresses stay theirs
@@ -89,7 +91,7 @@ class ModuleState:
             return
         self.seen.add(id(module))
         cls, own = type(module), module.__dict__
-        if cls not in self.known:
+        if cls not in classes():
             raise Unknown("a module of another library")
         if module._hooked and module is not self.outermost:
             raise Unknown("hooks")
