@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from weft.native import onednn, threads
 from weft.native.codegen.jit import pointer
 from weft.native.contract import Address, Job
 from weft.native.conv.convolutions import winograd_allowed
+from weft.native.loops import indexing
 from weft.native.memory import buffers
 from weft.native.memory.buffers import Unplannable
 
@@ -196,7 +197,8 @@ class Building:
 
     ``steps`` change nothing that the caller can see; ``writes`` are made when all of them have
     succeeded, and can't fail: updates of parameters, what is computed from these, and copies to
-    leaves. ``late`` says which of the two is being added to.
+    leaves. ``late`` says which of the two is being added to. Rows of leaves that nobody reads as
+    they were are written by ``steps``, and ``undo`` puts the old ones back.
     """
 
     expansion: Expansion
@@ -204,6 +206,7 @@ class Building:
     places: dict[Value, BufferSlice] = field(default_factory=dict)
     steps: list[ProgramCall | PythonCall | Update] = field(default_factory=list)
     writes: list[ProgramCall | PythonCall | Update] = field(default_factory=list)
+    undo: list[ProgramCall] = field(default_factory=list)  # if a run fails after its steps
     buffers: list[BufferAllocation] = field(default_factory=list)
     results: list[BufferSlice] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
@@ -315,6 +318,51 @@ class Building:
             self.writes.append(ProgramCall("count", address, words, update))
         self.notes.append(f"{update.name} in one call, in place")
 
+    def exchange_rows(self, node: WorkNode) -> None:
+        """Write rows over a leaf, which is the node's result then; keep the old ones."""
+        self.clock += 1
+        value, rows, index = (self.place(x) for x in node.args)
+        dim = node.work.attrs["dim"]  # type: ignore[attr-defined]
+
+        def exchange(*arrays: Any) -> Any:
+            return (indexing.exchange_rows(*map(planning.bare, arrays), dim=dim),)
+
+        def restore(*arrays: Any) -> Any:
+            indexing.restore_rows(*map(planning.bare, arrays), dim=dim)
+            return ()
+
+        first = len(self.buffers)
+        try:
+            job = planning.job(exchange, [p.lies.model() for p in (value, rows, index)])
+        except Unplannable:
+            self.run(node)
+            return
+        at = self.take(job, [value, rows, index], node.work.name)
+        (view,) = job.outputs
+        assert view is not None
+        home, offset = at(view.place)
+        kept = BufferSlice(home, offset, Geometry(view.shape, view.strides, view.dtype))
+        back = planning.job(restore, [p.lies.model() for p in (value, kept, index)])
+        undo: list[Any] = []
+        self.take(back, [value, kept, index], f"{node.work.name}, undone", undo)
+        self.undo = undo + self.undo
+        # What undoing reads stays to the end.
+        for buffer in (*self.buffers[first:], index.buffer):
+            buffer.last = NEVER
+        self.places[node.results[0]] = value
+        self.notes.append(f"{node.work.name} in place")
+
+    def check_apart(self, changed: Collection[int]) -> None:
+        """Fail if a leaf whose rows are exchanged shows memory of another leaf."""
+        assert self.status is not None
+        words: list[Word] = []
+        others = [leaf for leaf in self.used if leaf not in changed]
+        for leaf in (*changed, *others):
+            low, high = geometry(np.asarray(self.leaves[leaf])).bounds()
+            words += [(self.used[leaf], -low), (self.used[leaf], high)]
+        head: list[Word] = [(self.status, 0), len(changed), len(self.used)]
+        self.steps.append(ProgramCall("apart", driver.apart(), head + words, "index_copy"))
+
     def _plan(self, node: WorkNode, inputs: list[Value], places: list[BufferSlice]) -> None:
         planned = self._planned(node, inputs, places)
         at = self.take(planned.job, places, node.work.name)
@@ -342,7 +390,9 @@ class Building:
             if same and not offset and home.size == place.lies.nbytes:
                 self.reuses.append((home, place.buffer, self.clock))
 
-    def take(self, job: Job, places: list[BufferSlice], origin: str) -> Any:
+    def take(
+        self, job: Job, places: list[BufferSlice], origin: str, steps: list[Any] | None = None
+    ) -> Any:
         """Add the calls of a job; gives the function that finds its places among the program's."""
         made = [self.buffer(TEMPORARY, size) for size in job.results]
         if job.scratch:
@@ -356,7 +406,8 @@ class Building:
 
         if self.late and job.flags:
             raise NotInPlace
-        steps = self.writes if self.late else self.steps
+        if steps is None:
+            steps = self.writes if self.late else self.steps
         for call in job.calls:
             words = [at(w) if isinstance(w, Address) else w for w in call.words]
             steps.append(ProgramCall(call.name, call.address, words, origin))
@@ -432,6 +483,8 @@ class Building:
             return
         self.clock += 1
         place = self.place(value)
+        if self._is_there(place, leaf):
+            return
         if place.buffer.kind == LEAF:
             self.saved[leaf] = self.copy(place)
             place = self.saved[leaf]
@@ -446,6 +499,8 @@ class Building:
             raise CannotLower("a leaf that has no memory is written")
         self.clock += 1
         place = self.saved.get(leaf) or self.place(value)
+        if self._is_there(place, leaf):
+            return
         if place.buffer.kind == LEAF:
             place = self.copy(place)  # that leaf may be written too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
@@ -454,6 +509,11 @@ class Building:
         if not self._made_there(place, target):
             place.buffer.last = NEVER
             self.move(target, place)
+
+    def _is_there(self, place: BufferSlice, leaf: int) -> bool:
+        """Whether a leaf has a value already: rows were exchanged in its place."""
+        whole = BufferSlice(self.leaf(leaf), 0, geometry(np.asarray(self.leaves[leaf])))
+        return place == whole
 
     def _made_there(self, place: BufferSlice, target: BufferSlice) -> bool:
         """Let what is computed after all checks be computed where it is to be written.

@@ -27,6 +27,54 @@ define void @program_note(ptr %args) {
   ret void
 }
 """
+# ``apart``: sets the status (the first word) if one of the first intervals of addresses overlaps
+# any other. How many the first are, and all of them, are words too; then come their bounds.
+HELPERS += """
+define void @program_apart(ptr %args) {
+entry:
+  %status = load ptr, ptr %args
+  %pf = getelementptr i64, ptr %args, i64 1
+  %first = load i64, ptr %pf
+  %pa = getelementptr i64, ptr %args, i64 2
+  %all = load i64, ptr %pa
+  %bounds = getelementptr i64, ptr %args, i64 3
+  br label %outer
+outer:
+  %i = phi i64 [ 0, %entry ], [ %i1, %outer.end ]
+  %more.i = icmp slt i64 %i, %first
+  br i1 %more.i, label %one, label %done
+one:
+  %at.i = shl i64 %i, 1
+  %pl.i = getelementptr i64, ptr %bounds, i64 %at.i
+  %low.i = load i64, ptr %pl.i
+  %ph.i = getelementptr i64, ptr %pl.i, i64 1
+  %high.i = load i64, ptr %ph.i
+  %i1 = add i64 %i, 1
+  br label %inner
+inner:
+  %j = phi i64 [ %i1, %one ], [ %j1, %two ]
+  %more.j = icmp slt i64 %j, %all
+  br i1 %more.j, label %two, label %outer.end
+two:
+  %at.j = shl i64 %j, 1
+  %pl.j = getelementptr i64, ptr %bounds, i64 %at.j
+  %low.j = load i64, ptr %pl.j
+  %ph.j = getelementptr i64, ptr %pl.j, i64 1
+  %high.j = load i64, ptr %ph.j
+  %before = icmp ule i64 %high.i, %low.j
+  %behind = icmp ule i64 %high.j, %low.i
+  %apart = or i1 %before, %behind
+  %j1 = add i64 %j, 1
+  br i1 %apart, label %inner, label %overlap
+overlap:
+  store i64 1, ptr %status
+  ret void
+outer.end:
+  br label %outer
+done:
+  ret void
+}
+"""
 
 # ``store``: one number (the first word) at so many addresses (the second, and those behind it).
 _STORE = """
@@ -56,8 +104,9 @@ HELPERS += "".join(_STORE.format(bits=bits) for bits in (32, 64))
 
 # A whole run as a built-in function of two lists of arrays (leaves, and memory for results) and the
 # address of a record: how many arrays and the numbers of their buffers, the same for results, the
-# addresses of buffers, the status, then twice what ``run`` takes: what computes, and what writes if
-# nothing has failed. A status of two says that something among the leaves is not an array.
+# addresses of buffers, the status, then three times what ``run`` takes: what computes, what writes
+# if nothing has failed, and what undoes changes if something has. A status of two says that
+# something among the leaves is not an array.
 CALL = f"""
 define private i64 @gather(ptr %self, ptr %list, i64 %count, ptr %numbers, ptr %bases) {{
 entry:
@@ -136,9 +185,12 @@ compute:
   call void @stretch(ptr %record, i64 6, ptr %bases)
   %failed = load i64, ptr %status
   %good = icmp eq i64 %failed, 0
-  br i1 %good, label %write, label %back
+  br i1 %good, label %write, label %undo
 write:
   call void @stretch(ptr %record, i64 11, ptr %bases)
+  br label %back
+undo:
+  call void @stretch(ptr %record, i64 16, ptr %bases)
   br label %back
 back:
   call void @come_back(ptr %self, ptr %state)
@@ -165,7 +217,7 @@ def call() -> Callable | None:
 
 @once
 def _addresses() -> list[int]:
-    names = ("run", "note", "store32", "store64")
+    names = ("run", "note", "store32", "store64", "apart")
     return jit.engine().load("weft_program", HELPERS, [f"program_{name}" for name in names])
 
 
@@ -184,3 +236,8 @@ def note() -> int:
 def store(size: int) -> int:
     """The address of the function that stores a number of so many bytes at many places."""
     return _addresses()[2 if size == 4 else 3]
+
+
+def apart() -> int:
+    """The address of the function that compares intervals of addresses."""
+    return _addresses()[4]

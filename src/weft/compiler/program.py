@@ -32,6 +32,7 @@ from weft.compiler.building import (
 from weft.compiler.expand import Expansion
 from weft.compiler.ir import CannotLower, Number, WorkNode
 from weft.compiler.passes import optimized
+from weft.compiler.row_writes import written_rows
 from weft.compiler.updates import Update, grouped, is_plain
 from weft.core import quiet, selection
 from weft.core.gate import LISTENERS, announce
@@ -91,10 +92,12 @@ def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) ->
     ends = [expansion.read(r) for r in (*wanted, *writes.values())]
     nodes, ends = optimized(expansion.nodes, ends)
     written = dict(zip(writes, ends[len(wanted) :], strict=True))
-    for in_place in (True, False):
+    rows = written_rows(nodes, ends[: len(wanted)], written, leaves)
+    ways: list[Any] = [(True, {}), (False, {})]
+    for in_place, placed in [(True, rows), *ways] if rows else ways:
         try:
             building = Building(expansion, leaves)
-            _build(building, nodes, ends[: len(wanted)], written, in_place)
+            _build(building, nodes, ends[: len(wanted)], written, in_place, placed)
             break
         except NotInPlace:
             continue
@@ -114,8 +117,12 @@ def _build(
     wanted: list[Any],
     writes: dict[int, Any],
     in_place: bool,
+    rows: dict[WorkNode, int],
 ) -> None:
-    """Plan all work: what only computes, the updates of parameters, and what reads these."""
+    """Plan all work: what only computes, the updates of parameters, and what reads these.
+
+    ``rows`` are nodes that write rows over leaves.
+    """
     leaves = building.leaves
     steps = [n for n in nodes if in_place and is_plain(n, leaves, writes)]
     new = {value for node in steps for value in node.results}
@@ -127,6 +134,8 @@ def _build(
         if not new.isdisjoint(node.inputs()):
             later.append(node)
             new.update(node.results)
+        elif node in rows:
+            building.exchange_rows(node)
         else:
             building.run(node)
     found = {k: building.want(value) for k, value in enumerate(wanted) if value not in new}
@@ -137,6 +146,10 @@ def _build(
             building.prepare(leaf, value)
     for group in grouped(steps, leaves):
         building.update(group)
+    if building.undo:
+        if any(isinstance(step, PythonCall) for step in building.steps):
+            raise NotInPlace  # what Python does may fail when rows were written
+        building.check_apart(set(rows.values()))
     building.late = True
     for node in later:
         building.run(node)
@@ -273,6 +286,7 @@ class Program:
             if not isinstance(s, Update) and not isinstance(getattr(s, "origin", None), Update)
         ]
         self.writes = _stretches(built.writes, number, self._base)
+        self.undo = _stretches(built.undo, number, self._base)
         self._result_at = np.array([number[id(p.buffer)] for p in built.results], np.int64)
         self._shapes = [(*p.lies, _plain(p.lies)) for p in built.results]
         # The same in columns, if there is nothing to say of strides.
@@ -317,7 +331,7 @@ class Program:
     def _recorded(self) -> ndarray:
         """What the built-in function reads: see ``driver``."""
         nothing = (0,) * 5
-        stretches = [s[0].given if s else nothing for s in (self.steps, self.writes)]  # type: ignore[union-attr]
+        stretches = [s[0].given if s else nothing for s in (self.steps, self.writes, self.undo)]  # type: ignore[union-attr]
         return np.array(
             [
                 *(len(self._leaf_at), pointer(self._leaf_at)),
@@ -385,7 +399,7 @@ class Program:
     ) -> list[ndarray] | None:
         """A run step by step, with Python's calls in between; updates together or one by one."""
         states = [(g, g.get_state()) for g in self._generators]
-        given, done = self._given, False
+        given, done, ran = self._given, False, False
         try:
             arrays = [np.asarray(a) for a in arrays]
             for at, array in zip((*self._leaf_at, *self._result_at), (*arrays, *results),
@@ -393,7 +407,8 @@ class Program:
                 given[int(at)] = array
                 self._bases[at] = pointer(array)
             self._status[0] = 0
-            if not self._go(self.steps, numbers) or self._status[0]:
+            ran = self._go(self.steps, numbers)
+            if not ran or self._status[0]:
                 return None
             if together:
                 self._go(self.writes, numbers)
@@ -404,6 +419,8 @@ class Program:
             done = True
             return results
         finally:
+            if ran and not done:
+                self._go(self.undo, numbers)
             given.clear()
             if not done:
                 for generator, state in states:

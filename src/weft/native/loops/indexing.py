@@ -121,6 +121,54 @@ def place_columns(
         bad[0] = 1
 
 
+@inline
+def all_within(index, count, n):
+    inside = 1
+    for j in range(count):
+        v = row_of(index[j], n, 1)
+        inside = inside & i64(v >= 0 and v < n)
+    return inside
+
+
+@kernel
+def swap_rows(
+    x: Ptr[T], source: Ptr[T], index: Ptr[U], kept: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
+    inner: i64, tiles: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    if all_within(index, count, n):
+        for o in range(lo // tiles, (hi + tiles - 1) // tiles):
+            start = max(lo - o * tiles, 0) * LINE
+            length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
+            for j in range(count):
+                row = x + (o * n + row_of(index[j], n, 1)) * inner + start
+                new = source + (o * count + j) * inner + start
+                old = kept + (o * count + j) * inner + start
+                for i in range(length):
+                    old[i] = row[i]
+                for i in range(length):
+                    row[i] = new[i]
+    else:
+        bad[0] = 1
+
+
+@kernel
+def put_back_rows(
+    x: Ptr[T], kept: Ptr[T], index: Ptr[U], n: i64, count: i64, inner: i64, tiles: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    # The last first, since one row may have been replaced several times.
+    if all_within(index, count, n):
+        for o in range(lo // tiles, (hi + tiles - 1) // tiles):
+            start = max(lo - o * tiles, 0) * LINE
+            length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
+            for k in range(count):
+                j = count - 1 - k
+                row = x + (o * n + row_of(index[j], n, 1)) * inner + start
+                old = kept + (o * count + j) * inner + start
+                for i in range(length):
+                    row[i] = old[i]
+
+
 @kernel
 def place_rows(
     base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
@@ -540,6 +588,41 @@ def index_copy(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndarray
     if not x.ndim or source.ndim != x.ndim:
         return None
     return _placed(x, source, index, dim, x.shape, True, add=False)
+
+
+def _rows_in_place(
+    x: ndarray, rows: ndarray, index: ndarray, dim: int
+) -> tuple[list[str], list[int], tuple[int, int]]:
+    """What kernels on rows of an array in its place take: types, sizes, and how work is shared."""
+    outer, n, inner = _around(x.shape, dim)
+    kind, words = INDICES.get(index.dtype), _words(x, inner)
+    if kind is None or words is None or not x.flags.c_contiguous or x.dtype != rows.dtype:
+        raise buffers.Unplannable("rows that can't be exchanged in their place")
+    if index.ndim != 1 or rows.size != outer * index.size * inner:
+        raise buffers.Unplannable("another number of rows than of indices")
+    moved, length = words
+    tiles = -(-length // LINE)
+    sizes = [n, index.size, length, tiles]
+    return [moved, kind], sizes, _shares(outer * tiles, index.size * min(length, LINE))
+
+
+def exchange_rows(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndarray:
+    """Put rows into an array, in its place; gives those that were there. For plans alone.
+
+    Nothing is changed where an index is out of range, which sets a flag.
+    """
+    kinds, sizes, shares = _rows_in_place(x, source, index, dim)
+    kept, bad = buffers.empty(source.shape, x.dtype), buffers.zeros(1, np.int64)
+    source, index = plain(source), plain(index)
+    swap_rows.get(*kinds)(x, source, index, kept, bad, *sizes, *shares)
+    buffers.wrong(bad)
+    return kept
+
+
+def restore_rows(x: ndarray, kept: ndarray, index: ndarray, dim: int) -> None:
+    """Undo ``exchange_rows``."""
+    kinds, sizes, shares = _rows_in_place(x, kept, index, dim)
+    put_back_rows.get(*kinds)(x, kept, plain(index), *sizes, *shares)
 
 
 # --- x[index] --------------------------------------------------------------------------
