@@ -111,8 +111,10 @@ class Automatic(Region):
     def stop(self) -> None:
         """Compute what is pending, and let the program run eagerly again."""
         if self in MODES.now.recorders:
-            self.cut("automatic compiling was stopped")
-            self.__exit__()
+            try:
+                self.cut("automatic compiling was stopped")
+            finally:
+                self.__exit__()
 
     def explain(self) -> str:
         """In words: which stretches were found, what runs natively, and what does not, and why."""
