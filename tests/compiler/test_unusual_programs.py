@@ -34,3 +34,14 @@ def test_automatic_compiling_holds_nothing_of_calls_that_it_can_not_learn() -> N
         for _ in range(20):
             (torch.ones(3) * np.int64(2)).tolist()
             assert len(automatic.region.leaves) < 3
+
+
+@pytest.mark.parametrize(
+    "read", [lambda t: t.sum().item(), lambda t: t.detach().numpy(), lambda t: bool(t.sum() > 0)]
+)
+def test_a_loop_that_reads_values_is_learned_once_and_holds_one_round(read: Any) -> None:
+    with torch.compiler.auto() as automatic:
+        for k in range(12):
+            read(torch.ones(3) * k + 1)
+            assert len(automatic.region.handles) < 8
+        assert automatic.region.learned.runs > 5
