@@ -10,7 +10,15 @@ from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, OpNode, Output, next_sequence
 from weft.core.plan import Plan
 from weft.core.tensor import Parameter, Tensor
-from weft.native.codegen.records import Classes, Facts, Records, Unsupported
+from weft.native.codegen.records import (
+    BOOLEAN,
+    FLOATING,
+    INTEGRAL,
+    Classes,
+    Facts,
+    Records,
+    Unsupported,
+)
 from weft.native.once import once
 
 if TYPE_CHECKING:
@@ -78,7 +86,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         variadic=op.variadic,
         promotes=op.promote is not None,
         promoted=op.promote_args,
-        integers=op.promote not in (None, "float") and "i" not in op.refuses,
+        kinds=_kinds(op),
         numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
         loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
@@ -87,6 +95,16 @@ def functions(op: Op) -> tuple[Any, Any]:
     )
     given = op, facts, op.plans, op.view, op.multiple
     made = found.function(*given)
-    if not op.plain or (op.multiple and op.images):
+    if op.check is not None or not facts.kinds or (op.multiple and op.images):
         return made, None
     return made, found.function(*given, (op.reference, op.layout))
+
+
+def _kinds(op: Op) -> int:
+    """The types of inputs on which promotion has nothing to do."""
+    kept = op.promote not in (None, "float")  # integers are not made into floats
+    return (
+        FLOATING * ("f" not in op.refuses)
+        + INTEGRAL * (kept and "i" not in op.refuses)
+        + BOOLEAN * (kept and "b" not in op.refuses)
+    )
