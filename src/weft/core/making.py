@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.core import quiet, selection
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core import overrides, quiet, selection
 from weft.core.frames import OWN_FILES, caller, last_caller
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, OpNode, Output, next_sequence
 from weft.core.plan import Plan
+from weft.core.size import Size
 from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen.records import (
     BOOLEAN,
@@ -52,9 +55,38 @@ def records() -> Records | None:
     if quiet.VARIABLE is None:
         return None  # pragma: no cover - another NumPy's internals
     try:
-        return Records(classes)
+        found = Records(classes)
     except Unsupported:
         return None
+    read_attributes()
+    return found
+
+
+PROPERTIES: dict[str, property] = {}  # those of ``Tensor`` that compiled code stands for
+
+
+def read_attributes() -> None:
+    """Let compiled code answer for the properties of plain tensors that are read most."""
+    if overrides.ON or PROPERTIES:
+        return
+    from weft.native.codegen import attributes
+
+    known = attributes.Known(Tensor, Parameter, Size, dt.OF_NUMPY, dev.CPU)
+    own = {name: vars(Tensor)[name] for name in attributes.NAMES}
+    compiled = attributes.getters(known, {name: p.fget for name, p in own.items()})
+    PROPERTIES.update(own)
+    for name, p in own.items():
+        setattr(Tensor, name, property(compiled[name], p.fset, p.fdel, p.__doc__))
+
+
+def restore_properties() -> None:
+    """Put the properties in Python back, which subclasses and modes take over."""
+    for name, p in PROPERTIES.items():
+        setattr(Tensor, name, p)
+    overrides.NAMES.clear()
+
+
+overrides.SWITCH.append(restore_properties)
 
 
 class Maker:

@@ -270,7 +270,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 def _truth(ufunc: Any) -> Any:
     def reference(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
-        out = ufunc.reduce(x.astype(bool, copy=False), axis=axes(x, dim), keepdims=keepdim)
+        every = x if x.dtype is dt.BOOL else x.astype(bool)
+        out = ufunc.reduce(every, axis=axes(x, dim), keepdims=keepdim)
         return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
     return reference
@@ -306,7 +307,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def _truth_dims(dim: Any, rank: int) -> tuple[int, ...]:
-    return tuple(range(rank)) if dim is None else api.dims(dim, rank)
+    return EVERY[rank] if dim is None else api.dims(dim, rank)
 
 
 def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
