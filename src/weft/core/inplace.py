@@ -211,14 +211,16 @@ def filled_over(target: Tensor, value: float) -> bool:
 def bump(target: Tensor, name: str) -> None:
     """Note that a tensor's memory changed, by which op and on which line."""
     frame = getframe(2)  # the user's, if he called what called this
-    if frame.f_code is not last_caller[0]:
+    code = frame.f_code
+    if code is not last_caller[0]:
         frame = caller(frame)
-    note_change(target._vc, name, frame.f_code, frame.f_lasti)
+        code = frame.f_code
+    note_change(target._vc, name, code, frame.f_lasti)
 
 
 def note_change(cell: list[Any], name: str, code: Any, instruction: int) -> None:
     """Count a change of memory in its version cell, which remembers the last few of them."""
-    version = cell[0] = entry(cell, 0) + 1
+    version = cell[0] = (cell[0] if cell.__class__ is list else entry(cell, 0)) + 1
     cell.append((version, name, code, instruction, tick()))
     if len(cell) > 9:
         del cell[1]
