@@ -76,7 +76,7 @@ SOURCES: dict[str, Callable[[weft.Tensor], Any]] = {
     "array": lambda x: np.ones((2, 3), np.float32),
 }
 NUMBERS = [0, 0.0, -0.0, 1, 0.1, -3, 2**24, 2**24 + 1, 2**70, 1e30, 1e300, float("inf"), True]
-NUMBERS += [float("nan"), 1j]
+NUMBERS += [float("nan"), 1j, (1 << 54) + (1 << 30) + 1]  # the last would be rounded twice
 CALLS: dict[str, Callable[[weft.Tensor], Any]] = {
     **{f"copy {k}": lambda x, s=s: x.copy_(s(x)) for k, s in SOURCES.items()},
     **{f"fill {n}": lambda x, n=n: x.fill_(n) for n in NUMBERS},

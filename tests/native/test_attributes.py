@@ -32,8 +32,11 @@ with weft.no_grad():
     hidden = base[1:]
 with weft.inference_mode():
     inner = weft.ones(2)
+plain = weft.ones(3)
+late = plain[:2]
+plain.mul_(weft.ones(3, requires_grad=True))
 tensors = [
-    base, stale, hidden, inner, weft.tensor(1.0), weft.zeros(0, 3), weft.ones(2, 1, 5, 1, 7).mT,
+    base, stale, late, hidden, inner, weft.tensor(1.0), weft.zeros(0, 3), weft.ones(2, 1, 5, 1, 7).mT,
     weft.nn.Parameter(weft.ones(2)), weft.ones(2, device="meta"), weft.nn.Buffer(weft.ones(2)),
     weft.nn.UninitializedParameter(), weft.ones(2).detach(),
     *(weft.ones(2).to(d) for d in (weft.float16, weft.bfloat16, weft.complex64, weft.uint8,
@@ -49,7 +52,7 @@ for x in tensors:
     for name in NAMES:
         own = making.PROPERTIES[name].fget
         assert outcome(vars(weft.Tensor)[name].fget, x) == outcome(own, x), (name, type(x))
-assert stale.requires_grad and stale.grad_fn is not None
+assert late.requires_grad and stale.requires_grad and stale.grad_fn is not None
 assert weft.Tensor.shape.__doc__.startswith("The length of each dimension")
 x = weft.ones(2)
 x.requires_grad = True
