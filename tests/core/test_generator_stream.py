@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
+from weft.core import generator  # noqa: E402
 from weft.core.generator import ArrayGenerator  # noqa: E402
 
 FLOATS = {
@@ -509,3 +510,38 @@ def test_mixed_calls(seed):
 def test_bad_arguments(call):
     with pytest.raises(RuntimeError):
         call(ArrayGenerator())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_working_ahead_gives_the_same_stream(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small draws are taken from values made for a whole block of words."""
+    rng = np.random.default_rng(seed)
+    draws = [
+        (str(rng.choice(["uniform", "normal", "scaled", "randint", "double", "state"])), int(n))
+        for n in rng.choice([1, 2, 3, 15, 16, 17, 32, 48, 100, 128, 129, 700], 300)
+    ]
+
+    def stream() -> list[bytes]:
+        g, found = ArrayGenerator().manual_seed(seed), []
+        for kind, n in draws:
+            if kind == "state":
+                g.set_state(g.get_state())
+            elif kind == "randint":
+                found.append(g.randint((n,), 0, 1000).tobytes())
+            elif kind == "scaled":
+                found.append(g.normal((n,), np.float32, 3.0, 2.0).tobytes())
+            elif kind == "double":
+                found.append(g.normal((n,), np.float64).tobytes())
+            else:
+                drawn = getattr(g, kind)((n,))
+                found.append(drawn.tobytes())
+                assert drawn.base is None or drawn.base.size == n  # not all that was made ahead
+        return found
+
+    ahead = stream()
+    monkeypatch.setattr(generator, "_FEW", 0)
+    assert stream() == ahead
+    monkeypatch.setattr(generator.selection, "pays", lambda uses=1: False)
+    assert stream() == ahead
+    monkeypatch.setattr(generator, "_FEW", 128)
+    assert stream() == ahead

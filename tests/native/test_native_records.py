@@ -105,6 +105,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "in place": lambda x, y: (x * 1).add_(y),
     "into view": lambda x, y: _into_view(x, y),
     "unrecorded": lambda x, y: _unrecorded(x) + y,
+    "whole": lambda x, y: ((x * 9).long() + 3) * 2 - 1,
+    "mask": lambda x, y: ~(x > 0) & (y > 0) | ((x * 9).long() == 2),
+    "masked": lambda x, y: x * (~(x > y)).float(),
 }
 
 
@@ -210,6 +213,65 @@ def test_random_programs_give_the_same_graph(seed: int) -> None:
         slow = run(chosen, seed)
     for mine, wanted in zip(fast, slow, strict=True):
         assert mine == wanted
+
+
+WHOLE = [-3, -1, 0, 1, 2, 7, 2**40, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**70, True, 2.5]
+
+
+def outcome(name: str, args: Any) -> Any:
+    """What an op gives without attributes, or which error it raises."""
+    try:
+        result = REGISTRY[name](*args)
+    except Exception as error:
+        return type(error).__name__, str(error).partition("\n  at")[0]
+    results = result if isinstance(result, tuple) else (result,)
+    for t in results:
+        if t._a.dtype.kind == "f":
+            t._a[np.isnan(t._a)] = np.nan  # of either sign
+    return [(shown(t), t._base is not None, t._node) for t in results]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, op in REGISTRY.items() if op.promote is not None and op.check is None]
+)
+def test_integers_booleans_and_numbers_give_the_same(name: str) -> None:
+    op = REGISTRY[name]
+    n, mask = weft.tensor([[3, -2, 0, 5], [1, 7, -9, 2]]), weft.tensor([True, False, True, True])
+    x, single = weft.tensor([0.5, -2.0, 3.0, 0.0]), weft.tensor(4)
+    tensors = [n, n.t(), n[:, 1:3], mask, mask[::2], x, single, weft.tensor(True)]
+    cases: list[tuple[Any, ...]] = [(a,) for a in tensors]
+    if len(op.names) > 1 or op.variadic:
+        cases += [(a, b) for a in tensors for b in (*tensors, *WHOLE)]
+    if len(op.names) > 2:
+        cases += [(a, n[0], k) for a in (mask, n[0], x) for k in (*WHOLE, x, n[1], mask)]
+    held = op.made, op.call
+    op.made, op.call = making.functions(op)
+    try:
+        mine = [outcome(name, case) for case in cases]
+        with by_python():
+            wanted = [outcome(name, case) for case in cases]
+    finally:
+        op.made, op.call = held
+    for case, a, b in zip(cases, mine, wanted, strict=True):
+        assert a == b, case
+
+
+def test_calls_on_integers_booleans_and_numbers_are_compiled() -> None:
+    n, mask = weft.arange(4), weft.tensor([True, False])
+    for name, *args in (
+        ("add", n, n), ("add", n, 1), ("eq", n, 1), ("mul", n, -2), ("eq", mask, mask),
+        ("bitwise_not", mask), ("bitwise_and", mask, mask), ("bitwise_or", n, n),
+        ("logical_not", mask), ("logical_and", mask, mask), ("cat", mask, mask),
+    ):  # fmt: skip
+        assert compiled(name)[1]({} if name != "cat" else {"dim": 0}, 0, *args) is not None, name
+    for name, *args in (
+        ("add", n, 2**63), ("eq", n, 2**63), ("add", n, 1.0), ("add", n, True), ("add", mask, 1),
+        ("bitwise_and", weft.ones(2), weft.ones(2)), ("eq", n, n.int()), ("div", n, n),
+        ("sub", mask, mask),
+    ):  # fmt: skip
+        assert (
+            making.functions(REGISTRY[name])[1] is None or compiled(name)[1]({}, 0, *args) is None
+        )
 
 
 def test_the_compiled_code_was_used() -> None:

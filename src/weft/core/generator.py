@@ -52,6 +52,7 @@ _MASK24 = np.array((1 << 24) - 1, np.uint32)
 _MASK21 = np.array((1 << 21) - 1, np.uint32)
 _SCALE24 = np.array(2.0**-24, np.float32)
 _SCALE53 = np.array(2.0**-53)
+_ZERO = np.array(0.0, np.float32)
 _TWO32 = np.array(2.0**32)
 _TWO_PI = 2.0 * math.pi
 _INT64_MIN = -(1 << 63)
@@ -109,6 +110,7 @@ class ArrayGenerator:
         self._pos = _BLOCK
         # Normals worked out ahead, by position modulo 16: (buffer, first position, values).
         self._ready: dict[int, tuple[Any, int, Array]] = {}
+        self._ready_floats: tuple[Any, Array] = None, self._buffer  # of which buffer, and values
         self._initial_seed = _DEFAULT_SEED
         self._next_normal: float | None = None
         self._next_float_normal: float | None = None
@@ -256,11 +258,19 @@ class ArrayGenerator:
 
     def _floats(self, n: int) -> Array:
         """Return n float32 values in [0, 1) of 24 bits."""
+        pos = self._pos
+        end = pos + n
+        if n <= _FEW and end <= _BLOCK:
+            # All words that are buffered, made floats at once, serve the requests that follow.
+            buffer, ready = self._ready_floats
+            if buffer is not self._buffer:
+                buffer, ready = self._buffer, _unit_floats(self._buffer)
+                self._ready_floats = buffer, ready
+            self._pos = end
+            return ready[pos:end].copy()
         if n > _CHUNK:
             return self._in_chunks(self._floats, n, _F32, _CHUNK)
-        out = (self._words(n) & _MASK24).astype(_F32)
-        out *= _SCALE24
-        return out
+        return _unit_floats(self._words(n))
 
     def _doubles(self, n: int) -> Array:
         """Return n float64 values in [0, 1) of 53 bits."""
@@ -284,10 +294,10 @@ class ArrayGenerator:
         self, shape: Shape, dtype: DTypeLike = _F32, low: float = 0.0, high: float = 1.0
     ) -> Array:
         """Draw from [low, high), as torch.rand and Tensor.uniform_ do."""
-        dtype = np.dtype(dtype)
+        dtype = dtype if dtype is _F32 else np.dtype(dtype)
         n = _count(shape)
         if low == 0.0 and high == 1.0:
-            if dtype == _F32:
+            if dtype is _F32 or dtype == _F32:
                 return self._floats(n).reshape(shape)
             if dtype == _F64:
                 return self._doubles(n).reshape(shape)
@@ -351,8 +361,10 @@ class ArrayGenerator:
     def _block_normals(self, n: int, dtype: np.dtype[Any], mean: float, std: float) -> Array:
         """Box-Muller in blocks of 16: the first 8 give the radius, the last 8 the angle."""
         wide = dtype is not _F32 and dtype == _F64
-        out = np.empty(n, _F64 if wide else _F32)
         ragged = n % 16
+        if n <= _FEW and dtype is _F32 and std == 1.0 and not mean and not ragged:
+            return self._few_units(n) + _ZERO  # as by multiply_add: a zero loses its sign
+        out = np.empty(n, _F64 if wide else _F32)
         # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
         # draw, and then drop, the values that stood there.
         dropped = ragged if wide or dtype == _F32 else 0
@@ -398,13 +410,13 @@ class ArrayGenerator:
         """
         pos = self._pos
         if pos + n > _BLOCK:
-            return box_muller_32(self._floats(n))
+            return _units(self._words(n))
         self._pos = pos + n
         buffer, start, ready = self._ready.get(pos % 16, _NOT_READY)
         if buffer is not self._buffer or pos < start:
             start = pos
             words = self._buffer[pos : _BLOCK - (_BLOCK - pos) % 16]
-            ready = box_muller_32((words & _MASK24).astype(_F32) * _SCALE24)
+            ready = _units(words)
             self._ready[pos % 16] = self._buffer, pos, ready
         return ready[pos - start : pos - start + n]
 
@@ -817,6 +829,22 @@ _SQUEEZE = float(np.float32(0.0331))
 _native_engine = selection.resolve("loops.twister:Engine")
 _native_bernoulli = selection.resolve("loops.twister:bernoulli")
 _native_normals = selection.resolve("loops.twister:box_muller")
+
+
+def _unit_floats(words: Array) -> Array:
+    """Words as float32 values in [0, 1) of 24 bits."""
+    out = (words & _MASK24).astype(_F32)
+    out *= _SCALE24
+    return out
+
+
+def _units(words: Array) -> Array:
+    """Words, whole blocks of sixteen, as float32 standard normals."""
+    if not selection.pays():
+        return box_muller_32(_unit_floats(words))
+    out = np.empty(words.size, _F32)
+    _native_normals(words, out, 1.0, -0.0)  # which leaves a zero its sign
+    return out
 
 
 def _restore(device: Any, state: Array) -> ArrayGenerator:

@@ -146,17 +146,81 @@ def write(target: Tensor, result: Any, name: str) -> None:
     bump(target, name)
 
 
+def written_over(target: Tensor, values: Any) -> bool:
+    """Write an array of the same kind over a tensor, where there is nothing to check or record.
+
+    False, with nothing changed, for all that ``apply_inplace`` has to look at. ``values`` must not
+    share memory with the tensor; the caller notes the change (``bump``).
+    """
+    now = MODES.now
+    if now.mode is SPECIAL:
+        return False
+    if now.grad and (target._node is not None or target._base is not None):
+        return False
+    a = target._a
+    if a.__class__ is not ndarray or values.__class__ is not ndarray:
+        return False
+    flags = a.flags
+    if not (
+        a.dtype is values.dtype
+        and a.shape == values.shape
+        and flags.c_contiguous
+        and flags.writeable
+        and target._vc.__class__ is list
+    ):
+        return False
+    if LISTENERS:
+        announce(a, target)
+    a[...] = values
+    return True
+
+
+def copied_over(target: Tensor, source: Tensor) -> bool:
+    """The same with the values of another tensor, if that has no history either."""
+    now = MODES.now
+    if now.mode is SPECIAL or source._vc is target._vc:
+        return False
+    if now.grad and (source._node is not None or source._base is not None):
+        return False
+    return written_over(target, source._a)
+
+
+# Every whole number up to here is one of float32, so that it does not matter how it is converted.
+WHOLE = 1 << 24
+
+
+def filled_over(target: Tensor, value: float) -> bool:
+    """The same with one number that every float type can hold."""
+    now = MODES.now
+    if now.mode is SPECIAL or not -WHOLE <= value <= WHOLE:
+        return False
+    if now.grad and (target._node is not None or target._base is not None):
+        return False
+    a = target._a
+    d = a.dtype
+    if not (d is dt.F32 or d is dt.F64) or a.__class__ is not ndarray:
+        return False
+    if target._vc.__class__ is not list or not a.flags.writeable:
+        return False
+    if LISTENERS:
+        announce(a, target)
+    a.fill(value)
+    return True
+
+
 def bump(target: Tensor, name: str) -> None:
     """Note that a tensor's memory changed, by which op and on which line."""
     frame = getframe(2)  # the user's, if he called what called this
-    if frame.f_code is not last_caller[0]:
+    code = frame.f_code
+    if code is not last_caller[0]:
         frame = caller(frame)
-    note_change(target._vc, name, frame.f_code, frame.f_lasti)
+        code = frame.f_code
+    note_change(target._vc, name, code, frame.f_lasti)
 
 
 def note_change(cell: list[Any], name: str, code: Any, instruction: int) -> None:
     """Count a change of memory in its version cell, which remembers the last few of them."""
-    version = cell[0] = entry(cell, 0) + 1
+    version = cell[0] = (cell[0] if cell.__class__ is list else entry(cell, 0)) + 1
     cell.append((version, name, code, instruction, tick()))
     if len(cell) > 9:
         del cell[1]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.core import quiet, selection
+from weft.core import device as dev
+from weft.core import dtype as dt
+from weft.core import overrides, quiet, selection
 from weft.core.frames import OWN_FILES, caller, last_caller
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, OpNode, Output, next_sequence
 from weft.core.plan import Plan
+from weft.core.size import Size
 from weft.core.tensor import Parameter, Tensor
-from weft.native.codegen.records import Classes, Facts, Records, Unsupported
+from weft.native.codegen.records import (
+    BOOLEAN,
+    FLOATING,
+    INTEGRAL,
+    Classes,
+    Facts,
+    Records,
+    Unsupported,
+)
 from weft.native.once import once
 
 if TYPE_CHECKING:
@@ -44,9 +55,38 @@ def records() -> Records | None:
     if quiet.VARIABLE is None:
         return None  # pragma: no cover - another NumPy's internals
     try:
-        return Records(classes)
+        found = Records(classes)
     except Unsupported:
         return None
+    read_attributes()
+    return found
+
+
+PROPERTIES: dict[str, property] = {}  # those of ``Tensor`` that compiled code stands for
+
+
+def read_attributes() -> None:
+    """Let compiled code answer for the properties of plain tensors that are read most."""
+    if overrides.ON or PROPERTIES:
+        return
+    from weft.native.codegen import attributes
+
+    known = attributes.Known(Tensor, Parameter, Size, dt.OF_NUMPY, dev.CPU)
+    own = {name: vars(Tensor)[name] for name in attributes.NAMES}
+    compiled = attributes.getters(known, {name: p.fget for name, p in own.items()})
+    PROPERTIES.update(own)
+    for name, p in own.items():
+        setattr(Tensor, name, property(compiled[name], p.fset, p.fdel, p.__doc__))
+
+
+def restore_properties() -> None:
+    """Put the properties in Python back, which subclasses and modes take over."""
+    for name, p in PROPERTIES.items():
+        setattr(Tensor, name, p)
+    overrides.NAMES.clear()
+
+
+overrides.SWITCH.append(restore_properties)
 
 
 class Maker:
@@ -78,7 +118,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         variadic=op.variadic,
         promotes=op.promote is not None,
         promoted=op.promote_args,
-        integers=op.promote not in (None, "float") and "i" not in op.refuses,
+        kinds=_kinds(op),
         numbers=2 if op.bare_numbers else int(op.numbers and op.traced),
         loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
@@ -87,6 +127,16 @@ def functions(op: Op) -> tuple[Any, Any]:
     )
     given = op, facts, op.plans, op.view, op.multiple
     made = found.function(*given)
-    if not op.plain or (op.multiple and op.images):
+    if op.check is not None or not facts.kinds or (op.multiple and op.images):
         return made, None
     return made, found.function(*given, (op.reference, op.layout))
+
+
+def _kinds(op: Op) -> int:
+    """The types of inputs on which promotion has nothing to do."""
+    kept = op.promote not in (None, "float")  # integers are not made into floats
+    return (
+        FLOATING * ("f" not in op.refuses)
+        + INTEGRAL * (kept and "i" not in op.refuses)
+        + BOOLEAN * (kept and "b" not in op.refuses)
+    )

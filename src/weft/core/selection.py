@@ -216,15 +216,21 @@ def offer_small(op: Op, forward: str = "", *backward: str) -> None:
 
 def by_size(bound: int, small: str, large_one: Any) -> Callable:
     """One of two kernels: the second if an array has so many elements."""
-    few = resolve(small)
     many = resolve(large_one) if large_one.__class__ is str else large_one
+    found: list[Callable] = []
 
     def call(*args: Any, **attrs: Any) -> Any:
         g = attrs.get("g")
         arrays = (*args, *(g if g.__class__ is tuple else ()), *attrs.values())
         # Kernels for small arrays are single Python calls, which plans can't contain.
-        every = buffers.any_size()
-        return (many if every or large(arrays, bound) else few)(*args, **attrs)
+        if buffers.any_size() or large(arrays, bound):
+            return many(*args, **attrs)
+        if not found:
+            found.append(load(small))
+        try:
+            return found[0](*args, **attrs)
+        except NotPythonError:
+            return None
 
     return call
 

@@ -50,6 +50,8 @@ ndarray, new, new_tuple = np.ndarray, object.__new__, tuple.__new__
 getframe = sys._getframe
 
 
+NUMBERS = frozenset((bool, int, float, complex))  # what NumPy's own types have as elements
+
 GRADIENT_LOST = (
     "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
     "Consider using tensor.detach() first."
@@ -273,13 +275,14 @@ class Tensor(metaclass=_TensorMeta):
         """
         if dim is None:
             return new_tuple(Size, self._a.shape)
-        rank = max(self._a.ndim, 1)
-        if not -rank <= dim < rank or not self._a.ndim:
+        try:
+            return self._a.shape[dim]
+        except IndexError:
+            rank = max(self._a.ndim, 1)
             raise IndexError(
                 f"size: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
                 f"but got {dim}); the shape is {list(self._a.shape)}\n  at {errors.here()}"
-            )
-        return self._a.shape[dim]
+            ) from None
 
     @property
     def dtype(self) -> dt.dtype:
@@ -760,6 +763,11 @@ class Tensor(metaclass=_TensorMeta):
         >>> torch.tensor([2.5]).item()
         2.5
         """
+        a = self._a
+        if a.__class__ is ndarray and a.size == 1 and not MODES.now.recorders:
+            value = a.item()
+            if value.__class__ in NUMBERS:
+                return value
         if self._a.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._a.size} elements cannot be converted to Scalar "
@@ -783,6 +791,9 @@ class Tensor(metaclass=_TensorMeta):
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
+        a = self._a
+        if a.__class__ is ndarray and a.dtype.kind != "V":
+            return a.tolist()
         if self._a.__class__ is MetaArray:
             raise NotImplementedError(f"{NO_DATA}\n  at {errors.here()}")
         a = host(self)
@@ -872,6 +883,10 @@ class Tensor(metaclass=_TensorMeta):
     def __float__(self) -> float:
         if self._node is not None:
             errors.warn_once(GRADIENT_LOST)
+        if self._a.size == 1:
+            value = self.item()
+            if value.__class__ is float:
+                return value
         return float(self._number("double"))
 
     def __int__(self) -> int:

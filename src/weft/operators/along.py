@@ -39,11 +39,12 @@ def numpy_names(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def public(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            if "axis" in kwargs:
-                kwargs["dim"] = kwargs.pop("axis")
-            if "keepdims" in kwargs:
-                kwargs["keepdim"] = kwargs.pop("keepdims")
+        if not kwargs:
+            return function(*args)
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
     return public

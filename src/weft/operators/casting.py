@@ -14,7 +14,7 @@ from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply, apply_one
 from weft.core.gate import LISTENERS, announce
 from weft.core.inference import check_change
-from weft.core.inplace import apply_inplace, bump
+from weft.core.inplace import apply_inplace, bump, copied_over, filled_over
 from weft.core.modes import MODES, SPECIAL
 from weft.core.pending import model_of
 from weft.core.shapes import ShapeDtype
@@ -286,8 +286,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> x.to("cpu") is x
     True
     """
-    if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
-        return convert(self, args[0].np)
+    if len(args) == 1 and not kwargs:
+        asked = args[0]
+        if asked.__class__ is dt.dtype:
+            return convert(self, asked.np)
+        kind = asked.__class__
+        here = asked == "cpu" if kind is str else kind is dev.device and asked.type == "cpu"
+        if here and self.device is dev.CPU:
+            return self
     d, copy, format, device = _to_arguments(args, kwargs)
     wanted = self.dtype.np if d is None else dt.as_numpy(d)
     if device is not None and device.type != self.device.type:
@@ -532,6 +538,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if not isinstance(src, Tensor):
         src = wrap(np.asarray(src))
+    if copied_over(self, src):
+        bump(self, "copy")
+        return self
     return apply_inplace(copy_op, (self, src), {})
 
 
@@ -561,6 +570,9 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     >>> torch.zeros(3).fill_(5)
     tensor([5., 5., 5.])
     """
+    if (value.__class__ is float or value.__class__ is int) and filled_over(self, value):
+        bump(self, "fill")
+        return self
     if isinstance(value, Tensor) and value.ndim:
         raise RuntimeError(
             "fill_ only supports 0-dimension value tensor but got tensor with "
@@ -583,6 +595,9 @@ def zero_(self: Tensor) -> Tensor:
     >>> x.zero_()
     tensor([0., 0.])
     """
+    if filled_over(self, 0.0):
+        bump(self, "zero")
+        return self
     now = MODES.now
     if (not now.grad or self._node is None) and now.mode is not SPECIAL:
         if self._base is None or not now.grad:

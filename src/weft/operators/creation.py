@@ -609,6 +609,12 @@ empty = _filler(
 )
 
 
+def _filled(shape: tuple[int, ...], value: np.ndarray) -> np.ndarray:
+    array = np.empty(shape, value.dtype)
+    array[...] = value
+    return array
+
+
 def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
@@ -635,8 +641,7 @@ def full(
         is_tensor = isinstance(fill_value, Tensor)
         d = fill_value._a.dtype if is_tensor else dt.number_dtype(fill_value)
     value = None if isinstance(fill_value, Tensor) and fill_value.is_meta else _number(fill_value)
-    make = lambda shape, d: np.full(shape, number_for(value, d))
-    array = build(make, sizes((size,), "full"), d, device)
+    array = build(lambda s, d: _filled(s, number_for(value, d)), sizes((size,), "full"), d, device)
     made = finish(array, device, requires_grad)
     return made if out is None else api.into(out, made, "full")
 

@@ -18,7 +18,7 @@ from weft.core.dispatch import edge_of
 from weft.core.gate import announce
 from weft.core.generator import ArrayGenerator
 from weft.core.inference import check_change, fresh_cell
-from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
+from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable, written_over
 from weft.core.meta import MetaArray, lacks_values
 from weft.core.meta import empty as meta_empty
 from weft.core.modes import MODES, SPECIAL
@@ -177,6 +177,9 @@ def _floats_only(d: np.dtype, kernel: str, complex_too: bool = False) -> None:
 
 def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
     """Overwrite a tensor with random values; its old value gets a gradient of zero."""
+    if written_over(self, values):
+        bump(self, name)
+        return self
     now = MODES.now
     if now.mode is SPECIAL or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})

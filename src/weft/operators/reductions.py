@@ -33,6 +33,8 @@ from weft.operators.cumulative import has_zero_op, products_of_others
 from weft.operators.pointwise import exp_op
 from weft.operators.views import expand_op, reshape_op
 
+new_tuple = tuple.__new__
+
 # Below this many elements a copy costs less than the view and what reads it later.
 SMALL = 4096
 
@@ -125,7 +127,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         input = input.to(dtype)
         if input._a.dtype.kind == "b":
             return any_op(input, dim=reduced_dims(dim, input._a.ndim), keepdim=keepdim)
-    elif input._a.dtype.kind in "iub":
+    elif input._a.dtype is not dt.I64 and input._a.dtype.kind in "iub":
         input = input.to(dt.int64)
     return apply_one(sum_op, input, _chosen(dim, input._a.ndim, keepdim))
 
@@ -270,7 +272,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 def _truth(ufunc: Any) -> Any:
     def reference(x: np.ndarray, dim: tuple[int, ...], keepdim: bool) -> np.ndarray:
-        out = ufunc.reduce(x.astype(bool, copy=False), axis=axes(x, dim), keepdims=keepdim)
+        every = x if x.dtype is dt.BOOL else x.astype(bool)
+        out = ufunc.reduce(every, axis=axes(x, dim), keepdims=keepdim)
         return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
     return reference
@@ -306,7 +309,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def _truth_dims(dim: Any, rank: int) -> tuple[int, ...]:
-    return tuple(range(rank)) if dim is None else api.dims(dim, rank)
+    return EVERY[rank] if dim is None else api.dims(dim, rank)
 
 
 def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
@@ -567,7 +570,7 @@ def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str, example: str) 
         d = api.wrap_dim(dim, input._a.ndim)
         refuse_empty(input, (d,), name)
         refuse("c", input, name)
-        return result(*apply(rows, (input,), {"dim": d, "keepdim": keepdim}))
+        return new_tuple(result, apply(rows, (input,), {"dim": d, "keepdim": keepdim}))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (

@@ -26,6 +26,8 @@ from weft.operators.build import Sample, general
 from weft.operators.reductions import pick_samples, refuse_empty, row_pick, whole_pick
 from weft.references import selecting
 
+new_tuple = tuple.__new__
+
 # --- sort ------------------------------------------------------------------------------
 
 
@@ -173,7 +175,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
             f"{list(input._a.shape)} and the dimension {d}\n  at {errors.here()}"
         )
     attrs = {"k": k, "dim": d, "largest": bool(largest), "sorted": bool(sorted)}
-    return _topk_result(*apply(topk_op, (input,), attrs))
+    return new_tuple(_topk_result, apply(topk_op, (input,), attrs))
 
 
 def _kth_index(x: np.ndarray, dim: int, k: int) -> np.ndarray:

@@ -1048,10 +1048,10 @@ api.alias("cat", "concat", "concatenate")
 
 def _stack(*parts: np.ndarray, dim: int) -> np.ndarray:
     shape = parts[0].shape
-    if dim < len(shape) and all(p.shape == shape for p in parts):
+    if dim < len(shape) and len({p.shape for p in parts}) == 1:
         # As in PyTorch joined along the dimension that the new one divides: images with the
         # channels innermost keep that order.
-        return np.concatenate(parts, dim).reshape(*shape[:dim], len(parts), *shape[dim:])
+        return np.concatenate(parts, dim).reshape((*shape[:dim], len(parts), *shape[dim:]))
     place = (*(slice(None),) * dim, None)
     return np.ascontiguousarray(np.concatenate([p[place] for p in parts], dim))
 

@@ -46,7 +46,8 @@ INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES, REST = range(6)
 
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyTuple_New", "PyList_New", "PyList_SetItem"),
-    *("PyLong_FromLongLong", "PyLong_AsLongLong", "PyDict_New", "PyDict_SetItem"),
+    *("PyLong_FromLongLong", "PyLong_AsLongLong", "PyLong_AsLongLongAndOverflow"),
+    *("PyDict_New", "PyDict_SetItem"),
     *("PyDict_GetItem", "PyIter_Next", "PyWeakref_NewRef", "PyObject_Vectorcall"),
     *("PyObject_RichCompareBool", "PyNumber_Add", "PyFrame_GetCode", "PyFrame_GetLasti"),
     *("PyObject_VectorcallDict", "PyObject_GetAttr", "PyErr_ExceptionMatches", "PyDict_Size"),
@@ -269,9 +270,9 @@ class Facts:
 
     differentiable: bool
     variadic: bool
-    promotes: bool  # its inputs must be of one float type, or some of them
+    promotes: bool  # its inputs must be of one type, or some of them
     promoted: tuple[int, ...] | None
-    integers: bool  # int64 will do as well
+    kinds: int  # which types those may be: a sum of FLOATING, INTEGRAL and BOOLEAN
     numbers: int  # 1: the second of two may be a number, 2: any but the first
     loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
@@ -283,11 +284,12 @@ class Facts:
         chosen = range(8) if self.promoted is None else self.promoted
         mask = sum(1 << i for i in chosen) & 255 if self.promotes else 0
         all_of = self.promotes and self.promoted is None
-        flags = (self.differentiable, self.variadic, mask, all_of, self.integers, self.numbers)
+        flags = (self.differentiable, self.variadic, mask, all_of, self.kinds, self.numbers)
         return bytes((*flags, self.loud, self.keeps_rows, self.nones, *self.outputs))
 
 
-DIFFERENTIABLE, VARIADIC, MASK, ALL, INTEGERS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS = range(10)
+DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS = range(10)
+FLOATING, INTEGRAL, BOOLEAN = 1, 2, 4
 
 
 class Finish(Emitter):
@@ -298,8 +300,8 @@ class Finish(Emitter):
     stack the user's frame is expected, counted from the function that makes the call.
 
     With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind
-    the depth: the arrays of the inputs, which must be of one float type, go to the op's native
-    code or its reference, and what that gives is finished.
+    the depth: the arrays of the inputs, which must be of one type that needs no conversion, go to
+    the op's native code or its reference, and what that gives is finished.
     """
 
     def __init__(
@@ -489,7 +491,8 @@ class Finish(Emitter):
         places = self.at(given, TUPLE)
         self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
         self.leave_if(self.test("slt", self.bare, 0), "fail")
-        with self.when(self.test("eq", self.bare, 0)):
+        whole = self.is_known(self.load(self.common), "i64")  # which entry points do not take
+        with self.when(self.both(self.test("eq", self.bare, 0), self.negated(whole))):
             self.try_entrys(places, result)
         with self.when(self.test("eq", self.load(result), NULL)):
             with self.when(self.load(self.large, 0, "i1")):
@@ -569,19 +572,32 @@ class Finish(Emitter):
                     pair = self.both(second, self.test("eq", allowed, 1))
                     any_one = self.test("eq", allowed, 2)
                     self.leave_unless(self.either(pair, any_one), "decline")
-                    usual = (self.test("eq", self.load(self.common), self.known(k)) for k in FLOATS)
-                    self.leave_unless(self.either(*usual), "decline")
+                    self.check_number(x, pair)
                     self.store(LLVMValue("true", "i1"), self.number)
             self.put(self.hold(x), given, i)
+
+    def check_number(self, x: LLVMValue, pair: LLVMValue) -> None:
+        """Whether a number leaves the type of the arrays as it is, and has a value in it."""
+        common = self.load(self.common)
+        floating = self.either(*(self.is_known(common, name) for name in FLOATS))
+        with self.otherwise(floating):
+            whole = self.both(self.is_known(common, "i64"), self.is_a(x, "int"))
+            self.leave_unless(self.both(pair, whole), "decline")
+            overflow = self.variable("i32", 0)
+            self.call("PyLong_AsLongLongAndOverflow", x, overflow, kind="i64")
+            self.leave_unless(self.test("eq", self.load(overflow, 0, "i32"), 0), "decline")
 
     def check_type(self, a: LLVMValue) -> None:
         """Whether an array has the type of those before it, or is the first and of a usual one."""
         kind, common = self.load(a, DESCR), self.load(self.common)
         first = self.test("eq", common, NULL)
         with self.when(first):
-            whole = self.both(self.is_known(kind, "i64"), self.fact(INTEGERS))
-            usual = self.either(*(self.is_known(kind, name) for name in FLOATS), whole)
-            self.leave_unless(usual, "decline")
+            allowed, usual = self.byte(self.facts, KINDS), []
+            for bit, names in ((FLOATING, FLOATS), (INTEGRAL, ("i64",)), (BOOLEAN, ("b1",))):
+                taken = self.test("ne", self.arithmetic("and", allowed, bit), 0)
+                found = self.either(*(self.is_known(kind, name) for name in names))
+                usual.append(self.both(taken, found))
+            self.leave_unless(self.either(*usual), "decline")
             self.store(kind, self.common)
         with self.otherwise(first):
             self.leave_unless(self.test("eq", kind, common), "decline")
