@@ -24,6 +24,7 @@ from weft import nn
 from weft.compiler import native_calls, whole_calls
 from weft.compiler.trace import walk
 from weft.core import dispatch, inplace, short
+from weft.core.errors import describe_position
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 
@@ -540,6 +541,62 @@ def test_a_leaf_whose_memory_others_hold_is_changed_at_once() -> None:
     for _ in range(3):
         compiled()
     assert x.tolist() == [8.0, 8.0, 8.0]
+
+
+def changes_of(tensor: Any) -> list[tuple[Any, ...]]:
+    """The version of a tensor, and what its last changes were and on which lines they were made."""
+    marks = tensor._vc[1:]
+    lines = [describe_position(code, at) for _, _, code, at, _ in marks]
+    return [tensor._version, *[(m[0], m[1], line) for m, line in zip(marks, lines, strict=True)]]
+
+
+def test_changes_in_place_are_counted_as_in_eager_mode() -> None:
+    x = torch.zeros(3)
+
+    def program(target: Any, times: int, other: bool) -> Any:
+        y = x + 1  # read before it is changed
+        made = y * 2
+        for _ in range(times):
+            target.add_(1).mul_(0.5)
+            made.mul_(3).add_(y)
+        made = made.exp() if other else made
+        target.sub_(y)
+        return made
+
+    compiled = torch.compile(program)
+    for k in range(12):
+        settings = 3 + k % 3, k == 9  # which leaves the course behind changes
+        twin, target = torch.zeros(3), torch.zeros(3)
+        expected, found = program(twin, *settings), compiled(target, *settings)
+        for a, b in ((target, twin), (found, expected)):
+            assert torch.allclose(a, b)
+            assert changes_of(a) == changes_of(b)
+    assert "change" in known(compiled)
+
+
+@pytest.mark.parametrize("read", (False, True))
+@pytest.mark.parametrize("whole", (False, True))
+def test_memory_that_anybody_else_holds_is_changed_at_once(read: bool, whole: bool) -> None:
+    """Held is the array of a tensor, or the array whose memory that shows."""
+    x, y = torch.zeros(4), torch.ones(4)
+    x._a = np.zeros(4, np.float32) if whole else np.zeros(8, np.float32)[2:6]
+    others: list[Any] = []
+
+    def program() -> Any:
+        z = x + y if read else y
+        x.add_(z)
+        return [float(array[2]) for array in others]
+
+    compiled = torch.compile(program)
+    holders: list[Callable] = [lambda: x._a, lambda: x._a.base, lambda: x._a[:3]]
+    value = 0.0
+    for k in range(18):
+        if k >= 6 and k % 2:
+            others += [array for array in (holders[k % 3](),) if array is not None]
+        value = 2 * value + 1 if read else value + 1
+        assert compiled() == [value] * len(others)
+        others.clear()
+        assert x.tolist() == [value] * 4
 
 
 def test_memory_from_outside_is_copied_when_it_is_read(ops: list[str]) -> None:

@@ -231,9 +231,8 @@ class Whole:
             tuple(kind if k in given else None for k, kind in enumerate(kinds)),
             tuple(range(handles, handles + count)), self.home, watched.grad,
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
-            change, same, take if outside else None, type(region).can_wait,
-            type(region).change_later, guards, words([id(t) for t in tensors]), module,
-            tuple(state.globals) if state else (),
+            change_items(change), same, take if outside else None, type(region).can_wait,
+            guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
         )  # fmt: skip
         del self.watched, self.flat  # a tensor that they hold would count as one that is held
 
@@ -384,6 +383,18 @@ class Whole:
             if root.where == RESULT and root.number >= first:
                 found.add(root.number - first)
         return found
+
+
+def change_items(token: Token | None) -> tuple[Any, ...] | None:
+    """The change in place with which a call ends, as compiled code notes it."""
+    if token is None:
+        return None
+    kind, what = token.slots[0]
+    number = what.number if kind == LEAF else ~what
+    return (
+        *(token, token.after, words([number]), number, token.first, token.kinds[0]),
+        *(token.name, token.code, token.instruction),
+    )
 
 
 def constant(x: Any) -> Any:
