@@ -597,6 +597,11 @@ class Hook(Emitter):
         self.store(self.constant(1), state, BUSY)
         begun = self.python(self.item(self.own, BEGIN), region, function, args)
         self.drop(args)
+        with self.when(self.is_known(begun, "False")):
+            self.drop(begun)
+            self.store(self.constant(0), state, BUSY)
+            self.go("run")
+            self.here(self.label())
         result = self.variable("ptr", "null")
         with self.when(self.test("ne", begun, NULL)):
             self.drop(begun)
