@@ -7,6 +7,7 @@ optimizer's state and versions. In double precision, so that rounding does not d
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ import pytest
 
 import weft as torch
 from weft import nn
+from weft.compiler import native_matching
+from weft.compiler.updates import Update
+from weft.core.errors import describe_position
 
 F = nn.functional
 CASES: dict[str, Any] = {}
@@ -568,3 +572,72 @@ def test_a_gradient_past_a_changed_parameter_is_an_error() -> None:
         w = nn.Parameter(torch.ones(3))
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             compiled(w, torch.ones(3)).backward()
+
+
+def changes_of(tensor: Any) -> list[Any]:
+    """The version of a tensor, and what its last changes were and on which lines they were made."""
+    marks = [(name, describe_position(code, at)) for _, name, code, at, _ in tensor._vc[1:]]
+    return [tensor._version, *marks]
+
+
+@pytest.mark.parametrize("opt", ("SGD", "Adam"))
+def test_steps_are_counted_as_in_eager_mode(opt: str) -> None:
+    """In the versions of parameters and states, whatever has changed these before."""
+    torch.manual_seed(0)
+    first, _, x, y = network()
+    model, twin = copy.deepcopy(first), copy.deepcopy(first)
+    settings = {"lr": 0.1} | ({"momentum": 0.9} if opt == "SGD" else {})
+    optimizer, other = (
+        getattr(torch.optim, opt)(m.parameters(), **settings) for m in (model, twin)
+    )
+
+    def stepping(model: Any, optimizer: Any) -> Any:
+        def step() -> Any:
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+
+        return step
+
+    compiled, eager = torch.compile(stepping(model, optimizer)), stepping(twin, other)
+    for k in range(9):
+        if k in (4, 6, 7):
+            for m in (model, twin):
+                with torch.no_grad():
+                    for _ in range(k - 3):
+                        m[0].weight.mul_(0.5)
+        compiled()
+        eager()
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            assert torch.allclose(p, q)
+            assert changes_of(p) == changes_of(q)
+            for name, state in optimizer.state[p].items():
+                assert changes_of(state) == changes_of(other.state[q][name])
+
+
+def test_the_next_age_of_parameters_is_that_of_the_python_code() -> None:
+    """Compiled code reads counters of one age; all else is left to Python."""
+    made = native_matching.functions()
+    if made is None:
+        pytest.skip("objects differ")
+    update: Any = Update.__new__(Update)
+    ages = (0.0, 1.0, 7.0, 2.0**24 - 1, 2.0**24, 1e30, float("nan"), float("inf"))
+    chosen = random.Random(0)
+    given = 0
+    for _ in range(400):
+        age, count = chosen.choice(ages), chosen.randrange(1, 5)
+        dtype = chosen.choice((np.float32, np.float64))
+        arrays: list[Any] = [np.array(age, dtype) for _ in range(count)]
+        if chosen.random() < 0.3:
+            arrays[chosen.randrange(count)] = chosen.choice(
+                (np.array(3.0, np.float32), np.array([age], dtype), np.array(3), np.float32(age))
+            )
+        update.ages = chosen.sample(range(count), chosen.randrange(1, count + 1))
+        expected = update.age_of(arrays)
+        found = made.next_age(arrays, native_matching.words(update.ages))
+        assert found is None or found == expected
+        given += found is not None
+        plain = all(a.__class__ is np.ndarray and not a.shape for a in arrays)
+        if plain and all(a.dtype.kind == "f" for a in arrays):
+            assert found == expected
+    assert given > 100

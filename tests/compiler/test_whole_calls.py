@@ -24,6 +24,8 @@ from weft import nn
 from weft.compiler import native_calls, whole_calls
 from weft.compiler.trace import walk
 from weft.core import dispatch, inplace, short
+from weft.core.errors import describe_position
+from weft.core.modes import MODES
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 
@@ -244,7 +246,7 @@ def test_a_module_that_is_confirmed_does_not_run() -> None:
     assert user.runs == 12
     forwards = [own for p in points(compiled) for own in p.whole if own[native_calls.MODULE]]
     found = sorted(own[native_calls.CODE].co_qualname for own in forwards)
-    assert found == ["Linear.forward", "Sequential.forward"]
+    assert found == ["Module.__call__", "Sequential.forward"]
 
 
 class Changes:
@@ -309,6 +311,15 @@ class Changes:
     def to_hook(self, layer: Any) -> None:
         self.undo.append(layer.register_forward_hook(lambda m, args, out: out - 2).remove)
 
+    def to_hook_around_all(self, layer: Any) -> None:
+        register = self.chosen.choice(
+            [
+                lambda: self.model.register_forward_hook(lambda m, args, out: out * 2),
+                lambda: self.model.register_forward_pre_hook(lambda m, args: (args[0] + 1,)),
+            ]
+        )
+        self.undo.append(register().remove)
+
     def to_global_hook(self, layer: Any) -> None:
         register = nn.modules.module.register_module_forward_hook
         self.undo.append(register(lambda m, args, out: out + 1).remove)
@@ -347,15 +358,17 @@ def layers() -> Any:
     return nn.Sequential(nn.Linear(3, 3), inner, nn.LeakyReLU(0.1), nn.Linear(3, 3))
 
 
+@pytest.mark.parametrize("part", (False, True))
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_a_module_is_noticed(name: str) -> None:
+def test_a_change_of_a_module_is_noticed(name: str, part: bool) -> None:
     torch.manual_seed(1)
     model, x = layers(), torch.randn(2, 3)
+    owner = nn.ModuleList([model] * part)  # calls of modules that are parts are confirmed, too
     changes = Changes(model, random.Random(0))
     compiled = torch.compile(lambda: model(x) * 1)
     for _ in range(4):
         compiled()
-    assert "forward" in known(compiled)
+    assert ("__call__" if owner else "forward") in known(compiled)
     changes.make(name)
     try:
         found = [compiled() for _ in range(3)]
@@ -371,6 +384,7 @@ def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
     torch.manual_seed(seed)
     chosen = random.Random(seed)
     model = layers()
+    owner = nn.ModuleList([model] * (seed % 2))
     changes, x = Changes(model, chosen), torch.randn(2, 3)
     compiled = torch.compile(lambda: model(x) * 1)
     done: list[str] = []
@@ -391,6 +405,64 @@ def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
         for undo in reversed(changes.undo):
             undo()
     assert confirmed > 5
+    assert len(owner) == seed % 2
+
+
+def test_calls_of_parts_of_a_module_are_confirmed() -> None:
+    class User(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.layer = nn.LayerNorm(3), nn.Linear(3, 3)
+
+        def forward(self, x: Any, extra: Any = None) -> Any:
+            return self.layer(input=self.norm(x)) + self.layer(x)
+
+    user, x = User(), torch.randn(2, 3)
+    compiled = torch.compile(lambda: user(x) * 1)
+    for _ in range(6):
+        assert torch.allclose(compiled(), user(x) * 1)
+    modules = [own for p in points(compiled) for own in p.whole if own[native_calls.MODULE]]
+    found = sorted(own[native_calls.CODE].co_qualname for own in modules)
+    # Keywords with tensors are left to the functions inside.
+    assert found == ["Linear.forward", "Module.__call__", "Module.__call__"]
+
+
+def test_calls_of_modules_that_are_no_parts_are_counted() -> None:
+    layer, x = nn.Linear(3, 3), torch.randn(2, 3)
+    compiled = torch.compile(lambda: layer(x) * 1)
+    before = MODES.now.calls
+    for _ in range(6):
+        compiled()
+    assert MODES.now.calls == before + 6
+
+
+def test_what_comes_from_outside_is_looked_at_before_it_is_copied() -> None:
+    """A tensor in memory from outside may be any other one the next time."""
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    w, seen = torch.full((4, 4), 2.0), []
+
+    def program(x: Any) -> Any:
+        y = torch.mul(x, w)
+        seen.append((y.shape, y.dtype, y.requires_grad))
+        return y + 1
+
+    usual = torch.from_numpy(array)
+    others = [
+        torch.from_numpy(array.T), torch.from_numpy(array[:1]), torch.from_numpy(array[:, 2:3]),
+        torch.from_numpy(array.astype(np.float64)), torch.from_numpy(array.astype(np.int32)),
+        torch.from_numpy(array.copy()).requires_grad_(), nn.Parameter(torch.from_numpy(array)),
+        usual.view(4, 4), usual[:1], torch.ones(4, 4), usual.detach(), torch.from_numpy(array) * 2,
+    ]  # fmt: skip
+    compiled = torch.compile(program)
+    for other in others:
+        for _ in range(4):
+            compiled(usual)
+        for _ in range(3):
+            found, expected = compiled(other), program(other)
+            assert torch.equal(found, expected)
+            assert seen[-1] == seen[-2]
+            array += 1
+    assert "binary" in known(compiled)
 
 
 def test_a_module_in_the_place_of_another_is_noticed() -> None:
@@ -540,6 +612,62 @@ def test_a_leaf_whose_memory_others_hold_is_changed_at_once() -> None:
     for _ in range(3):
         compiled()
     assert x.tolist() == [8.0, 8.0, 8.0]
+
+
+def changes_of(tensor: Any) -> list[tuple[Any, ...]]:
+    """The version of a tensor, and what its last changes were and on which lines they were made."""
+    marks = tensor._vc[1:]
+    lines = [describe_position(code, at) for _, _, code, at, _ in marks]
+    return [tensor._version, *[(m[0], m[1], line) for m, line in zip(marks, lines, strict=True)]]
+
+
+def test_changes_in_place_are_counted_as_in_eager_mode() -> None:
+    x = torch.zeros(3)
+
+    def program(target: Any, times: int, other: bool) -> Any:
+        y = x + 1  # read before it is changed
+        made = y * 2
+        for _ in range(times):
+            target.add_(1).mul_(0.5)
+            made.mul_(3).add_(y)
+        made = made.exp() if other else made
+        target.sub_(y)
+        return made
+
+    compiled = torch.compile(program)
+    for k in range(12):
+        settings = 3 + k % 3, k == 9  # which leaves the course behind changes
+        twin, target = torch.zeros(3), torch.zeros(3)
+        expected, found = program(twin, *settings), compiled(target, *settings)
+        for a, b in ((target, twin), (found, expected)):
+            assert torch.allclose(a, b)
+            assert changes_of(a) == changes_of(b)
+    assert "change" in known(compiled)
+
+
+@pytest.mark.parametrize("read", (False, True))
+@pytest.mark.parametrize("whole", (False, True))
+def test_memory_that_anybody_else_holds_is_changed_at_once(read: bool, whole: bool) -> None:
+    """Held is the array of a tensor, or the array whose memory that shows."""
+    x, y = torch.zeros(4), torch.ones(4)
+    x._a = np.zeros(4, np.float32) if whole else np.zeros(8, np.float32)[2:6]
+    others: list[Any] = []
+
+    def program() -> Any:
+        z = x + y if read else y
+        x.add_(z)
+        return [float(array[2]) for array in others]
+
+    compiled = torch.compile(program)
+    holders: list[Callable] = [lambda: x._a, lambda: x._a.base, lambda: x._a[:3]]
+    value = 0.0
+    for k in range(18):
+        if k >= 6 and k % 2:
+            others += [array for array in (holders[k % 3](),) if array is not None]
+        value = 2 * value + 1 if read else value + 1
+        assert compiled() == [value] * len(others)
+        others.clear()
+        assert x.tolist() == [value] * 4
 
 
 def test_memory_from_outside_is_copied_when_it_is_read(ops: list[str]) -> None:

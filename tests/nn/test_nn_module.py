@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import random
 import warnings
 from collections import OrderedDict
+from typing import Any
 
 import pytest
 
@@ -706,3 +708,41 @@ def test_a_full_backward_hook_without_inputs_that_need_gradients_warns():
     with pytest.warns(UserWarning, match="Full backward hook is firing"):
         layer(weft.ones(1, 1)).sum().backward()
     assert seen == [(None,)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parameters_are_those_with_names(seed: int) -> None:
+    """In the same order, whatever is shared, and whoever gives names in another way."""
+    chosen = random.Random(seed)
+
+    class Named(weft.nn.Module):
+        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+            yield from reversed(list(super().named_modules(*args, **kwargs)))
+
+    class Chosen(weft.nn.Module):
+        def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+            yield from list(super().named_parameters(*args, **kwargs))[1:]
+
+    made: list[Any] = []
+    params = [weft.nn.Parameter(weft.zeros(1)) for _ in range(6)]
+    for _ in range(12):
+        module = chosen.choice((weft.nn.Module, weft.nn.Module, weft.nn.Module, Named, Chosen))()
+        for k in range(chosen.randrange(3)):
+            module.register_parameter(f"p{k}", chosen.choice((None, *params)))
+        for k in range(chosen.randrange(4)):
+            module.add_module(f"m{k}", chosen.choice((None, *made)))
+        made.append(module)
+        for recurse in (False, True):
+            named = [id(p) for _, p in module.named_parameters(recurse=recurse)]
+            assert [id(p) for p in module.parameters(recurse)] == named
+        names = [name for name, _ in module.named_modules(remove_duplicate=False)]
+        assert names == [name for name, _ in recursive_names(module)]
+
+
+def recursive_names(module: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """``named_modules(remove_duplicate=False)`` as PyTorch has it."""
+    found = [(prefix, module)]
+    for name, child in module._modules.items():
+        if child is not None:
+            found += recursive_names(child, f"{prefix}.{name}" if prefix else name)
+    return found[::-1] if type(module).__name__ == "Named" else found

@@ -44,7 +44,7 @@ from weft.compiler.trace import (
 from weft.core import dtype as dt
 from weft.core.dispatch import Op
 from weft.core.gate import LISTENERS
-from weft.core.inplace import cells_of, note_change, note_changes
+from weft.core.inplace import cells_of, note_change, note_changes, tick
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
@@ -529,21 +529,22 @@ class Region(Learning, Redoing):
             if not plain:
                 return False
             if last or (usual is not None and usual.matches(self)):
-                cells = usual.cells
+                written = usual.written
             else:
                 args = step.arguments()
                 if args is None or not token.match(self, args):
                     continue
-                cells = cells_of(args[2 * step.count :])
+                written = (*step.params, *args[2 * step.count :])
                 step.settle(token, args)
-            self.advance(token)
+            self.path.append(token)
+            self.at = token.after
             self.handles += step.nothing
             if self.compute("an optimizer's step"):
-                name = type(optimizer).__name__
-                code, instruction = token.code, token.instruction
-                for p in step.params:
-                    note_change(p._vc, name, code, instruction)
-                note_changes(cells, name, code, instruction)
+                mark = type(optimizer).__name__, token.code, token.instruction
+                if step.note_changes is None:
+                    note_changes(cells_of(written), *mark)
+                else:
+                    step.note_changes(written, ((0, *mark, tick()),))
             return True
         return False
 
@@ -626,10 +627,11 @@ class Region(Learning, Redoing):
                 for k in range(token.first, token.first + len(token.kinds))
                 if token.kind != STEP
             ]
-            watched = point.watched = numbers, native_matching.words(numbers)
-        numbers, given = watched
-        made = native_matching.functions()
-        found = None if made is None else made.held(self, given)
+            made = native_matching.functions()
+            count = None if made is None else made.held
+            watched = point.watched = numbers, native_matching.words(numbers), count
+        numbers, given, count = watched
+        found = None if count is None else count(self, given)
         return self.held_among(numbers) if found is None else found
 
     def held_among(self, numbers: list[int]) -> int:
@@ -655,10 +657,11 @@ class Region(Learning, Redoing):
 
     def finish(self) -> None:
         """The region has ended: nothing pending outlives it, and it holds nothing."""
-        if not self.learning:
-            self.compute("the region ended")
-        elif self.path:
-            self.start(self.at)
+        if self.path:
+            if self.learning:
+                self.start(self.at)
+            else:
+                self.compute("the region ended")
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""

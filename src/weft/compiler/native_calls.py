@@ -20,16 +20,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.compiler import native_matching, whole_modules
 from weft.compiler.native_matching import Confirming, MatchingLayout
 from weft.core import dtype as dt
 from weft.core import selection
 from weft.core.gate import LET_OUT
+from weft.core.inplace import tick
 from weft.core.modes import State
-from weft.core.tensor import Tensor
+from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
-from weft.native.codegen.records import FrameLayout, Slots, Unsupported
+from weft.native.codegen.records import BASE, FrameLayout, Slots, Unsupported
 from weft.native.once import once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
@@ -41,8 +44,13 @@ DEEP = 1 << 18  # bytes of the stack; functions that are called further in run w
 
 # The items of a call's tuple, behind the table: see ``whole_calls.Whole``.
 CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME = range(1, 11)
-GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS, CHANGED = range(11, 22)
-GUARDS, TENSORS, MODULE, GLOBALS = range(22, 26)
+GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS = range(11, 21)
+GUARDS, TENSORS, MODULE, GLOBALS = range(21, 25)
+# Of the change in place with which a call ends: see ``whole_calls.change_items``.
+TOKEN, BEHIND, OF_LEAF_NUMBER, NUMBER, FIRST, KIND, NAME, LINES, INSTRUCTION = range(9)
+# What is made for it beforehand: entries of ``hidden`` and ``bumped``, the stamp, the mark.
+ENTRY, BUMP, STAMP, MARK = range(4)
+KEPT_CHANGES = 9  # of the length of a version cell, as in ``inplace.note_change``
 # Of the hook's: functions that learn, and the module with the default dtype.
 BEGIN, END, DEFAULTS = range(1, 4)
 # The words of the hook's memory.
@@ -55,12 +63,14 @@ _FUNCTIONS = (
     *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyType_GenericAlloc", "PyDict_GetItem"),
     *("PyObject_Vectorcall", "PyObject_RichCompareBool", "PyErr_Fetch", "PyErr_Restore"),
     *("PyThreadState_Get", "PyInterpreterState_Get", "_PyInterpreterState_GetEvalFrameFunc"),
-    *("_PyInterpreterState_SetEvalFrameFunc", "_PyEval_EvalFrameDefault"),
+    *("_PyInterpreterState_SetEvalFrameFunc", "_PyEval_EvalFrameDefault", "PyDict_SetItem"),
+    *("PyLong_AsLongLong", "PyLong_FromLongLong", "PyList_SetSlice"),
 )
 _OBJECTS = {
     "Tensor": Tensor, "LET_OUT": LET_OUT, "None": None, "True": True, "False": False, "0": 0,
     "tuple": tuple, "list": list, "dict": dict, "slice": slice, "float": float, "int": int,
-    "ref": weakref.ref, "'_default'": sys.intern("_default"),
+    "ref": weakref.ref, "'_default'": sys.intern("_default"), "Parameter": Parameter,
+    "ndarray": np.ndarray, "tick": tick,
 }  # fmt: skip
 
 
@@ -131,7 +141,7 @@ class WholeCall(Confirming):
         self.flatten()
         results = self.make_results()
         self.take_copies(results)
-        self.ask_to_wait()
+        self.prepare_change(results)
         left, which = self.variable("i64", self.size(self.slots)), self.variable("i64", 0)
         self.go("again")
         self.here("again")
@@ -144,7 +154,8 @@ class WholeCall(Confirming):
             self.store(k, which)
             self.compare_leaf(k)
         self.note(results)
-        self.change()
+        with self.when(self.changes()):
+            self.change(results)
         self.give_results(results)
         self.here("soften")
         self.soften(left, self.load(which, 0, "i64"))
@@ -239,10 +250,12 @@ class WholeCall(Confirming):
             push(self.load(self.words(TENSORS), self.scaled(i)))
 
     def make_results(self) -> LLVMValue:
-        """A tuple that ``made`` owns: pending tensors, and last a list of copies of memory."""
+        """A tuple that ``made`` owns: pending tensors, a list of copies of memory, and room for
+        what notes a change in place.
+        """
         kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         count = self.size(kinds)
-        results = self.need(self.call("PyTuple_New", self.arithmetic("add", count, 1)))
+        results = self.need(self.call("PyTuple_New", self.arithmetic("add", count, 2)))
         self.store(results, self.made)
         with self.each(count) as k:
             kind = self.item(kinds, k)
@@ -277,12 +290,63 @@ class WholeCall(Confirming):
         outside = self.load(self.item(self.slots, k), self.layout.leaf["outside"])
         return self.is_known(outside, "True")
 
-    def ask_to_wait(self) -> None:
-        """Whether a change in place can wait."""
-        token = self.item(self.own, CHANGE)
-        with self.otherwise(self.is_known(token, "None")):
-            waits = self.item(self.own, WAITS)
-            self.need_true(self.python(waits, self.region, token, self.load(self.flat)))
+    def changes(self) -> LLVMValue:
+        """Whether the call ends with a change in place."""
+        return self.negated(self.is_known(self.item(self.own, CHANGE), "None"))
+
+    def of_change(self, place: int) -> LLVMValue:
+        return self.item(self.item(self.own, CHANGE), place)
+
+    def prepare_change(self, results: LLVMValue) -> None:
+        """Make what notes a change in place, and find out whether that can wait."""
+        with self.when(self.changes()):
+            x, region = self.load(self.flat), self.region
+            made = self.need(self.call("PyTuple_New", self.constant(4)))
+            place = self.arithmetic("add", self.size(self.item(self.own, KINDS)), 1)
+            self.put(made, results, place)
+            for k, items in (
+                (ENTRY, (x, self.of_change(NUMBER))),
+                (BUMP, (x, self.known("True"))),
+                (STAMP, (region, self.of_change(FIRST), self.of_change(KIND))),
+                (MARK, (None, *map(self.of_change, (NAME, LINES, INSTRUCTION)), None)),
+            ):
+                noted = self.need(self.call("PyTuple_New", self.constant(len(items))))
+                self.put(noted, made, k)
+                for i, item in enumerate(items):
+                    if item is not None:
+                        self.put(self.hold(item), noted, i)
+            self.leave_unless(self.is_a(x, "Tensor", "Parameter"), "decline")
+            cell = self.load(x, self.layout.tensor["_vc"])
+            self.leave_unless(self.is_a(cell, "list"), "decline")  # or it is not counted so
+            self.ask_to_wait(x)
+
+    def ask_to_wait(self, x: LLVMValue) -> None:
+        """Go on only if a change can wait: as ``Region.can_wait`` says, which is asked if unsure.
+
+        Of the counts of holders those are left out that Python code has while it looks.
+        """
+        ask, done = self.label(), self.label()
+        number = self.load(self.at(self.of_change(OF_LEAF_NUMBER), BYTES), 0, "i64")
+        self.leave_if(self.test("slt", number, 0), done)  # a result
+        array = self.load(x, self.layout.tensor["_a"])
+        self.leave_if(self.test("eq", array, NULL), ask)
+        self.leave_unless(self.is_a(array, "ndarray"), ask)
+        arrays, holders = self.of_region("arrays"), self.variable("i64", 1)
+        with self.when(self.test("slt", number, self.size(arrays))):
+            self.leave_unless(self.test("eq", self.element(arrays, number), array), ask)
+            self.store(self.constant(2), holders)
+        most = self.load(holders, 0, "i64")
+        self.leave_if(self.test("sgt", self.load(array, 0, "i64"), most), ask)
+        owner = self.load(array, BASE)
+        self.leave_if(self.test("eq", owner, NULL), done)
+        self.leave_unless(self.is_a(owner, "ndarray"), ask)
+        self.leave_unless(self.test("eq", self.load(owner, BASE), NULL), ask)
+        self.branch(self.test("eq", self.load(owner, 0, "i64"), 1), done, ask)
+        self.here(ask)
+        waits = self.item(self.own, WAITS)
+        self.need_true(self.python(waits, self.region, self.of_change(TOKEN), x))
+        self.go(done)
+        self.here(done)
 
     def compare(self, i: LLVMValue) -> None:
         recipe = self.at(self.words(RECIPE), self.arithmetic("mul", LLVMValue(i, "i64"), 16))
@@ -359,12 +423,51 @@ class WholeCall(Confirming):
         self.store(self.hold(self.item(self.own, AFTER)), self.region, self.layout.region["at"])
         self.drop(before)
 
-    def change(self) -> None:
-        """Note the change in place with which the call ends."""
-        token = self.item(self.own, CHANGE)
-        with self.otherwise(self.is_known(token, "None")):
-            changed = self.item(self.own, CHANGED)
-            self.drop(self.python(changed, self.region, token, self.load(self.flat)))
+    def change(self, results: LLVMValue) -> None:
+        """Note the change in place with which the call ends: ``Region.change_later``."""
+        x, slots = self.load(self.flat), self.layout.tensor
+        made = self.item(results, self.arithmetic("add", self.size(self.item(self.own, KINDS)), 1))
+        handles, hidden = self.of_region("handles"), self.of_region("hidden")
+        number = self.load(self.at(self.of_change(OF_LEAF_NUMBER), BYTES), 0, "i64")
+        identity = self.need(self.call("PyLong_FromVoidPtr", x))
+        of_result = self.test("slt", number, 0)
+        with self.when(of_result):
+            place, none = self.arithmetic("xor", number, -1), self.hold(self.known("None"))
+            self.call("PyList_SetItem", handles, place, none, kind="i32")
+        with self.otherwise(of_result):
+            self.call("PyDict_SetItem", hidden, identity, self.item(made, ENTRY), kind="i32")
+            array = self.load(x, slots["_a"])
+            self.store(NULL, x, slots["_a"])
+            self.drop(array)  # the region has it
+        before = self.load(x, slots["_stamp"])
+        self.store(self.hold(self.item(made, STAMP)), x, slots["_stamp"])
+        self.drop(before)
+        self.append(handles, x)
+        found = self.call("PyDict_GetItem", hidden, identity)
+        self.drop(identity)
+        with self.when(self.test("ne", found, NULL)):
+            self.append(self.of_region("bumped"), self.item(made, BUMP))
+        self.count_change(self.load(x, slots["_vc"]), self.item(made, MARK))
+        self.go_behind(self.of_change(TOKEN), self.of_change(BEHIND))
+
+    def count_change(self, cell: LLVMValue, mark: LLVMValue) -> None:
+        """Count a change in a version cell: ``inplace.note_change``."""
+        one = self.call("PyLong_AsLongLong", self.first_of(cell), kind="i64")
+        version = self.call("PyLong_FromLongLong", self.arithmetic("add", one, 1))
+        self.need(version)
+        self.put(self.hold(version), mark, 0)
+        self.put(self.python(self.known("tick")), mark, 4)
+        self.call("PyList_SetItem", cell, self.constant(0), version, kind="i32")
+        self.append(cell, mark)
+        with self.when(self.test("sgt", self.size(cell), KEPT_CHANGES)):
+            ends = self.constant(1), self.constant(2)
+            self.call("PyList_SetSlice", cell, *ends, NULL, kind="i32")
+
+    def go_behind(self, token: LLVMValue, after: LLVMValue) -> None:
+        self.append(self.of_region("path"), token)
+        before = self.of_region("at")
+        self.store(self.hold(after), self.region, self.layout.region["at"])
+        self.drop(before)
 
     def give_results(self, results: LLVMValue) -> None:
         sort, asked = self.item(self.own, SORT), self.words(RESULTS)
@@ -494,6 +597,11 @@ class Hook(Emitter):
         self.store(self.constant(1), state, BUSY)
         begun = self.python(self.item(self.own, BEGIN), region, function, args)
         self.drop(args)
+        with self.when(self.is_known(begun, "False")):
+            self.drop(begun)
+            self.store(self.constant(0), state, BUSY)
+            self.go("run")
+            self.here(self.label())
         result = self.variable("ptr", "null")
         with self.when(self.test("ne", begun, NULL)):
             self.drop(begun)

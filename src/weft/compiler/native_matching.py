@@ -18,6 +18,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.compiler.stretch import Stretch
 from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Point, Token
 from weft.core import dtype as dt
@@ -28,6 +30,7 @@ from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor
 from weft.native.codegen import emit, entry, jit, pending_slot, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, LLVMValue
+from weft.native.codegen.entry import DATA, DESCR, RANK
 from weft.native.codegen.records import Slots, Unsupported
 from weft.native.once import once
 
@@ -49,13 +52,16 @@ _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
     *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyDict_Next", "PyType_GenericAlloc"),
     *("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "_PyLong_FromByteArray"),
+    *("PyLong_AsLongLong", "PyLong_FromLongLong", "PyList_SetSlice", "PyFloat_FromDouble"),
 )
 _OBJECTS = {
     "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
     "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "float": float,
     "ref": weakref.ref, "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"),
-    "'_default'": sys.intern("_default"),
+    "'_default'": sys.intern("_default"), "list": list, "ndarray": np.ndarray,
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
+EXACT = 2.0**24  # counters below this count by one in every float type
 
 
 class MatchingLayout:
@@ -522,9 +528,77 @@ class HeldResults(Confirming):
         self.give(self.call("_PyLong_FromByteArray", bits, self.scaled(size), little, unsigned))
 
 
+class NoteChanges(Confirming):
+    """``note_changes(tensors, mark)``: count one change of many tensors by one op.
+
+    What ``inplace.note_changes`` does with their version cells.
+    """
+
+    LAST = (1 << 63) - 1
+
+    def write(self) -> None:
+        tensors, mark = self.argument(0), self.argument(1)
+        with self.each(self.size(tensors)) as k:
+            cell = self.load(self.item(tensors, k), self.layout.tensor["_vc"])
+            with self.when(self.is_a(cell, "list")):  # or it has no versions
+                version = self.call("PyLong_AsLongLong", self.first_of(cell), kind="i64")
+                later = self.call("PyLong_FromLongLong", self.arithmetic("add", version, 1))
+                self.call("PyList_SetItem", cell, self.constant(0), self.need(later), kind="i32")
+                marked = self.test("eq", self.size(cell), 2)
+                with self.when(marked):
+                    only = self.hold(self.item(mark, 0))
+                    self.call("PyList_SetItem", cell, self.constant(1), only, kind="i32")
+                with self.otherwise(marked):
+                    ends = self.constant(1), self.constant(self.LAST)
+                    failed = self.call("PyList_SetSlice", cell, *ends, mark, kind="i32")
+                    self.leave_unless(self.test("eq", failed, 0), "fail")
+        self.give(self.hold(self.known("True")))
+
+
+class NextAge(Confirming):
+    """``next_age(arrays, places)``: one more than the number that all of some arrays hold; or None.
+
+    None also for what ``updates.Update`` has to look at.
+    """
+
+    def write(self) -> None:
+        arrays, places = self.argument(0), self.argument(1)
+        age = self.variable("double", "0.0")
+        with self.each(self.arithmetic("sdiv", self.size(places), 8)) as k:
+            place = self.load(self.at(places, BYTES), self.scaled(k), "i64")
+            now = self.number(self.element(arrays, place))
+            with self.when(self.test("eq", k, 0)):
+                self.store(now, age)
+            first = self.load(age, 0, "double")
+            same = self.value("i1", f"fcmp oeq double {now}, {first}")
+            self.leave_unless(same, "decline")
+        found = self.load(age, 0, "double")
+        exact = self.value("i1", f"fcmp olt double {found}, {EXACT!r}")
+        self.leave_unless(exact, "decline")
+        later = self.value("double", f"fadd double {found}, 1.0")
+        self.give(self.call("PyFloat_FromDouble", later))
+
+    def number(self, array: LLVMValue) -> LLVMValue:
+        """The number in an array without dimensions."""
+        self.leave_unless(self.is_a(array, "ndarray"), "decline")
+        rank = self.load(array, RANK, "i32")
+        self.leave_unless(self.test("eq", rank, 0), "decline")
+        dtype, data = self.load(array, DESCR), self.load(array, DATA)
+        found = self.variable("double", "0.0")
+        narrow = self.is_known(dtype, "f32")
+        with self.when(narrow):
+            value = self.load(data, 0, "float")
+            self.store(self.value("double", f"fpext float {value} to double"), found)
+        with self.otherwise(narrow):
+            self.leave_unless(self.is_known(dtype, "f64"), "decline")
+            self.store(self.load(data, 0, "double"), found)
+        return self.load(found, 0, "double")
+
+
 SORTS: dict[str, type[Confirming]] = {
     "before": Before, "follow": Follow, "follow_several": FollowSeveral, "backward": Backward,
     "step": ConfirmStep, "hand_over": HandOver, "held": HeldResults,
+    "note_changes": NoteChanges, "next_age": NextAge,
 }  # fmt: skip
 
 
@@ -547,7 +621,8 @@ class MatchingFunctions:
         recipe = emit.recipe((layout, places), __file__)
         given = ("confirming", text if recipe else text(), list(SORTS), recipe)
         self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
-        self.held = self.function("held")
+        self.held, self.note_changes = self.function("held"), self.function("note_changes")
+        self.next_age = self.function("next_age")
 
     def function(self, sort: str, *own: Any) -> Callable:
         return entry.bound(sort, self.addresses[sort], (self.table, *own))

@@ -8,7 +8,8 @@ get: a result that requires a gradient has a node whose backward is one program,
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from weft.compiler.trace import (
 from weft.core.dispatch import apply
 from weft.core.errors import describe_position
 from weft.core.gate import LISTENERS
-from weft.core.modes import set_grad_enabled
+from weft.core.modes import MODES, set_grad_enabled
 from weft.core.tensor import Tensor
 from weft.graph.collecting import no_collection
 from weft.graph.derive import derive
@@ -323,11 +324,10 @@ class ExecutionPlan:
         examples = {node: arrays[number] for node, number in self.leaves.items()}
         forward = with_numbers(forward, built.numbers, numbers)
         self.program = lower(forward, examples, wanted, writes, built.numbers, memory=memory)
-        self.given = [self.leaves[k] for k in self.program.leaves]
+        self.pick = picking([self.leaves[k] for k in self.program.leaves])
         # Whether a run calls no op, so that it does not matter what else is switched on.
         self.runs = self.last = 0  # how often it ran, and when, in runs of all programs
         self.native = not self.views and self.program.is_native
-        self.plain = not self.views and not self.tapes
         made = native_matching.functions()
         self.hand_over = None if made is None else made.function("hand_over")
         self.places = native_matching.words(self.wanted)
@@ -366,8 +366,7 @@ class ExecutionPlan:
 
     def run(self, region: Region) -> bool:
         """Compute, and give all that is held its values; False with nothing changed."""
-        arrays = region.arrays
-        given = list(map(arrays.__getitem__, self.given))
+        given = list(self.pick(region.arrays))
         try:
             # The region itself need not be told of what it writes.
             found = self.program.run(given, region.numbers, announced=len(LISTENERS) == 1)
@@ -381,21 +380,15 @@ class ExecutionPlan:
         if region.hidden or region.bumped:
             region.show_hidden()
         handles = region.handles
-        if self.plain:
-            if self.hand_over is not None:
-                self.hand_over(region, found, self.places)
-            else:
-                for k, array in zip(self.wanted, found, strict=False):
-                    handle = handles[k]
-                    if handle is not None:
-                        realise(handle, array)
-            for k, (leaves, plan) in self.freed.items():
-                if handles[k] is not None:
-                    history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
+        if not self.tapes:
+            self._give(region, found)
+            made: dict[Any, Any] = {}
+            for k in self.views:
+                self._view(region, k, made)
             return True
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
-        run = history.RegionRun(region, self.read) if self.tapes else None
-        made: dict[int, Tensor] = {}
+        run = history.RegionRun(region, self.read)
+        made = {}
         for k in self.order:  # a history ends in those of earlier results
             if k in self.origin:
                 self._view(region, k, made)
@@ -404,23 +397,39 @@ class ExecutionPlan:
                 if k in self.freed:
                     leaves, plan = self.freed[k]
                     history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
-            if run is not None and handles[k] is not None and self.kinds[k].requires:
+            if handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
                     self.tapes[k].attach(region, values, self.wanted, self.roots, run)
                 run.ends[k] = handles[k].alias_of()
         return True
 
+    def _give(self, region: Region, found: Sequence[ndarray]) -> None:
+        """Give results with memory of their own their values; none has a history to go back."""
+        handles = region.handles
+        if self.hand_over is not None:
+            self.hand_over(region, found, self.places)
+        else:
+            for k, array in zip(self.wanted, found, strict=False):
+                handle = handles[k]
+                if handle is not None:
+                    realise(handle, array)
+        for k, (leaves, plan) in self.freed.items():
+            if handles[k] is not None:
+                history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
+
     def _made(self, region: Region, token: Token, made: dict[Any, Any]) -> Any:
         """What a call that gives views gives, once: it may give very many."""
         if token not in made:
+            if MODES.now.grad is not token.grad:
+                with set_grad_enabled(token.grad):
+                    return self._made(region, token, made)
             kind, what = token.slots[0]
             source = region.leaves[what.number] if kind == LEAF else self._view(region, what, made)
-            with set_grad_enabled(token.grad):
-                if token.kind == DETACH:
-                    made[token] = source.detach()
-                else:
-                    rest = (w for _, w in token.slots[1:])
-                    made[token] = apply(token.op, (source, *rest), token.attrs)
+            if token.kind == DETACH:
+                made[token] = source.detach()
+            else:
+                rest = [w for _, w in token.slots[1:]]
+                made[token] = apply(token.op, (source, *rest), token.attrs)
         return made[token]
 
     def _view(self, region: Region, number: int, made: dict[Any, Any]) -> Tensor:
@@ -440,6 +449,13 @@ class ExecutionPlan:
                 result._base = result._view = None
         made[number] = result
         return result
+
+
+def picking(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that picks the items at some places."""
+    if len(places) < 2:  # of which ``itemgetter`` would give the item alone
+        return lambda items: [items[k] for k in places]
+    return itemgetter(*places)
 
 
 def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:

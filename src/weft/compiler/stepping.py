@@ -16,7 +16,6 @@ from weft.compiler import native_matching
 from weft.compiler.native_matching import words
 from weft.compiler.trace import LEAF, RESULT
 from weft.core.gate import LET_OUT, is_outside
-from weft.core.inplace import cells_of
 from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
@@ -75,6 +74,8 @@ class Stepping:
         self.written = [*range(self.count), *range(2 * self.count, at)]
         self.nothing = [None] * len(self.written)  # in the place of handles: none is ever given
         self.usual: Usual | None = None
+        made = native_matching.functions()
+        self.note_changes = None if made is None else made.note_changes
 
     def same_groups(self) -> bool:
         """Whether the optimizer has the same groups, of which the same parameters move."""
@@ -139,7 +140,7 @@ class Usual:
         self, step: Stepping, params: list[int], gradients: list[int], states: list[Any]
     ) -> None:
         self.step, self.leaves, self.gradients, self.states = step, params, gradients, states
-        self.cells = cells_of(states)
+        self.written = (*step.params, *states)
         self.ids = frozenset(map(id, states))
         self.kind, self.table = type(step.optimizer), step.optimizer.state
         self.owners, self.owned = list(self.table), list(self.table.values())
@@ -170,18 +171,16 @@ class Usual:
         Then its leaves are noted; if not, ``matches`` may still say so.
         """
         optimizer = self.step.optimizer
-        if (
-            self.quick is None
-            or optimizer.state is not self.table
-            or optimizer.__class__ is not self.kind
-            or optimizer.param_groups is not self.listed
-            or is_hooked(optimizer)
-            or not region.met.isdisjoint(self.ids)
-            or not self.quick(region)
-        ):
-            return False
-        region.met |= self.ids
-        return True
+        # The stretch ends here, so that it need not know that it has met these leaves.
+        return (
+            self.quick is not None
+            and optimizer.state is self.table
+            and optimizer.__class__ is self.kind
+            and optimizer.param_groups is self.listed
+            and not is_hooked(optimizer)
+            and region.met.isdisjoint(self.ids)
+            and self.quick(region) is not None
+        )
 
     def matches(self, region: Any) -> bool:
         """Whether a step that is about to be made is this one; then its leaves are noted."""

@@ -73,8 +73,8 @@ class Stretch(Listener):
 
     # Compiled code looks at these: see ``native_matching``.
     __slots__ = (
-        *("arrays", "at", "busy", "default", "handles", "leaves", "learning", "met", "nodes"),
-        *("numbers", "path", "room"),
+        *("arrays", "at", "bumped", "busy", "default", "handles", "hidden", "leaves", "learning"),
+        *("met", "nodes", "numbers", "path", "room"),
     )
     learned: TraceMemory
     stance: str

@@ -168,7 +168,8 @@ class Point:
     """A place in the tree."""
 
     __slots__ = (
-        *("changes", "like", "next", "opaque", "plans", "resume", "tried", "watched", "whole"),
+        *("changes", "hopeless", "like", "next", "opaque", "plans", "resume", "tried"),
+        *("watched", "whole"),
     )
 
     def __init__(self) -> None:
@@ -176,13 +177,15 @@ class Point:
         self.opaque: set[Any] = set()  # ops that were called here on what no token can say
         self.plans: dict[int, Any] = {}  # by the set of results that are still held
         self.resume: Point | None = None  # where calls go on after all was computed here
-        # The results whose holders decide what is computed here; also as compiled code reads them.
-        self.watched: tuple[list[int], bytes] | None = None
+        # The results whose holders decide what is computed here; also as compiled code reads them,
+        # and that code.
+        self.watched: tuple[list[int], bytes, Any] | None = None
         # Calls of functions that begin here and are confirmed as a whole, and the code of those
         # that are not: see ``whole_calls``.
         self.whole: list[tuple[Any, ...]] = []
         self.tried: list[CodeType] = []
         self.changes = 0  # of modules, for which calls were learned anew
+        self.hopeless = 0  # calls of modules that can't be confirmed
         self.like: tuple[Point, ...] = ()  # the same place in courses of other sizes
 
     @property

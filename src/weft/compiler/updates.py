@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import driver
+from weft.compiler import driver, native_matching
 from weft.compiler.expand import StepWork
 from weft.compiler.ir import Value, WorkNode
+from weft.compiler.native_matching import EXACT
 from weft.native import contract, threads
 from weft.native.codegen import updates
 from weft.native.memory import buffers
@@ -24,7 +25,6 @@ from weft.optim.elementwise import with_numbers
 
 ndarray = np.ndarray
 ITEM = methodcaller("item")
-EXACT = 2.0**24  # counters below this count by one in every float type
 
 
 def is_plain(node: WorkNode, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -> bool:
@@ -87,6 +87,7 @@ class Update:
         self.name = f"{work.name} of {len(nodes)} parameters"
         self.counters: list[list[int]] = []  # as places among a program's leaves
         self.ages: list[int] | None = None  # those of one counter each, if that is all they need
+        self.next_age: Any = None  # compiled code that reads these
         self.stored: list[ndarray] = []  # the words that are the counters' new values
         self.row = 0  # where among a program's words the addresses are
 
@@ -181,7 +182,18 @@ class Update:
         if self.ages is None:
             alone = len(self.counters[0]) == 1 and self.step.rule._by_step_alone
             self.ages = [mine[0] for mine in self.counters] if alone else []
-        ages = set(map(ITEM, map(arrays.__getitem__, self.ages)))
+            made = native_matching.functions()
+            if self.ages and made is not None:
+                self.next_age, self.age_words = made.next_age, native_matching.words(self.ages)
+        if self.next_age is not None:
+            found = self.next_age(arrays, self.age_words)
+            if found is not None:
+                return found
+        return self.age_of(arrays)
+
+    def age_of(self, arrays: Sequence[Any]) -> float | None:
+        """The same in Python, and the specification of that."""
+        ages = set(map(ITEM, map(arrays.__getitem__, self.ages or ())))
         if len(ages) != 1:
             return None
         (age,) = ages

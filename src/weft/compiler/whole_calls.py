@@ -8,7 +8,8 @@ point of the trace, the same tokens follow. They are noted at once, and the func
 A call is watched once while it is followed. It can be confirmed from then on if its tokens read
 nothing but its arguments, and it gave its arguments or new results; if it drew no random numbers
 and said no warning; and if nobody has kept a result that it did not give. The ``forward`` of weft's
-own modules is such a function too, as long as the module is what it was (``whole_modules``).
+own modules is such a function too, as long as the module is what it was (``whole_modules``), and so
+is what calls it, ``Module.__call__``, where the module is part of another one and has no hooks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import warnings
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
+
+from numpy import ndarray
 
 from weft.compiler import native_calls, whole_modules
 from weft.compiler.matching import aside
@@ -58,7 +61,9 @@ from weft.operators import overriding
 from weft.operators.along import RESULT_TYPES
 
 array_of = Tensor.__dict__["_a"].__get__
+MODULE_CALL: FunctionType = vars(Module)["__call__"]
 VARIANTS = 4  # of one function at one point
+HOPELESS = 16  # calls of users' modules at one point, after which none is looked at there
 CHANGES = 64  # of modules, after which calls at one point are no longer learned
 GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of code that gives its results one by one
 WITH_ARGS, WITH_KEYWORDS = 4, 8  # flags of code with ``*args`` and ``**kwargs``
@@ -75,6 +80,7 @@ def functions() -> Iterator[FunctionType]:
     for _, _, function in overriding.functions():
         yield function
     yield from whole_modules.forwards()
+    yield MODULE_CALL
     for name, module in list(sys.modules.items()):
         if name.startswith("weft.operators.") or module is short:
             yield from (x for x in vars(module).values() if isinstance(x, FunctionType))
@@ -124,25 +130,41 @@ class Watched:
         self.counts = tuple(map(len, (region.handles, region.leaves, region.numbers)))
         self.apart, self.grad = set(region.apart), MODES.now.grad
         self.spoilt = False  # by a warning, or by random numbers
-        self.module = state_of(args)
+        self.module = state_of(code, args)
 
     @property
     def is_kept(self) -> bool:
         """Whether the module that was called is as it was when it was called."""
-        now = state_of(self.args)
+        now = state_of(self.code, self.args)
         return now is self.module or (
             now is not None and self.module is not None and now.guards == self.module.guards
         )
 
 
-def state_of(args: tuple[Any, ...]) -> ModuleState | None:
+def state_of(code: CodeType, args: tuple[Any, ...]) -> ModuleState | None:
     """What the state of the module is compared by that a call belongs to; None for functions."""
     if not args or not isinstance(args[0], Module):
         return None
     try:
-        return ModuleState(args[0])
+        return ModuleState(args[0], hooks=is_module_call(code))
     except Unknown:
         return None
+
+
+def is_module_call(code: CodeType) -> bool:
+    """Whether some code is what modules of all classes run when they are called."""
+    return code is MODULE_CALL.__code__
+
+
+def is_hopeless(code: CodeType, args: tuple[Any, ...]) -> bool:
+    """Whether a call can't be confirmed, so that what it calls may be looked at instead.
+
+    Modules of users run, and calls of those that no other module has are counted.
+    """
+    if not is_module_call(code):
+        return False
+    module = args[0]
+    return module.__class__ not in whole_modules.classes() or not module._scope_name
 
 
 _watched: list[Watched] = []
@@ -156,12 +178,18 @@ def _noticed(message: Any, category: Any = None, stacklevel: int = 1, source: An
     _warn(message, category, stacklevel + 1, source)
 
 
-def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> None:
-    """A function is about to run, and is watched."""
+def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> bool:
+    """A function is about to run, and is watched; False if it is not worth that."""
     global _warn
+    if is_hopeless(code, args):
+        region.at.hopeless += 1
+        if region.at.hopeless >= HOPELESS:  # until then a module inside may be called here
+            region.at.tried.append(code)
+        return False
     _watched.append(Watched(region, code, args))
     region.watched_call = _watched[-1]
     _warn, warnings.warn = warnings.warn, _noticed
+    return True
 
 
 def end(result: Any) -> None:
@@ -231,9 +259,8 @@ class Whole:
             tuple(kind if k in given else None for k, kind in enumerate(kinds)),
             tuple(range(handles, handles + count)), self.home, watched.grad,
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
-            change, same, take if outside else None, type(region).can_wait,
-            type(region).change_later, guards, words([id(t) for t in tensors]), module,
-            tuple(state.globals) if state else (),
+            change_items(change), same, take if outside else None, type(region).can_wait,
+            guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
         )  # fmt: skip
         del self.watched, self.flat  # a tensor that they hold would count as one that is held
 
@@ -386,6 +413,18 @@ class Whole:
         return found
 
 
+def change_items(token: Token | None) -> tuple[Any, ...] | None:
+    """The change in place with which a call ends, as compiled code notes it."""
+    if token is None:
+        return None
+    kind, what = token.slots[0]
+    number = what.number if kind == LEAF else ~what
+    return (
+        *(token, token.after, words([number]), number, token.first, token.kinds[0]),
+        *(token.name, token.code, token.instruction),
+    )
+
+
 def constant(x: Any) -> Any:
     """A value that later calls are compared with, out of reach of the program."""
     if x.__class__ in (dt.dtype, device.device) or isinstance(x, dispatch.Op):
@@ -401,4 +440,18 @@ def take(slot: LeafSlot, x: Any) -> Any:
         array = array_of(x)
     except (AttributeError, TypeError):
         return None
-    return aside(array) if slot.fits(x) else None
+    kind = slot.kind
+    alike = (
+        x.__class__ is Tensor
+        and array.__class__ is ndarray
+        and array.dtype is kind.dtype
+        and array.shape == kind.shape
+        and array.strides == kind.strides
+        and x._node is None
+        and not kind.requires
+        and x._base is None
+        and slot.plain
+        and x._x is None
+    )
+    # Memory that is not from outside any more is copied all the same, which does no harm.
+    return aside(array) if alike or slot.fits(x) else None

@@ -73,8 +73,9 @@ def class_version(cls: type) -> int:
 class ModuleState:
     """What a module's forward may read: comparisons that hold while it is as it was."""
 
-    def __init__(self, module: Module) -> None:
-        self.outermost = module
+    def __init__(self, module: Module, hooks: bool = False) -> None:
+        # Hooks of the module itself run around its forward; ``hooks`` says that they matter.
+        self.outermost = None if hooks else module
         self.guards: list[tuple[int, int, int]] = []
         self.tensors: list[Tensor] = []
         self.globals: list[dict[str, Any]] = []  # kept, so that their addresses stay theirs

@@ -200,14 +200,18 @@ class _GradSwitch(_Switch):
             return cls()(function)
         return super().__new__(cls)
 
-    def _enter(self) -> None:
-        self.previous = MODES.now.grad
-        MODES.now.grad = self.enabled
-        MODES.now.update()
+    def __enter__(self) -> Any:
+        now = MODES.now
+        self.previous, now.grad = now.grad, self.enabled
+        if now.mode is not SPECIAL:  # which it stays, whether ops are recorded or not
+            now.update()
+        return self
 
-    def _exit(self) -> None:
-        MODES.now.grad = self.previous
-        MODES.now.update()
+    def __exit__(self, *exc: object) -> None:
+        now = MODES.now
+        now.grad = self.previous
+        if now.mode is not SPECIAL:
+            now.update()
 
 
 class no_grad(_GradSwitch):

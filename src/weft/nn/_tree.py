@@ -32,10 +32,25 @@ class TreeMethods:
         if remove_duplicate:
             memo.add(self)
         yield prefix, self
-        for name, child in self._modules.items():
-            if child is not None:
-                inner = f"{prefix}.{name}" if prefix else name
-                yield from child.named_modules(memo, inner, remove_duplicate)
+        # One generator walks the whole tree: with one for each level, all would be resumed for
+        # each module.
+        levels = [(prefix, iter(self._modules.items()))]
+        while levels:
+            outer, children = levels[-1]
+            for name, child in children:
+                if child is None:
+                    continue
+                inner = f"{outer}.{name}" if outer else name
+                if not _is_usual(child, "named_modules"):
+                    yield from child.named_modules(memo, inner, remove_duplicate)
+                elif child not in memo:
+                    if remove_duplicate:
+                        memo.add(child)
+                    yield inner, child
+                    levels.append((inner, iter(child._modules.items())))
+                    break
+            else:
+                levels.pop()
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
         """This module and all below it.
@@ -112,8 +127,17 @@ class TreeMethods:
         >>> sum(p.numel() for p in model.parameters())
         23
         """
-        for _, param in self.named_parameters(recurse=recurse):
-            yield param
+        if not (_is_usual(self, "named_parameters") and _is_usual(self, "_named_members")):
+            for _, param in self.named_parameters(recurse=recurse):
+                yield param
+            return
+        warn_of_hidden(self)
+        seen: set[int] = set()
+        for _, module in self.named_modules() if recurse else (("", self),):
+            for param in module._parameters.values():
+                if param is not None and id(param) not in seen:
+                    seen.add(id(param))
+                    yield param
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -181,6 +205,13 @@ _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 # Modules that have been looked through for such attributes.
 _looked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _is_usual(module: Any, name: str) -> bool:
+    """Whether a module has a method of the class above, not one of its own."""
+    return (
+        getattr(type(module), name, None) is vars(TreeMethods)[name] and name not in module.__dict__
+    )
 
 
 def warn_of_hidden(root: Any) -> None:
