@@ -108,14 +108,15 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
         return None
     if bias is not None and (bias.shape != weight.shape[:1] or bias.strides != (4,)):
         return None
-    if x.ndim == 2 and _planned_small(x, weight.T):
-        return direct.matmul(x, weight.T, buffers.empty((len(x), len(weight)), F32), bias)
-    if not _worth(x.size * len(weight)):
+    # A plan can't copy rows that are apart as one matrix.
+    if (x.ndim == 2 or x.flags.c_contiguous) and _planned_small(rows(x), weight.T):
+        matmul: Any = direct.matmul
+    elif _worth(x.size * len(weight)) and _own(rows(x), weight.T, bias is not None):
+        matmul = packed.matmul
+    else:
         return None
-    left, right = rows(x), weight.T
-    if not _own(left, right, bias is not None):
-        return None
-    y = packed.matmul(left, right, buffers.empty((len(left), len(weight)), F32), bias=bias)
+    left = rows(x)
+    y = matmul(left, weight.T, buffers.empty((len(left), len(weight)), F32), bias=bias)
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
 
 
