@@ -19,6 +19,7 @@ from weft.core import selection
 from weft.native import contract, threads
 from weft.native.codegen import jit
 from weft.native.gemm import direct, products
+from weft.native.memory import buffers
 
 selection.start()
 pytestmark = pytest.mark.skipif(
@@ -131,6 +132,23 @@ def test_small_products_of_plans_are_direct_and_eager_ones_are_not() -> None:
     large = np.ones((300, 300), "f4")
     assert "direct" not in called(products.mm, large, large)
     assert products.mm(x, w.T) is None  # NumPy's
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64), (2, 3, 64), (3, 1, 2, 64)])
+def test_planned_layers_of_stacks_are_direct(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(s).astype("f4") for s in (shape, (50, 64), (50,)))
+    for arrays, bias in (((x, w), 0.0), ((x, w, b), b)):
+        function = products.linear if len(arrays) == 2 else products.linear_with_bias
+        job = contract.plan(function, arrays)
+        assert {call.name for call in job.calls} <= {"transpose_columns", "direct", "by_dots"}
+        assert np.allclose(job(*arrays), x.astype("f8") @ w.T + bias, rtol=1e-5, atol=1e-5)
+    apart = np.asfortranarray(x)
+    try:
+        found = contract.plan(products.linear, (apart, w))(apart, w)
+    except buffers.Unplannable:
+        return
+    assert np.allclose(found, x.astype("f8") @ w.T, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes, batch", [((2, 10, 1), 100), ((32, 64, 64, 10), 16), ((7, 3), 1)])

@@ -24,7 +24,7 @@ blocks.block = lambda kind="f32": (
 )
 selection.start()
 from weft.native.gemm import packed
-assert packed.block is blocks.block
+assert packed.tile()[0] == size // 4
 from weft.references import convolution as reference
 from weft.native.conv import windowed, winograd
 from weft.native.layers import attention

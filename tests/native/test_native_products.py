@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import weft
 from weft import doctor
 from weft.backends import native
-from weft.native import threads
+from weft.native import contract, threads
 from weft.native.codegen import jit
 from weft.native.gemm import packed, products
+from weft.native.memory import buffers
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 
@@ -183,7 +184,7 @@ def test_other_processors() -> None:
         "import sys, numpy as np\n"
         "from weft.native.gemm import blocks, packed\n"
         "shape = tuple(map(int, sys.argv[1:]))\n"
-        "blocks.block = packed.block = lambda kind='f32': shape\n"
+        "blocks.block = lambda kind='f32': shape\n"
         "rng = np.random.default_rng(0)\n"
         "for m, k, n in ((37, 50, 90), (90, 350, 37)):\n"
         "    a, b = rng.standard_normal((m, k), 'f4'), rng.standard_normal((k, n), 'f4')\n"
@@ -196,6 +197,45 @@ def test_other_processors() -> None:
     )
     for shape in (("4", "6", "8"), ("16", "12", "32")):
         subprocess.run([sys.executable, "-c", code, *shape], timeout=240, check=True)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_any_choice_of_kernels_gives_the_product(
+    leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large products with both matrices in both orders, as they are chosen on either processor."""
+    monkeypatch.setattr(products, "_onednn_leads", lambda: leads)
+    rng = np.random.default_rng(0)
+    for m, k, n in ((1024, 512, 96), (300, 384, 310)):
+        a, b = rng.standard_normal((m, k), "f4"), rng.standard_normal((k, n), "f4")
+        bias = rng.standard_normal(n, "f4")
+        want, bound = a.astype("f8") @ b, np.abs(a).astype("f8") @ np.abs(b)
+        for left in (a, np.asfortranarray(a)):
+            for right in (b, np.asfortranarray(b)):
+                found = products.mm(left, right)
+                assert found is not None
+                assert (np.abs(found - want) <= ACCURACY * bound).all()
+                found = products.linear_with_bias(left, right.T, bias)
+                assert found is not None
+                assert (np.abs(found - want - bias) <= ACCURACY * (bound + np.abs(bias))).all()
+
+
+@pytest.mark.parametrize("sizes", [(40, 30, 20), (300, 384, 310), (1024, 512, 96)])
+def test_planned_products_are_written_where_they_belong(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k), "f4"), rng.standard_normal((k, n), "f4")
+    for extra in (0, 3):  # rows that follow each other, and rows with something between them
+
+        def product(a: np.ndarray, b: np.ndarray, extra: int = extra) -> np.ndarray:
+            out = buffers.empty((m, n + extra), "f4")[:, :n]
+            products.into(a, b, out)
+            return out
+
+        job = contract.plan(product, (a, b))
+        assert extra or not any("assign" in call.name for call in job.calls)
+        bound = np.abs(a).astype("f8") @ np.abs(b)
+        assert (np.abs(job(a, b) - a.astype("f8") @ b) <= ACCURACY * bound).all()
 
 
 def test_nan_and_infinity_stay_in_their_rows() -> None:

@@ -23,11 +23,22 @@ def block(kind: str = "f32") -> tuple[int, int, int]:
     return lanes, 12 if size == 64 else 6, 2 * lanes
 
 
+def tile() -> tuple[int, int, int]:
+    """The same for products of two packed float32 matrices.
+
+    Where there are 32 registers, eight rows of three vectors: as many sums as twelve of two, with
+    fewer loads for each multiplication and longer pieces of the result's rows.
+    """
+    lanes, rows, columns = block()
+    return (lanes, 8, 3 * lanes) if rows == 12 else (lanes, rows, columns)
+
+
 class Block:
     """Writes a function that computes a block of ``a @ b``, where b is a panel.
 
     Rows of a are ``across`` elements apart and its columns ``along``: numbers, or arguments of the
-    function, of which one is 1. With ``more`` the block is added to what is at ``o``.
+    function, of which one is 1. With ``more`` the block is added to what is at ``o``. Of the panel,
+    whose rows have ``columns``, the first ``vectors`` are used.
     """
 
     def __init__(
@@ -37,14 +48,17 @@ class Block:
         along: int | str,
         rows: int | None = None,
         unroll: int = 4,
+        columns: int | None = None,
+        vectors: int = 2,
     ) -> None:
-        self.lanes, most, self.columns = block(kind)
+        self.lanes, most, both = block(kind)
         self.rows = most if rows is None else rows
+        self.columns, self.vectors = columns or both, vectors
         self.scalar, self.align = FLOATS[kind], SIZES[kind]
         self.vector = f"<{self.lanes} x {self.scalar}>"
         self.fused = f"@llvm.fmuladd.v{self.lanes}{kind}"
         self.across, self.along, self.unroll = across, along, unroll
-        self.cells = [(r, h) for r in range(self.rows) for h in (0, 1)]
+        self.cells = [(r, h) for r in range(self.rows) for h in range(vectors)]
         # Rows any distance apart are reached from every third: addresses can double an index.
         self.bases = range(0, self.rows, 3) if isinstance(across, str) else range(1)
         self.lines: list[str] = []
@@ -53,12 +67,9 @@ class Block:
         """What the function calls."""
         return f"declare {self.vector} {self.fused}({self.vector}, {self.vector}, {self.vector})"
 
-    def write(self, name: str, given: str, ahead: bool = False) -> str:
-        """The whole function; ``ahead`` asks for the memory of the result at once."""
+    def write(self, name: str, given: str) -> str:
+        """The whole function."""
         self.put(f"define private void @{name}({given}) noinline nounwind {{", "entry:")
-        for r in range(self.rows if ahead else 0):
-            self.place(f"%ahead{r}", "%c", "%step", r, 0)
-            self.put(f"  call void @llvm.prefetch.p0(ptr %ahead{r}, i32 1, i32 3, i32 1)")
         self.start()
         noughts = dict.fromkeys(self.cells, "zeroinitializer")
         firsts = {"b": "%b", **{f"a{g}": f"%a{g}" for g in self.bases}}
@@ -144,7 +155,7 @@ class Block:
     ) -> dict[tuple[int, int], str]:
         """One column of a times one row of b, added to the sums."""
         vector, nought = self.vector, f"<{self.lanes} x i32> zeroinitializer"
-        for h in (0, 1):
+        for h in range(self.vectors):
             right = f"%{loop}.b{u}.{h}"
             self.move(f"{right}.p", f"%{loop}.b", u * self.columns + h * self.lanes)
             self.put(f"  {right} = load {vector}, ptr {right}.p, align {self.align}")
@@ -157,7 +168,7 @@ class Block:
                 f"  {x}.i = insertelement {vector} poison, {self.scalar} {x}, i64 0",
                 f"  {x}.v = shufflevector {vector} {x}.i, {vector} poison, {nought}",
             )
-            for h in (0, 1):
+            for h in range(self.vectors):
                 after[r, h] = f"%{loop}.t{u}.{r}.{h}"
                 given = f"{vector} {x}.v, {vector} %{loop}.b{u}.{h}, {vector} {state[r, h]}"
                 self.put(f"  {after[r, h]} = call {vector} {self.fused}({given})")
@@ -227,20 +238,36 @@ def _micro(name: str, kind: str) -> str:
     return f"{made.declared()}\n{made.onto_itself(name, given)}"
 
 
-@functools.cache
-def _in_place() -> str:
-    """``c = o + a @ b`` for matrices whose rows or columns are in one piece, and a panel."""
-    head = "ptr noalias %a, i64 %apart, ptr noalias %b, ptr %o, i64 %under, ptr %c"
-    given = f"{head}, i64 %step, i64 %k_size, i64 %more"
-    down, over = Block("f32", "%apart", 1), Block("f32", 1, "%apart")
-    return "\n".join(
-        (
-            down.declared(),
-            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-            down.write("by_rows", given, ahead=True),
-            over.write("by_columns", given, ahead=True),
-        )
-    )
+_SUMMED = "ptr noalias %b, ptr %o, i64 %under, ptr %c, i64 %step, i64 %k_size, i64 %more"
+
+
+def _by_columns(name: str) -> str:
+    """``c = o + a @ b`` for a matrix whose columns are in one piece, and a panel."""
+    made = Block("f32", 1, "%apart")
+    return f"{made.declared()}\n{made.write(name, f'ptr noalias %a, i64 %apart, {_SUMMED}')}"
+
+
+def _tile(name: str, across: int | str, along: int) -> str:
+    """``c = o + a @ b`` for a tile: so many ``vectors`` of a panel's columns, all or fewer."""
+    lanes, height, width = tile()
+    given = f"ptr noalias %a, i64 %apart, {_SUMMED}"
+    made = {
+        v: Block("f32", across, along, height, 4 if v * lanes == width else 2, width, v)
+        for v in range(width // lanes, 0, -1)
+    }
+    lines = [made[1].declared()]
+    lines += [one.write(f"{name}.{v}", given) for v, one in made.items()]
+    cases = " ".join(f"i64 {v}, label %v{v}" for v in made)
+    lines += [
+        f"define private void @{name}({given}, i64 %vectors) nounwind {{",
+        f"  switch i64 %vectors, label %none [ {cases} ]",
+        "none:",
+        "  ret void",
+    ]
+    passed = given.replace("noalias ", "")
+    for v in made:
+        lines += [f"v{v}:", f"  call void @{name}.{v}({passed})", "  ret void"]
+    return "\n".join([*lines, "}"])
 
 
 def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -271,20 +298,19 @@ def masking(count: str, lanes: int) -> list[str]:
     ]
 
 
-def _transpose(name: str, rows: int) -> str:
-    """The transpose of so many rows of a vector each; what is beyond them is not defined."""
+def _transpose(name: str) -> str:
+    """The transpose of as many rows of a vector as a vector has lanes."""
     lanes = block()[0]
     vector = f"<{lanes} x float>"
     given = "ptr noalias %x, i64 %step, ptr noalias %to, i64 %width"
     lines = [f"define private void @{name}({given}) alwaysinline nounwind {{", "entry:"]
-    for r in range(rows):
+    for r in range(lanes):
         lines += [
             f"  %i{r} = mul i64 %step, {r}",
             f"  %p{r} = getelementptr float, ptr %x, i64 %i{r}",
             f"  %v0.{r} = load {vector}, ptr %p{r}, align 4",
         ]
-    rest = ["zeroinitializer"] * (lanes - rows)
-    exchanges, names = transposing([*(f"%v0.{r}" for r in range(rows)), *rest])
+    exchanges, names = transposing([f"%v0.{r}" for r in range(lanes)])
     lines += exchanges
     for r in range(lanes):
         lines += [
@@ -305,17 +331,13 @@ def _take() -> str:
 
 
 _PANELS = ("ptr", "ptr", "ptr", "i64", "i64", "i64")
-_PLACES = ("ptr", "i64", "ptr", "ptr", "i64", "ptr", "i64", "i64", "i64")
+_SUMS = ("ptr", "ptr", "i64", "ptr", "i64", "i64", "i64")
 micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"))
 micro64 = Assembly("micro64", _PANELS, lambda: _micro("micro64", "f64"))
-by_rows = Assembly("by_rows", _PLACES, _in_place)
-by_columns = Assembly("by_columns", _PLACES, _in_place)
-transpose = Assembly(
-    "transpose", ("ptr", "i64", "ptr", "i64"), lambda: _transpose("transpose", block()[0])
-)
-transpose_rows = Assembly(
-    "transpose_rows",
-    ("ptr", "i64", "ptr", "i64"),
-    lambda: _transpose("transpose_rows", min(block()[:2])),
-)
+by_columns = Assembly("by_columns", ("ptr", "i64", *_SUMS), lambda: _by_columns("by_columns"))
+# A tile whose rows of a are in one piece, ``apart``, and one for a in panels.
+_TILE = ("ptr", "i64", *_SUMS, "i64")
+tile_by_rows = Assembly("tile_by_rows", _TILE, lambda: _tile("tile_by_rows", "%apart", 1))
+tile_by_panels = Assembly("tile_by_panels", _TILE, lambda: _tile("tile_by_panels", 1, tile()[1]))
+transpose = Assembly("transpose", ("ptr", "i64", "ptr", "i64"), lambda: _transpose("transpose"))
 take = Assembly("take", ("ptr", "ptr"), _take)

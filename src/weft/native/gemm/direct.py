@@ -24,6 +24,7 @@ from weft.native.memory import buffers
 Array = np.ndarray
 F32 = np.dtype(np.float32)
 GRAIN = 1 << 18  # multiplications that are worth a thread
+READ = 1 << 15  # elements whose reading is, where each is used for a few products only
 FEW = 4  # rows or columns of the result that make dot products the fastest
 DOT_HEIGHTS = (1, 4)  # rows that a block of dot products can have
 CHAINS = 8  # sums at a time that keep the multipliers busy
@@ -570,6 +571,6 @@ def _by_dots(a: Array, b: Array, out: Array, bias: Array | None) -> Array:
     _dots_kernel(height).get(height=height)(
         *(a, b, out, out if bias is None else bias, m, n, k, a.strides[0] // 4, b.strides[0] // 4),
         *(step, column, down, over, int(bias is not None)),
-        *(tasks, threads.how_many(tasks, max(1, GRAIN * tasks // (m * n * k)))),
+        *(tasks, threads.how_many(tasks, max(1, READ * tasks // (m * k)))),
     )
     return out

@@ -1,9 +1,12 @@
 """Products of float32 matrices in panels, for any processor that LLVM knows.
 
-Both matrices are copied into panels as the innermost loop reads them, so that it does not matter
-how they lie in memory: one of them by all threads before, the larger one in parts by the thread
-that is about to use them. Threads take pieces of the result from a common list, so that one that
-is disturbed holds up nobody; the bits of the result do not depend on how the list is cut.
+The right matrix is copied into panels as the innermost loop reads them, so that it does not matter
+how it lies in memory: by all threads before, or, where it is the larger one, in parts by the thread
+that is about to use them. A few rows of the left one at a time meet all panels of a piece, from the
+nearest cache, and each row of the result is written in one go. They are read where they are; a left
+matrix whose rows are not in one piece is copied as well. Threads take pieces of the result from a
+common list, so that one that is disturbed holds up nobody; the bits of the result do not depend on
+how the list is cut.
 """
 
 from __future__ import annotations
@@ -15,9 +18,8 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, by_columns, by_rows, take, transpose, transpose_rows
+from weft.native.gemm.blocks import take, tile, tile_by_panels, tile_by_rows, transpose
 from weft.native.memory import buffers
-from weft.native.memory.layout import plain
 
 Array = np.ndarray
 F32 = np.dtype(np.float32)
@@ -25,17 +27,17 @@ K_BLOCK = (
     256  # what convolutions do of the inner dimension at a time, so that it stays in the cache
 )
 K_LIMIT = 320  # what products do of it at most: in equal stretches, none of them short
-ROWS = 132  # of the left matrix, that are copied at a time
+ROWS = 128  # of the left matrix, that are copied at a time
+PIECE = 256  # rows of the result in a piece: each piece reads all panels of the right matrix
+LOW = 64  # the same at least, where there would be fewer pieces than threads have use for
 COLUMNS = 512  # of the result in a piece
 NARROW = 128  # the same where the right matrix is copied piece by piece
 TOGETHER = 8  # panels that are copied at a time
 WORTH = 1 << 20  # multiplications from which copying into panels pays
 LEAST = 1 << 20  # multiplications that are worth being a piece
 # How columns get into panels: they are there, rows in one piece, columns in one piece, any other
-# way; LEANING is for columns in one piece and narrow panels, and writes a little beyond the last.
-READY, ALONG, TRANSPOSED, ANY, LEANING = 0, 1, 2, 3, 4
-# How the left matrix is read: where it lies, or from a copy.
-BY_ROWS, BY_COLUMNS, ROWS_COPIED, COLUMNS_COPIED = 0, 1, 2, 3
+# way. The left matrix is the transpose of one whose columns get into panels, or is read IN_PLACE.
+READY, ALONG, TRANSPOSED, ANY, IN_PLACE = 0, 1, 2, 3, 4
 
 
 @inline
@@ -79,13 +81,10 @@ def panels(
         for panel in range(lo, full):
             source = x + panel * width * step
             target = to + panel * width * k_size
-            done = k_size - k_size % lanes if (packing == TRANSPOSED) | (packing == LEANING) else 0
+            done = k_size - k_size % lanes if packing == TRANSPOSED else 0
             for k in range(0, done, lanes):
-                if packing == LEANING:
-                    transpose_rows(source + k, step, target + k * width, width)
-                else:
-                    for j in range(0, width, lanes):
-                        transpose(source + (j * step + k), step, target + (k * width + j), width)
+                for j in range(0, width, lanes):
+                    transpose(source + (j * step + k), step, target + (k * width + j), width)
             for k in range(done, k_size):
                 for j in range(width):
                     target[k * width + j] = source[k * down + j * step]
@@ -112,6 +111,26 @@ def pack(
 
 
 @inline
+def tile_product(
+    a: Ptr[f32],
+    apart: i64,
+    b: Ptr[f32],
+    o: Ptr[f32],
+    under: i64,
+    c: Ptr[f32],
+    step: i64,
+    part: i64,
+    adds: i64,
+    vectors: i64,
+    left: i64,
+):
+    if left == IN_PLACE:
+        tile_by_rows(a, apart, b, o, under, c, step, part, adds, vectors)
+    else:
+        tile_by_panels(a, apart, b, o, under, c, step, part, adds, vectors)
+
+
+@inline
 def product(
     a: Ptr[f32],
     apart: i64,
@@ -122,140 +141,75 @@ def product(
     step: i64,
     part: i64,
     adds: i64,
+    skip: i64,
     rows: i64,
     columns: i64,
     spare: Ptr[f32],
-    height: i64,
-    width: i64,
-    left: i64,
-):
-    """A block of the result, of which some rows and columns may be beyond its end."""
-    if rows >= height and columns >= width:
-        if left == BY_ROWS:
-            by_rows(a, apart, b, o, under, c, step, part, adds)
-        else:
-            by_columns(a, apart, b, o, under, c, step, part, adds)
-    else:
-        if left == BY_ROWS:
-            by_rows(a, apart, b, spare, width, spare, width, part, 0)
-        else:
-            by_columns(a, apart, b, spare, width, spare, width, part, 0)
-        for r in range(min(rows, height)):
-            for s in range(min(columns, width)):
-                if adds == 0:
-                    c[r * step + s] = spare[r * width + s]
-                else:
-                    c[r * step + s] = o[r * under + s] + spare[r * width + s]
-
-
-@inline
-def piece(
-    k0: i64,
-    a: Ptr[f32],
-    apart: i64,
-    b: Ptr[f32],
-    o: Ptr[f32],
-    under: i64,
-    c: Ptr[f32],
-    step: i64,
-    part: i64,
-    more: i64,
-    rows: i64,
-    columns: i64,
-    spare: Ptr[f32],
-    height: i64,
-    width: i64,
-    left: i64,
-):
-    """The first stretch begins with what the result is added to, the others go on."""
-    if k0 == 0:
-        product(
-            a, apart, b, o, under, c, step, part, more, rows, columns, spare, height, width, left
-        )
-    else:
-        product(a, apart, b, c, step, c, step, part, 1, rows, columns, spare, height, width, left)
-
-
-@inline
-def pack_left(
-    a: Ptr[f32],
-    copy: Ptr[f32],
-    edge: Ptr[f32],
-    i0: i64,
-    i1: i64,
-    k0: i64,
-    part: i64,
-    m: i64,
-    panel: i64,
-    apart: i64,
     lanes: i64,
     height: i64,
+    width: i64,
     left: i64,
 ):
-    """The panels i0 to i1 of the left matrix; of those that are read in place only a short last."""
-    rest = m - (i1 - 1) * height
-    size = m - i0 * height
-    if left == ROWS_COPIED:
-        source = a + (i0 * panel + k0)
-        packing = LEANING if height <= lanes else ANY
-        panels(source, copy, size, part, apart, 1, lanes, height, packing, 0, i1 - i0)
-    elif left == COLUMNS_COPIED:
-        source = a + (i0 * panel + k0 * apart)
-        panels(source, copy, size, part, 1, apart, lanes, height, ALONG, 0, i1 - i0)
-    elif rest < height:
-        if left == BY_ROWS:
-            source = a + ((i1 - 1) * panel + k0)
-            part_panel(source, edge, rest, height, part, apart, 1)
-        else:
-            source = a + ((i1 - 1) * panel + k0 * apart)
-            part_panel(source, edge, rest, height, part, 1, apart)
+    """A block of the result from row ``skip`` of a on; some rows and columns may be beyond its end.
+
+    Those are computed beside the result, of which nothing else is touched.
+    """
+    some = min(columns, width)
+    vectors = (some + lanes - 1) // lanes
+    if skip == 0 and rows >= height and some == vectors * lanes:
+        tile_product(a, apart, b, o, under, c, step, part, adds, vectors, left)
+    else:
+        tile_product(a, apart, b, spare, width, spare, width, part, 0, vectors, left)
+        for r in range(min(rows, height)):
+            own = spare + (r + skip) * width
+            for s in range(some):
+                if adds == 0:
+                    c[r * step + s] = own[s]
+                else:
+                    c[r * step + s] = o[r * under + s] + own[s]
 
 
 @inline
 def panel_products(
     k0: i64,
     a: Ptr[f32],
-    copy: Ptr[f32],
-    edge: Ptr[f32],
+    apart: i64,
     b: Ptr[f32],
     o: Ptr[f32],
     under: i64,
     c: Ptr[f32],
     step: i64,
-    i0: i64,
-    i1: i64,
+    j0: i64,
+    j1: i64,
+    between: i64,
     part: i64,
     more: i64,
-    m: i64,
-    columns: i64,
-    panel: i64,
-    apart: i64,
+    skip: i64,
+    rows: i64,
+    n: i64,
     spare: Ptr[f32],
+    lanes: i64,
     height: i64,
     width: i64,
     left: i64,
 ):
-    """The panels i0 to i1 of the left matrix times one of the right."""
-    for i in range(i0, i1):
-        rows = m - i * height
-        to = c + i * height * step
-        old = o + i * height * under
-        if left >= ROWS_COPIED:
-            source = copy + (i - i0) * part * height
-            piece(
-                k0, source, height, b, old, under, to, step, part,
-                more, rows, columns, spare, height, width, BY_COLUMNS,
-            )  # fmt: skip
-        elif rows < height:
-            piece(
-                k0, edge, height, b, old, under, to, step, part,
-                more, rows, columns, spare, height, width, BY_COLUMNS,
+    """One panel of the left matrix, which stays in the nearest cache, times those of the right.
+
+    The first stretch begins with what the result is added to, the others go on.
+    """
+    for j in range(j0, j1):
+        at = j * width
+        panel = b + (j - j0) * between
+        to = c + at
+        if k0 == 0:
+            product(
+                a, apart, panel, o + at, under, to, step, part, more, skip, rows, n - at, spare,
+                lanes, height, width, left,
             )  # fmt: skip
         else:
-            source = a + (i * panel + (k0 if left == BY_ROWS else k0 * apart))
-            piece(
-                k0, source, apart, b, old, under, to, step, part,
-                more, rows, columns, spare, height, width, left,
+            product(
+                a, apart, panel, to, step, to, step, part, 1, skip, rows, n - at, spare, lanes,
+                height, width, left,
             )  # fmt: skip
 
 
@@ -273,8 +227,8 @@ def tiles(
     n: i64,
     k_size: i64,
     length: i64,
-    panel: i64,
     apart: i64,
+    along: i64,
     across: i64,
     below: i64,
     step: i64,
@@ -295,9 +249,8 @@ def tiles(
 ):
     mine = array(i64, 1)
     spare = array(f32, height * width)
-    edge = array(f32, height * K_LIMIT)
     copy_b = scratch + lo * scratch_each
-    copy_a = copy_b + (scratch_each - (tall * height * K_LIMIT + lanes))
+    copy_a = copy_b + (scratch_each - tall * height * K_LIMIT)
     high = (m + height - 1) // height
     long = (n + width - 1) // width
     take(tasks, mine)
@@ -319,18 +272,32 @@ def tiles(
                 panels(source, copy_b, size, part, across, below, lanes, width, right, 0, j1 - j0)
             for i0 in range(high * i // down, stop, tall):
                 i1 = min(i0 + tall, stop)
-                pack_left(
-                    first, copy_a, edge, i0, i1, k0, part, m, panel, apart, lanes, height, left
-                )
-                for jp in range(j0, j1):
-                    if right == READY:
-                        bp = second + (jp * k_size + k0) * width
+                if (left != READY) & (left != IN_PLACE):
+                    source = first + (i0 * height * apart + k0 * along)
+                    size = m - i0 * height
+                    panels(source, copy_a, size, part, apart, along, lanes, height, left, 0,
+                           i1 - i0)  # fmt: skip
+                for ip in range(i0, i1):
+                    row = ip * height
+                    skip = 0
+                    if left == IN_PLACE:
+                        # The last rows are read together with some before them.
+                        skip = max(row + height - m, 0)
+                        ap = first + ((row - skip) * apart + k0)
+                    elif left == READY:
+                        ap = first + (row * k_size + k0 * height)
                     else:
-                        bp = copy_b + (jp - j0) * part * width
-                    at = jp * width
+                        ap = copy_a + (ip - i0) * part * height
+                    if right == READY:
+                        bp = second + (j0 * k_size + k0) * width
+                        between = k_size * width
+                    else:
+                        bp = copy_b
+                        between = part * width
                     panel_products(
-                        k0, first, copy_a, edge, bp, o + at, under, result + at, step, i0, i1,
-                        part, more, m, n - at, panel, apart, spare, height, width, left,
+                        k0, ap, apart, bp, o + row * under, under, result + row * step, step, j0,
+                        j1, between, part, more, skip, m - row, n, spare, lanes, height, width,
+                        left,
                     )  # fmt: skip
         take(tasks, mine)
 
@@ -345,7 +312,12 @@ def _packing(x: Array, width: int) -> int:
     down, step = x.strides
     if step == 4:
         return ALONG
-    return TRANSPOSED if down == 4 and not width % block()[0] else ANY
+    return TRANSPOSED if down == 4 and not width % tile()[0] else ANY
+
+
+def _reading(a: Array, height: int) -> int:
+    """How a left matrix is read: where it is, if its rows are in one piece, or from panels."""
+    return IN_PLACE if a.strides[1] == 4 and len(a) >= height else _packing(a.T, height)
 
 
 def _packed(x: Array, width: int) -> Array:
@@ -354,7 +326,7 @@ def _packed(x: Array, width: int) -> Array:
     down, step = (s // 4 for s in x.strides)
     count = ceil_div(size, width)
     to = buffers.empty(count * width * k_size, F32)
-    code = pack.get(lanes=block()[0], width=width, packing=_packing(x, width))
+    code = pack.get(lanes=tile()[0], width=width, packing=_packing(x, width))
     few = threads.how_many(count, max(1, 65536 // (width * k_size)))
     code(x, to, size, k_size, step, down, count, few)
     return to
@@ -367,20 +339,21 @@ def matmul(a: Array, b: Array, out: Array, add: bool = False, bias: Array | None
         if not add:
             out[...] = 0.0 if bias is None else bias
         return out
-    _, height, width = block()
-    a, left, steps = _left(a, height)
+    _, height, width = tile()
+    left, right = _reading(a, height), READY
     pieces = max(1, m * n * k_size // LEAST)
-    right, apart = READY, (b.strides[1] // 4, b.strides[0] // 4)
     if n > m:
         right, down, wide = _packing(b, width), 1, min(pieces, ceil_div(n, NARROW))
-        if left == COLUMNS_COPIED:
-            a, left, steps = _packed(a.T, height), BY_COLUMNS, (height * k_size, height)
+        if left == ALONG:
+            left = READY
     else:
-        b, down, wide = _packed(b, width), min(pieces, ceil_div(m, ROWS)), ceil_div(n, COLUMNS)
+        down = max(ceil_div(m, PIECE), min(ceil_div(m, LOW), 2 * threads.count()))
+        down, wide = min(pieces, down), ceil_div(n, COLUMNS)
+    one, other = _packed(a.T, height) if left == READY else a, b if right else _packed(b, width)
     old, under = (bias, 0) if bias is not None else (out, out.strides[0] // 4)
     more = int(add or bias is not None)
-    where, cut = (_ZERO, _ZERO), (1, down, wide)
-    _run((a, b, out, old), where, (m, n, k_size), (*steps, *apart), under, more, cut, left, right)
+    where, cut, steps = (_ZERO, _ZERO), (1, down, wide), (*_steps(a), *_steps(b.T))
+    _run((one, other, out, old), where, (m, n, k_size), steps, under, more, cut, left, right)
     return out
 
 
@@ -390,33 +363,23 @@ def stacked(a: Array, b: Array, out: Array) -> Array:
     if not k_size or not out.size:
         out[...] = 0.0
         return out
-    _, height, width = block()
+    _, height, width = tile()
     one, other = _one(a), _one(b)
-    if 4 not in one.strides:
-        a = plain(a)
-        one = _one(a)
-    _, left, steps = _left(one, height)
-    if n <= NARROW:  # too few to pay for a copy
-        left = BY_ROWS if left == ROWS_COPIED else BY_COLUMNS
+    left, right = _reading(one, height), _packing(other, width)
     count = out.size // (m * n)
     # Matrices are cut if there are not enough of them for all threads.
     pieces = max(ceil_div(8 * threads.count(), count), ceil_div(n, 2 * NARROW))
     wide = max(1, min(pieces, ceil_div(n, width), m * n * k_size // LEAST))
     where = places(a.shape, a.strides, stack), places(b.shape, b.strides, stack)
-    apart = other.strides[1] // 4, other.strides[0] // 4
-    sizes, cut, right = (m, n, k_size), (count, 1, wide), _packing(other, width)
-    _run((a, b, out, out), where, sizes, (*steps, *apart), 0, 0, cut, left, right)
+    sizes, cut, steps = (m, n, k_size), (count, 1, wide), (*_steps(one), *_steps(other.T))
+    _run((a, b, out, out), where, sizes, steps, 0, 0, cut, left, right)
     return out
 
 
-def _left(a: Array, height: int) -> tuple[Array, int, tuple[int, int]]:
-    """A left matrix, how it is copied, and how far apart its panels and its rows or columns are."""
-    if 4 not in a.strides:
-        a = plain(a)
-    down, across = (s // 4 for s in a.strides)
-    if across == 1:
-        return a, ROWS_COPIED, (height * down, down)
-    return a, COLUMNS_COPIED, (height, across)
+def _steps(x: Array) -> tuple[int, int]:
+    """How far apart rows are, and the elements of a row."""
+    down, across = x.strides
+    return down // 4, across // 4
 
 
 def _one(x: Array) -> Array:
@@ -449,11 +412,11 @@ def _run(
     right: int,
 ) -> None:
     """Let all threads work on some products, each cut down and across into pieces."""
-    lanes, height, width = block()
+    lanes, height, width = tile()
     (_, n, k_size), (count, down, wide) = sizes, cut
     tall, columns = ceil_div(ROWS, height), ceil_div(ceil_div(n, width), wide) * width
     length = ceil_div(k_size, ceil_div(k_size, K_LIMIT))
-    scratch_each = tall * height * K_LIMIT + lanes + (columns * K_LIMIT if right else 0)
+    scratch_each = tall * height * K_LIMIT + (columns * K_LIMIT if right else 0)
     total = count * down * wide
     workers = min(threads.count(), total)
     tiles.get(lanes=lanes, height=height, width=width, left=left, right=right)(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import onednn, threads
+from weft.native.codegen import jit
 from weft.native.codegen.trace import Loop
 from weft.native.gemm import direct, packed
 from weft.native.memory import buffers
@@ -21,6 +22,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 LARGE = 1 << 25  # multiplications from which our own products are the faster ones
 THIN = 64  # but no dimension may be smaller than this
 STACK = 256  # matrices in a stack that a plan takes one by one
+PAGE = 4096  # bytes between rows that share the sets of a cache
 WIDE = 1 << 21  # multiplications from which several threads of BLAS pay
 
 
@@ -41,13 +43,15 @@ def mm(a: Array, b: Array) -> Array | None:
     return y if y is None or a.ndim == 2 else y.reshape(*a.shape[:-1], b.shape[1])
 
 
-def _mm32(a: Array, b: Array) -> Array | None:
-    """A product of two float32 matrices by whoever is faster."""
+def _mm32(a: Array, b: Array, out: Array | None = None) -> Array | None:
+    """A product of two float32 matrices by whoever is faster, in new memory or in that of out."""
     if _planned_small(a, b):
-        return direct.matmul(a, b, buffers.empty((len(a), b.shape[1]), F32))
-    if _own(a, b, False):
-        return packed.matmul(a, b, buffers.empty((len(a), b.shape[1]), F32))
-    return onednn.matmul(a, b)
+        matmul: Any = direct.matmul
+    elif _own(a, b, False):
+        matmul = packed.matmul
+    else:
+        return onednn.matmul(a, b, out)
+    return matmul(a, b, buffers.empty((len(a), b.shape[1]), F32) if out is None else out)
 
 
 def _planned_small(a: Array, b: Array) -> bool:
@@ -68,10 +72,23 @@ def _own(a: Array, b: Array, biased: bool) -> bool:
     """Whether the product in panels is for two matrices: it is best at large and tall ones."""
     if not _worth(a.size * b.shape[1]) or not packed.takes(a, b):
         return False
-    m, n = len(a), b.shape[1]
+    m, n, transposed = len(a), b.shape[1], a.strides[1] != 4
     # oneDNN reads a transposed left matrix slowly, and is slower with a bias than without.
-    best = min(m, n, len(b)) >= THIN and (n < m or biased or a.strides[1] != 4)
-    return best or not onednn.available()
+    if _onednn_leads():
+        best = biased or (transposed and n <= m and not a.strides[1] % PAGE)
+    else:
+        best = biased or transposed or n < m
+    return (best and min(m, n, len(b)) >= THIN) or not onednn.available()
+
+
+@once
+def _onednn_leads() -> bool:
+    """Whether oneDNN comes nearer to the peak than panels: Intel's processors with AVX-512.
+
+    There only rows of a transposed left matrix that share cache sets make it slow.
+    """
+    engine = jit.engine()
+    return "+avx512f" in engine.features and not engine.cpu.startswith("znver")
 
 
 def bmm(a: Array, b: Array) -> Array | None:
@@ -108,14 +125,15 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
         return None
     if bias is not None and (bias.shape != weight.shape[:1] or bias.strides != (4,)):
         return None
-    if x.ndim == 2 and _planned_small(x, weight.T):
-        return direct.matmul(x, weight.T, buffers.empty((len(x), len(weight)), F32), bias)
-    if not _worth(x.size * len(weight)):
+    # A plan can't copy rows that are apart as one matrix.
+    if (x.ndim == 2 or x.flags.c_contiguous) and _planned_small(rows(x), weight.T):
+        matmul: Any = direct.matmul
+    elif _worth(x.size * len(weight)) and _own(rows(x), weight.T, bias is not None):
+        matmul = packed.matmul
+    else:
         return None
-    left, right = rows(x), weight.T
-    if not _own(left, right, bias is not None):
-        return None
-    y = packed.matmul(left, right, buffers.empty((len(left), len(weight)), F32), bias=bias)
+    left = rows(x)
+    y = matmul(left, weight.T, buffers.empty((len(left), len(weight)), F32), bias=bias)
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
 
 
@@ -141,10 +159,14 @@ def _biased() -> Loop:
 
 def into(a: Array, b: Array, out: Array) -> None:
     """``out = a @ b`` for matrices, as a step of a plan."""
-    found = _mm32(a, b) if a.dtype is F32 and b.dtype is F32 else _by_blas(a, b)
+    if a.dtype is F32 and b.dtype is F32:
+        found = _mm32(a, b, out if out.flags.c_contiguous else None)
+    else:
+        found = _by_blas(a, b)
     if found is None:
         raise buffers.Unplannable(f"a product of {a.dtype} and {b.dtype} matrices")
-    buffers.move(out, found)
+    if found is not out:
+        buffers.move(out, found)
 
 
 def _by_blas(a: Array, b: Array) -> Array | None:

@@ -235,6 +235,9 @@ def _writable(out: np.ndarray, shape: Ints, *inputs: np.ndarray) -> bool:
     return (
         out.shape == shape
         and out.dtype == _FLOAT32
-        and out.flags.carray
+        and out.flags.c_contiguous
+        and out.flags.aligned
+        # To NumPy the memory of a plan is read-only: what is written there is a call of the plan.
+        and (out.flags.writeable or buffers.planner() is not None)
         and not any(np.may_share_memory(out, array) for array in inputs)
     )
