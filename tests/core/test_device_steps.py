@@ -162,6 +162,23 @@ def test_a_file_of_a_step_runs_on_the_cpu(tmp_path: Any, values: bool) -> None:
     alike(outs[1:], outs[:1])
 
 
+def test_moves_between_devices_in_a_file(tmp_path: Any) -> None:
+    w = torch.tensor([1.0, 2.0], device="mirror", requires_grad=True)
+    x = torch.tensor([3.0, 4.0])
+    with torch.graph.record() as graph:
+        loss = (x.to("mirror") * w).cpu().sum()
+        loss.backward()
+    assert graph.run().item() == 11.0 and graph["w"].grad.device.type == "mirror"
+    graph.save(tmp_path / "moves")
+    loaded = torch.graph.load(tmp_path / "moves")
+    assert loaded.run().item() == 11.0 and loaded.run(update=True).is_cpu
+    assert loaded["w"].grad.tolist() == [3.0, 4.0] and loaded["w"].grad.is_cpu
+    # What moves nowhere is a copy all the same.
+    moved = loaded.value("to_device")
+    moved.zero_()
+    assert loaded.run().item() == 11.0
+
+
 class Halved(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:

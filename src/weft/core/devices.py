@@ -257,7 +257,9 @@ def drawn_from(x: Any) -> ndarray:
 def moved(array: Any, device: str) -> Any:
     """A copy of an array's values on the device of a name."""
     values = host_of(array)
-    return values if device == "cpu" else DEVICES[device].put(values)
+    if device != "cpu":
+        return DEVICES[device].put(values)
+    return values.copy("K") if values is array else values
 
 
 def placed(array: Any, where: dev.device) -> Any:
