@@ -31,7 +31,7 @@ TAKE_ANY = {
     *("check_partial_overlap", "check_shared", "copy_sharing", "describe", "is_last", "write"),
     *("viewed_as", "copy_of", "over_bytes", "explain", "_in_order", "_check_vectors", "_undoing"),
     *("drawn_like", "like", "own", "copied", "add_into", "clear", "exchange", "_held"),
-    *("Kind", "on_host"),
+    *("Kind", "on_host", "bare", "cpu_array", "dtype_beside"),
 }
 
 
@@ -72,14 +72,14 @@ class Reader(ast.NodeVisitor):
 
     def fine(self, node: ast.AST) -> bool:
         """Whether an expression that is an array is used as one of any device."""
-        if isinstance(getattr(node, "ctx", None), ast.Store):
-            return True  # another array in its place
+        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            return True  # another array in its place, or none
         up = self.above[node]
         if isinstance(up, ast.Attribute):
             if up.attr == "flags":
                 top = self.above[up]
                 return isinstance(top, ast.Attribute) and top.attr in FLAGS
-            return up.attr in GEOMETRY or (up.attr == "__class__" and self.compared(up))
+            return up.attr in GEOMETRY or (up.attr in ("__class__", "base") and self.compared(up))
         if isinstance(up, ast.Call):
             if _name(up.func) == "getattr" and node is up.args[0]:
                 return getattr(up.args[1], "value", None) in GEOMETRY

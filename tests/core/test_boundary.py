@@ -17,29 +17,15 @@ ALLOWED = {
     ("operators/random.py", "_drawn_batch"): "random values, which the host draws",
     ("operators/arithmetic.py", "_written_over"): ON_THE_CPU,
     ("operators/creation.py", "source_for"): WITHOUT_VALUES,
-    (
-        "operators/dropout.py",
-        "_is_view",
-    ): "whether there is a base, which arrays of all devices say",
     ("operators/random.py", "normal"): WITHOUT_VALUES,
     ("operators/random.py", "_prepared"): "whose callers look at its geometry",
 }
 
 # Places in other packages that still read arrays as the CPU's: each number may only become smaller.
 LEFT = {
-    "autograd/engine.py": 5,
-    "autograd/function.py": 1,
-    "compiler/following.py": 1,
-    "compiler/learning.py": 1,
-    "compiler/static.py": 1,
-    "graph/gradient.py": 1,
-    "graph/recording.py": 1,
-    "multiprocessing/reductions.py": 2,
-    "multiprocessing/shared.py": 2,
-    "nn/parameter.py": 1,
-    "nn/resize.py": 1,
-    "optim/asgd.py": 1,
-    "optim/elementwise.py": 9,
+    "compiler/learning.py": 1,  # a leaf that regions know, which is on the CPU
+    "nn/parameter.py": 1,  # the slot itself, of a tensor that has no array yet
+    "optim/elementwise.py": 1,  # gradients of parameters of which ``cpu_array`` was asked
 }
 
 

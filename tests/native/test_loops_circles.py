@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.native import threads
+from weft.native import contract, threads
 from weft.native.codegen import jit
 from weft.native.loops import circles
 
@@ -53,3 +53,22 @@ def test_threads_and_types():
     assert circles.sin(x[:1, :5]) is None
     assert circles.sin_back(x[0], x) is None
     assert circles.sin(np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))) is None
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_plans_in_double_precision(name):
+    """At any size and of any argument: there the functions are those of the C library."""
+    x = np.array(
+        [0.0, -0.0, 1.5, -3e5, 1e30, np.nan, np.inf, -np.inf] + [0.1 * i for i in range(99)]
+    )
+    t = np.cos(np.arange(x.size))
+    with np.errstate(all="ignore"):
+        values = getattr(np, name)(x)
+        slopes = np.cos(x) if name == "sin" else -np.sin(x)
+        for job, given, exact in (
+            (contract.plan(getattr(circles, name), (x,)), (x,), values),
+            (contract.plan(getattr(circles, f"{name}_back"), (t, x)), (t, x), t * slopes),
+        ):
+            found = job(*given)
+            np.testing.assert_allclose(found, exact, rtol=4e-16, atol=1e-300)
+            np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(exact[:2]))

@@ -22,6 +22,8 @@ from weft.native.codegen.row_programs import (
     Shared,
     across,
     exp_flush,
+    first_largest,
+    first_least,
     kept,
     largest,
     least,
@@ -253,6 +255,59 @@ def test_special_values_reach_every_schedule(name: str) -> None:
                 for found, exact in zip(made, wanted, strict=False):
                     np.testing.assert_allclose(found, exact, rtol=1e-12)
                 x[0, place, k - 1] = 1.0
+
+
+@row_program
+def with_places(x: Along, shift: Each, y: Along) -> tuple[Any, ...]:
+    return *first_largest(x + shift), *first_least(y), total(x * y), first_largest(x - x)[1]
+
+
+def numpys_places(x: Any, shift: Any, y: Any) -> tuple[np.ndarray, ...]:
+    moved = x + shift
+    top, low = moved.argmax(1, keepdims=True), y.argmin(1, keepdims=True)
+    taken = np.take_along_axis(moved, top, 1), top, np.take_along_axis(y, low, 1), low
+    return *taken, (x * y).sum(1, keepdims=True), (x - x).argmax(1, keepdims=True)
+
+
+def columns_with_places(name: str) -> str:
+    return "columns" if name == "brief_columns" else name
+
+
+@pytest.mark.parametrize("d", ["f32", "f64"])
+@pytest.mark.parametrize(("name", "shape"), [(n, s) for n, all in ONE_PASS.items() for s in all])
+def test_places_of_extremes(name: str, shape: tuple[int, int, int], d: str) -> None:
+    """The first of equal elements, or the first NaN, wherever they are, as in NumPy."""
+    outer, n, k = shape
+    rng, variant = np.random.default_rng(n), RowProgram(with_places.function).whole
+    for kind in ("ties", "all equal", "infinite", "nan", "random"):
+        x, y = (rng.integers(-3, 3, shape).astype(DTYPES[d]) for _ in range(2))
+        shift = rng.integers(0, 2, (outer, 1, k)).astype(DTYPES[d])
+        if kind == "all equal":
+            x[...], y[...] = 1.0, -0.0
+        elif kind == "infinite":
+            x[...], y[...] = -np.inf, np.inf
+        elif kind == "nan":
+            x[rng.random(shape) < 2 / n] = np.nan
+            y[rng.random(shape) < 1 / n] = np.nan
+        elif kind == "random":
+            x, y = (rng.standard_normal(shape).astype(DTYPES[d]) for _ in range(2))
+
+        def call(x: Any = x, shift: Any = shift, y: Any = y) -> tuple[np.ndarray, ...]:
+            places = lambda: np.full(shift.shape, -1, np.int64)
+            empty = lambda: np.full_like(shift, 7.5)
+            made = empty(), places(), empty(), places(), empty(), places()
+            variant.runner(d, *shape)(x, shift, y, *made)
+            return made
+
+        with np.errstate(all="ignore"):
+            wanted = numpys_places(x, shift, y)
+        for at, (found, exact) in enumerate(zip(over_threads(call), wanted, strict=True)):
+            if at == 4:
+                tolerance = TOLERANCE[d] * max(1.0, n**0.5)
+                np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance)
+            else:
+                np.testing.assert_array_equal(found, exact, f"{kind}, result {at}")
+    assert getattr(variant, columns_with_places(name)).compiled
 
 
 @row_program

@@ -23,7 +23,7 @@ from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
 from weft.core import dtype as dt
 from weft.core import errors, meta, quiet, selection
-from weft.core.devices import DeviceArray, zeros_like
+from weft.core.devices import DEVICES, DeviceArray, bare, zeros_like
 from weft.core.dispatch import REGISTRY, Op
 from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import is_dense
@@ -71,13 +71,8 @@ ALONE = _count_alone()
 
 
 def arrays_of(tensors: Iterable[Tensor | None]) -> tuple[Any, ...]:
-    """The arrays of some tensors; None stays None."""
-    return tuple(None if t is None else t._a for t in tensors)
-
-
-def _on_tensor(function: Callable, g: Any, *args: Any) -> Any:
-    """A function of tensors on the array of another device."""
-    return function(wrap(g), *args)._a
+    """Some tensors as rules compute with them; None stays None."""
+    return tuple([bare(t) for t in tensors])
 
 
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
@@ -91,8 +86,6 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
             f"invalid gradient: got {list(g.shape)} but expected shape compatible with "
             f"{list(shape)}. Was the tensor given another shape in place inside no_grad()?"
         )
-    if isinstance(g, DeviceArray):
-        return _on_tensor(unbroadcast, g, shape)
     if isinstance(g, Tensor):
         return g.sum(dims).reshape(shape)
     if g.size >= selection.BEGIN:
@@ -115,8 +108,6 @@ def cast(g: Any, wanted: np.dtype | None) -> Any:
         if g._a.dtype.kind == "c" and wanted.kind != "c":
             g = g.real
         return g.to(dt.of_numpy(wanted))
-    if isinstance(g, DeviceArray):
-        return _on_tensor(cast, g, wanted)
     if g.dtype.kind == "c" and wanted.kind != "c":
         g = g.real
     return g if g.dtype == wanted else selection.cast(g, wanted)
@@ -344,6 +335,8 @@ class _Run:
 
     def run(self, roots: Sequence[tuple[GraphNode, Any]]) -> None:
         order = self.collect([node for node, _ in roots])
+        if DEVICES and not self.create and any(map(_leads_away, order)):
+            self.create, roots = True, [(node, as_tensor(g)) for node, g in roots]
         for node, g in roots:
             self.add(node, g)
         grads, keep = self.grads, self.keep
@@ -630,6 +623,22 @@ def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any
     return plan.vjp(g, saved, attrs, needs)
 
 
+def rules(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any:
+    """The same outside of a backward pass; on tensors, unrecorded, where those are elsewhere."""
+    values = (*(g if g.__class__ is tuple else (g,)), *saved)
+    if not any(isinstance(x, Tensor) for x in values):
+        return vjp(plan, g, saved, attrs, needs)
+    now = MODES.now
+    before = now.grad, now.backward
+    now.grad, now.backward = False, _Run(True, True, None, False)
+    now.update()
+    try:
+        return plan.vjp(g, saved, attrs, needs)
+    finally:
+        now.grad, now.backward = before
+        now.update()
+
+
 def in_places(results: Any, targets: tuple[int, ...], all_targets: tuple[int, ...]) -> list[Any]:
     """The gradients of some targets as those of all, with None for the others."""
     found = dict(zip(targets, results, strict=True))
@@ -682,8 +691,6 @@ def own(g: Any, alone: bool, like: np.ndarray) -> np.ndarray:
     rows = like.flags.c_contiguous or not is_dense(like)
     if isinstance(g, meta.MetaArray) and g.is_batch:
         return g
-    if isinstance(g, DeviceArray):
-        return _on_tensor(copied, g, like)
     if g.__class__ is meta.MetaArray:
         return g.copy() if rows else np.empty_like(like, g.dtype)
     if alone and g.__class__ is ndarray and g.base is None and g.flags.writeable:
@@ -781,7 +788,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
                 f"{node.name()}: expected a Variable argument, but got {type(g).__name__}\n"
                 f"  at {errors.here()}"
             )
-    create = MODES.now.grad
+    create = MODES.now.grad or any(isinstance(g, Tensor) for g in arrays_of(grads))
     given = grads if create else arrays_of(grads)
     if isinstance(node, AccumulateGrad):
         if given[0] is not None:
@@ -904,7 +911,7 @@ def run(
         create or bool(MODES.now.carriers) or (bool(meta.LIVE) and any(map(_elsewhere, seeded)))
     )
     if not on_tensors:
-        seeded = [(node, g._a) for node, g in seeded]
+        seeded = [(node, bare(g)) for node, g in seeded]
     del gradients, gradient, g
     targets = None
     if inputs is not None:
@@ -949,6 +956,16 @@ def run(
     for listener in (*WATCHERS, *now.recorders):
         listener.went_back(work, seeded)
     return work
+
+
+def _leads_away(node: Any) -> bool:
+    """Whether a node's gradients go to a device other than the CPU."""
+    kinds = [edge.dtype for edge in edges_of(node)]
+    return any(
+        d is not None and d.metadata is not None and d.metadata["device"] in DEVICES
+        for kind in kinds
+        for d in (kind if isinstance(kind, tuple) else (kind,))
+    )
 
 
 def _elsewhere(seed: tuple[Any, Tensor]) -> bool:
@@ -1018,7 +1035,7 @@ def grad(
         node = tensor._node
         g = None if node is NOWHERE else work.captured.pop(node, None)
         if g is None and node in found:
-            g = found[node] if create_graph or MODES.now.batches else found[node]._a
+            g = found[node] if create_graph or MODES.now.batches else bare(found[node])
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {k} appears to not have been used in the "
@@ -1031,7 +1048,7 @@ def grad(
             continue
         if not work.records and isinstance(g, Tensor):
             if g.is_meta:
-                g = g._a
+                g = bare(g)
             elif isinstance(g._a, DeviceArray):
                 g = copied(g, tensor._a)
         if g is not None and not isinstance(g, Tensor):

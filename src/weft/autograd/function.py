@@ -20,7 +20,7 @@ from weft.autograd.batched import call_batched
 from weft.autograd.engine import as_tensor, changeable
 from weft.core import errors
 from weft.core.batching import highest
-from weft.core.devices import zeros_like
+from weft.core.devices import bare, zeros_like
 from weft.core.dispatch import edge_of
 from weft.core.dual import set_tangent, tangents_of, without_tangent
 from weft.core.inplace import bump, check_writable, set_history
@@ -268,7 +268,8 @@ class _FunctionPlan:
                 if x is None and kind is not None and k not in ctx._unfilled:
                     grads[k] = wrap(filled(np.zeros, *kind))
         node = ctx._place()
-        create = MODES.now.grad
+        # Gradients that came as tensors go on as tensors.
+        keeps = MODES.now.grad or any(isinstance(x, Tensor) for x in given)
         del given, g
         if self.cls.boxed_grads_call:
             results = self.cls._backward()(ctx, grads)
@@ -278,8 +279,8 @@ class _FunctionPlan:
         _check_gradients(node, results)
         del grads
         for i, r in enumerate(results):
-            if r is not None and not create and not lacks_values(r):
-                results[i] = r._a
+            if r is not None and not keeps and not lacks_values(r):
+                results[i] = bare(r)
         r = None
         return results
 

@@ -112,6 +112,7 @@ class Learning(Resizing):
         if found is None:
             self.at.opaque.add(op)
             name = getattr(op, "name", None) or (op if kind != STEP else type(op).__name__)
+            self.note_device(args)
             self.cut(f"{name} on what regions don't know")
             return None
         slots, met = found
@@ -126,6 +127,17 @@ class Learning(Resizing):
         self.path.append(token)
         self.at = token.after
         return token
+
+    def note_device(self, args: Any) -> None:
+        """Say so where it is for their device that tensors are unknown to regions."""
+        for x in args:
+            if isinstance(x, Tensor) and not x.is_cpu and not x.is_meta:
+                why, reasons = (
+                    f"a tensor is on {x.device}: programs run on the CPU",
+                    self.learned.reasons,
+                )
+                reasons[why] = reasons.get(why, 0) + 1
+                return
 
     def keep(self, token: Token, results: Any) -> None:
         """Remember the tensors that a call gave, so that later calls on them are known."""

@@ -24,6 +24,7 @@ from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
 from weft.core import selection
+from weft.core.devices import cpu_array
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.graph.draws import Draw
@@ -149,11 +150,13 @@ class StaticStep:
             if "grad_of" in spec.attrs:
                 raise CannotLower("gradients that were there before the step")
             tensor = spec.leaf.lasting
+            if not tensor.is_cpu:
+                raise CannotLower(f"a tensor is on {tensor.device}: programs run on the CPU")
             if id(tensor) in place:
                 self.given[spec.id] = place[id(tensor)]
             else:
                 self.held[spec.id] = tensor
-            examples[spec.id] = tensor._a
+            examples[spec.id] = cpu_array(tensor)
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }

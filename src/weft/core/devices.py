@@ -70,8 +70,24 @@ class DeviceArray(ForeignArray):
     __len__ = __iter__ = __buffer__ = __array__  # type: ignore[assignment]
     __hash__ = object.__hash__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In a pickle it is the bytes of its memory. Arrays that share it are views of one owner.
+        if self.base is not None:
+            raise TypeError(f"a view on {self.home.name} is pickled with the tensor that it is of")
+        memory = self.home.view(self, np.dtype(np.uint8), (self.nbytes,), (1,), 0)
+        return _from_pickle, (self.home.name, self.home.get(memory))
+
     def __repr__(self) -> str:
         return f"<{plain(self.dtype)}{list(self.shape)} on {self.home.name}>"
+
+
+def _from_pickle(name: str, memory: ndarray) -> DeviceArray:
+    if name not in DEVICES:
+        raise RuntimeError(
+            f"the pickle has a tensor on the device {name!r}, which this process does not have; "
+            "register the device first, or pickle tensor.cpu()"
+        )
+    return DEVICES[name].put(memory)
 
 
 def _operator(name: str, reflected: bool) -> Any:
@@ -206,6 +222,24 @@ def host(x: Any) -> ndarray:
     return host_of(getattr(x, "_a", x))
 
 
+def bare(x: Any) -> Any:
+    """What derivative rules compute with: the array of a tensor, but elsewhere than on the CPU the
+    tensor itself, without a history. Whatever is no tensor stays as it is."""
+    array = getattr(x, "_a", x)
+    if not isinstance(array, DeviceArray) or array is x:
+        return array
+    return x if x._node is None else x.detach()
+
+
+def cpu_array(x: Any) -> ndarray:
+    """The array of a tensor on the CPU, for code that works on the CPU's memory alone."""
+    if isinstance(x._a, DeviceArray):
+        raise RuntimeError(
+            f"expected a tensor on the CPU, but found one on {x.device}; copy it with .cpu() first"
+        )
+    return x._a
+
+
 def taken(x: Any) -> ndarray:
     """A tensor's values, of which Python makes something that is a constant to a record."""
     for recorder in MODES.now.recorders:
@@ -223,13 +257,25 @@ def drawn_from(x: Any) -> ndarray:
 def moved(array: Any, device: str) -> Any:
     """A copy of an array's values on the device of a name."""
     values = host_of(array)
-    return values if device == "cpu" else DEVICES[device].put(values)
+    if device != "cpu":
+        return DEVICES[device].put(values)
+    return values.copy("K") if values is array else values
 
 
 def placed(array: Any, where: dev.device) -> Any:
     """A new host array on the device that a tensor was asked for; meta arrays stay as they are."""
     home = DEVICES.get(where.type)
-    return array if home is None or isinstance(array, DeviceArray) else home.put(array)
+    if home is None or isinstance(array, DeviceArray):
+        return array
+    return _put(home, array)
+
+
+def _put(home: Device, array: ndarray) -> DeviceArray:
+    """A host array on a device. Recorders hear of it: the array may be what a draw gave them."""
+    made = home.put(array)
+    for recorder in MODES.now.recorders:
+        recorder.puts(array, made)
+    return made
 
 
 def zeros_like(array: Any) -> Any:
@@ -258,7 +304,7 @@ def visible(x: Any) -> ndarray:
 
 def put_like(like: Any, array: ndarray) -> Any:
     """A host array, on the device of another array; without values beside one that has none."""
-    return like.home.put(array) if isinstance(like, DeviceArray) else array
+    return _put(like.home, array) if isinstance(like, DeviceArray) else array
 
 
 def copy_of(array: Any, order: Any = "K") -> Any:
@@ -288,6 +334,17 @@ def over_bytes(memory: Any, d: np.dtype, shape: Any, strides: Any, start: int) -
 
 def _start(array: DeviceArray) -> int:
     return array.address - (array if array.base is None else array.base).address
+
+
+def on_device_of(d: np.dtype, array: ndarray) -> Any:
+    """A host array on the device whose arrays have a dtype."""
+    home = None if d.metadata is None else DEVICES.get(d.metadata["device"])
+    return array if home is None else home.put(array)
+
+
+def dtype_beside(array: Any, d: np.dtype) -> np.dtype:
+    """The dtype of values that are on an array's device."""
+    return array.home.dtypes[plain(d)] if isinstance(array, DeviceArray) else d
 
 
 def write_into(target: Any, source: Any, where: Any = None) -> None:

@@ -25,12 +25,13 @@ from weft.core.devices import (
     copy_of,
     device_of,
     host,
+    over_bytes,
     put_like,
 )
 from weft.core.dlpack import exported
 from weft.core.gate import exchange, let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
-from weft.core.meta import LIVE, NO_DATA, MetaArray
+from weft.core.meta import LIVE, NO_DATA, MetaArray, plain
 from weft.core.meta import like as like_meta
 from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
@@ -1013,6 +1014,10 @@ class Tensor(metaclass=_TensorMeta):
         # holds it once and they share it again. As in PyTorch a tensor comes back as a leaf.
         array = self._a
         owner = storage_array(array)
+        if isinstance(owner, DeviceArray):
+            start = array.address - owner.address  # type: ignore[attr-defined]
+            place = (plain(array.dtype), array.shape, array.strides, start)
+            return self._reduced(owner, place)
         known = type(owner) is np.ndarray or type(owner) is MetaArray
         if not known or dense(owner) is None:
             owner = array = array.copy()
@@ -1020,6 +1025,9 @@ class Tensor(metaclass=_TensorMeta):
             owner = np.asarray(dense(owner))  # NumPy's own pickles forget other orders
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         place = (array.dtype, array.shape, array.strides, start if array.size else 0)
+        return self._reduced(owner, place)
+
+    def _reduced(self, owner: Any, place: tuple[Any, ...]) -> tuple[Any, ...]:
         state: Any = self.__dict__ or None
         slots = values_of_slots(self)
         if slots:
@@ -1230,6 +1238,8 @@ def over(owner: np.ndarray, d: Any, shape: Any, strides: Any, start: int) -> np.
     """An array of a geometry on the memory of an owner without gaps, ``start`` bytes into it."""
     if (d, shape, strides) == (owner.dtype, owner.shape, owner.strides):
         return owner
+    if isinstance(owner, DeviceArray):
+        return over_bytes(owner, d, shape, strides, start)
     if 0 in shape:
         start = 0  # it may point to or beyond the end of the memory, and reads nothing there
         if owner.__class__ is MetaArray:

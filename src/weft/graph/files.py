@@ -401,10 +401,12 @@ class _RecordReader:
         made = self._op(x, kind, op, forward, several)
         if isinstance(made, Op) and made.multiple != several:
             raise ValueError(f"{op} does not give {len(kinds)} results")
+        attrs = {k: self.value(v) for k, v in attrs.items()}
+        if op == "to_device":
+            attrs = {"device": "cpu", "source": "cpu"}  # where all that a file holds is
         return Spec(
             number, kind, made,
-            tuple([self.value(v) if v.__class__ is dict else v for v in args]),
-            {k: self.value(v) for k, v in attrs.items()},
+            tuple([self.value(v) if v.__class__ is dict else v for v in args]), attrs,
             shapes if several else shapes[0], dtypes if several else dtypes[0],
             scope=scope, forward=forward, leaf=self._leaf(x, kind), label=label,
             grad=grad, time=rest[0], source=rest[1] or "",

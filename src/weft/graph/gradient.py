@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
+from weft.core.devices import bare
 from weft.core.dispatch import Op
 from weft.core.node import OpNode
 from weft.core.plan import Plan
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor
 from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
 
 ACCUMULATE = "AccumulateGrad"
@@ -56,9 +57,11 @@ class Gradient:
                 found += forward.args[k:]
         return found
 
-    def values(self, saved: list[Any], inputs: list[Any], bare: bool = True) -> tuple[Any, ...]:
+    def values(
+        self, saved: list[Any], inputs: list[Any], on_arrays: bool = True
+    ) -> tuple[Any, ...]:
         """What the rules get: from what was read, and the shapes and dtypes of the inputs."""
-        left = iter(map(bare_array, saved) if bare else saved)
+        left = iter(map(bare, saved) if on_arrays else saved)
         found: list[Any] = []
         for kind, k in self.sources:
             if kind in ("input", "output"):
@@ -95,11 +98,6 @@ def _source(op: Op, slot: str) -> tuple[str, int]:
         return "rest", len(op.names)
     base, _, kind = slot.rpartition("_")
     return kind, op.names.index(base)
-
-
-def bare_array(x: Any) -> Any:
-    """A tensor's array; what is no tensor stays as it is."""
-    return x._a if isinstance(x, Tensor) else x
 
 
 def gradient_of(forward: Spec, wants: Iterable[bool]) -> Gradient | None:
@@ -197,26 +195,22 @@ def receiving(op: Any, kinds: Any) -> list[int]:
 def shown_before(gradient: Gradient, grads: list[Any], kinds: Any) -> list[Any]:
     """The gradients that come to a node, as its hooks leave them."""
     seen = receiving(gradient.op, kinds)
-    given = tuple(_as_tensor(grads[k]) for k in seen)
+    given = tuple(engine.as_tensor(grads[k]) for k in seen)
     for hook in gradient.before:
         given = hook(given) or given
     changed = list(grads)
     for k, g in zip(seen, given, strict=True):
-        changed[k] = bare_array(g)
+        changed[k] = bare(g)
     return changed
 
 
 def shown_after(gradient: Gradient, found: dict[int, Any], count: int, arrived: Any) -> Any:
     """The gradients that a node gives to its inputs, as its hooks leave them."""
-    grads = tuple(_as_tensor(found.get(i)) for i in range(count))
-    outputs = tuple(_as_tensor(g) for g in arrived)
+    grads = tuple(engine.as_tensor(found.get(i)) for i in range(count))
+    outputs = tuple(engine.as_tensor(g) for g in arrived)
     for hook in gradient.post:
         grads = hook(grads, outputs) or grads
-    return {i: bare_array(grads[i]) for i in found}
-
-
-def _as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, Tensor) else wrap(np.asanyarray(g))
+    return {i: bare(grads[i]) for i in found}
 
 
 def moved(
@@ -230,7 +224,7 @@ def moved(
         needs = tuple(i in gradient.targets for i in range(len(kinds)))
     elif 0 < len(gradient.targets) < len(plan.targets) and not plan.op.variadic:
         plan, saved = plan.part(tuple(gradient.targets), saved)
-    results = engine.vjp(plan, g, saved, attrs, needs)
+    results = engine.rules(plan, g, saved, attrs, needs)
     found = dict(zip(plan.targets, results, strict=True))
     if gradient.post:
         found = shown_after(gradient, found, len(kinds), arrived)
@@ -240,7 +234,8 @@ def moved(
 def _fitted(g: Any, shape: Any, dtype: Any) -> Any:
     if g is None:
         return None
-    g = np.asanyarray(g)
+    if not isinstance(g, Tensor):
+        g = np.asanyarray(g)
     if g.shape != shape:
         g = engine.unbroadcast(g, shape)
     return engine.cast(g, dtype)

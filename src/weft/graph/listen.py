@@ -88,6 +88,9 @@ class Listener:
     def meets(self, tensor: Tensor) -> None:
         """A generator is about to read a tensor's array."""
 
+    def puts(self, array: Any, made: Any) -> None:
+        """An array of the host was copied to a device."""
+
     def goes_back(self, work: Any, roots: Any) -> None:
         """A backward pass begins."""
 

@@ -93,7 +93,7 @@ def _rules(graph: Graph, spec: Spec, read: list[Any]) -> list[Any]:
         if not gradient.op.takes_none:
             shapes, dtypes = zip(*results, strict=True)
             g = with_zeros(grads, shapes, dtypes, gradient.op.constant_outputs)
-    saved = gradient.values(read[len(outs) :], kinds, bare=False)
+    saved = gradient.values(read[len(outs) :], kinds, on_arrays=False)
     needs = None
     if plan.joint:
         needs = tuple(i in gradient.targets for i in range(len(kinds)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
-from weft.core.devices import copy_of, host
+from weft.core.devices import copy_of, dtype_beside, host
 from weft.core.dispatch import Op
 from weft.core.frames import caller
 from weft.core.inference import version_of
@@ -20,7 +20,7 @@ from weft.core.tensor import Tensor, shares, wrap
 from weft.graph.choosing import Choice, Stopped
 from weft.graph.derive import derive
 from weft.graph.draws import Draw, Heard
-from weft.graph.gradient import ACCUMULATE, ONES, Gradient, bare_array, kinds_of
+from weft.graph.gradient import ACCUMULATE, ONES, Gradient, kinds_of
 from weft.graph.graph import Graph, Pass
 from weft.graph.listen import Listener
 from weft.graph.results import held_outside, new_since, variables
@@ -353,7 +353,7 @@ class Recorder(Values, Listener):
             self.specs[value.node].shape = result.shape
             self.specs[value.node].dtype = result.dtype
             if self._choose(self.specs[value.node]):
-                self.kept[value.node] = (wrap(result.copy()),)
+                self.kept[value.node] = (wrap(copy_of(result, "C")),)
         else:
             held = self._held(result)
             value = self._leaf(wrap(result)).value if held is None else self._update(held)
@@ -366,20 +366,19 @@ class Recorder(Values, Listener):
     # --- what is heard: backward -------------------------------------------------------
 
     def goes_back(self, work: Any, roots: Any) -> None:
-        for leaf in [] if work.create or not work.sink else self.leaves:
+        for leaf in [] if work.records or not work.sink else self.leaves:
             self._meet_gradient(leaf)
         if work.depth > 1 and work.sink:
             self._stop_repeats("a backward pass ran inside of another one, as that of checkpoint()"
                                " with use_reentrant=True does")  # fmt: skip
-        if not work.create:
-            # What hooks do is inside of their nodes.
-            for name in ("call_hooks", "post_hooks"):
-                setattr(work, name, self._unheard(getattr(work, name)))
-            accumulate, unheard = work.accumulate, self._unheard(work.accumulate)
-            work.accumulate = lambda leaf, g, alone: (
-                unheard(leaf, g, alone) if leaf.post_accumulate else accumulate(leaf, g, alone)
-            )
-        if (self.profile or self.values) and not work.create:
+        if work.records:
+            return
+        # What hooks do is inside of their nodes, and so is what rules do on tensors.
+        for name in ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate"):
+            setattr(work, name, self._unheard(getattr(work, name)))
+        step, unheard = work.step, self._unheard(work.step)
+        work.step = lambda node: (unheard if isinstance(node.op, Op) else step)(node)
+        if self.profile or self.values:
             work.seen, step = True, work.step
 
             def seen(node: Any) -> None:
@@ -418,11 +417,13 @@ class Recorder(Values, Listener):
 
     def _keep_gradient(self, node: Any, g: Any) -> None:
         value = self._of_node(node)
-        if value is not None and g.__class__ is np.ndarray:
-            if not self.choice.keeps(self.specs[value.node]):
-                return
+        if value is None or not isinstance(g, (np.ndarray, Tensor)):
+            return
+        if self.choice.keeps(self.specs[value.node]):
             held = self.grads.get(value.node)
-            self.grads[value.node] = wrap(g if held is None else held._a + g)
+            with self.deaf():
+                new = g if isinstance(g, Tensor) else wrap(g)
+                self.grads[value.node] = new if held is None else held + new
 
     def went_back(self, work: Any, roots: Any) -> None:
         number = len(self.passes)
@@ -430,7 +431,7 @@ class Recorder(Values, Listener):
         seeded = [(self._of_node(node), _seed(g)) for node, g in roots]
         self.passes.append(Pass(tuple(seeded), work.sink))
         self.arrived = {}
-        if work.create:
+        if work.records:
             return
         begins = [(self._of_node(node), self._seed_of(g)) for node, g in roots]
         towards = None
@@ -468,11 +469,11 @@ class Recorder(Values, Listener):
 
     def _seed_of(self, g: Any) -> Any:
         """The gradient that a pass began with, as a backward node reads it."""
-        array = bare_array(g)
-        held = self._held(array)
+        held = self._held(getattr(g, "_a", g))
         if held is not None:
             return self._update(held)
-        return ONES if _seed(g) is None else np.array(array)
+        seed = _seed(g)
+        return ONES if seed is None else seed
 
     def _add_back(
         self, op: Any, args: tuple[Any, ...], outs: tuple[int, ...], forward: Spec, number: int
@@ -675,6 +676,16 @@ class Recorder(Values, Listener):
         place = self.drawn[spec.id] = self._put(t, MemoryState(Ref(spec.id), t), (), Ref(spec.id))
         place.root.loose = True
 
+    def puts(self, array: Any, made: Any) -> None:
+        """Numbers that were drawn for a device are known by the array that they have there."""
+        held = self._held(array)
+        if held is not None and held.root.loose:
+            node = held.value.node
+            self.specs[node].dtype = made.dtype
+            t = wrap(made)
+            place = self.drawn[node] = self._put(t, MemoryState(held.value, t), (), held.value)
+            place.root.loose = True
+
     def _drawn_from(self, x: Any) -> Any:
         held = self._held(x) if x.__class__ is np.ndarray else None
         return x if held is None else self._update(held)
@@ -685,6 +696,8 @@ class Recorder(Values, Listener):
         held = self._held(attrs["values"]) if "values" in attrs else None
         if held is None:
             return refs, attrs
+        drawn = self.specs[held.value.node]
+        drawn.dtype = dtype_beside(args[0]._a, drawn.dtype)
         return (*refs, held.value), {k: v for k, v in attrs.items() if k != "values"}
 
 

@@ -11,18 +11,18 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.core import errors, quiet
-from weft.core.devices import host
+from weft.core.devices import bare, host, on_device_of, ones_like
 from weft.core.dispatch import Op, apply
 from weft.core.inference import version_of
+from weft.core.meta import filled
 from weft.core.modes import MODES, enable_grad, no_grad
 from weft.core.node import FREED, OpNode, Output
-from weft.core.tensor import Tensor, wrap
+from weft.core.tensor import Tensor, beside, wrap
 from weft.graph.draws import Draw
 from weft.graph.gradient import (
     ACCUMULATE,
     Gradient,
     added,
-    bare_array,
     moved,
     receiving,
     shown_after,
@@ -205,15 +205,18 @@ class Execution:
 
     def _draw(self, spec: Spec) -> tuple[Any, ...]:
         args = [host(self.values[x.node][x.index]) if x.__class__ is Ref else x for x in spec.args]
-        return (wrap(spec.op.run(args, spec.attrs, self.live)),)
+        drawn = spec.op.run(args, spec.attrs, self.live)
+        return (wrap(on_device_of(spec.dtype, drawn)),)
 
     def _step(self, spec: Spec) -> tuple[Any, ...]:
         """What an optimizer makes of a parameter; as a leaf it is the same one."""
         read = [self.values[x.node][x.index] for x in spec.args]
         counters = len(spec.op.rule._scalars)
-        arrays = list(engine.arrays_of(read))
-        found = spec.op.run(arrays, len(read) - 2 - counters, spec.attrs)
-        results = [wrap(np.asarray(x)) for x in found]
+        found = spec.op.run(list(map(bare, read)), len(read) - 2 - counters, spec.attrs)
+        results = [
+            x if isinstance(x, Tensor) else beside(old, np.asarray(x))
+            for x, old in zip(found, (read[0], *read[2:]), strict=True)
+        ]
         results[0]._node = read[0]._node
         return tuple(results)
 
@@ -225,8 +228,7 @@ class Execution:
             for id in event.members:
                 if id in specs:
                     read = [self.values[x.node][x.index] for x in specs[id].args]
-                    arrays = engine.arrays_of(read)
-                    given[id] = (arrays[0], arrays[1] if len(arrays) > 1 else None)
+                    given[id] = (read[0], read[1] if len(read) > 1 else None)
             try:
                 self.steps[event], undo = event.run(given)
             except Exception as error:
@@ -290,7 +292,7 @@ class Execution:
                              if at == k) for k in dict.fromkeys(outs)}  # fmt: skip
             if isinstance(spec.op, Call):
                 g = sums[outs[0]]
-                return (None if g is None else spec.op(wrap(g)),)
+                return (None if g is None else spec.op(engine.as_tensor(g)),)
             return self._rules(spec, sums, read[count:])
         except GraphError:
             raise
@@ -304,8 +306,10 @@ class Execution:
         """One of the gradients of a value, as an array."""
         if isinstance(g, float):
             shape, dtype = self._kind_at(of)
-            return np.full(shape, g, dtype)
-        return bare_array(g)
+            return bare(wrap(filled(lambda s, d: np.full(s, g, d), shape, dtype)))
+        if isinstance(g, np.ndarray):  # what the pass began with
+            return bare(wrap(on_device_of(self._kind_at(of)[1], g)))
+        return bare(g)
 
     def _kind_at(self, value: Ref) -> tuple[Any, Any]:
         """Shape and dtype of a value in this run, or as they were recorded."""
@@ -328,7 +332,7 @@ class Execution:
         arrived = [grads[k] for k in receiving(gradient.op, results)] if gradient.post else ()
         if gradient.plan is None:
             node = self.functions[forward.id]
-            given = node(*(None if g is None else wrap(g) for g in grads))
+            given = node(*map(engine.as_tensor, grads))
             given = given if isinstance(given, tuple) else (given,)
             if gradient.post:
                 # As in a backward pass: a place for each tensor, and none for other arguments.
@@ -337,7 +341,7 @@ class Execution:
                 shown = shown_after(gradient, shown, len(seen), arrived)
                 changed = list(given)
                 for i, new in zip(seen, shown.values(), strict=True):
-                    changed[i] = None if new is None else wrap(new)
+                    changed[i] = engine.as_tensor(new)
                 given = tuple(changed)
             return tuple(given[i] for i in gradient.targets)
         inputs = [self._kind_at(x) if x.__class__ is Ref else kind_of(x) for x in forward.args]
@@ -349,14 +353,18 @@ class Execution:
                 g = engine.with_zeros(grads, shapes, dtypes, gradient.op.constant_outputs)
         values = gradient.values(saved, inputs)
         found = moved(gradient, g, values, forward.attrs, inputs, arrived)
-        return tuple(None if x is None else wrap(x) for x in found)
+        return tuple(map(engine.as_tensor, found))
 
     def _check_gradients(self, spec: Spec, forward: Spec, grads: Any, results: list[Any]) -> None:
         """Native rules read memory as the forward node left it: nothing else may come in."""
         for k, g in enumerate(grads):
-            if g is not None and (g.shape, g.dtype) != results[k]:
+            if g is None:
+                continue
+            array = getattr(g, "_a", g)
+            if (array.shape, array.dtype) != results[k]:
                 raise GraphError(
-                    f"{self._name(spec)!r} gets a gradient of {show_kind(g.shape, g.dtype)} for "
+                    f"{self._name(spec)!r} gets a gradient of "
+                    f"{show_kind(array.shape, array.dtype)} for "
                     f"a result of {show_kind(*results[k])}"
                 )
         if forward.id in self.ran:
@@ -380,9 +388,11 @@ class Execution:
         if total is None:
             return before
         if before is not None:
-            return wrap(added((bare_array(before), total)))
+            return engine.as_tensor(added((bare(before), total)))
         like = self.values.get(of.node)
-        array = total if like is None else like[of.index]._a
+        array = engine.as_tensor(total)._a if like is None else like[of.index]._a
+        if isinstance(total, Tensor):
+            return engine.copied(total, array)
         return wrap(engine.own(total, False, array))
 
     def _note(self, spec: Spec, error: Exception) -> None:
@@ -509,7 +519,7 @@ class Running:
             ]
             if not target.requires_grad or not live:
                 return None
-            seeds = [wrap(np.ones_like(t._a) if seed is None else seed) for t, seed in live]
+            seeds = [wrap(ones_like(t._a)) if seed is None else beside(t, seed) for t, seed in live]
             return engine.grad([t for t, _ in live], [target], seeds, allow_unused=True)[0]
 
 

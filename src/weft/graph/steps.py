@@ -78,8 +78,8 @@ class Taken:
             for id, (value, grad) in given.items():
                 p = self.members[id]
                 announce(p._a, p)
-                write_into(p._a, value)
-                p._grad = None if grad is None else wrap(np.array(grad))
+                write_into(p._a, value._a)
+                p._grad = None if grad is None else wrap(copy_of(grad._a))
             optimizer.step()
             return {id: copy_of(self.members[id]._a) for id in given}, undo
         except BaseException:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import errors
+from weft.core.devices import DeviceArray, cpu_array
 from weft.core.tensor import Parameter, Tensor, wrap
 from weft.multiprocessing import shared
 
@@ -24,12 +26,18 @@ def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
             "does not support crossing process boundaries. If you just want to transfer the data, "
             "call detach() on the tensor before serializing (e.g., putting it on the queue)."
         )
+    if isinstance(tensor._a, DeviceArray):
+        raise RuntimeError(
+            f"a tensor on {tensor.device} can't be sent to another process, which can't see the "
+            f"device's memory: send tensor.cpu() and move it there\n  at {errors.here()}"
+        )
     if os.name != "posix" or not tensor._a.size or tensor._a.dtype.hasobject or tensor.is_meta:
         return tensor.__reduce_ex__(2)
     shared.share_memory_(tensor)
-    memory = shared.memory_behind(tensor._a)
+    array = cpu_array(tensor)
+    memory = shared.memory_behind(array)
     assert memory is not None
-    form = shared.form_of(tensor._a, shared.all_of(memory))
+    form = shared.form_of(array, shared.all_of(memory))
     handle = reduction.DupFd(memory.number)
     # A small tensor takes its numbers along, for a reader who comes when the sender has ended.
     data = bytes(memory) if len(memory) <= _SMALL else None

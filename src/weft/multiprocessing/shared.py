@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import errors
+from weft.core.devices import DeviceArray, cpu_array
 from weft.core.gate import exchange
 from weft.core.storage import memory_of
 from weft.core.tensor import Tensor
@@ -51,7 +52,7 @@ def memory_behind(array: np.ndarray) -> SharedMemory | None:
 
 def is_shared(self: Tensor) -> bool:
     """Whether other processes can see this tensor's memory."""
-    return memory_behind(self._a) is not None
+    return not isinstance(self._a, DeviceArray) and memory_behind(cpu_array(self)) is not None
 
 
 def share_memory_(self: Tensor) -> Tensor:
@@ -59,11 +60,11 @@ def share_memory_(self: Tensor) -> Tensor:
 
     Processes forked from here on, and those it is sent to, read and write the same numbers.
     """
-    if self.is_meta:
-        raise RuntimeError(
-            "share_memory_: only available on CPU; a meta tensor has no memory\n"
-            f"  at {errors.here()}"
-        )
+    if not self.is_cpu:
+        held = "a meta tensor has no memory"
+        if not self.is_meta:
+            held = f"memory of {self.device} is its own. Share tensor.cpu() and copy it back"
+        raise RuntimeError(f"share_memory_: only available on CPU; {held}\n  at {errors.here()}")
     if is_shared(self) or not self._a.size:
         return self
     old = memory_of(self._a)
@@ -71,7 +72,7 @@ def share_memory_(self: Tensor) -> Tensor:
     new[...] = old
     for tensor in (self, self._base):
         if tensor is not None:
-            exchange(tensor, placed(new, form_of(tensor._a, old)))
+            exchange(tensor, placed(new, form_of(cpu_array(tensor), old)))
     return self
 
 

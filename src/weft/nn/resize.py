@@ -169,7 +169,7 @@ class _Undo:
             for m in model.modules()
         ]
         tensors = [*model.parameters(), *model.buffers()]
-        self.tensors = [(t, t._a, t._grad, t._vc[0]) for t in tensors]
+        self.tensors = [(t, wrap(t._a), t._grad, t._vc[0]) for t in tensors]
         self.optimizers = [
             (
                 o,
@@ -191,8 +191,8 @@ class _Undo:
             module.__dict__.clear()
             module.__dict__.update(held)
             module._name_scope(module._scope_name)
-        for tensor, array, grad, _ in self.tensors:
-            tensor._a, tensor._grad = array, grad
+        for tensor, before, grad, _ in self.tensors:
+            tensor._a, tensor._grad = before._a, grad
         for optimizer, state, groups in self.optimizers:
             optimizer.state.clear()
             optimizer.state.update(state)

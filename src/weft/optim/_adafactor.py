@@ -119,11 +119,11 @@ class Adafactor(Optimizer):
         cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
     ) -> list[np.ndarray]:
         """One step of one parameter as a function of arrays: parameter, states and counters."""
-        value, kept, step = np.array(p), [np.array(x) for x in states], np.array(counters[0])
+        value, *kept, step = [np.array(host(x)) for x in (p, *states, *counters)]
         step += 1
         token = quiet.enter()
         try:
-            cls.__new__(cls)._change(group, value, g, kept, step.item())
+            cls.__new__(cls)._change(group, value, host(g), kept, step.item())
         finally:
             quiet.leave(token)
         return [value, *kept, step]

@@ -117,10 +117,10 @@ class Muon(Optimizer):
         cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
     ) -> list[np.ndarray]:
         """One step of one parameter as a function of arrays: the parameter and its momentum."""
-        value, buffer = np.array(p), np.array(states[0])
+        value, buffer = np.array(host(p)), np.array(host(states[0]))
         token = quiet.enter()
         try:
-            cls._change(group, value, g, buffer)
+            cls._change(group, value, host(g), buffer)
         finally:
             quiet.leave(token)
         return [value, buffer]

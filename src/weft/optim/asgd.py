@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.devices import host
+from weft.core.devices import changed_on_host, host
 from weft.core.tensor import Tensor
 from weft.optim import rules
 from weft.optim._functional import take_steps
@@ -76,7 +76,10 @@ class ASGD(Elementwise):
         mu[...] = host(scalar(1 / max(1, step - group["t0"])))
 
     def _coefficients(self, group: dict[str, Any], step: float, scalars: Any) -> Any:
-        eta, mu = (x._a if isinstance(x, Tensor) else x for x in scalars[1:])
+        if isinstance(scalars[0], Tensor):
+            with changed_on_host(*scalars) as arrays:
+                return self._coefficients(group, step, arrays)
+        _, eta, mu = scalars
         decay, rate, weight = group["weight_decay"], eta.item(0), mu.item(0)
         self._advance(group, step, eta, mu)
         flags = (decay != 0, group["maximize"], weight != 1)

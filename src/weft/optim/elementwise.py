@@ -9,8 +9,9 @@ step allocates nothing once the units exist.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import is_
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, quiet, selection
-from weft.core.devices import DEVICES
+from weft.core.devices import DEVICES, cpu_array, host
 from weft.core.frames import caller
 from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import bump, cells_of, note_changes
@@ -82,7 +83,7 @@ class UpdateUnit:
 
     def __init__(self, params: list[Tensor], owners: list[Any], fresh: bool) -> None:
         self.params, self.own, self.fresh = params, owners, fresh
-        self.arrays = [p._a for p in params]
+        self.arrays = list(map(cpu_array, params))
         first = self.arrays[0].dtype
         real = first.type(0).real.dtype if first.kind == "c" else first
         self.dtype = np.dtype(np.float32) if real in dt.HALF else real
@@ -143,29 +144,30 @@ class UpdateUnit:
     def _place_scalars(self, name: str, checks: list[list[Any]]) -> np.ndarray:
         tensors = [own[name] for own in self.own]
         if len(tensors) == 1:
-            shared = tensors[0]._a
+            shared = cpu_array(tensors[0])
             checks[0].append((name, tensors[0], shared))
             return shared
         shared = np.array([t.item() for t in tensors], tensors[0]._a.dtype)
         for i, (tensor, check) in enumerate(zip(tensors, checks, strict=True)):
-            tensor._a = shared[i : i + 1].reshape(tensor._a.shape)
-            check.append((name, tensor, tensor._a))
+            piece = shared[i : i + 1].reshape(tensor._a.shape)
+            tensor._a = piece
+            check.append((name, tensor, piece))
         return shared
 
     def _place_state(self, name: str, checks: list[list[Any]]) -> np.ndarray:
         tensors = [own[name] for own in self.own]
         kind = self.arrays[0].dtype
         if len(tensors) == 1:
-            tensor = tensors[0]
-            if tensor._a.dtype != kind or not tensor._a.flags.c_contiguous:
-                tensor._a = tensor._a.astype(kind, order="C")
-            checks[0].append((name, tensor, tensor._a))
-            return flat_real(tensor._a)
+            array = cpu_array(tensors[0])
+            if array.dtype != kind or not array.flags.c_contiguous:
+                array = tensors[0]._a = array.astype(kind, order="C")
+            checks[0].append((name, tensors[0], array))
+            return flat_real(array)
         flat = np.empty(sum(a.size for a in self.arrays), kind)
         start = 0
         for tensor, array, check in zip(tensors, self.arrays, checks, strict=True):
             piece = flat[start : start + array.size].reshape(array.shape)
-            piece[...] = tensor._a
+            piece[...] = cpu_array(tensor)
             tensor._a = piece
             check.append((name, tensor, piece))
             start += array.size
@@ -247,7 +249,7 @@ class UpdateUnit:
     def parts(self, names: tuple[str, ...]) -> list[tuple[np.ndarray, ...]]:
         """Value and states of each parameter, flat."""
         return [
-            (flat_real(array), *(flat_real(own[name]._a) for name in names))
+            (flat_real(array), *(flat_real(cpu_array(own[name])) for name in names))
             for array, own in zip(self.arrays, self.own, strict=True)
         ]
 
@@ -343,10 +345,17 @@ class Elementwise(Optimizer):
     @classmethod
     def updated(
         cls, group: dict[str, Any], p: Any, g: Any, states: list[Any], counters: list[Any]
-    ) -> list[np.ndarray]:
-        """One step of one parameter as a function of arrays: parameter, states and counters."""
-        counters = [np.array(x) for x in counters]
+    ) -> list[Any]:
+        """One step of one parameter as a function of values: parameter, states and counters.
+
+        They are arrays, or tensors where those are elsewhere than on the CPU.
+        """
+        counters = [np.array(host(x)) for x in counters]
         flags, values = cls.next_coefficients(group, counters)
+        if isinstance(p, Tensor):
+            with no_grad():
+                new = on_real(cls.rule, p, g, states, values, flags)
+            return [*new, *counters]
         real = p.dtype.type(0).real.dtype if p.dtype.kind == "c" else p.dtype
         wide = np.dtype(np.float32) if real in dt.HALF else real
         flats = [flat_real(np.ascontiguousarray(x)).astype(wide) for x in (p, g, *states)]
@@ -640,14 +649,24 @@ class Elementwise(Optimizer):
             grad = p._grad
             # Copies are read and the originals written, so that nothing saved is overwritten.
             value, *states = [t.clone() for t in originals]
-            if p.is_complex():
-                value, *states = [view_as_real(t) for t in (value, *states)]
-                grad = view_as_real(grad)
             scalars = tuple(own[name] for name in self._scalars)
             flags, c = self._coefficients(group, step, scalars)
-            new, changed = self._by_ops(value, grad, tuple(states), c, flags, step)
-            for target, result in zip(originals, (new, *changed), strict=True):
-                target.copy_(view_as_complex(result) if p.is_complex() else result)
+            rule = functools.partial(self._by_ops, step=step)
+            new = on_real(rule, value, grad, states, c, flags)
+            for target, result in zip(originals, new, strict=True):
+                target.copy_(result)
+
+
+def on_real(
+    rule: Callable, p: Tensor, g: Tensor, states: Iterable[Tensor], c: Any, flags: Any
+) -> list[Tensor]:
+    """What a rule makes of tensors: parameter and states. It sees complex numbers as pairs."""
+    if not p.is_complex():
+        new, changed = rule(p, g, tuple(states), c, flags)
+        return [new, *changed]
+    p, g, *states = map(view_as_real, (p, g, *states))
+    new, changed = rule(p, g, tuple(states), c, flags)
+    return [view_as_complex(x) for x in (new, *changed)]
 
 
 def fits(grads: list[np.ndarray], arrays: list[np.ndarray]) -> bool:

@@ -10,8 +10,9 @@ A row program is a function of one row, in plain expressions::
 Parameters say by their annotation what they are: ``Along`` has an element for each place of each
 row, ``Shared`` one for each place, ``Each`` one for each row; ``Number`` is a setting and
 ``Length`` the number of places. The function is run once on the stand-ins of
-``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total`` and
-``largest`` lead from the first to the second and so end a stage. Values along the row
+``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total``,
+``largest`` and ``first_largest``, which gives a place as well, lead from the first to the second
+and so end a stage. Values along the row
 are computed anew in each stage that reads them, unless they are ``kept``; row numbers are float64,
 and rounded where they meet elements. What comes back are the results: along the row, one for each
 row, or, as ``across``, one for each place, summed over rows.
@@ -52,6 +53,8 @@ from weft.native.codegen.row_trace import (
     across,
     at_least,
     exp_flush,
+    first_largest,
+    first_least,
     if_finite,
     kept,
     largest,
@@ -69,8 +72,8 @@ from weft.native.once import lazy
 
 __all__ = [
     "Along", "Each", "Length", "Number", "RowProgram", "Shared", "Variant", "across", "at_least",
-    "exp_flush", "if_finite", "kept", "largest", "least", "log", "root", "rounded",
-    "row_program", "running", "sqrt", "total",
+    "exp_flush", "first_largest", "first_least", "if_finite", "kept", "largest", "least", "log",
+    "root", "rounded", "row_program", "running", "sqrt", "total",
 ]  # fmt: skip
 
 GRAIN = 8192  # elements that are worth a thread
@@ -194,10 +197,11 @@ class Variant:
         if made is not None:
             return made
         if k > 1:
+            places = any(stage.firsts for stage in t.stages)
             few = t.to_numbers and n <= FEW and outer * n * k >= MANY
-            brief = t.in_parts and n <= ROWS
+            brief = t.in_parts and not places and n <= ROWS
             near = min(TILE, max(32, NEAR // n // 16 * 16))
-            tile = tile or (WIDE if few or t.in_parts else near)
+            tile = tile or (WIDE if few else TILE if places else WIDE if t.in_parts else near)
             tiles = -(-k // tile)
             over, grain = outer * tiles, -(-most // (n * min(k, tile)))
             if few:
@@ -229,7 +233,7 @@ class Variant:
         if not self.traced.reductions:
             return _calling(run, (n, CHUNK, parts), over, grain)
         join, empty = self.joined.get(d, k=1), buffers.empty
-        room, first, last = over * len(self.traced.reductions), *self.bounds
+        room, first, last = over * self.traced.slots, *self.bounds
 
         def both(*at: Any) -> None:
             given, made = at[:first], empty(room)
@@ -247,7 +251,7 @@ class Variant:
         run, sizes, over, grain = self.parts_of_lines(d, outer, lines, together * k, size, n, k)
         join, many, empty = self.joined.get(d), threads.how_many, buffers.empty
         total = -(-lines // size) * together + bool(rest)
-        count, first, last = len(self.traced.reductions), *self.bounds
+        count, first, last = self.traced.slots, *self.bounds
         room, written = outer * total * k * count, (total - bool(rest)) * k * count
 
         def both(*at: Any) -> None:
@@ -255,7 +259,7 @@ class Variant:
             run(*given, made, *numbers, *sizes, over, many(over, grain))
             if rest:
                 tails = self.tails(given, lines * together * k)
-                run(*tails, made[written:], *numbers, rest, k, WIDE, 1, rest, 1, k, n, 1, 1)
+                run(*tails, made[written:], *numbers, *self.tail_sizes(rest, k, n), 1, 1)
             join(*given, made, *at[first:], n, k, total, outer * k, many(outer * k, 4096))
 
         return both
@@ -274,7 +278,7 @@ class Variant:
         def both(*at: Any) -> None:
             run(*at, *sizes, over, many(over, grain))
             tails = self.tails(at[:last], lines * together * k)
-            run(*tails, *at[last:], rest, k, WIDE, 1, rest, 1, k, n, 1, 1)
+            run(*tails, *at[last:], *self.tail_sizes(rest, k, n), 1, 1)
 
         return both
 
@@ -284,8 +288,13 @@ class Variant:
         """The kernel for parts of ``size`` lines, its sizes, the parts in all and their grain."""
         parts, tiles = -(-lines // size), -(-wide // WIDE)
         grain = -(-self.program.grain // (size * min(wide, WIDE)))
-        sizes = (lines, wide, WIDE, tiles, size, parts, k, n)
+        sizes = (lines, wide, WIDE, tiles, size, parts, k, n, 0)
         return self.column_parts.get(d), sizes, outer * parts * tiles, grain
+
+    @staticmethod
+    def tail_sizes(rest: int, k: int, n: int) -> tuple[int, ...]:
+        """The sizes of the same kernel for one part, of the last lines."""
+        return (rest, k, WIDE, 1, rest, 1, k, n, n - rest)
 
     def tails(self, arrays: tuple[Any, ...], done: int) -> list[Any]:
         """Arrays from an element on, and row numbers as they are."""

@@ -3,7 +3,7 @@
 All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
 the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
 row, ``l_`` that of a line of columns, ``a_`` sums across rows; ``s_``, ``q_`` and ``t_`` the sums
-of columns, their parts, and what elements read of them.
+of columns, their parts, and what elements read of them; ``w_`` the place of an extreme.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, RowValue, Stage
-from weft.native.loops.short_rows import SHORT, TOGETHER, plus, to_columns, to_rows
+from weft.native.loops.short_rows import SHORT, TOGETHER, above, below, plus, to_columns, to_rows
 from weft.native.loops.sums import LEAF, leaf
 
 # Elements of a row summed in their own type.
@@ -29,6 +29,11 @@ LINES = 4
 # How row numbers are joined, and what they begin with.
 JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, {})"}
 START = {"total": "f64(0.0)", "largest": "T(-inf)", "least": "T(inf)"}
+for _how in ("largest", "least"):
+    JOIN[f"first_{_how}"], START[f"first_{_how}"] = JOIN[_how], START[_how]
+# Elements of a row of which the extreme is found, before its place is looked for in one such block.
+SEARCHED = 256
+BEFORE_ALL = 1 << 62  # a place behind all others
 
 
 class SourceWriter:
@@ -43,7 +48,17 @@ class SourceWriter:
 
     @contextmanager
     def loop(self, text: str) -> Iterator[None]:
-        self(f"for {text}:")
+        with self.indented(f"for {text}:"):
+            yield
+
+    @contextmanager
+    def when(self, text: str) -> Iterator[None]:
+        with self.indented(f"if {text}:"):
+            yield
+
+    @contextmanager
+    def indented(self, head: str) -> Iterator[None]:
+        self(head)
         self.depth += 1
         yield
         self.depth -= 1
@@ -74,7 +89,10 @@ class Schedule:
 
     def results(self) -> list[str]:
         """The arrays that are written."""
-        return [f"{name}: Ptr[T]" for name, *_ in self.traced.outputs]
+        return [
+            f"{name}: Ptr[{'i64' if v.how == 'place' else 'T'}]"
+            for name, _, v in self.traced.outputs
+        ]
 
     def write(self) -> None:
         raise NotImplementedError
@@ -99,6 +117,7 @@ class RowsSchedule(Schedule):
     """Row after row."""
 
     name, along = "rows", "i"
+    searched = SEARCHED
 
     def __init__(self, traced: RowTrace) -> None:
         if traced.memory("across"):
@@ -141,16 +160,35 @@ class RowsSchedule(Schedule):
 
     def one_pass(self, stage: Stage, number: int, n: str) -> None:
         put = self.put
-        put(*(f"{v.name} = {START[v.how]}" for v in (*stage.sums, *stage.tops)))
-        if not stage.sums:
+        put(*(f"{v.name} = {START[v.how]}" for v in stage.reduced))
+        put(*(f"w_{v.name} = i64(0)" for v in stage.firsts))
+        if not stage.sums and not stage.firsts:
             with put.loop(f"i in range({n})"):
                 self.body(stage, number, "i", "i")
             return
-        with put.loop(f"b in range(0, {n}, {BLOCK})"):
-            put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
-            with put.loop(f"j in range(min({BLOCK}, {n} - b))"):
+        block = BLOCK if stage.sums else self.searched
+        with put.loop(f"b in range(0, {n}, {block})"):
+            put(*(f"part_{v.name} = T({START[v.how]})" for v in (*stage.sums, *stage.firsts)))
+            with put.loop(f"j in range(min({block}, {n} - b))"):
                 self.body(stage, number, "(b + j)", "b + j")
             put(*(f"{v.name} = {v.name} + f64(part_{v.name})" for v in stage.sums))
+            for v in stage.firsts:
+                with put.when(f"{v.how}(part_{v.name}, {v.name})"):
+                    put(f"{v.name} = part_{v.name}", f"w_{v.name} = b")
+        for v in stage.firsts:
+            self.find(v, number, f"min({block}, {n} - w_{v.name})")
+
+    def find(self, value: RowValue, number: int, count: str) -> None:
+        """The place of an extreme in the block that has it first."""
+        put, name = self.put, value.name
+        put(f"first_{name} = i64({BEFORE_ALL})")
+        self.along = f"w_{name} + j"
+        with put.loop(f"j in range({count})"):
+            for v in self.traced.lines(Stage([], [], [], [value], [], []), number)[0]:
+                put(*self.element(v, number, "r_{}", f"(w_{name} + j)"))
+            here = f"{value.text} == {name} or {value.text} != {value.text}"
+            put(f"first_{name} = min(first_{name}, j if {here} else {BEFORE_ALL})")
+        put(f"w_{name} = w_{name} + first_{name}")
 
     def body(self, stage: Stage, number: int, place: str, along: str) -> None:
         put, t = self.put, self.traced
@@ -166,6 +204,8 @@ class RowsSchedule(Schedule):
         put = self.put
         put(*(f"part_{v.name} = plus(part_{v.name}, {v.text})" for v in stage.sums))
         put(*(f"{v.name} = {JOIN[v.how].format(v.name, v.text)}" for v in stage.tops))
+        for v in stage.firsts:
+            put(f"part_{v.name} = {JOIN[v.how].format(f'part_{v.name}', v.text)}")
 
 
 class ReferenceRows(RowsSchedule):
@@ -213,15 +253,18 @@ class ReferenceRows(RowsSchedule):
         super().accumulate(stage._replace(sums=[]), place)
 
 
-def at(traced: RowTrace, value: RowValue, part: str) -> str:
-    """Where the result of a part is, among those of all reductions."""
-    return f"{part} * {len(traced.reductions)} + {traced.reductions.index(value)}"
+def at(traced: RowTrace, value: RowValue, part: str, place: bool = False) -> str:
+    """Where the result of a part is, among those of all reductions; or that result's place."""
+    number = traced.reductions.index(value)
+    if place:
+        number = len(traced.reductions) + traced.stages[0].firsts.index(value)
+    return f"{part} * {traced.slots} + {number}"
 
 
 class PartsSchedule(RowsSchedule):
     """Parts of long rows: their elements, or what the first pass makes of each part."""
 
-    name = "parts"
+    name, searched = "parts", BLOCK
     sizes = "n: i64, size: i64, parts: i64"
 
     def results(self) -> list[str]:
@@ -237,6 +280,8 @@ class PartsSchedule(RowsSchedule):
             put(*(f"{v.name} = {v.text}" for v in t.stages[0].numbers))
             self.one_pass(t.stages[0], 0, "count")
             put(*(f"p_made[{at(t, v, 'item')}] = {v.name}" for v in t.reductions))
+            for v in t.stages[0].firsts:
+                put(f"p_made[{at(t, v, 'item', True)}] = f64(first + w_{v.name})")
 
 
 class JoinSchedule(RowsSchedule):
@@ -254,14 +299,28 @@ class JoinSchedule(RowsSchedule):
             put("first = row // k * parts * k + row % k")
             self.given()
             for v in t.reductions:
-                kind = START[v.how].partition("(")[0]
                 put(f"{v.name} = {START[v.how]}")
+                if v in t.stages[0].firsts:
+                    self.first_of_parts(v)
+                    continue
+                kind = START[v.how].partition("(")[0]
                 with put.loop("part in range(parts)"):
                     more = f"{kind}(p_made[{at(t, v, '(first + part * k)')}])"
                     join = "plus({}, {})" if v.how == "total" else JOIN[v.how]
                     put(f"{v.name} = {join.format(v.name, more)}")
             put(*(f"{v.name} = {v.text}" for stage in t.stages for v in stage.numbers))
             put(*(f"p_{o}[row] = {v.name}" for o, _, v in t.outputs))
+
+    def first_of_parts(self, value: RowValue) -> None:
+        """The extreme with the first place; parts of columns are not in the order of places."""
+        put, t, name, part = self.put, self.traced, value.name, "(first + part * k)"
+        put(f"w_{name} = i64({BEFORE_ALL})")
+        with put.loop("part in range(parts)"):
+            put(f"more = T(p_made[{at(t, value, part)}])")
+            put(f"where = i64(p_made[{at(t, value, part, True)}])")
+            wins, loses = f"{value.how}(more, {name})", f"{value.how}({name}, more)"
+            put(f"take = {wins} or (not {loses} and where < w_{name})")
+            put(f"{name} = more if take else {name}", f"w_{name} = where if take else w_{name}")
 
 
 class CausalSchedule(RowsSchedule):
@@ -391,7 +450,8 @@ class ColumnsSchedule(Schedule):
         for stage in t.stages:
             for v in stage.sums:
                 put(f"s_{v.name} = array(f64, {most})", f"q_{v.name} = array(T, {most})")
-            put(*(f"s_{v.name} = array(T, {most})" for v in stage.tops))
+            put(*(f"s_{v.name} = array(T, {most})" for v in (*stage.tops, *stage.firsts)))
+            put(*(f"w_{v.name} = array(i32, {most})" for v in stage.firsts))
         for name in self.met():
             put(f"t_{name} = array(T, {most})")
 
@@ -411,7 +471,7 @@ class ColumnsSchedule(Schedule):
         results = [(o, v) for o, role, v in t.outputs if role == "each"] if last else []
         before = {v.name for k in range(number) for v in t.lines(t.stages[k], k)[1]}
         fresh = [v for v in met if v.name not in before]
-        if not (fresh or results or stage.sums or stage.tops):
+        if not (fresh or results or stage.reduced):
             return
         with put.loop(f"c in range({self.width})"):
             for v in self.behind([*fresh, *(v for _, v in results)]):
@@ -421,8 +481,8 @@ class ColumnsSchedule(Schedule):
             self.begin(stage)
 
     def begin(self, stage: Stage) -> None:
-        for v in (*stage.sums, *stage.tops):
-            self.put(f"s_{v.name}[c] = {START[v.how]}")
+        self.put(*(f"s_{v.name}[c] = {START[v.how]}" for v in stage.reduced))
+        self.put(*(f"w_{v.name}[c] = i64(0)" for v in stage.firsts))
 
     def behind(self, values: list[RowValue]) -> list[RowValue]:
         """Row numbers with those that they are made from, in order."""
@@ -439,6 +499,8 @@ class ColumnsSchedule(Schedule):
         if value.how == "given":
             number = value.name in self.traced.of("Number")
             return f"{value.name}_given" if number else f"p_{value.name}[place + c]"
+        if value.how == "place":
+            return f"{value.text}[c]"
         return f"s_{value.name}[c]" if value.how in REDUCED else value.text
 
     def one_pass(self, stage: Stage, number: int, n: str) -> None:
@@ -491,6 +553,17 @@ class ColumnsSchedule(Schedule):
                 terms = _in_pairs([_ended(v.text, own, end) for end in ends], JOIN[v.how])
                 to = self.collected(v)
                 put(f"{to} = {JOIN[v.how].format(to, terms)}")
+            for v in stage.firsts:
+                self.first_of_lines(v, [_ended(v.text, own, end) for end in ends])
+
+    def first_of_lines(self, value: RowValue, terms: list[str]) -> None:
+        """Take lines from the i-th on into an extreme, if they are better than those before."""
+        put, name, best, where = self.put, value.name, f"s_{value.name}[c]", f"w_{value.name}[c]"
+        put(f"{name} = {best}", f"at_{name} = {where}")
+        for u, term in enumerate(terms):
+            put(f"take = {value.how}({term}, {name})", f"{name} = {term} if take else {name}")
+            put(f"at_{name} = {f'i + {u}'} if take else at_{name}")
+        put(f"{best} = {name}", f"{where} = at_{name}")
 
     def collected(self, value: RowValue) -> str:
         """Where lines are taken into a reduction."""
@@ -597,6 +670,25 @@ class FewLinesSchedule(RowsSchedule):
                 put("row = item // tiles * k + left + c")
                 self.row("base + c")
 
+    def one_pass(self, stage: Stage, number: int, n: str) -> None:
+        if not stage.firsts:
+            super().one_pass(stage, number, n)
+            return
+        put = self.put
+        put(*(f"{v.name} = {START[v.how]}" for v in stage.reduced))
+        put(*(f"part_{v.name} = T(0.0)" for v in stage.sums))
+        put(*(f"w_{v.name} = i64(0)" for v in stage.firsts))
+        with put.loop(f"i in range({n})"):
+            self.body(stage, number, "i", "i")
+        put(*(f"{v.name} = f64(part_{v.name})" for v in stage.sums))
+
+    def accumulate(self, stage: Stage, place: str) -> None:
+        super().accumulate(stage._replace(firsts=[]), place)
+        for v in stage.firsts:
+            self.put(f"take = {v.how}({v.text}, {v.name})")
+            self.put(f"{v.name} = {v.text} if take else {v.name}")
+            self.put(f"w_{v.name} = i if take else w_{v.name}")
+
     def body(self, stage: Stage, number: int, place: str, along: str) -> None:
         super().body(stage, number, f"({place} * k)", along)
 
@@ -604,12 +696,13 @@ class FewLinesSchedule(RowsSchedule):
 class ColumnPartsSchedule(ColumnsSchedule):
     """Parts of long columns: their elements, or what the first pass makes of each part.
 
-    Row numbers that are inputs repeat after ``period`` columns; ``whole`` is the rows' length.
+    Row numbers that are inputs repeat after ``period`` columns, which are of one line; ``whole`` is
+    the rows' length, and ``begin`` the line that they begin at.
     """
 
     name = "column_parts"
     sizes = "n: i64, k: i64, tile: i64, tiles: i64, size: i64, parts: i64, period: i64"
-    sizes += ", whole: i64"
+    sizes += ", whole: i64, begin: i64"
 
     def results(self) -> list[str]:
         return ["made: Ptr[f64]"] if self.traced.reductions else super().results()
@@ -629,6 +722,10 @@ class ColumnPartsSchedule(ColumnsSchedule):
                 with put.loop("c in range(width)"):
                     for v in t.reductions:
                         put(f"p_made[{at(t, v, '(rest * k + left + c)')}] = s_{v.name}[c]")
+                    for v in t.stages[0].firsts:
+                        line = f"(first + w_{v.name}[c]) * (k // period) + (left + c) // period"
+                        slot = at(t, v, "(rest * k + left + c)", True)
+                        put(f"p_made[{slot}] = f64(begin + {line})")
 
     def number(self, value: RowValue) -> str:
         if value.how == "given" and value.name not in self.traced.of("Number"):
@@ -663,6 +760,8 @@ def scope() -> dict[str, Any]:
     return {
         **trace.scope(),
         "plus": plus,
+        "first_largest": above,
+        "first_least": below,
         "leaf": leaf,
         "to_columns": to_columns,
         "to_rows": to_rows,

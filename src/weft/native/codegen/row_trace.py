@@ -14,7 +14,8 @@ from weft.native.codegen.trace import Element, Setting, Tape
 
 Along = Shared = Each = Number = Length = Any  # what parameters are, for annotations
 NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
-REDUCED = ("total", "largest", "least")  # what leads from a row to one number
+# What leads from a row to one number; the last two find the place of that number as well.
+REDUCED = ("total", "largest", "least", "first_largest", "first_least")
 
 
 # --- what a program may say ----------------------------------------------------------------
@@ -72,6 +73,23 @@ def largest(x: Any) -> Setting:
 def least(x: Any) -> Setting:
     """The smallest element of a row; NaN wins."""
     return x.tape.number(x.text, "least")
+
+
+def first_largest(x: Any) -> tuple[Setting, Setting]:
+    """The largest element of a row and the place where it is first; NaN wins."""
+    return _with_place(x, "first_largest")
+
+
+def first_least(x: Any) -> tuple[Setting, Setting]:
+    """The same with the smallest element."""
+    return _with_place(x, "first_least")
+
+
+def _with_place(x: Any, how: str) -> tuple[Setting, Setting]:
+    tape, value = x.tape, x.tape.number(x.text, how)
+    name = f"v{len(tape.values)}"
+    tape.values[name] = RowValue(name, f"w_{value.text}", (tape.values[value.text],), "place")
+    return value, Setting(tape, name, tape.kind)
 
 
 def kept(x: Any) -> Element:
@@ -152,12 +170,17 @@ class Stage(NamedTuple):
     numbers: list[RowValue]
     sums: list[RowValue]
     tops: list[RowValue]
+    firsts: list[RowValue]  # the extremes of which the place is found as well
     stores: list[tuple[str, RowValue]]  # memory, and what is written there
     across: list[tuple[str, RowValue]]
 
     @property
+    def reduced(self) -> list[RowValue]:
+        return [*self.sums, *self.tops, *self.firsts]
+
+    @property
     def targets(self) -> list[RowValue]:
-        reduced = [u for r in (*self.sums, *self.tops) for u in r.uses]
+        reduced = [u for r in self.reduced for u in r.uses]
         return [*reduced, *(v for _, v in (*self.stores, *self.across))]
 
 
@@ -185,7 +208,9 @@ class RowTrace:
             self.outputs.append((f"o{k}", role, value))
         self.stages = self._stages()
         # What the first pass reduces, and whether all results are one for each row.
-        self.reductions = [*self.stages[0].sums, *self.stages[0].tops]
+        self.reductions = self.stages[0].reduced
+        # How many numbers are made of each part: a place has one of its own.
+        self.slots = len(self.reductions) + len(self.stages[0].firsts)
         self.to_numbers = all(role == "each" for _, role, _ in self.outputs)
         self.in_parts = self._in_parts()
 
@@ -226,11 +251,12 @@ class RowTrace:
 
     def _stages(self) -> list[Stage]:
         needed = self._needed()
-        made = [Stage([], [], [], [], []) for _ in range(1 + max(v.stage for v in needed))]
+        made = [Stage([], [], [], [], [], []) for _ in range(1 + max(v.stage for v in needed))]
         for v in needed:
             if v.how in REDUCED:
-                stage = made[v.stage - 1]
-                (stage.sums if v.how == "total" else stage.tops).append(v)
+                sums, tops, firsts = made[v.stage - 1][1:4]
+                kinds = {"total": sums, "largest": tops, "least": tops}
+                kinds.get(v.how, firsts).append(v)
             elif not v.along and v.how != "given":
                 made[v.stage].numbers.append(v)
         for name, role, value in self.outputs:

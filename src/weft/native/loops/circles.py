@@ -1,25 +1,28 @@
 """Sine and cosine of float32 arrays, and their gradients.
 
 The functions of kernels are accurate up to ``SINE_LIMIT``; arrays with larger values fall back to
-NumPy.
+NumPy. In double precision they are those of the C library, which NumPy's are faster than: loops of
+float64 are for plans alone.
 """
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import Ptr, T, i64, inline
+from weft.native.codegen.compiler import KernelFunction, Ptr, T, i64, inline
 from weft.native.codegen.jit import Kernel, kernel
 from weft.native.loops.math import SINE_LIMIT
 from weft.native.loops.math import cos as cosine
 from weft.native.loops.math import sin as sine
-from weft.native.loops.reduce import made, repeats
+from weft.native.loops.reduce import repeats
 from weft.native.memory import buffers
-from weft.native.memory.layout import plain
+from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
-F32 = np.dtype(np.float32)
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # The fewest elements that pay, and a part of the work.
 SMALL = 4096
@@ -41,45 +44,57 @@ function = sine
 
 
 @kernel(reassociate=True)
-def _values(x: Ptr[T], y: Ptr[T], far: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
+def _values(x: Ptr[T], y: Ptr[T], far: Ptr[i64], limit: T, n: i64, lo: i64, hi: i64) -> None:
     for block in range(lo, hi):
         beyond = T(0.0)
         for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
             y[i] = function(x[i])
-            beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
+            beyond += T(1.0) if abs(x[i]) > limit else T(0.0)
         if beyond > 0.0:
             far[0] = 1
 
 
 @kernel(reassociate=True)
-def _slopes(t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
+def _slopes(
+    t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[i64], limit: T, n: i64, lo: i64, hi: i64
+) -> None:
     for block in range(lo, hi):
         beyond = T(0.0)
         for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
             y[i] = t[i] * function(x[i])
-            beyond += T(1.0) if abs(x[i]) > SINE_LIMIT else T(0.0)
+            beyond += T(1.0) if abs(x[i]) > limit else T(0.0)
         if beyond > 0.0:
             far[0] = 1
 
 
-_sines, _cosines = made(_values, function=sine), made(_values, function=cosine)
-_sine_slopes = made(_slopes, function=_sine_slope)
-_cosine_slopes = made(_slopes, function=_cosine_slope)
+def _made(template: Kernel, function: KernelFunction) -> Kernel:
+    """A kernel like another, of another function."""
+    made = copy.copy(template.function)
+    made.scope = {**made.scope, "function": function}
+    return Kernel(made)
+
+
+_sines, _cosines = _made(_values, sine), _made(_values, cosine)
+_sine_slopes, _cosine_slopes = _made(_slopes, _sine_slope), _made(_slopes, _cosine_slope)
 
 
 def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     """The loop over arrays of one shape, or None if it is not for them."""
-    shape = arrays[-1].shape
-    if any(a.dtype != F32 or a.shape != shape or repeats(a) for a in arrays):
+    shape, d = arrays[-1].shape, arrays[-1].dtype
+    wide = d == F64 and buffers.PLANNERS and buffers.planner() is not None
+    if not (d == F32 or wide) or any(
+        a.dtype != d or a.shape != shape or repeats(a) for a in arrays
+    ):
         return None
     n = arrays[-1].size
     if buffers.small(n, SMALL):
         return None
     held = [plain(a) for a in arrays]
     blocks = -(-n // BLOCK)
-    out, far = buffers.empty(shape, F32), buffers.zeros(1, np.int64)
+    out, far = buffers.empty(shape, d), buffers.zeros(1, np.int64)
     many = threads.how_many(blocks, 2)
-    loop.get("f32")(*held, out, far, n, blocks, many)
+    limit = np.inf if wide else SINE_LIMIT
+    loop.get(FLOATS[d])(*held, out, far, limit, n, blocks, many)
     return None if buffers.wrong(far) else out
 
 

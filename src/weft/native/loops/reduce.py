@@ -6,7 +6,6 @@ reduced dimensions have others between them, in several steps.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from math import prod
@@ -15,25 +14,17 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import (
-    KernelFunction,
-    Ptr,
-    T,
-    array,
-    i64,
-    inline,
-    maximum,
-    minimum,
-)
-from weft.native.codegen.jit import Kernel, kernel
+from weft.native.codegen.compiler import Ptr, T, i64
+from weft.native.codegen.jit import kernel
 from weft.native.codegen.row_programs import (
-    CHUNK,
     Along,
     Each,
     Length,
     Number,
     RowProgram,
     at_least,
+    first_largest,
+    first_least,
     largest,
     least,
     root,
@@ -44,7 +35,6 @@ from weft.native.codegen.row_programs import (
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
-from weft.native.loops.short_rows import SHORT, TOGETHER, to_columns
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -54,7 +44,6 @@ b1 = Any  # a mask, for annotations
 # Elements that are worth a thread, and below which NumPy is as fast.
 GRAIN = 32768
 SMALL = 8192
-PICK_TILE = PICK_BLOCK = 256
 # Variances of float32 below this may have lost squares to underflow.
 FAINT = 1e-30
 
@@ -108,115 +97,14 @@ def _spread(x: Along, centre: Each, freedom: Number, n: Length) -> Any:
     return var, root(var)
 
 
-# --- choices of one element --------------------------------------------------------------
+@row_program(grain=GRAIN)
+def _largest_with_place(x: Along) -> Any:
+    return first_largest(x)
 
 
-@inline
-def _larger(a: T, b: T) -> T:
-    return maximum(a, b)
-
-
-@inline
-def _smaller(a: T, b: T) -> T:
-    return minimum(a, b)
-
-
-@inline
-def _above(a: T, b: T) -> T:
-    return a > b or (a != a and b == b)
-
-
-@inline
-def _under(a: T, b: T) -> T:
-    return a < b or (a != a and b == b)
-
-
-join, beats, START = _larger, _above, 0.0  # what kernels are made with, unless told
-
-
-@kernel
-def _pick_rows(x: Ptr[T], values: Ptr[T], places: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        i = 0
-        best = T(START)
-        for b in range(0, n, PICK_BLOCK):
-            q = p + b
-            part = T(START)
-            for j in range(min(PICK_BLOCK, n - b)):
-                part = join(part, q[j])
-            if beats(part, best):
-                best = part
-                i = b
-        while p[i] != best and p[i] == p[i]:
-            i += 1
-        values[row] = p[i]
-        places[row] = i
-
-
-@inline
-def _pick_over(p: Ptr[T], q: Ptr[T], w: Ptr[i64], r: i64, k: i64, width: i64) -> None:
-    """The chosen elements of columns and their places."""
-    for c in range(width):
-        q[c] = p[c]
-        w[c] = 0
-    for i in range(1, r):
-        p0 = p + i * k
-        for c in range(width):
-            take = beats(p0[c], q[c])
-            q[c] = p0[c] if take else q[c]
-            w[c] = i if take else w[c]
-
-
-@kernel
-def _pick_short(
-    x: Ptr[T], values: Ptr[T], places: Ptr[i64], n: i64, rows: i64, lo: i64, hi: i64
-) -> None:
-    columns = array(T, SHORT * TOGETHER)
-    for item in range(lo, hi):
-        first = item * TOGETHER
-        count = min(TOGETHER, rows - first)
-        to_columns(x + first * n, columns, n, count)
-        _pick_over(columns, values + first, places + first, n, TOGETHER, count)
-
-
-@kernel
-def _pick_columns(
-    x: Ptr[T], values: Ptr[T], places: Ptr[i64], r: i64, k: i64, tiles: i64, lo: i64, hi: i64,
-) -> None:  # fmt: skip
-    for item in range(lo, hi):
-        outer = item // tiles
-        left = (item % tiles) * PICK_TILE
-        width = min(PICK_TILE, k - left)
-        at = outer * k + left
-        _pick_over(x + (outer * r * k + left), values + at, places + at, r, k, width)
-
-
-def _renamed(function: KernelFunction, names: dict[str, Any]) -> KernelFunction:
-    """A function like another, with other meanings of names in it."""
-    function = copy.copy(function)
-    function.scope = {**function.scope, **names}
-    return function
-
-
-def made(template: Kernel, **names: Any) -> Kernel:
-    """A kernel like another, with other functions under the names in it."""
-    return Kernel(_renamed(template.function, names))
-
-
-class _Pick:
-    """A kind of choice of one element: by the largest or by the smallest value."""
-
-    def __init__(self, kind: Reduction, join: Any, beats: Any, start: float, name: str) -> None:
-        over = _renamed(_pick_over, {"beats": beats})
-        names = {"join": join, "beats": beats, "START": start, "_pick_over": over}
-        self.kind, self.place_of = kind, getattr(np, name)
-        self.rows, self.columns = made(_pick_rows, **names), made(_pick_columns, **names)
-        self.short = made(_pick_short, **names)
-
-
-PICK_LARGEST = _Pick(LARGEST, _larger, _above, -np.inf, "argmax")
-PICK_SMALLEST = _Pick(SMALLEST, _smaller, _under, np.inf, "argmin")
+@row_program(grain=GRAIN)
+def _least_with_place(x: Along) -> Any:
+    return first_least(x)
 
 
 @kernel
@@ -543,79 +431,67 @@ def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
 # --- places ------------------------------------------------------------------------------
 
 
+BOTH, PLACE = (True, True), (False, True)  # which results of a choice are wanted
+
+
 @functools.cache
-def _small_pick(pick: _Pick) -> Callable:
+def _small_pick(program: RowProgram, wanted: tuple[bool, bool]) -> Callable:
     """The choice along the last dimension of a small array as one call."""
-    passes = ("take 0", "give 0", "give 1", "last")
-    spec = EntrySpec(("f32",), ("f32 lead", "i64 lead"), passes, "lead", "last", returns=(0, 1))
-    return pick.rows.whole(spec, "f32")
+    given = ("f32 lead", "i64 lead")[not wanted[0] :]
+    passes = ("take 0", *(f"give {i}" for i in range(len(given))), "last")
+    spec = EntrySpec(("f32",), given, passes, "lead", "last", returns=tuple(range(len(given))))
+    return program.variant(wanted=wanted).rows.whole(spec, "f32")
 
 
-def _picked(pick: _Pick, x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
+@functools.lru_cache(512)
+def _pick_step(
+    program: RowProgram, wanted: tuple[bool, bool], d: str, outer: int, n: int, k: int
+) -> Callable[..., None]:
+    return program.variant(wanted=wanted).runner(d, outer, n, k)
+
+
+def _picked(
+    program: RowProgram, x: ndarray, dim: int, keepdim: bool, wanted: tuple[bool, bool] = BOTH
+) -> Any:
     """The chosen element of each row and its place, or None where NumPy is as good."""
     if buffers.small(x.size, SMALL):
         small = not keepdim and dim == x.ndim - 1
-        return _small_pick(pick)(x) if small else None
+        return _small_pick(program, wanted)(x) if small else None
     d = FLOATS.get(x.dtype)
-    if d is None or repeats(x) or not 0 <= dim < x.ndim:
+    if d is None or repeats(x) or not x.size or not 0 <= dim < x.ndim:
         return None
+    if x.shape[dim] >= 1 << 31:
+        return None  # kernels keep the places of columns in 32 bits
     x, shape = plain(x), result_shape(x.shape, (dim,), keepdim)
     outer, n, k = prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
-    values, places = buffers.empty(shape, x.dtype), buffers.empty(shape, np.int64)
-    if k > 1:
-        tiles = -(-k // PICK_TILE)
-        many = threads.how_many(outer * tiles, -(-GRAIN // (n * min(k, PICK_TILE))))
-        pick.columns.get(d)(x, values, places, n, k, tiles, outer * tiles, many)
-    elif outer < 16 and n >= 2 * CHUNK:
-        _pick_long_rows(pick, x.reshape(outer, n), values.reshape(-1), places.reshape(-1))
-    elif n <= SHORT:
-        over = -(-outer // TOGETHER)
-        pick.short.get(d)(
-            x, values, places, n, outer, over, threads.how_many(over, GRAIN // n // 64)
-        )
-    else:
-        many = threads.how_many(outer, max(1, GRAIN // n))
-        pick.rows.get(d)(x, values, places, n, outer, many)
-    return values, places
+    places = buffers.empty(shape, np.int64)
+    out = (buffers.empty(shape, x.dtype), places) if wanted[0] else (places,)
+    _pick_step(program, wanted, d, outer, n, k)(x, *out)
+    return out if wanted[0] else places
 
 
-def _pick_long_rows(pick: _Pick, x: ndarray, values: ndarray, places: ndarray) -> None:
-    """Few long rows: the first part that has the chosen value, and the place in it."""
-    rows, n = x.shape
-    chunks = -(-n // CHUNK)
-    parts = buffers.empty((rows, chunks))
-    many = threads.how_many(rows * chunks, GRAIN // CHUNK)
-    run = pick.kind.program(True, True).whole.parts.get(FLOATS[x.dtype])
-    run(x, parts, 1.0, n, CHUNK, chunks, rows * chunks, many)
-    for row in range(rows):
-        start = int(pick.place_of(parts[row])) * CHUNK
-        place = start + int(pick.place_of(x[row, start : start + CHUNK]))
-        places[row], values[row] = place, x[row, place]
-
-
-def _place(pick: _Pick, x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
+def _place(program: RowProgram, x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
     if dim is not None:
-        found = _picked(pick, x, dim, keepdim)
-        return None if found is None else found[1]
-    found = _picked(pick, x.reshape(-1), 0, False) if x.flags.c_contiguous else None
-    return None if found is None else found[1].reshape((1,) * x.ndim if keepdim else ())
+        return _picked(program, x, dim, keepdim, PLACE)
+    found = _picked(program, x.reshape(-1), 0, False, PLACE) if x.flags.c_contiguous else None
+    return None if found is None else found.reshape((1,) * x.ndim if keepdim else ())
 
 
 def argmax(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
     """The place of the maximum: the first one, or the first NaN."""
-    return _place(PICK_LARGEST, x, dim, keepdim)
+    return _place(_largest_with_place, x, dim, keepdim)
 
 
 def argmin(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
     """The place of the minimum: the first one, or the first NaN."""
-    return _place(PICK_SMALLEST, x, dim, keepdim)
+    return _place(_least_with_place, x, dim, keepdim)
 
 
 def max_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
     """The maxima along a dimension and their places."""
-    return _picked(PICK_LARGEST, x, dim, keepdim)
+    return _picked(_largest_with_place, x, dim, keepdim)
 
 
 def min_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
     """The minima along a dimension and their places."""
-    return _picked(PICK_SMALLEST, x, dim, keepdim)
+    return _picked(_least_with_place, x, dim, keepdim)

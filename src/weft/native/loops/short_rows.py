@@ -15,6 +15,18 @@ def plus(a: T, b: T) -> T:
 
 
 @inline
+def above(a: T, b: T) -> T:
+    """Whether a is chosen before b as the largest: NaN is, and of equals the one that was first."""
+    return a > b or (a != a and b == b)
+
+
+@inline
+def below(a: T, b: T) -> T:
+    """The same as the smallest."""
+    return a < b or (a != a and b == b)
+
+
+@inline
 def to_columns(x: Ptr[T], columns: Ptr[T], n: i64, count: i64) -> None:
     """Short rows of n elements as columns."""
     for j in range(count):
