@@ -545,7 +545,7 @@ class MatchingFunctions:
             return "".join(sort(name, places, layout).text() for name, sort in SORTS.items())
 
         recipe = emit.recipe((layout, places), __file__)
-        given = ("confirming", text if recipe else text(), list(SORTS), recipe)
+        given = ("confirming", text if recipe else text(), list(SORTS), recipe, jit.GLUE)
         self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
         self.held = self.function("held")
 

@@ -20,7 +20,9 @@ thread does. What the language has:
 
 Two pointers of a kernel never overlap, unless they are the same array read and written at the
 same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, which is what makes
-them fast.
+them fast. ``@kernel(unswitched=True)`` is for inner loops that branch on what does not change in
+them, or that are fast only if unrolled far: they get a copy for each outcome, which takes several
+times as long to compile.
 """
 
 from __future__ import annotations
@@ -175,10 +177,12 @@ class KernelFunction:
         scope: dict[str, Any],
         reassociate: bool = False,
         wide: Any = None,
+        unswitched: bool = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
+        self.unswitched = unswitched
         # The Python function that it was read from.
         self.origin = None if isinstance(source, str) else source
         self.name: str = self.tree.name if isinstance(source, str) else source.__name__
@@ -857,9 +861,11 @@ def build(
     return unit.text(), [k for _, k in given]
 
 
-def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> KernelFunction:
+def read(
+    fn: Callable, reassociate: bool = False, wide: Any = None, unswitched: bool = False
+) -> KernelFunction:
     """A Python function as a function of the language."""
-    return KernelFunction(fn, fn.__globals__, reassociate, wide)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched)
 
 
 def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:
