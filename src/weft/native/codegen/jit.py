@@ -275,7 +275,7 @@ class Kernel:
             return interpret.runner(self.function, bound, consts)
         text, kinds = build(self.function, bound, consts, threads.available())
         key, text = _reporting(self.name, text, kinds)
-        return self._functions(text, kinds, key, "call")[0]
+        return self._functions(text, kinds, key)[0]
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
         """For an elementwise loop: the native function, one that makes the result as well, and, if
@@ -288,13 +288,13 @@ class Kernel:
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
             key, text = _reporting(self.name, text, kinds)
-            text += whole.SHAPES
+            text += entry.HELPERS + whole.SHAPES
             given = self.name, kinds[:-1], result, grain
             text += whole.elementwise("fresh", *given, least)
             if kinds[0] != f"{result}*":
-                return self._functions(text, kinds, key, "call", "fresh")
+                return self._functions(text, kinds, key, "fresh")
             text += whole.elementwise("over", *given, least)
-            return self._functions(text, kinds, key, "call", "fresh", "over")
+            return self._functions(text, kinds, key, "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -327,20 +327,33 @@ class Kernel:
         return self._functions(text, kinds, 0, "whole")[0]
 
     def _functions(self, text: str, kinds: list[str], key: int, *entries: str) -> list[Callable]:
-        """The compiled code as functions of Python; under ``key`` it can also be called without."""
+        """The compiled code as functions of Python; with ``key`` one that is the kernel as it is is
+        the first, and the kernel can also be called without Python.
+        """
         wanted = [f"{self.name}.{e}" for e in entries] + ([f"{self.name}.packed"] if key else [])
         addresses = engine().load(self.name, text, wanted, pipeline=self.pipeline)
         threads.count()  # compiled code reads it
+        found = []
         if key:
-            SYMBOLS[key] = Symbol(self.name, (*kinds, "i64", "i64"), addresses.pop())
-        return [entry.function(self.name, address) for address in addresses]
+            symbol = SYMBOLS[key] = Symbol(self.name, (*kinds, "i64", "i64"), addresses.pop())
+            found.append(entry.kernel_call(self.name, _caller(), symbol.kinds, key, symbol.packed))
+        return found + [entry.function(self.name, address) for address in addresses]
+
+
+@once
+def _caller() -> int:
+    """The address of the function by which Python calls kernels."""
+    (address,) = engine().load("kernel_call", entry.HELPERS + entry.CALL, ["kernel_call"])
+    return address
 
 
 def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
-    """A kernel with the functions that call it, and the key under which it reports calls."""
+    """A kernel with the function that takes its arguments from memory, and the key under which it
+    reports calls.
+    """
     digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
     key = int.from_bytes(digest[:8], "little") >> 1
-    return key, text + entry.HELPERS + entry.call(name, kinds, key) + entry.packed(name, kinds)
+    return key, text + entry.packed(name, kinds)
 
 
 def kernel(
