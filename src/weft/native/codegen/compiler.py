@@ -178,11 +178,12 @@ class KernelFunction:
         reassociate: bool = False,
         wide: Any = None,
         unswitched: bool = False,
+        outlined: bool = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
-        self.unswitched = unswitched
+        self.unswitched, self.outlined = unswitched, outlined
         # The Python function that it was read from.
         self.origin = None if isinstance(source, str) else source
         self.name: str = self.tree.name if isinstance(source, str) else source.__name__
@@ -244,7 +245,8 @@ class LLVMUnit:
                 if text.rstrip("*") in ("T", "U"):  # the names mean in it what they mean outside
                     known[f"<{text.rstrip('*')}>"] = kind.rstrip("*")
             body = Body(self, function, known, {})
-            self.made[key] = name, body.define(name, "private", "alwaysinline")
+            kept = "noinline" if function.outlined else "alwaysinline"
+            self.made[key] = name, body.define(name, "private", kept)
         return self.made[key]
 
     def text(self) -> str:
@@ -862,17 +864,30 @@ def build(
 
 
 def read(
-    fn: Callable, reassociate: bool = False, wide: Any = None, unswitched: bool = False
+    fn: Callable,
+    reassociate: bool = False,
+    wide: Any = None,
+    unswitched: bool = False,
+    outlined: bool = False,
 ) -> KernelFunction:
     """A Python function as a function of the language."""
-    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined)
 
 
-def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:
+def inline(
+    fn: Callable | None = None,
+    *,
+    reassociate: bool = False,
+    f64: Any = None,
+    outlined: bool = False,
+) -> Any:
     """Mark a function that kernels may call; it becomes part of them.
 
     ``f64`` is what takes its place on float64: another such function, or a name of the C library.
+    One that is ``outlined`` is in a kernel once, and called from all places in it: for large
+    functions, since LLVM takes its time for every copy. Arguments that are the same constant at all
+    places stay constants inside.
     """
     if fn is None:
-        return lambda f: inline(f, reassociate=reassociate, f64=f64)
-    return read(fn, reassociate, f64)
+        return lambda f: inline(f, reassociate=reassociate, f64=f64, outlined=outlined)
+    return read(fn, reassociate, f64, outlined=outlined)
