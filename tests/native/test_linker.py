@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weft.native.codegen import cache, jit, linker
+from weft.native.loops import reduce
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 TEXT = """
@@ -124,3 +126,34 @@ def test_a_warm_cache_needs_no_llvm(tmp_path: Path) -> None:
     for file in tmp_path.glob("host-*.o"):
         file.write_bytes(cache.MAGIC + b"\0" * 80)
     assert run() == "True"
+
+
+def test_code_of_one_pipeline_is_not_taken_for_that_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The order in which a sum is taken can depend on the pipeline, and so can its bits.
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(cache, "place", lambda: cache.CacheFolder(tmp_path))
+    engine, compiled = jit.engine(), []
+    compile = type(engine).compile
+
+    def counted(self: Any, text: str, pipeline: jit.Pipeline) -> bytes:
+        compiled.append(pipeline)
+        return compile(self, text, pipeline)
+
+    monkeypatch.setattr(type(engine), "compile", counted)
+    every = [jit.LOOPS, jit.UNSWITCHED, jit.GLUE]
+    for pipeline in (*every, *every):
+        scaled, _ = functions(engine.load("k", TEXT, ["scaled", "count"], pipeline=pipeline))
+        assert scaled(1, 0.5) != 0.0
+    assert compiled == every
+
+
+def test_a_kernel_has_one_pipeline_whatever_it_is_made_from() -> None:
+    plain, unswitched = (jit.kernel(unswitched=on)(_kernel_body) for on in (False, True))
+    assert plain.pipeline == jit.LOOPS and unswitched.pipeline == jit.UNSWITCHED
+    assert reduce.made(unswitched, other=1).pipeline == jit.UNSWITCHED
+
+
+def _kernel_body(x: Any, lo: int, hi: int) -> None:
+    pass

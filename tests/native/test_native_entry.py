@@ -15,7 +15,7 @@ import weft
 from weft.core import selection
 from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit, trace
-from weft.native.codegen.compiler import Ptr, T, f64, i64
+from weft.native.codegen.compiler import KernelFunction, Ptr, T, f64, i64
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import indexing, normalize, reduce, softmax, sums
 
@@ -54,6 +54,33 @@ def test_a_call_refuses_wrong_arguments() -> None:
         run(x, x, 1.0, 1.0, 7.5, 1)
     with pytest.raises(OverflowError):
         run(x, x, 1.0, 1.0, 1 << 80, 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_function_reads_arguments_of_every_kind_in_any_order(seed: int) -> None:
+    # What the kernel gets has to be what was given, for kernels of other kinds in one process.
+    draw = np.random.default_rng(seed)
+    kinds = [str(k) for k in draw.choice(["f32", "f64", "i64", "i32", "Ptr[f64]"], 1 + seed)]
+    given: list[Any] = []
+    for kind in kinds:
+        whole = int(draw.integers(-(2**31), 2**31))
+        given.append(
+            np.array([whole / 7]) if "Ptr" in kind else whole / 3 if "f" in kind else whole
+        )
+    takes = "".join(f"a{k}: {kind}, " for k, kind in enumerate(kinds))
+    puts = "".join(
+        f"        y[{k}] = f64(a{k}{'[0]' * ('Ptr' in kind)})\n" for k, kind in enumerate(kinds)
+    )
+    text = f"def put(y: Ptr[f64], {takes}lo: i64, hi: i64):\n    for i in range(lo, hi):\n{puts}"
+    run, y = jit.Kernel(KernelFunction(text, {})).get(), np.zeros(len(kinds))
+    run(y, *given, 1, 1)
+    expected = [
+        a[0] if k == "Ptr[f64]" else float(F32(a)) if k == "f32" else float(a)
+        for k, a in zip(kinds, given, strict=True)
+    ]
+    np.testing.assert_array_equal(y, expected)
+    with pytest.raises(TypeError, match=f"put: {len(kinds) + 3} arguments expected"):
+        run(y, *given, 1)
 
 
 def loop() -> trace.Loop:

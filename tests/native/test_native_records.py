@@ -298,6 +298,20 @@ def test_unrecorded_and_in_inference_mode(name: str) -> None:
             assert fast == (program(mode),) * 2
 
 
+def test_nothing_is_compiled_for_calls_that_would_decline(monkeypatch: pytest.MonkeyPatch) -> None:
+    op, x = REGISTRY["add"], leaf(3)
+    standing = making.Maker(op, True)
+    for name in ("made", "call"):
+        monkeypatch.setattr(op, name, standing)
+    monkeypatch.setattr(selection, "pays", lambda: True)
+    learning = weft.compile(lambda: x + x)
+    learning()
+    assert op.call is standing
+    x + x
+    assert op.call is not standing
+    assert op.made is not standing
+
+
 def test_subclasses_hooks_and_recorders_go_by_python() -> None:
     class Mine(weft.Tensor):
         pass

@@ -77,7 +77,7 @@ def _check() -> Callable | None:
     objects = {"None": None, "True": True, "False": False}
     known, places = address_table(objects, ("PyDict_GetItem", "Py_IncRef"))
     name = "guard_holds"
-    (address,) = jit.engine().load(name, GuardCheck(name, places).text(), [name])
+    (address,) = jit.engine().load(name, GuardCheck(name, places).text(), [name], pipeline=jit.GLUE)
     return entry.bound(name, address, (known,))
 
 

@@ -789,7 +789,7 @@ class HookFunctions:
         sources = (__file__, whole_modules.__file__, native_matching.__file__)
         recipe = emit.recipe(facts, *sources)
         names = ["switch", "switch_off"]
-        given = ("whole_calls", text if recipe else text(), names, recipe)
+        given = ("whole_calls", text if recipe else text(), names, recipe, jit.GLUE)
         linked = jit.engine().load(*given)
         own = (self.table, begin, end, vars(dt))
         self.switch, self.switch_off = (

@@ -619,7 +619,7 @@ class MatchingFunctions:
             return "".join(sort(name, places, layout).text() for name, sort in SORTS.items())
 
         recipe = emit.recipe((layout, places), __file__)
-        given = ("confirming", text if recipe else text(), list(SORTS), recipe)
+        given = ("confirming", text if recipe else text(), list(SORTS), recipe, jit.GLUE)
         self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
         self.held, self.note_changes = self.function("held"), self.function("note_changes")
         self.next_age = self.function("next_age")

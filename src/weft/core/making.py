@@ -92,7 +92,9 @@ overrides.SWITCH.append(restore_properties)
 class Maker:
     """Stands for an op's compiled functions until they pay (``selection.pays``).
 
-    With ``counts`` it is asked once in every call, whether native code is loaded or not.
+    With ``counts`` it is asked once in every call, whether native code is loaded or not. Compiled
+    functions decline while somebody listens, so then none are made: the first calls of a compiled
+    function would wait for what its later calls do not use.
     """
 
     __slots__ = ("counts", "op")
@@ -101,7 +103,8 @@ class Maker:
         self.op, self.counts = op, counts
 
     def __call__(self, *args: Any) -> None:
-        if (self.counts or selection._begun) and selection.pays():
+        uses = self.counts or selection._begun
+        if uses and selection.pays() and not MODES.now.recorders:
             self.op.made, self.op.call = functions(self.op)
 
 

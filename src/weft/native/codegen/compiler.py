@@ -20,7 +20,9 @@ thread does. What the language has:
 
 Two pointers of a kernel never overlap, unless they are the same array read and written at the
 same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, which is what makes
-them fast.
+them fast. ``@kernel(unswitched=True)`` is for inner loops that branch on what does not change in
+them, or that are fast only if unrolled far: they get a copy for each outcome, which takes several
+times as long to compile.
 """
 
 from __future__ import annotations
@@ -175,10 +177,13 @@ class KernelFunction:
         scope: dict[str, Any],
         reassociate: bool = False,
         wide: Any = None,
+        unswitched: bool = False,
+        outlined: bool = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
+        self.unswitched, self.outlined = unswitched, outlined
         # The Python function that it was read from.
         self.origin = None if isinstance(source, str) else source
         self.name: str = self.tree.name if isinstance(source, str) else source.__name__
@@ -240,7 +245,8 @@ class LLVMUnit:
                 if text.rstrip("*") in ("T", "U"):  # the names mean in it what they mean outside
                     known[f"<{text.rstrip('*')}>"] = kind.rstrip("*")
             body = Body(self, function, known, {})
-            self.made[key] = name, body.define(name, "private", "alwaysinline")
+            kept = "noinline" if function.outlined else "alwaysinline"
+            self.made[key] = name, body.define(name, "private", kept)
         return self.made[key]
 
     def text(self) -> str:
@@ -857,16 +863,31 @@ def build(
     return unit.text(), [k for _, k in given]
 
 
-def read(fn: Callable, reassociate: bool = False, wide: Any = None) -> KernelFunction:
+def read(
+    fn: Callable,
+    reassociate: bool = False,
+    wide: Any = None,
+    unswitched: bool = False,
+    outlined: bool = False,
+) -> KernelFunction:
     """A Python function as a function of the language."""
-    return KernelFunction(fn, fn.__globals__, reassociate, wide)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined)
 
 
-def inline(fn: Callable | None = None, *, reassociate: bool = False, f64: Any = None) -> Any:
+def inline(
+    fn: Callable | None = None,
+    *,
+    reassociate: bool = False,
+    f64: Any = None,
+    outlined: bool = False,
+) -> Any:
     """Mark a function that kernels may call; it becomes part of them.
 
     ``f64`` is what takes its place on float64: another such function, or a name of the C library.
+    One that is ``outlined`` is in a kernel once, and called from all places in it: for large
+    functions, since LLVM takes its time for every copy. Arguments that are the same constant at all
+    places stay constants inside.
     """
     if fn is None:
-        return lambda f: inline(f, reassociate=reassociate, f64=f64)
-    return read(fn, reassociate, f64)
+        return lambda f: inline(f, reassociate=reassociate, f64=f64, outlined=outlined)
+    return read(fn, reassociate, f64, outlined=outlined)

@@ -1,8 +1,8 @@
 """Entry points from Python: built-in functions created at run time.
 
-Beside each kernel stands a function that Python calls as it calls its own built-ins: it finds the
-memory of arrays and the values of numbers in the objects themselves, which takes a tenth of what a
-foreign function interface needs. What it uses of Python and NumPy it gets by address from a table,
+Python calls kernels as it calls its own built-ins: a compiled function finds the memory of arrays
+and the values of numbers in the objects themselves, which takes a tenth of what a foreign function
+interface needs. What it uses of Python and NumPy it gets by address from a table,
 the function's ``self``, so that the code is the same in every process and can be kept on disk.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -233,19 +233,66 @@ define private void @come_back(ptr %self, ptr %state) {{
 }}
 """
 
-CALL = """
-@{name}.message = private constant [{length} x i8] c"{message}\\00"
-define ptr @{name}.call(ptr %self, ptr %given, i64 %count) {{
+# A kernel as a function of Python: it takes arrays, addresses or None, and numbers, of the kinds
+# that stand behind the table in ``self``. One function serves all kernels: to compile it for each
+# takes as long as to compile a small kernel.
+_FIELDS = _BYTES + 8 * len(_NAMES)  # where these begin: count, key, address, kinds, message
+_KINDS = ("*", "f64", "f32", "i64", "i32")
+CALL = f"""
+define ptr @kernel_call(ptr %self, ptr %given, i64 %count) {{
 entry:
-  %right = icmp eq i64 %count, {count}
+  %fields = getelementptr i8, ptr %self, i64 {_FIELDS}
+  %wanted = load i64, ptr %fields
+  %kinds = getelementptr i8, ptr %fields, i64 24
+  %right = icmp eq i64 %count, %wanted
   br i1 %right, label %start, label %wrong
 wrong:
-  %say = call ptr @known(ptr %self, i64 {say})
-  %kind = call ptr @known(ptr %self, i64 {error})
-  call void %say(ptr %kind, ptr @{name}.message)
+  %say = call ptr @known(ptr %self, i64 {PLACES["PyErr_SetString"]})
+  %error = call ptr @known(ptr %self, i64 {PLACES["TypeError"]})
+  %message = getelementptr i8, ptr %kinds, i64 %wanted
+  call void %say(ptr %error, ptr %message)
   ret ptr null
 start:
-{reads}
+  %words = alloca i64, i64 %count
+  br label %next
+next:
+  %i = phi i64 [ 0, %start ], [ %i1, %stored ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %argument, label %all
+argument:
+  %from = getelementptr ptr, ptr %given, i64 %i
+  %object = load ptr, ptr %from
+  %to = getelementptr i64, ptr %words, i64 %i
+  %at = getelementptr i8, ptr %kinds, i64 %i
+  %kind = load i8, ptr %at
+  switch i8 %kind, label %pointer [ i8 1, label %double i8 2, label %float
+                                    i8 3, label %long i8 4, label %int ]
+pointer:
+  %address = call ptr @address(ptr %self, ptr %object)
+  store ptr %address, ptr %to
+  br label %stored
+double:
+  %d = call double @number(ptr %self, ptr %object)
+  store double %d, ptr %to
+  br label %stored
+float:
+  %wide = call double @number(ptr %self, ptr %object)
+  %f = fptrunc double %wide to float
+  store float %f, ptr %to
+  br label %stored
+long:
+  %l = call i64 @integer(ptr %self, ptr %object)
+  store i64 %l, ptr %to
+  br label %stored
+int:
+  %long_int = call i64 @integer(ptr %self, ptr %object)
+  %short = trunc i64 %long_int to i32
+  store i32 %short, ptr %to
+  br label %stored
+stored:
+  %i1 = add i64 %i, 1
+  br label %next
+all:
   %bad = call i1 @failed(ptr %self)
   br i1 %bad, label %fails, label %look
 fails:
@@ -254,13 +301,17 @@ look:
   %reported = call i1 @watched(ptr %self)
   br i1 %reported, label %report, label %run
 report:
-  %tell = call ptr @known(ptr %self, i64 {tell})
-  %taken = call i64 %tell(i64 {key}, ptr %given, i64 %count)
+  %tell = call ptr @known(ptr %self, i64 {PLACES["tell"]})
+  %key_at = getelementptr i64, ptr %fields, i64 1
+  %key = load i64, ptr %key_at
+  %taken = call i64 %tell(i64 %key, ptr %given, i64 %count)
   %noted = icmp ne i64 %taken, 0
   br i1 %noted, label %end, label %run
 run:
+  %packed_at = getelementptr i64, ptr %fields, i64 2
+  %packed = load ptr, ptr %packed_at
   %state = call ptr @leave(ptr %self)
-  call void @{name}({passed})
+  call void %packed(ptr %words)
   call void @come_back(ptr %self, ptr %state)
   br label %end
 end:
@@ -268,6 +319,16 @@ end:
   ret ptr %done
 }}
 """
+
+
+def kernel_call(name: str, code: int, kinds: Sequence[str], key: int, packed: int) -> Callable:
+    """A kernel as a function of Python, by the code of ``CALL``; ``packed`` is the address of its
+    own, ``key`` what it reports itself as while calls are watched.
+    """
+    fields = struct.pack("=3Q", len(kinds), key, packed)
+    sorts = bytes(_KINDS.index("*" if kind.endswith("*") else kind) for kind in kinds)
+    message = f"{name}: {len(kinds)} arguments expected\0".encode()
+    return bound(name, code, _table() + fields + sorts + message)
 
 
 def read(i: int, kind: str) -> list[str]:
@@ -296,27 +357,6 @@ def read(i: int, kind: str) -> list[str]:
 def passed(kinds: list[str]) -> str:
     types = ["ptr" if k.endswith("*") else LLVM[k] for k in kinds]
     return ", ".join(f"{t} %a{i}" for i, t in enumerate(types))
-
-
-def call(name: str, kinds: list[str], key: int) -> str:
-    """LLVM code of ``name.call``: it takes arrays, addresses or None, numbers, size, threads.
-
-    ``key`` is what it reports itself as, while calls are watched.
-    """
-    kinds = [*kinds, "i64", "i64"]
-    message = f"{name}: {len(kinds)} arguments expected"
-    return CALL.format(
-        name=name,
-        message=message,
-        length=len(message) + 1,
-        count=len(kinds),
-        say=PLACES["PyErr_SetString"],
-        error=PLACES["TypeError"],
-        tell=PLACES["tell"],
-        key=key,
-        reads="\n".join(line for i, kind in enumerate(kinds) for line in read(i, kind)),
-        passed=passed(kinds),
-    )
 
 
 def packed(name: str, kinds: list[str]) -> str:

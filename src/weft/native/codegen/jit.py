@@ -73,6 +73,26 @@ def _identity() -> str:
     return f"{folder} {about.st_size} {about.st_mtime_ns}\n{processor}" if processor else ""
 
 
+class Pipeline(NamedTuple):
+    """The passes that a piece of code is worth: some by name, or those of a level of LLVM's own.
+
+    Bits can depend on the pipeline, since it decides in which order a sum is taken where that is
+    left open. So a kernel has one, and the key of its code in the cache says which.
+    """
+
+    level: int
+    passes: tuple[str, ...] = ()
+
+
+# Level 3 is level 2 with larger limits for unrolling, and with copies of loops for each outcome of
+# the branches inside that do not change: that takes up to six times as long to compile, and few
+# kernels run faster for it.
+LOOPS, UNSWITCHED = Pipeline(2), Pipeline(3)
+# Functions on Python objects, which ``emit`` writes: their variables become registers and their
+# branches are joined. They have no loops worth a transformation.
+GLUE = Pipeline(1, ("sroa", "simplify_cfg"))
+
+
 class _CodeEngine:
     """Machine code for this processor. LLVM is loaded when something has to be compiled.
 
@@ -117,33 +137,45 @@ class _CodeEngine:
         )
 
     def load(
-        self, name: str, text: str | Callable[[], str], symbols: list[str], recipe: str = ""
+        self,
+        name: str,
+        text: str | Callable[[], str],
+        symbols: list[str],
+        recipe: str = "",
+        pipeline: Pipeline = LOOPS,
     ) -> list[int]:
         """The addresses of compiled functions; their code comes from disk if it is there.
 
         ``recipe`` says all that the text is made from, where that is quicker to say.
         """
         source = recipe if callable(text) else text
-        words = "\0".join((name, source, self.cpu, self.features, self.version))
+        words = "\0".join((name, source, repr(pipeline), self.cpu, self.features, self.version))
         key = hashlib.sha256(words.encode()).digest()
         with LOCK:
             code = cache.read(name, key)
             if code is None:
-                code = self.compile(text() if callable(text) else text)
+                code = self.compile(text() if callable(text) else text, pipeline)
                 cache.write(name, key, code)
             return self.link(symbols, code)
 
-    def compile(self, text: str) -> bytes:
+    def compile(self, text: str, pipeline: Pipeline = LOOPS) -> bytes:
         llvm, machine = self.llvm, self.machine()
         module = llvm.parse_assembly(text)
         module.triple = self.target.triple
         module.data_layout = str(machine.target_data)
         module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options = llvm.create_pipeline_tuning_options(speed_level=pipeline.level)
         options.loop_vectorization = options.slp_vectorization = True
         options.loop_interleaving = options.loop_unrolling = True
-        passes = llvm.create_pass_builder(machine, options)
-        passes.getModulePassManager().run(module, passes)
+        builder = llvm.create_pass_builder(machine, options)
+        manager = llvm.create_new_module_pass_manager()
+        steps = [getattr(manager, f"add_{name}_pass", None) for name in pipeline.passes]
+        if steps and None not in steps:
+            for add in steps:
+                add()
+        else:  # the first llvmlite with this pass manager lacks some
+            manager = builder.getModulePassManager()
+        manager.run(module, builder)
         return machine.emit_object(module)
 
     def link(self, symbols: list[str], code: bytes) -> list[int]:
@@ -213,6 +245,7 @@ class Kernel:
 
     def __init__(self, function: KernelFunction) -> None:
         self.function, self.name = function, function.name
+        self.pipeline = UNSWITCHED if function.unswitched else LOOPS
         self.compiled: dict[Any, Callable] = {}
 
     @property
@@ -242,7 +275,7 @@ class Kernel:
             return interpret.runner(self.function, bound, consts)
         text, kinds = build(self.function, bound, consts, threads.available())
         key, text = _reporting(self.name, text, kinds)
-        return _functions(self.name, text, kinds, key, "call")[0]
+        return self._functions(text, kinds, key)[0]
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
         """For an elementwise loop: the native function, one that makes the result as well, and, if
@@ -255,13 +288,13 @@ class Kernel:
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
             key, text = _reporting(self.name, text, kinds)
-            text += whole.SHAPES
+            text += entry.HELPERS + whole.SHAPES
             given = self.name, kinds[:-1], result, grain
             text += whole.elementwise("fresh", *given, least)
             if kinds[0] != f"{result}*":
-                return _functions(self.name, text, kinds, key, "call", "fresh")
+                return self._functions(text, kinds, key, "fresh")
             text += whole.elementwise("over", *given, least)
-            return _functions(self.name, text, kinds, key, "call", "fresh", "over")
+            return self._functions(text, kinds, key, "fresh", "over")
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -291,28 +324,42 @@ class Kernel:
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
         text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
-        return _functions(self.name, text, kinds, 0, "whole")[0]
+        return self._functions(text, kinds, 0, "whole")[0]
+
+    def _functions(self, text: str, kinds: list[str], key: int, *entries: str) -> list[Callable]:
+        """The compiled code as functions of Python; with ``key`` one that is the kernel as it is is
+        the first, and the kernel can also be called without Python.
+        """
+        wanted = [f"{self.name}.{e}" for e in entries] + ([f"{self.name}.packed"] if key else [])
+        addresses = engine().load(self.name, text, wanted, pipeline=self.pipeline)
+        threads.count()  # compiled code reads it
+        found = []
+        if key:
+            symbol = SYMBOLS[key] = Symbol(self.name, (*kinds, "i64", "i64"), addresses.pop())
+            found.append(entry.kernel_call(self.name, _caller(), symbol.kinds, key, symbol.packed))
+        return found + [entry.function(self.name, address) for address in addresses]
+
+
+@once
+def _caller() -> int:
+    """The address of the function by which Python calls kernels."""
+    (address,) = engine().load("kernel_call", entry.HELPERS + entry.CALL, ["kernel_call"])
+    return address
 
 
 def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
-    """A kernel with the functions that call it, and the key under which it reports calls."""
+    """A kernel with the function that takes its arguments from memory, and the key under which it
+    reports calls.
+    """
     digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
     key = int.from_bytes(digest[:8], "little") >> 1
-    return key, text + entry.HELPERS + entry.call(name, kinds, key) + entry.packed(name, kinds)
+    return key, text + entry.packed(name, kinds)
 
 
-def _functions(name: str, text: str, kinds: list[str], key: int, *entries: str) -> list[Callable]:
-    """The compiled code as functions of Python; under ``key`` it can also be called without."""
-    wanted = [f"{name}.{e}" for e in entries] + ([f"{name}.packed"] if key else [])
-    addresses = engine().load(name, text, wanted)
-    threads.count()  # compiled code reads it
-    if key:
-        SYMBOLS[key] = Symbol(name, (*kinds, "i64", "i64"), addresses.pop())
-    return [entry.function(name, address) for address in addresses]
-
-
-def kernel(fn: Callable | None = None, *, reassociate: bool = False) -> Any:
+def kernel(
+    fn: Callable | None = None, *, reassociate: bool = False, unswitched: bool = False
+) -> Any:
     """Make a function of the language a kernel; it is compiled when first called."""
     if fn is None:
-        return lambda f: kernel(f, reassociate=reassociate)
-    return Kernel(read(fn, reassociate))
+        return lambda f: kernel(f, reassociate=reassociate, unswitched=unswitched)
+    return Kernel(read(fn, reassociate, unswitched=unswitched))

@@ -71,7 +71,7 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
     name = "pending_slot"
     text = lambda: PendingSlot(name, places, layout, frames).text()
     recipe = emit.recipe((layout, frames, places), __file__, records.__file__)
-    (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe)
+    (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe, jit.GLUE)
     new = ctypes.pythonapi.PyInstanceMethod_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.py_object,)
     return new(entry.bound("__getattr__", address, (table, python, codes)))

@@ -1260,7 +1260,7 @@ class Records:
             return head + made.text()
 
         source = text if self.recipe else text()
-        (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe)
+        (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe, jit.GLUE)
         return entry.MethodDefinition(name.encode(), address, _FASTCALL, None)
 
     def function(

@@ -52,7 +52,7 @@ def part_panel(
             to[k * width + j] = x[k * down + j * step]
 
 
-@inline
+@inline(outlined=True)
 def panels(
     x: Ptr[f32],
     to: Ptr[f32],

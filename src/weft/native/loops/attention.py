@@ -78,7 +78,7 @@ def seen_product(
                     to[j] = fma(weight, panel[j], to[j])
 
 
-@inline
+@inline(outlined=True)
 def by_transpose(
     a: Ptr[f32], b: Ptr[f32], to: Ptr[f32], spare: Ptr[f32], apart: i64, step: i64, rows: i64,
     columns: i64, k_size: i64, causal: i64, height: i64, width: i64,

@@ -478,7 +478,7 @@ def dense_weights(
                                             c[i * columns + j] = spare[i * width + j]
 
 
-@kernel
+@kernel(unswitched=True)
 def gather_weights(
     parts: Ptr[T],
     to: Ptr[T],

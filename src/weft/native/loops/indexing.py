@@ -312,7 +312,7 @@ def put(
         bad[0] = 1
 
 
-@kernel
+@kernel(unswitched=True)
 def put_lines(
     base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
     wrap: i64, add: i64, based: i64, single: i64, lo: i64, hi: i64,

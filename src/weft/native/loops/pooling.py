@@ -262,7 +262,7 @@ def max_rows_large(
 # --- values by their place in the plane ------------------------------------------------
 
 
-@kernel
+@kernel(unswitched=True)
 def scatter_planes(
     g: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, lo: i64, hi: i64
 ):
@@ -392,7 +392,7 @@ def mean_planes(
         mean_border(plane, out, geo, at_z, at_y, right, geo[OW], T(0.0), lines)
 
 
-@kernel
+@kernel(unswitched=True)
 def mean_back_planes(
     g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], apart: i64, kw: i64, sw: i64, lo: i64, hi: i64
 ):
@@ -498,7 +498,7 @@ def window_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, long: i64, lo: i64,
                     out[k] = out[k] / divisor
 
 
-@kernel
+@kernel(unswitched=True)
 def window_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
     size = geo[D] * geo[H] * geo[W]
     for u in range(lo, hi):

@@ -75,7 +75,7 @@ def resize_planes(
                     out[p] += mixed[columns[tap * ow + p]] * column_weights[tap * ow + p]
 
 
-@kernel
+@kernel(unswitched=True)
 def resize_rows(
     x: Ptr[T], y: Ptr[T], rows: Ptr[i64], row_weights: Ptr[T], columns: Ptr[i64],
     column_weights: Ptr[T], h: i64, w: i64, oh: i64, ow: i64, depth: i64, wide: i64, c: i64,

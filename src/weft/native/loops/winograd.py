@@ -254,7 +254,7 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
             to[2 * apart + j] = both + p[3 * step + j]
 
 
-@kernel
+@kernel(unswitched=True)
 def windows(
     w: Ptr[f32],
     to: Ptr[f32],
