@@ -113,7 +113,8 @@ class SavedRun:
 
     def use(self, needs: Sequence[bool], running: Any) -> None:
         """Note which calls a pass goes through; an error if another has used up their values."""
-        freed, number = self.run.freed, None if running is None else running.number
+        freed: dict[Token, Any] = self.run.freed
+        number = None if running is None else running.number
         wanted = sum(1 << k for k, need in enumerate(needs) if need)
         passed = [token for token, inputs in self.tape.keeps if inputs & wanted]
         for token in passed:
@@ -192,7 +193,8 @@ class ResultBackward:
         return [
             (token_of[spec.forward], leads[spec.forward])
             for spec in built.specs[self.first :]
-            if isinstance(spec.op, Gradient) and spec.op.plan is not None and spec.op.plan.holds
+            if isinstance(spec.op, Gradient) and spec.forward is not None
+            if spec.op.plan is not None and spec.op.plan.holds
         ]
 
     def attach(

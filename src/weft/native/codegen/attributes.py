@@ -118,7 +118,8 @@ def getters(known: Known, python: dict[str, Callable]) -> dict[str, Callable]:
         return "\n".join(AttributeRead(name, places, layout).text() for name in NAMES)
 
     recipe = emit.recipe((layout, places), __file__, records.__file__)
-    addresses = jit.engine().load("attributes", text if recipe else text(), list(NAMES), recipe)
+    given = ("attributes", text if recipe else text(), list(NAMES), recipe, jit.GLUE)
+    addresses = jit.engine().load(*given)
     return {
         # The objects are held beside their addresses.
         name: entry.bound(name, address, (table, python[name], tuple(objects.values())))
