@@ -22,8 +22,6 @@ NATIVE = sorted(name for name, op in REGISTRY.items() if op.native or op.traced)
 # Kernels whose steps depend on values, or that ask others for memory; each with its reason.
 UNPLANNED = {
     "nms": "which boxes remain decides what is compared",
-    "roi_align": "tables are made of the boxes' values",
-    "roi_align_backward": "tables are made of the boxes' values",
 }
 
 

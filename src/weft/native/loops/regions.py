@@ -1,6 +1,7 @@
 """Regions of interest in images: non-maximum suppression, ROI align and ROI pooling.
 
-The positions of samples along each axis come from the references; the loops read and add.
+The positions of samples along each axis are found first; the loops read and add. Where their
+number does not depend on the boxes, a kernel finds them, otherwise the references do.
 """
 
 from __future__ import annotations
@@ -120,8 +121,68 @@ def spread_boxes(
                                         lower[right[t]] += part * bottom_weight[s] * right_weight[t]
 
 
-def _fits(shape: Ints, boxes: ndarray, size: Ints) -> bool:
-    if buffers.planner() is not None:
+@kernel
+def align_table(
+    boxes: Ptr[T], low: Ptr[i64], high: Ptr[i64], low_weight: Ptr[T], high_weight: Ptr[T],
+    counts: Ptr[i64], scale: T, shift: T, shortest: T, side: i64, size: i64, bins: i64, ratio: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    for r in range(lo, hi):
+        start = boxes[r * 5 + side] * scale - shift
+        stop = boxes[r * 5 + side + 2] * scale - shift
+        step = maximum(stop - start, shortest) / T(bins)
+        counts[r] = ratio
+        for b in range(bins):
+            for s in range(ratio):
+                at = (start + T(b) * step) + (T(s) + 0.5) * step / T(ratio)
+                inside = at >= -1.0 and at <= T(size)
+                at = maximum(at, 0.0) if inside else T(0.0)
+                pixel = min(i64(at), size - 1)
+                share = T(0.0) if pixel >= size - 1 else at - T(pixel)
+                k = (r * bins + b) * ratio + s
+                low[k] = pixel if inside else -1
+                high[k] = min(pixel + 1, size - 1)
+                low_weight[k] = 1.0 - share
+                high_weight[k] = share
+
+
+@kernel
+def images_of(
+    boxes: Ptr[T], batch: Ptr[i64], parts: Ptr[T], bad: Ptr[i64], images: i64, samples: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    for r in range(lo, hi):
+        image = boxes[r * 5]
+        exists = image > -1.0 and image < T(images)
+        batch[r] = i64(image if exists else T(0.0))
+        parts[r] = T(samples)
+        if not exists:
+            bad[0] = 1
+
+
+def _known_taps(
+    shape: Ints, boxes: ndarray, size: Ints, scale: float, ratio: int, aligned: bool
+) -> list[ndarray] | None:
+    """What ``_align_arrays`` gives, with so many samples in each bin; None if an image is none."""
+    dtype, count, d = boxes.dtype, len(boxes), FLOATS[boxes.dtype]
+    boxes, empty = plain(boxes), buffers.empty
+    batch, parts, bad = empty(count, INT64), empty(count, dtype), buffers.zeros(1, INT64)
+    images_of.get(d)(boxes, batch, parts, bad, shape[0], ratio * ratio, count, 1)
+    if buffers.wrong(bad):
+        return None
+    arrays = [batch, parts]
+    for side, length, bins in ((2, shape[2], size[0]), (1, shape[3], size[1])):
+        kinds = (INT64, INT64, dtype, dtype)
+        table = [*(empty((count, bins * ratio), kind) for kind in kinds), empty(count, INT64)]
+        shift, shortest = (0.5, -np.inf) if aligned else (0.0, 1.0)
+        numbers = scale, shift, shortest, side, length, bins, ratio
+        align_table.get(d)(boxes, *table, *numbers, count, 1)
+        arrays += table
+    return arrays
+
+
+def _fits(shape: Ints, boxes: ndarray, size: Ints, ratio: int = 0) -> bool:
+    if buffers.planner() is not None and ratio <= 0:
         return False  # what is read and written depends on the values of boxes
     known = len(shape) == 4 and 0 not in shape and len(size) == 2 and min(size) > 0
     return known and boxes.ndim == 2 and boxes.shape[1] == 5 and len(boxes) > 0
@@ -129,8 +190,12 @@ def _fits(shape: Ints, boxes: ndarray, size: Ints) -> bool:
 
 def _align_arrays(
     shape: Ints, boxes: ndarray, size: Ints, scale: float, ratio: int, aligned: bool
-) -> tuple[list[ndarray], list[int], int]:
+) -> tuple[list[ndarray], list[int], int] | None:
     """What both loops read, their sizes, and the work of one box in one channel."""
+    if ratio > 0:
+        found = _known_taps(shape, boxes, size, scale, ratio, aligned)
+        work = ratio * ratio * size[0] * size[1]
+        return None if found is None else (found, [*shape[1:], *size, ratio, ratio], work)
     how = (tuple(size), scale, ratio, aligned)
     batch, rows, columns = reference.all_align_taps(tuple(shape), boxes, *how)
     parts = np.maximum(rows.counts * columns.counts, 1).astype(boxes.dtype)
@@ -144,9 +209,12 @@ def roi_align(
     x: ndarray, boxes: ndarray, size: Ints, scale: float, ratio: int, aligned: bool
 ) -> ndarray | None:
     """For each box (image, x1, y1, x2, y2) the means of interpolated samples in bins."""
-    if x.dtype not in FLOATS or boxes.dtype != x.dtype or not _fits(x.shape, boxes, size):
+    if x.dtype not in FLOATS or boxes.dtype != x.dtype or not _fits(x.shape, boxes, size, ratio):
         return None
-    arrays, sizes, work = _align_arrays(x.shape, boxes, size, scale, ratio, aligned)
+    found = _align_arrays(x.shape, boxes, size, scale, ratio, aligned)
+    if found is None:
+        return None
+    arrays, sizes, work = found
     y = buffers.empty((len(boxes), x.shape[1], *size), x.dtype)
     units = len(boxes) * x.shape[1]
     count = threads.how_many(units, max(1, GRAIN // work))
@@ -158,11 +226,14 @@ def roi_align_back(
     g: ndarray, boxes: ndarray, shape: Ints, size: Ints, scale: float, ratio: int, aligned: bool
 ) -> ndarray | None:
     """The transpose of ``roi_align``."""
-    if g.dtype not in FLOATS or boxes.dtype != g.dtype or not _fits(shape, boxes, size):
+    if g.dtype not in FLOATS or boxes.dtype != g.dtype or not _fits(shape, boxes, size, ratio):
         return None
     if g.shape != (len(boxes), shape[1], *size):
         return None
-    arrays, sizes, work = _align_arrays(shape, boxes, size, scale, ratio, aligned)
+    found = _align_arrays(shape, boxes, size, scale, ratio, aligned)
+    if found is None:
+        return None
+    arrays, sizes, work = found
     gx = buffers.zeros(tuple(shape), g.dtype)
     units = shape[0] * shape[1]
     count = threads.how_many(units, max(1, GRAIN // (work * len(boxes))))
